@@ -1,0 +1,75 @@
+# Everything a developer or CI runs. Needs make and a Python of at least 3.11; the rest is installed
+# into .venv on first use, and again only when pyproject.toml changes.
+#
+#   make demo     run examples/quickstart.py on real pictures and text
+#   make test     lint, types, tests and doctests: what CI runs
+#   make stress   the long and loaded tests
+#   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
+#   make lint     ruff and mypy alone
+#   make clean    remove environments and caches
+#
+# Another interpreter: make test PYTHON=python3.12 (after `make clean`).
+
+PYTHON ?= python3
+VENV   := .venv
+BENCH  := .venv-bench
+BIN    := $(VENV)/bin
+PIP    := -m pip --quiet --disable-pip-version-check
+
+export PIP_ROOT_USER_ACTION := ignore
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint stress bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(VENV)/.examples
+	$(BIN)/python examples/quickstart.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+stress: $(VENV)/.test
+	$(BIN)/python -m pytest -m stress --timeout=900
+
+bench: $(BENCH)/.bench
+	$(BENCH)/bin/python -m tests.benchmarks $(BENCHMARKS)
+
+clean:
+	rm -rf $(VENV) $(BENCH) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp file says that an environment exists, another that an extra is installed in it.
+
+define make_environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "seqkit needs Python 3.11 or newer, and '$(PYTHON)' is not:" \
+	     "$$($(PYTHON) --version 2>&1 | head -n 1). Name another one: make PYTHON=python3.12" >&2; exit 1; }
+@$(PYTHON) -m venv --clear $(@D) || { \
+	echo "'$(PYTHON) -m venv' failed; some systems ship that module as a package of its own." >&2; exit 1; }
+@touch $@
+endef
+
+$(VENV)/.made $(BENCH)/.made:
+	$(make_environment)
+
+$(VENV)/.examples: $(VENV)/.made pyproject.toml
+	$(BIN)/python $(PIP) install --editable '.[examples]'
+	@touch $@
+
+# The test extra contains the examples one.
+$(VENV)/.test: $(VENV)/.made pyproject.toml
+	$(BIN)/python $(PIP) install --editable '.[test]'
+	@touch $(VENV)/.examples $@
+
+$(BENCH)/.bench: $(BENCH)/.made pyproject.toml
+	$(BENCH)/bin/python $(PIP) install --editable '.[bench]'
+	@touch $@
