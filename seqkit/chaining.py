@@ -1,0 +1,27 @@
+"""Method chaining: every function whose first argument is a sequence, as a method of `View`.
+
+Attached here, in one place at the top, so that the base class need not know the combinators::
+
+    sk.view(paths).smap(decode).shuffle(seed=0).batch(32).prefetch(4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from .view import View
+
+__all__ = ["attach"]
+
+
+def attach(function: Callable[..., Any], position: int = 0) -> None:
+    """Make `function` a method of every view, the view being its argument number `position`."""
+
+    @wraps(function)
+    def method(self: View[Any], *args: Any, **kwargs: Any) -> Any:
+        return function(*args[:position], self, *args[position:], **kwargs)
+
+    method.__doc__ = f"Return ``{function.__name__}`` of this view; see `seqkit.{function.__name__}`."
+    setattr(View, function.__name__, method)

@@ -1,0 +1,117 @@
+"""What code that runs for an item may ask of its surroundings.
+
+Outside a prefetch worker everything here is a harmless default: `empty` is `numpy.empty` and
+`get_worker_info` is None. The engine installs the real thing for the thread that evaluates.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["WorkerInfo", "empty", "evaluating", "get_worker_info", "private_memory", "set_worker_info"]
+
+Allocator = Callable[[tuple[int, ...], "np.dtype[Any]"], "npt.NDArray[Any] | None"]
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Who evaluates the current item.
+
+    Attributes
+    ----------
+    id : int
+        Number of the worker, in ``[0, num_workers)``.
+    num_workers : int
+        How many workers the prefetch node has.
+    seed : int
+        Seed of this worker, in ``[0, 2**64)``: distinct for every worker of every node.
+    method : str
+        ``"thread"`` or ``"process"``.
+    """
+
+    id: int
+    num_workers: int
+    seed: int
+    method: str
+
+
+class _Local(threading.local):
+    info: WorkerInfo | None = None
+    allocate: Allocator | None = None
+
+
+_local = _Local()
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Return who evaluates the current item, or None outside a prefetch worker.
+
+    Known to PyTorch users as ``torch.utils.data.get_worker_info``.
+
+    Examples
+    --------
+    >>> get_worker_info() is None
+    True
+    """
+    return _local.info
+
+
+def set_worker_info(info: WorkerInfo | None) -> None:
+    """Say who evaluates in the current thread from now on (the engine calls this)."""
+    _local.info = info
+
+
+def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:
+    """Return an uninitialised array, placed where the result will be handed over if possible.
+
+    In a process worker of `prefetch` the memory lies inside the shared-memory slot of the current item:
+    an array filled there reaches the reader without any copy. Everywhere else, and where the slot is
+    full, this is `numpy.empty`. Fill it and return it; do not keep it for the next item.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape in items.
+    dtype : dtype-like
+        Any dtype; those holding Python objects always get ordinary memory.
+
+    Returns
+    -------
+    numpy.ndarray
+        C-contiguous, its first byte on a multiple of 64 when it lies in a slot.
+
+    Examples
+    --------
+    >>> empty((2, 3), "float32").shape
+    (2, 3)
+    """
+    allocate = _local.allocate
+    if allocate is not None:
+        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        array = allocate(dims, np.dtype(dtype))
+        if array is not None:
+            return array
+    return np.empty(shape, dtype)
+
+
+@contextmanager
+def evaluating(allocate: Allocator | None) -> Iterator[None]:
+    """Let `empty` take its memory from `allocate` in this thread inside the block (the engine's)."""
+    before = _local.allocate
+    _local.allocate = allocate
+    try:
+        yield
+    finally:
+        _local.allocate = before
+
+
+def private_memory() -> Any:
+    """Return a context in which `empty` is `numpy.empty`: for views that keep what they compute."""
+    return evaluating(None)

@@ -1,0 +1,176 @@
+"""Every exception class of seqkit, and the policy that decides how a failing item is reported.
+
+A failing item never ends an iteration and never looks like the end of a sequence. By default what the
+user's code raised arrives as the ``__cause__`` of an `EvaluationError` that names the item and the view;
+`seterr` or `errstate` switch to letting the original exception pass through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, NoReturn
+
+__all__ = [
+    "EndOfSequence",
+    "EvaluationError",
+    "ItemTimeout",
+    "WorkerDied",
+    "errstate",
+    "fail",
+    "seterr",
+]
+
+Policy = Literal["wrap", "passthrough"]
+
+_policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
+
+
+class EvaluationError(RuntimeError):
+    """An item could not be computed; the ``__cause__`` is what the user's code raised.
+
+    Attributes
+    ----------
+    index : int | None
+        Index of the failing item within `view`.
+    view : View | None
+        The innermost view that failed.
+    path : tuple[tuple[View, int], ...]
+        From the view that was asked down to the one that failed, each with the index asked of it,
+        as far as it is known: ``batch[3] → shuffle[97] → smap[1204]``.
+    worker : int | None
+        Number of the worker that evaluated the item, ``None`` in the reading process.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        index: Any = None,
+        view: Any = None,
+        path: tuple[tuple[Any, Any], ...] = (),
+        worker: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.index = index
+        self.view = view
+        self.path = path
+        self.worker = worker
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if len(self.path) > 1:
+            lines.append("  path: " + " → ".join(f"{view._name}[{i}]" for view, i in self.path))
+        site = getattr(self.view, "_site", None)
+        if site is not None:
+            lines.append(f"  {self.view._name} made at {site[0]}:{site[1]} in {site[2]}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The views stay behind: they may not pickle, and the text already names them.
+        return _rebuild_error, (type(self), str(self), self.index, self.worker)
+
+
+class WorkerDied(EvaluationError):
+    """A worker process ended (killed, crashed, exited) while it computed an item."""
+
+
+class ItemTimeout(EvaluationError, TimeoutError):
+    """An item took longer than the ``timeout`` of its prefetch node."""
+
+    # TimeoutError is an OSError, whose constructor and __str__ rearrange their arguments.
+    def __init__(self, message: str, **known: Any) -> None:
+        EvaluationError.__init__(self, message, **known)
+
+    def __str__(self) -> str:
+        return EvaluationError.__str__(self)
+
+
+class EndOfSequence(IndexError):
+    """A source of unknown length has no item at this index: the sequence ends before it."""
+
+
+def _rebuild_error(
+    kind: type[EvaluationError], message: str, index: Any, worker: int | None
+) -> EvaluationError:
+    return kind(message, index=index, worker=worker)
+
+
+def seterr(evaluation: Policy | None = None) -> Policy:
+    """Set how a failing item is reported from now on, and return the setting.
+
+    Holds for the current thread (or context) and for the workers started from it.
+
+    Parameters
+    ----------
+    evaluation : "wrap", "passthrough" or None
+        ``"wrap"`` (the default of seqkit) raises `EvaluationError` from what the user's code raised;
+        ``"passthrough"`` raises the user's exception itself. ``None`` changes nothing.
+
+    Raises
+    ------
+    ValueError
+        For any other value.
+
+    Notes
+    -----
+    After ``seterr`` of SeqTools; see `errstate` for a context manager.
+
+    Examples
+    --------
+    >>> seterr()
+    'wrap'
+    """
+    if evaluation is not None:
+        if evaluation not in ("wrap", "passthrough"):
+            raise ValueError(
+                f"seterr: evaluation must be 'wrap', 'passthrough' or None, got {evaluation!r}"
+            )
+        _policy.set(evaluation)
+    return _policy.get()
+
+
+@contextmanager
+def errstate(evaluation: Policy) -> Iterator[None]:
+    """Report failing items this way inside a ``with`` block; see `seterr`.
+
+    Parameters
+    ----------
+    evaluation : "wrap" or "passthrough"
+
+    Raises
+    ------
+    ValueError
+        For any other value.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> inverses = sk.smap(lambda x: 1 / x, [1, 0])
+    >>> with sk.errstate("passthrough"):
+    ...     inverses[1]
+    Traceback (most recent call last):
+    ZeroDivisionError: division by zero
+    """
+    before = seterr()
+    seterr(evaluation)
+    try:
+        yield
+    finally:
+        seterr(before)
+
+
+def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
+    """Raise what the policy asks for after `error` was met at item `index` of `view`.
+
+    Call it from an ``except`` block around user code. An `EvaluationError` of a view further in, and the
+    end of a sequence of unknown length, pass unchanged.
+    """
+    if isinstance(error, EvaluationError | EndOfSequence) or _policy.get() == "passthrough":
+        raise error
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    raise EvaluationError(
+        f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {what}", index=index, view=view
+    ) from error

@@ -1,0 +1,364 @@
+"""Pure index arithmetic: keys, index maps and access plans.
+
+An *index map* is a `range` or a one-dimensional integer array: item ``i`` of a selection is item
+``map[i]`` of what it selects from. `range` is exact in every corner (negative steps, bounds past either
+end) and slices of it cost nothing, so a slice is an index map like any other.
+
+A *plan* is the sequence of indices an iteration is going to read, known in advance and possibly endless.
+It can be iterated any number of times: a `range`, an index array, a list, or one of the classes here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, count, islice
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "UNBOUNDED",
+    "UNKNOWN",
+    "Cursor",
+    "Endless",
+    "Expanded",
+    "IndexArray",
+    "Indices",
+    "Length",
+    "Plan",
+    "Selected",
+    "Translated",
+    "Unsized",
+    "as_array",
+    "as_index_map",
+    "as_list",
+    "as_slice",
+    "nth",
+    "positive_int",
+    "select",
+    "unsized_range",
+]
+
+IndexArray = npt.NDArray[np.integer[Any]]
+Indices = range | IndexArray | list[int]
+
+
+class Unsized(float):
+    """A length that is no number: greater than every index, with the reason why `len` refuses."""
+
+    reason: str
+
+    def __new__(cls, reason: str) -> Unsized:
+        self = super().__new__(cls, "inf")
+        self.reason = reason
+        return self
+
+    def __reduce__(self) -> str:
+        return "UNBOUNDED" if self is UNBOUNDED else "UNKNOWN"
+
+
+UNBOUNDED = Unsized("it never ends")
+UNKNOWN = Unsized("its end is only known once it is reached")
+
+Length = int | Unsized
+
+
+class Plan(Protocol):
+    """Indices that are going to be read, in order; every `iter` starts anew."""
+
+    def __iter__(self) -> Iterator[int]: ...
+
+
+def positive_int(value: Any, who: str, least: int = 1) -> int:
+    """Return `value` as an int of at least `least`, or say who refuses it.
+
+    >>> positive_int(3, "batch: k")
+    3
+    >>> positive_int(0, "batch: k")
+    Traceback (most recent call last):
+    ValueError: batch: k must be a positive int, got 0
+    """
+    kind = "a positive int" if least == 1 else f"an int of at least {least}"
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{who} must be {kind}, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{who} must be {kind}, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{who} must be {kind}, got {value!r}")
+    return number
+
+
+def unsized_range(key: slice, n: Unsized) -> range:
+    """Return the indices a slice selects from a sequence without a length.
+
+    >>> unsized_range(slice(2, 8, 3), UNBOUNDED)
+    range(2, 8, 3)
+    """
+    start = 0 if key.start is None else operator.index(key.start)
+    step = 1 if key.step is None else operator.index(key.step)
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    if key.stop is None and step > 0:
+        raise IndexError(f"an open slice needs a length, and there is none: {n.reason}")
+    if step < 0 and key.start is None:
+        raise IndexError(f"a slice from the end needs a length, and there is none: {n.reason}")
+    stop = -1 if key.stop is None else operator.index(key.stop)
+    if start < 0 or (key.stop is not None and stop < 0):
+        raise IndexError(f"negative bounds need a length, and there is none: {n.reason}")
+    return range(start, stop, step)
+
+
+def as_index_map(indices: Any, who: str, n: Length) -> range | IndexArray:
+    """Return `indices` as an index map into a sequence of length `n`: a range or an integer array.
+
+    Boolean masks of length `n` select the positions that are true. Indices that count from the end are
+    turned into those from the start; what is out of range stays as it is, and fails when it is read.
+
+    >>> as_index_map([2, -3], "gather: indices", 3)
+    array([2, 0])
+    >>> as_index_map(np.array([True, False, True]), "gather: indices", 3)
+    array([0, 2])
+    """
+    if isinstance(indices, range):
+        if not indices or min(indices[0], indices[-1]) >= 0:
+            return indices
+        return _from_start(as_array(indices), n)
+    array = _index_array(indices, who)
+    if array.ndim != 1:
+        raise TypeError(f"{who} must be one-dimensional, got {array.ndim} dimensions")
+    if array.dtype == np.bool_:
+        if len(array) != n:
+            raise IndexError(f"{who}: a mask of {len(array)} flags does not fit a sequence of length {n}")
+        return np.flatnonzero(array)
+    if array.size == 0:
+        return array.astype(np.int64)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise TypeError(f"{who} must be ints, got {array.dtype} ({_preview(indices)})")
+    return _from_start(array, n)
+
+
+def _from_start(array: IndexArray, n: Length) -> IndexArray:
+    if isinstance(n, Unsized) or array.dtype.kind == "u" or array.min() >= 0:
+        return array
+    return np.where((array < 0) & (array >= -n), array + np.int64(n), array)
+
+
+def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
+    if isinstance(indices, np.ndarray):
+        return indices
+    if isinstance(indices, str | bytes):
+        raise TypeError(f"{who} must be ints, got {indices!r}")
+    if not isinstance(indices, list | tuple):
+        if hasattr(indices, "__array__"):
+            return np.asarray(indices)
+        if not isinstance(indices, Iterable):
+            raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
+        indices = list(indices)
+    if indices and all(isinstance(i, bool | np.bool_) for i in indices):
+        return np.array(indices)
+    try:
+        return np.fromiter(map(operator.index, indices), np.int64, len(indices))
+    except TypeError:
+        raise TypeError(f"{who} must be ints, got {_preview(indices)}") from None
+    except OverflowError:
+        raise IndexError(f"{who} must be below 2**63, got {_preview(indices)}") from None
+
+
+def _preview(values: Any) -> str:
+    text = repr(values)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def as_list(indices: Indices | Iterable[int]) -> list[int]:
+    """Return the indices as a list of Python ints.
+
+    >>> as_list(np.array([3, 1]))
+    [3, 1]
+    """
+    if isinstance(indices, np.ndarray):
+        return indices.tolist()  # type: ignore[no-any-return]
+    return indices if isinstance(indices, list) else list(indices)
+
+
+def as_array(indices: Indices) -> IndexArray:
+    """Return the indices as an integer array; ranges without going over their items.
+
+    >>> as_array(range(3))
+    array([0, 1, 2])
+    """
+    if isinstance(indices, range):
+        return np.arange(indices.start, indices.stop, indices.step, np.int64)
+    return np.asarray(indices, None if isinstance(indices, np.ndarray) else np.int64)
+
+
+def as_slice(indices: range) -> slice:
+    """Return the slice that selects just the positions of a range of non-negative ints.
+
+    >>> as_slice(range(4, -1, -2))
+    slice(4, None, -2)
+    """
+    if not len(indices):
+        return slice(0, 0)
+    # A range that runs down to the first item stops below 0, which a slice would count from the end.
+    return slice(indices.start, indices.stop if indices.stop >= 0 else None, indices.step)
+
+
+def select(index_map: range | IndexArray, indices: Indices) -> range | IndexArray:
+    """Return the index map whose item i is ``index_map[indices[i]]``; ranges of ranges stay ranges.
+
+    >>> select(range(10, 0, -1), range(1, 9, 3))
+    range(9, 1, -3)
+    >>> select(range(10, 20), np.array([3, 0]))
+    array([13, 10])
+    """
+    if isinstance(indices, range):
+        return index_map[as_slice(indices)]
+    if isinstance(index_map, range):
+        return index_map.start + as_array(indices).astype(np.int64, copy=False) * index_map.step
+    return index_map[as_array(indices)]
+
+
+def nth(plan: Plan, position: int) -> int:
+    """Return the index that a plan reads at `position`.
+
+    >>> nth(range(5, 10), 2)
+    7
+    """
+    if isinstance(plan, range | list):
+        return plan[position]
+    if isinstance(plan, np.ndarray):
+        return int(plan[position])
+    return next(islice(iter(plan), position, None))
+
+
+class Endless:
+    """The plan 0, 1, 2, … that never ends.
+
+    >>> list(islice(Endless(), 3))
+    [0, 1, 2]
+    """
+
+    def __iter__(self) -> Iterator[int]:
+        return count()
+
+
+class Translated:
+    """A plan whose indices are mapped, a block at a time.
+
+    Parameters
+    ----------
+    plan : Plan
+    many : callable
+        Maps a sized block of indices to as many indices.
+
+    >>> list(Translated(range(3), lambda block: np.asarray(block) * 10))
+    [0, 10, 20]
+    """
+
+    # Small blocks first, so that the first item comes at once; large ones later, so that the cost
+    # of calling numpy is shared by many indices.
+    FIRST_BLOCK = 32
+    LAST_BLOCK = 8192
+
+    def __init__(self, plan: Plan, many: Callable[[Indices], Indices]) -> None:
+        self.plan = plan
+        self.many = many
+
+    def blocks(self) -> Iterator[Indices]:
+        cursor = Cursor(self.plan)
+        size = self.FIRST_BLOCK
+        while len(block := cursor.take(size)):
+            yield self.many(block)
+            size = min(size * 4, self.LAST_BLOCK)
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(map(as_list, self.blocks()))
+
+
+class Expanded:
+    """A plan in which every index stands for several: the plan of a batch's items.
+
+    >>> list(Expanded(range(2), lambda i: range(i * 3, i * 3 + 3)))
+    [0, 1, 2, 3, 4, 5]
+    """
+
+    def __init__(self, plan: Plan, each: Callable[[int], Iterable[int]]) -> None:
+        self.plan = plan
+        self.each = each
+
+    def __iter__(self) -> Iterator[int]:
+        for i in self.plan:
+            yield from self.each(i)
+
+
+class Selected:
+    """The part of a plan that falls to one source, in the source's own indices.
+
+    Parameters
+    ----------
+    plan : Plan
+    local : callable
+        Index of the source's item for an index of the plan, or None where another source is meant.
+
+    >>> list(Selected(range(5), lambda i: i - 3 if i >= 3 else None))
+    [0, 1]
+    """
+
+    def __init__(self, plan: Plan, local: Callable[[int], int | None]) -> None:
+        self.plan = plan
+        self.local = local
+
+    def __iter__(self) -> Iterator[int]:
+        for i in self.plan:
+            j = self.local(i)
+            if j is not None:
+                yield j
+
+
+class Cursor:
+    """Draws a plan piece by piece; pieces of ranges and arrays are ranges and arrays.
+
+    >>> cursor = Cursor(range(5))
+    >>> cursor.take(2), cursor.take(9), cursor.take(9)
+    (range(0, 2), range(2, 5), range(5, 5))
+    """
+
+    def __init__(self, plan: Iterable[Any]) -> None:
+        self._sized = plan if isinstance(plan, range | np.ndarray) else None
+        self._blocks = plan.blocks() if isinstance(plan, Translated) else None
+        self._rest: Iterator[Any] = iter(()) if self._sized is not None or self._blocks else iter(plan)
+        self._position = 0
+        self._error: Exception | None = None
+
+    def take(self, size: int) -> Any:
+        """Return up to `size` further indices; an empty piece says that the plan has ended."""
+        if self._blocks is not None:
+            self._refill()
+        if self._sized is not None:
+            piece = self._sized[self._position : self._position + size]
+            self._position += len(piece)
+            return piece
+        drawn: list[Any] = []
+        try:
+            drawn.extend(islice(self._rest, size))
+        except Exception as error:
+            if not drawn:
+                raise
+            self._rest = _raising(error)  # behind what came before it
+        return drawn
+
+    def _refill(self) -> None:
+        assert self._blocks is not None
+        if self._sized is None or self._position == len(self._sized):
+            block = next(self._blocks, range(0))
+            self._sized = np.asarray(block) if isinstance(block, list) else block
+            self._position = 0
+
+
+def _raising(error: Exception) -> Iterator[Any]:
+    yield from ()
+    raise error

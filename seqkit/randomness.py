@@ -1,0 +1,172 @@
+"""Randomness as a pure function of (seed, epoch, node, index); the global generators are never touched.
+
+A *key* is made once per random node and epoch by hashing, so that neighbouring seeds, epochs and nodes
+have nothing in common. From it follow a permutation of any length (`Permutation`) and one generator per
+item (`item_generator`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import secrets
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .indices import Indices, as_array
+
+__all__ = ["Permutation", "as_seed", "item_generator", "node_key"]
+
+
+def as_seed(seed: Any, who: str) -> int:
+    """Return a seed as an int, drawn from the system for None.
+
+    >>> as_seed(7, "shuffle: seed")
+    7
+    """
+    if seed is None:
+        return secrets.randbits(63)
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"{who} must be an int of at least 0 or None, got {seed!r}") from None
+    if number < 0:
+        raise ValueError(f"{who} must be an int of at least 0 or None, got {seed!r}")
+    return number
+
+
+def node_key(kind: str, seed: int, epoch: int, salt: int | str) -> int:
+    """Return 128 bits that stand for a random node in one epoch."""
+    if not isinstance(salt, int | str):
+        raise TypeError(f"{kind}: name must be a str or None, got {salt!r}")
+    text = repr((kind, seed, epoch, salt)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little")
+
+
+def item_generator(key: int, index: int) -> np.random.Generator:
+    """Return the generator of one item: the block of the keyed Philox stream that its index names."""
+    # The counter has four words; the upper ones hold the index, so items have 2**128 draws each.
+    bits = np.random.Philox(key=key, counter=np.array([0, 0, index, 0], np.uint64))
+    return np.random.Generator(bits)
+
+
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_MIX_1 = 0x9E37_79B9_7F4A_7C15
+_MIX_2 = 0xD6E8_FEB8_6659_FD93
+
+
+class Permutation:
+    """A random permutation of ``range(n)``, evaluated anywhere in constant memory.
+
+    Below `TABLE` items it is a table, sorted from random numbers: uniform over all permutations, where a
+    cipher on so few bits would show its structure. Above, it is a six-round unbalanced Feistel cipher on
+    the smallest power of two that holds n; what falls outside ``range(n)`` is enciphered again, less than
+    twice on average.
+
+    Parameters
+    ----------
+    n : int
+        Length, below 2**63.
+    key : int
+        128 bits, see `node_key`.
+
+    Examples
+    --------
+    >>> sorted(Permutation(5, key=1).many(range(5)).tolist())
+    [0, 1, 2, 3, 4]
+    >>> p = Permutation(10**12, key=1)
+    >>> p.one(7) == p.many([7]).item()
+    True
+    """
+
+    TABLE = 1 << 16
+    ROUNDS = 6
+    BLOCK = 4096
+
+    def __init__(self, n: int, key: int) -> None:
+        self.n = n
+        self.key = key
+        bits = max(n - 1, 1).bit_length()
+        self._low = bits // 2
+        self._high = bits - self._low
+        # Number and content of the block evaluated last; replaced as a whole, so threads may share it.
+        self._block: tuple[int, npt.NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Permutation, (self.n, self.key)  # without the table
+
+    @cached_property
+    def _table(self) -> npt.NDArray[np.int64]:
+        # Raw bits, not a Generator's shuffle: numpy promises that these never change.
+        return np.argsort(np.random.Philox(key=self.key).random_raw(self.n), kind="stable")
+
+    @cached_property
+    def _rounds(self) -> list[int]:
+        return [int(k) for k in np.random.Philox(key=self.key).random_raw(self.ROUNDS)]
+
+    def one(self, i: int) -> int:
+        """Return where the permutation sends `i`; some microseconds, in plain ints."""
+        if self.n < self.TABLE:
+            return self._table.item(i)
+        i = self._encipher_one(i)
+        while i >= self.n:
+            i = self._encipher_one(i)
+        return i
+
+    def many(self, indices: Indices) -> npt.NDArray[np.int64]:
+        """Return where the permutation sends each of `indices`; some ten nanoseconds each."""
+        if self.n < self.TABLE:
+            return self._table[as_array(indices)]
+        if isinstance(indices, range) and indices.step == 1 and 0 < len(indices) < self.BLOCK:
+            return self._run(indices)
+        return self._scattered(as_array(indices))
+
+    def _run(self, indices: range) -> npt.NDArray[np.int64]:
+        """Map a short run: numpy is called for whole blocks, of which the last is remembered."""
+        number, place = divmod(indices.start, self.BLOCK)
+        block = self._block
+        if block[0] != number:
+            start = number * self.BLOCK
+            block = number, self._scattered(np.arange(start, min(start + self.BLOCK, self.n)))
+            self._block = block
+        found = block[1][place : place + len(indices)]
+        if len(found) == len(indices):
+            return found.copy()
+        return np.concatenate([found, self._run(indices[len(found) :])])
+
+    def _scattered(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        values = self._encipher(indices.astype(np.uint64))
+        outside = np.flatnonzero(values >= self.n)
+        while outside.size:
+            again = self._encipher(values[outside])
+            values[outside] = again
+            outside = outside[again >= self.n]
+        return values.view(np.int64)
+
+    def _encipher_one(self, x: int) -> int:
+        halves = [x & ((1 << self._low) - 1), x >> self._low]
+        shifts = (64 - self._low, 64 - self._high)
+        for number, key in enumerate(self._rounds):
+            target = number & 1
+            mixed = ((halves[1 - target] ^ key) * _MIX_1) & _MASK
+            mixed = ((mixed ^ (mixed >> 32)) * _MIX_2) & _MASK
+            halves[target] ^= mixed >> shifts[target]
+        return halves[1] << self._low | halves[0]
+
+    def _encipher(self, x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        halves = [x & np.uint64((1 << self._low) - 1), x >> np.uint64(self._low)]
+        shifts = (np.uint64(64 - self._low), np.uint64(64 - self._high))
+        mixed, shifted = np.empty_like(x), np.empty_like(x)
+        for number, key in enumerate(self._rounds):
+            target = number & 1
+            np.bitwise_xor(halves[1 - target], np.uint64(key), out=mixed)
+            np.multiply(mixed, np.uint64(_MIX_1), out=mixed)
+            np.right_shift(mixed, np.uint64(32), out=shifted)
+            np.bitwise_xor(mixed, shifted, out=mixed)
+            np.multiply(mixed, np.uint64(_MIX_2), out=mixed)
+            np.right_shift(mixed, shifts[target], out=mixed)
+            np.bitwise_xor(halves[target], mixed, out=halves[target])
+        return (halves[1] << np.uint64(self._low)) | halves[0]

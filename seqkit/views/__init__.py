@@ -1,0 +1,1 @@
+"""Which value an item has: one file per family of combinators."""

@@ -1,0 +1,122 @@
+"""`random_map`: a map whose function draws random numbers, reproducibly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import fail
+from ..indices import Indices, Plan, as_list
+from ..randomness import as_seed, item_generator, node_key
+from ..view import Progress, View, restarting, view
+
+__all__ = ["RandomMap", "random_map"]
+
+
+def random_map(
+    f: Callable[[Any, np.random.Generator], Any],
+    sequence: Any,
+    seed: int | None = None,
+    *,
+    name: str | None = None,
+) -> View[Any]:
+    """Return the view of ``f(item, rng)``, every item with a random generator of its own.
+
+    The generator of item i is a pure function of (seed, epoch, node, i): augmentation comes out bitwise
+    the same for any number of workers, threads or processes, at random access and after a resume, and
+    inserting another stage that is not random does not change it.
+
+    Parameters
+    ----------
+    f : callable
+        Called with the item and a fresh `numpy.random.Generator`.
+    sequence : View or indexable
+    seed : int, optional
+        At least 0. None (the default) draws one from the system, once.
+    name : str, optional
+        Salts the seed in place of the number of random nodes beneath.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `f` is not callable, `sequence` cannot be indexed, or `seed` is no int.
+    ValueError
+        If `seed` is negative.
+
+    Notes
+    -----
+    One call of `f` and one new generator (about 8 µs) per access. After ``random_map`` of Grain.
+
+    Examples
+    --------
+    >>> noisy = random_map(lambda x, rng: x + rng.normal(), [0.0, 0.0], seed=0)
+    >>> noisy[1] == noisy[1], noisy[0] == noisy[1], noisy[0] == noisy.at_epoch(1)[0]
+    (True, False, False)
+    """
+    if not callable(f):
+        raise TypeError(f"random_map: f must be callable, got {f!r}")
+    return RandomMap(f, view(sequence), as_seed(seed, "random_map: seed"), 0, name)
+
+
+class RandomMap(View[Any]):
+    """The view behind `random_map`."""
+
+    def __init__(
+        self,
+        f: Callable[[Any, np.random.Generator], Any],
+        source: View[Any],
+        seed: int,
+        epoch: int,
+        name: str | None,
+    ) -> None:
+        super().__init__((source,), source._n)
+        self._key = node_key("random_map", seed, epoch, self._randoms if name is None else name)
+        self._randoms += 1
+        self._f = f
+        self._seed = seed
+        self._epoch = epoch
+        self._given_name = name
+
+    def _apply(self, i: int, item: Any) -> Any:
+        try:
+            return self._f(item, item_generator(self._key, i))
+        except Exception as error:
+            fail(self, i, error)
+
+    def _get(self, i: int) -> Any:
+        return self._apply(i, self._sources[0]._get(i))
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        items = self._sources[0]._getmany(indices)
+        return [self._apply(i, item) for i, item in zip(as_list(indices), items, strict=True)]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        items, indices = self._sources[0]._iter(plan), iter(plan)
+
+        def run(progress: Progress) -> Iterator[Any]:
+            for i in indices:
+                try:
+                    item = next(items)
+                except StopIteration:
+                    break
+                yield self._apply(i, item)
+            progress.done = True
+
+        return restarting(run)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
+
+    def _at_epoch(self, epoch: int) -> View[Any]:
+        keyed = RandomMap(self._f, self._sources[0]._at_epoch(epoch), self._seed, epoch, self._given_name)
+        keyed._site = self._site
+        return keyed
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [getattr(self._f, "__name__", type(self._f).__name__), *sources, f"seed={self._seed}"]

@@ -1,0 +1,104 @@
+"""`shuffle`: a random order that needs no memory and stays indexable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..indices import Indices, Plan, Translated, Unsized, positive_int
+from ..randomness import Permutation, as_seed, node_key
+from ..view import View, view
+
+__all__ = ["Shuffle", "shuffle"]
+
+
+def shuffle(sequence: Any, seed: int | None = None, epoch: int = 0, *, name: str | None = None) -> View[Any]:
+    """Return the view of the items of a sequence in random order.
+
+    The order is a pure function of (seed, epoch) and of the node's place among the random nodes of the
+    expression; every item occurs exactly once.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        Of known length, below 2**63.
+    seed : int, optional
+        At least 0. None (the default) draws one from the system, once.
+    epoch : int
+        Number of the pass, at least 0; another epoch is another order. See `View.at_epoch`.
+    name : str, optional
+        Salts the seed in place of the number of random nodes beneath, which otherwise keeps two shuffles
+        of one seed apart.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed or has no length, or `seed` or `epoch` is no int.
+    ValueError
+        If `seed` or `epoch` is negative.
+
+    Notes
+    -----
+    No memory at 65,536 items and above, a table below. Some 2 µs per scattered access, some ten
+    nanoseconds per index in sequence. After Grain's index shuffle; the order of `numpy.random` differs.
+
+    Examples
+    --------
+    >>> order = shuffle(range(10), seed=0)
+    >>> sorted(order) == list(range(10)), order[3] == list(order)[3]
+    (True, True)
+    >>> shuffle(range(10**12), seed=0)[5] < 10**12
+    True
+    """
+    source = view(sequence)
+    if isinstance(source._n, Unsized):
+        raise TypeError(f"shuffle: the sequence needs a length, and has none: {source._n.reason}")
+    return Shuffle(
+        source,
+        as_seed(seed, "shuffle: seed"),
+        positive_int(epoch, "shuffle: epoch", least=0),
+        name,
+    )
+
+
+class Shuffle(View[Any]):
+    """The view behind `shuffle`."""
+
+    def __init__(self, source: View[Any], seed: int, epoch: int, name: str | None) -> None:
+        super().__init__((source,), source._n)
+        salt = self._randoms if name is None else name
+        self._permutation = Permutation(len(source), node_key("shuffle", seed, epoch, salt))
+        self._randoms += 1
+        self._seed = seed
+        self._epoch = epoch
+        self._given_name = name
+
+    def _get(self, i: int) -> Any:
+        return self._sources[0]._get(self._permutation.one(i))
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._sources[0]._getmany(self._permutation.many(indices))
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return self._sources[0]._iter(Translated(plan, self._permutation.many))
+
+    def _set(self, i: int, value: Any) -> None:
+        self._sources[0]._set(self._permutation.one(i), value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], (self._permutation.one(i),)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Shuffle(sources[0], self._seed, self._epoch, self._given_name)
+
+    def _at_epoch(self, epoch: int) -> View[Any]:
+        keyed = Shuffle(self._sources[0]._at_epoch(epoch), self._seed, epoch, self._given_name)
+        keyed._site = self._site
+        return keyed
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]
