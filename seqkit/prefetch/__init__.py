@@ -1,0 +1,5 @@
+"""When and where items are computed: ahead of the reader, in threads or processes. See README.md."""
+
+from .node import Prefetch, prefetch
+
+__all__ = ["Prefetch", "prefetch"]

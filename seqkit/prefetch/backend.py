@@ -1,0 +1,156 @@
+"""The Protocol every backend meets, and what travels between it and the dispatcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..indices import Unsized
+from ..view import View
+from .outcome import Outcomes, collect
+
+__all__ = ["Backend", "Done", "Evaluator", "Event", "Failed", "Job", "Lost", "Parcel", "Ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Indices to evaluate: `ticket` counts up from 1 over all jobs of a node."""
+
+    ticket: int
+    epoch: int
+    indices: Any
+
+
+class Parcel(Protocol):
+    """The outcomes of a job, wherever they lie."""
+
+    nbytes: int
+
+    def claim(self) -> None:
+        """Make the memory the reader's own, by a lease or a copy (dispatcher's lock held)."""
+
+    def open(self) -> Outcomes:
+        """Return the outcomes, after `claim` (no lock held: decoding may take a while)."""
+
+    def detach(self) -> bool:
+        """Copy out of shared memory; say whether there was anything to copy (lock held)."""
+
+    def discard(self) -> None:
+        """Nobody wants it (lock held)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A job came back; `cost_ns` is what evaluating and encoding it took, in nanoseconds."""
+
+    ticket: int
+    parcel: Parcel
+    cost_ns: int
+    worker: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The worker that had a job is gone."""
+
+    ticket: int
+    worker: int
+    pid: int
+    cause: str
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The node cannot go on: a start hook or the start of a worker failed."""
+
+    error: BaseException
+
+
+Event = Done | Lost | Failed
+
+
+class Backend(Protocol):
+    """Where jobs are evaluated.
+
+    `start`, `submit`, `receive` and `close` are called by one thread at a time; `cancel` and `wake` from any,
+    also from a finaliser.
+    """
+
+    capacity: int  # most jobs submitted and not yet delivered
+
+    def start(self) -> None: ...
+
+    def ready(self) -> bool:
+        """Is there memory for the result of another job?"""
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; never blocks within the capacity, and does without memory if there is none."""
+
+    def receive(self, timeout: float | None) -> list[Event]:
+        """Wait for events, a call of `wake`, or until `timeout` seconds have passed."""
+
+    def cancel(self, ticket: int) -> None:
+        """Nobody waits for this job any more: skip it if it has not begun. It is still delivered."""
+
+    def running_s(self) -> dict[int, float]:
+        """Return for how many seconds each job that a worker has begun has been running."""
+
+    def stop(self, ticket: int) -> None:
+        """End the worker that runs a job; a `Lost` event with `timed_out` follows."""
+
+    def wake(self) -> None: ...
+
+    def statistics(self) -> dict[str, int]:
+        """Return the backend's share of `Statistics`."""
+
+    def close(self) -> None:
+        """End the workers and give back everything but leased memory; idempotent."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """A parcel whose outcomes are ordinary objects already."""
+
+    outcomes: Outcomes
+    nbytes: int = 0
+
+    def claim(self) -> None:
+        pass
+
+    def open(self) -> Outcomes:
+        return self.outcomes
+
+    def detach(self) -> bool:
+        return False
+
+    def discard(self) -> None:
+        pass
+
+
+class Evaluator:
+    """The pipeline of a node as a worker holds it, at whatever epoch a job asks for."""
+
+    def __init__(self, pipeline: View[Any]) -> None:
+        self._pipeline = pipeline
+        self._epoch: int | None = None
+        self._keyed = pipeline
+
+    def at(self, epoch: int) -> View[Any]:
+        """Return the pipeline keyed for an epoch; -1 is the pipeline as it was given."""
+        if epoch != self._epoch:
+            self._keyed = self._pipeline if epoch < 0 else self._pipeline._at_epoch(epoch)
+            self._epoch = epoch
+        return self._keyed
+
+    def run(self, epoch: int, indices: Any, caught: type[BaseException] = BaseException) -> Outcomes:
+        """Evaluate the items of a job."""
+        pipeline = self.at(epoch)
+        outcomes = collect(pipeline._iter(indices), len(indices), caught)
+        if len(outcomes.values) < len(indices) and not isinstance(pipeline._n, Unsized):
+            for position in range(len(outcomes.values), len(indices)):
+                outcomes.failures[position] = RuntimeError(
+                    f"{pipeline._name}: its iteration ended {len(indices) - position} items early"
+                )
+                outcomes.values.append(None)
+        return outcomes

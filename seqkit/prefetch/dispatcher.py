@@ -1,0 +1,425 @@
+"""Between the readers and the workers of one node: submits, receives, retries, sorts.
+
+Any number of readers (iterators, scans of plain indexing, threads) each have a window on the shared
+workers. There is no thread of the node's own: whichever reader waits receives for all of them.
+
+Guarantees
+----------
+- a job is submitted only within the backend's capacity, so submitting never blocks;
+- a waiting reader makes progress: a paused reader's undelivered results give up their slots to it, and
+  where every slot is leased or retired its job travels without one;
+- an item is lost to nobody: it is delivered, or named by an error, once for every reader that wants it;
+- a permanent failure (start hook, workers that cannot start) reaches every reader once, then ends it;
+- dropping a reader cancels its pending work at once, also from the garbage collector.
+
+Relies on
+---------
+- `Backend.cancel` being safe anywhere; everything else of the backend is called by one thread at a time:
+  `receive` by the one reader that has set `_receiving`, the rest under the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from time import perf_counter_ns
+from typing import Any
+
+from ..errors import EvaluationError, ItemTimeout, WorkerDied
+from .backend import Backend, Done, Event, Failed, Job, Lost, Ready
+from .outcome import Outcomes
+from .window import Chunk, Window
+
+__all__ = ["Dispatcher", "Options", "Reader", "Statistics"]
+
+# A message carries this much work: enough that its own cost (some ten microseconds) is small, little
+# enough that items keep coming.
+CHUNK_NS = 500_000
+CHUNK_BYTES = 256 * 1024
+MAX_CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a node works ahead.
+
+    `depth` is the most chunks a reader has pending, `max_buffered` the most items (None: as many as the
+    chunks hold); `chunk_size` None means chosen; `timeout_s` None means none.
+    """
+
+    workers: int
+    depth: int
+    max_buffered: int | None
+    chunk_size: int | None
+    timeout_s: float | None
+    retries: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a prefetch node has done since its workers started.
+
+    Attributes
+    ----------
+    items : int
+        Items handed to readers, failed ones included.
+    jobs : int
+        Jobs delivered by workers; a job carries one item or a chunk of small ones.
+    restarts : int
+        Workers replaced after a death or a timeout.
+    waited_ns : int
+        Time readers spent waiting for workers, in nanoseconds.
+    worked_ns : int
+        Time workers spent evaluating and encoding, in nanoseconds, all workers together.
+    nbytes : int
+        Bytes that came through shared memory or pipes.
+    copies : int
+        Results copied out of their slot because slots ran short.
+    misses : int
+        Results that travelled through a pipe because they did not fit a slot, or had none.
+    slots, leased, retired : int
+        Slots in all; those now held by readers' arrays; those a worker kept memory of.
+    slot_bytes : int
+        Size of a slot.
+    chunk : int
+        Items per job at present.
+    """
+
+    items: int = 0
+    jobs: int = 0
+    restarts: int = 0
+    waited_ns: int = 0
+    worked_ns: int = 0
+    nbytes: int = 0
+    copies: int = 0
+    misses: int = 0
+    slots: int = 0
+    leased: int = 0
+    retired: int = 0
+    slot_bytes: int = 0
+    chunk: int = 1
+
+
+class _Feed:
+    """A reader's window, and its jobs in flight. Outlives the reader until its jobs are back."""
+
+    __slots__ = ("dropped", "epoch", "tickets", "window")
+
+    def __init__(self, window: Window, epoch: int) -> None:
+        self.window = window
+        self.epoch = epoch
+        self.tickets: set[int] = set()
+        self.dropped = False
+
+
+class Reader:
+    """One reader of a node: `next` gives chunk after chunk, in order."""
+
+    def __init__(self, dispatcher: Dispatcher, feed: _Feed) -> None:
+        self._dispatcher = dispatcher
+        self._feed = feed
+
+    def next(self) -> tuple[Chunk, Outcomes] | None:
+        """Return the next chunk with its outcomes, or None at the end of the plan."""
+        return self._dispatcher.next(self._feed)
+
+    def prepare(self) -> None:
+        """Submit what may be submitted, without waiting for anything."""
+        self._dispatcher.prepare(self._feed)
+
+    def limit(self, items: int) -> None:
+        """Change how many items may be pending, within the node's own limit."""
+        self._dispatcher.limit(self._feed, items)
+
+    def ended(self) -> bool:
+        """Is the node behind it of no more use?"""
+        return self._dispatcher.ended()
+
+
+class Dispatcher:
+    """Shares the workers of a backend between readers."""
+
+    def __init__(self, backend: Backend, options: Options) -> None:
+        self.pid = os.getpid()
+        self._backend = backend
+        self._options = options
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._receiving = False
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._ticket = 0
+        self._flying: dict[int, tuple[_Feed, Chunk]] = {}
+        self._feeds: dict[weakref.ref[Reader], _Feed] = {}
+        self._dropped: deque[weakref.ref[Reader]] = deque()
+        self._counts = dict.fromkeys((field.name for field in fields(Statistics)), 0)
+        self._item_ns: float | None = None
+        self._item_bytes = 0.0
+        self._chunk = options.chunk_size or 1
+        # Runs when the dispatcher is collected and at interpreter exit; the backend holds no way back.
+        self._finalizer = weakref.finalize(self, backend.close)
+        try:
+            backend.start()
+        except BaseException:
+            self._finalizer()
+            raise
+
+    # ---------------------------------------------------------------- readers
+
+    def open(self, plan: Iterable[Any], epoch: int, limit: int | None = None) -> Reader:
+        """Return a reader of a plan; it asks for nothing until its first `next` or `prepare`."""
+        feed = _Feed(Window(plan, self._limit(limit), self._options.depth), epoch)
+        reader = Reader(self, feed)
+        with self._lock:
+            self._feeds[self._watch(reader, feed)] = feed
+        return reader
+
+    def _watch(self, reader: Reader, feed: _Feed) -> weakref.ref[Reader]:
+        # Runs in the garbage collector at any moment, perhaps inside our own lock: no lock, no wait.
+        dropped, backend = self._dropped, self._backend
+
+        def drop(reference: weakref.ref[Reader]) -> None:
+            for ticket in list(feed.tickets):
+                backend.cancel(ticket)
+            dropped.append(reference)
+
+        return weakref.ref(reader, drop)
+
+    def limit(self, feed: _Feed, items: int) -> None:
+        with self._lock:
+            feed.window.limit = self._limit(items)
+
+    def _limit(self, items: int | None) -> int:
+        most = self._options.max_buffered or MAX_CHUNK * self._options.depth
+        return most if items is None else min(items, most)
+
+    def prepare(self, feed: _Feed) -> None:
+        with self._lock:
+            self._check()
+            self._fill(feed)
+
+    def next(self, feed: _Feed) -> tuple[Chunk, Outcomes] | None:
+        while True:
+            with self._lock:
+                chunk = self._next_chunk(feed)
+                if chunk is None:
+                    return None
+                chunk.parcel.claim()
+                self._sweep()
+                self._fill(feed)  # the workers go on while the reader works
+            try:
+                outcomes = chunk.parcel.open()
+            except Exception as error:
+                outcomes = self._unreadable(feed, chunk, error)
+            if outcomes is not None:
+                return chunk, outcomes
+
+    def _next_chunk(self, feed: _Feed) -> Chunk | None:
+        begun = 0
+        while True:
+            self._check()
+            self._fill(feed, waiting=True)
+            if feed.window.ready():
+                break
+            if feed.window.ended():
+                return None
+            begun = begun or perf_counter_ns()
+            self._await()
+        if begun:
+            self._counts["waited_ns"] += perf_counter_ns() - begun
+        chunk = feed.window.hand_out()
+        self._counts["items"] += len(chunk)
+        return chunk
+
+    def _unreadable(self, feed: _Feed, chunk: Chunk, error: Exception) -> Outcomes | None:
+        """A result that cannot be decoded: find the item that is at fault, and make it its outcome."""
+        if len(chunk) == 1:
+            return Outcomes([None], {0: error})
+        with self._lock:
+            feed.window.back(chunk)
+        return None
+
+    # ---------------------------------------------------------------- submitting
+
+    def _fill(self, feed: _Feed, waiting: bool = False) -> None:
+        window = feed.window
+        while len(self._flying) < self._backend.capacity:
+            if not self._backend.ready() and not (window.starving() and self._make_room(feed)):
+                # Slots come back from jobs in flight. Where there are none, all slots are leased or
+                # retired, and a reader that waits for itself would wait for ever.
+                needed = window.starving() and not self._flying
+                if not needed:
+                    return
+            chunk = window.ask(self._chunk, waiting)
+            if chunk is None:
+                return
+            self._send(feed, chunk)
+
+    def _make_room(self, wanting: _Feed) -> bool:
+        """Copy a waiting result out of its slot: a paused reader's first, the farthest one first."""
+        others = [feed for feed in self._feeds.values() if feed is not wanting]
+        for feed in [*others, wanting]:
+            for chunk in feed.window.arrived():
+                if chunk.parcel.detach():
+                    return True
+        return False
+
+    def _send(self, feed: _Feed, chunk: Chunk) -> None:
+        self._ticket += 1
+        self._flying[self._ticket] = feed, chunk
+        feed.tickets.add(self._ticket)
+        try:
+            self._backend.submit(Job(self._ticket, feed.epoch, chunk.indices))
+        except Exception as error:  # the indices cannot be shipped: the chunk's own failure
+            self._landed(self._ticket)
+            count = len(chunk)
+            chunk.parcel = Ready(Outcomes([None] * count, dict.fromkeys(range(count), error)))
+
+    # ---------------------------------------------------------------- receiving
+
+    def _await(self) -> None:
+        """Wait until something has arrived; one reader receives, the others wait for it."""
+        if self._receiving:
+            self._arrived.wait()
+            return
+        self._receiving = True
+        events: list[Event] = []
+        timeout = self._expire()
+        self._lock.release()
+        try:
+            events = self._backend.receive(timeout)
+        except BaseException:
+            # Ctrl-C, or whatever else a signal handler raised: events may be lost, so the node is.
+            self._closed = True
+            raise
+        finally:
+            self._lock.acquire()
+            self._receiving = False
+            self._arrived.notify_all()
+            if self._closed:
+                self._abandon()
+        for event in events:
+            self._handle(event)
+
+    def _expire(self) -> float | None:
+        """Stop jobs that ran too long; return for how many seconds no other can run too long."""
+        limit = self._options.timeout_s
+        if limit is None:
+            return None
+        left = limit
+        for ticket, running_s in self._backend.running_s().items():
+            if running_s >= limit:
+                self._backend.stop(ticket)
+            else:
+                left = min(left, limit - running_s)
+        return left
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Failed):
+            self._failure = event.error
+            return
+        landed = self._landed(event.ticket)
+        if isinstance(event, Lost):
+            self._counts["restarts"] += 1
+            if landed is not None:
+                self._lost(*landed, event)
+            return
+        self._counts["jobs"] += 1
+        if landed is None:
+            event.parcel.discard()
+            return
+        _, chunk = landed
+        chunk.parcel, chunk.worker = event.parcel, event.worker
+        self._measure(event, len(chunk))
+
+    def _landed(self, ticket: int) -> tuple[_Feed, Chunk] | None:
+        """Note that a job is no longer in flight; return whose it was, if anybody still wants it."""
+        flown = self._flying.pop(ticket, None)
+        if flown is None:
+            return None
+        flown[0].tickets.discard(ticket)
+        return None if flown[0].dropped else flown
+
+    def _lost(self, feed: _Feed, chunk: Chunk, event: Lost) -> None:
+        if len(chunk) == 1:
+            if event.timed_out or chunk.deaths >= self._options.retries:
+                chunk.parcel = Ready(Outcomes([None], {0: self._obituary(chunk, event)}))
+                return
+            chunk.deaths += 1
+        feed.window.again(chunk)
+
+    def _obituary(self, chunk: Chunk, event: Lost) -> EvaluationError:
+        index = chunk.indices[0]
+        who = f"worker {event.worker}" + (f" (pid {event.pid})" if event.pid else "")
+        known: dict[str, Any] = {"index": index, "worker": event.worker}
+        if event.timed_out:
+            return ItemTimeout(
+                f"prefetch[{index}] took longer than {self._options.timeout_s} s in {who}", **known
+            )
+        tries = f", {chunk.deaths + 1} workers in turn" if chunk.deaths else ""
+        return WorkerDied(f"prefetch[{index}]: {who} {event.cause} while computing it{tries}", **known)
+
+    def _measure(self, event: Done, count: int) -> None:
+        """Adapt the chunk size to what items cost."""
+        self._counts["worked_ns"] += event.cost_ns
+        self._counts["nbytes"] += event.parcel.nbytes
+        if self._options.chunk_size is not None:
+            return
+        item_ns = event.cost_ns / count
+        self._item_ns = item_ns if self._item_ns is None else 0.5 * (self._item_ns + item_ns)
+        self._item_bytes = max(event.parcel.nbytes / count, 0.5 * self._item_bytes)
+        size = min(CHUNK_NS / max(self._item_ns, 1), CHUNK_BYTES / max(self._item_bytes, 1), MAX_CHUNK)
+        if self._options.max_buffered is not None:
+            size = min(size, self._options.max_buffered / (2 * self._options.workers))
+        self._chunk = max(1, min(int(size), 8 * self._chunk))
+
+    # ---------------------------------------------------------------- the node's life
+
+    def statistics(self) -> Statistics:
+        with self._lock:
+            self._sweep()
+            counts = {**self._counts, "chunk": self._chunk, **self._backend.statistics()}
+        return Statistics(**counts)
+
+    def ended(self) -> bool:
+        """Is it of no more use: closed, or a copy in a forked child?"""
+        return self._closed or self.pid != os.getpid()
+
+    def close(self) -> None:
+        """End the workers; readers that wait or come later are told."""
+        if self.pid != os.getpid():
+            return
+        with self._lock:
+            self._closed = True
+            while self._receiving:
+                self._backend.wake()
+                self._arrived.wait(1)
+            self._abandon()
+            self._arrived.notify_all()
+
+    def _abandon(self) -> None:
+        """End the workers, and let go of every result that nobody has."""
+        for feed in self._feeds.values():
+            feed.window.end()
+        self._flying.clear()
+        self._finalizer()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise RuntimeError(f"prefetch: a worker could not start: {self._failure}") from self._failure
+        if self._closed:
+            raise RuntimeError("prefetch: the node is closed; restart() starts it anew")
+
+    def _sweep(self) -> None:
+        """Give back what dropped readers left behind."""
+        while self._dropped:
+            feed = self._feeds.pop(self._dropped.popleft(), None)
+            if feed is not None:
+                feed.dropped = True
+                for chunk in feed.window.end():
+                    if chunk.parcel is not None and not self._closed:
+                        chunk.parcel.discard()

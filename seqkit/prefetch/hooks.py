@@ -1,0 +1,50 @@
+"""What happens in a worker before its first item, the same for threads and processes."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..context import WorkerInfo
+
+__all__ = ["call_hook", "seed_globals", "worker_info"]
+
+
+def worker_info(number: int, num_workers: int, entropy: int, method: str) -> WorkerInfo:
+    """Return who worker `number` is; its seed follows from the node's entropy and its number."""
+    seed = int(np.random.SeedSequence([entropy, number]).generate_state(1, np.uint64)[0])
+    return WorkerInfo(number, num_workers, seed, method)
+
+
+def seed_globals(seed: int) -> None:
+    """Seed the global generators of a worker process, which would otherwise repeat their siblings'."""
+    random.seed(seed)
+    np.random.seed(np.random.SeedSequence(seed).generate_state(4))
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
+    """Call a start hook with the worker's number, or with nothing if it takes no argument.
+
+    >>> call_hook(print, 3)
+    3
+    >>> call_hook(lambda: print("ready"), 3)
+    ready
+    """
+    if hook is None:
+        return
+    try:
+        takes_worker = bool(inspect.signature(hook).parameters)
+    except (TypeError, ValueError):  # a builtin without a signature
+        takes_worker = True
+    if takes_worker:
+        hook(worker)
+    else:
+        hook()

@@ -1,0 +1,495 @@
+"""`prefetch` and the view behind it: glue between the sequence and the engine.
+
+Guarantees
+----------
+- a prefetch node is a view like any other: the same items, lengths and errors as its source, for any
+  method, number of workers and order of reading;
+- building it computes and starts nothing; workers start at the first read or `start()`;
+- nothing is left behind once it is closed, collected, or the interpreter exits.
+
+Relies on
+---------
+- the dispatcher for everything that involves threads, processes or time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
+from mmap import PAGESIZE
+from typing import Any, Literal, NoReturn, Self
+
+from ..context import get_worker_info
+from ..errors import EndOfSequence
+from ..indices import Indices, Length, Plan, Unsized, positive_int
+from ..view import View, view
+from .backend import Backend
+from .blame import reraise
+from .dispatcher import MAX_CHUNK, Dispatcher, Options, Reader, Statistics
+from .hooks import worker_info
+from .inline import Inline
+from .outcome import Outcomes
+from .threads import Threads
+from .window import Chunk
+
+__all__ = ["Prefetch", "prefetch"]
+
+Method = Literal["thread", "process", "inline"]
+Context = Literal["fork", "forkserver", "spawn"]
+
+# Slots beyond those in flight, for the arrays that readers hold.
+LEASES = 8
+
+
+def prefetch(
+    seq: Any,
+    nworkers: int | None = None,
+    method: Method = "thread",
+    max_buffered: int | None = None,
+    start_hook: Callable[..., Any] | None = None,
+    shm_size: int | None = None,
+    *,
+    context: Context | None = None,
+    chunk_size: int | Literal["auto"] = "auto",
+    timeout: float | None = None,
+    retries: int = 1,
+) -> Prefetch:
+    """Return the view of the same items, computed ahead of the reader by threads or processes.
+
+    Items come in order; arrays from process workers arrive in shared memory without being copied, belong to
+    the reader, are writable and stay valid for as long as they are kept.
+
+    Parameters
+    ----------
+    seq : View or indexable
+        What to evaluate. Workers see it as it was when they started; see `Prefetch.restart`.
+    nworkers : int, optional
+        How many workers. None (the default): one per usable CPU; 0: none, evaluate while reading; -k: all
+        usable CPUs but k.
+    method : "thread", "process" or "inline"
+        Threads share memory and the interpreter lock; processes share neither. Inside a process worker,
+        ``"process"`` means threads.
+    max_buffered : int, optional
+        Most items computed ahead of each reader, at least 1. None (the default) is chosen from the workers
+        and the size of items.
+    start_hook : callable, optional
+        Called in every worker before its first item, with the worker's number, or without argument if it
+        takes none.
+    shm_size : int, optional
+        Bytes of shared memory for results, all slots together. None (the default): as much as is used,
+        pages come into being when written; 0: none, results travel through pipes. For processes.
+    context : "fork", "forkserver" or "spawn", optional
+        How processes start. None (the default) is the platform's choice (fork on Linux before Python 3.14),
+        but not fork where other threads live. Lambdas, closures and classes of the main script work with
+        all of them, and a main script needs no guard.
+    chunk_size : int or "auto"
+        Items per message, at least 1. ``"auto"`` sends small, quick items in chunks and others singly.
+    timeout : float, optional
+        Seconds an item may take, above 0; then it fails with `ItemTimeout` and its worker is replaced.
+        None (the default) is no limit. With a timeout items travel singly.
+    retries : int
+        How many times an item is tried again whose worker died, at least 0.
+
+    Returns
+    -------
+    Prefetch
+
+    Raises
+    ------
+    TypeError
+        If `seq` cannot be indexed, or an argument has the wrong type.
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    After ``prefetch`` of SeqTools. The environment variable ``SEQKIT_NATIVE_THREADS`` sets how many BLAS and
+    OpenMP threads a process worker may use (1; 0 leaves them alone).
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> squares = sk.smap(lambda x: x * x, range(1000))
+    >>> with sk.prefetch(squares, nworkers=2) as ahead:
+    ...     list(ahead) == list(squares), ahead[-1], list(ahead[:3])
+    (True, 998001, [0, 1, 4])
+    """
+    source = view(seq)
+    if method not in ("thread", "process", "inline"):
+        raise ValueError(f"prefetch: method must be 'thread', 'process' or 'inline', got {method!r}")
+    if context not in (None, "fork", "forkserver", "spawn"):
+        raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
+    if start_hook is not None and not callable(start_hook):
+        raise TypeError(f"prefetch: start_hook must be callable, got {start_hook!r}")
+    if max_buffered is not None:
+        max_buffered = positive_int(max_buffered, "prefetch: max_buffered")
+    if chunk_size != "auto":
+        chunk_size = positive_int(chunk_size, "prefetch: chunk_size")
+    workers = 0 if method == "inline" else _worker_count(nworkers)
+    settings: dict[str, Any] = {
+        "workers": workers,
+        "method": method if workers else "inline",
+        "max_buffered": max_buffered,
+        "start_hook": start_hook,
+        "shm_size": None if shm_size is None else _shm_size(shm_size, sum(_slots(max_buffered, workers))),
+        "context": context,
+        "chunk_size": chunk_size,
+        "timeout": _timeout(timeout, workers),
+        "retries": positive_int(retries, "prefetch: retries", least=0),
+    }
+    return Prefetch(source, settings)
+
+
+def _worker_count(nworkers: int | None) -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if nworkers is None:
+        return usable
+    number = positive_int(nworkers, "prefetch: nworkers", least=-sys.maxsize)
+    if number >= 0:
+        return number
+    if usable + number < 1:
+        raise ValueError(f"prefetch: nworkers={number} leaves no worker, there are {usable} usable CPUs")
+    return usable + number
+
+
+def _depth(max_buffered: int | None, workers: int) -> int:
+    """Return how many chunks a reader may have pending."""
+    return min(max_buffered or 2 * workers + 2, 256)
+
+
+def _slots(max_buffered: int | None, workers: int) -> tuple[int, int]:
+    """Return how many slots are for jobs in flight, and how many more for the arrays readers hold."""
+    depth = _depth(max_buffered, workers)
+    return max(depth, 2 * workers), max(depth, LEASES)
+
+
+def _shm_size(shm_size: int, slots: int) -> int:
+    size = positive_int(shm_size, "prefetch: shm_size", least=0)
+    if 0 < size < slots * PAGESIZE:
+        raise ValueError(
+            f"prefetch: shm_size must be 0 or at least {slots * PAGESIZE} bytes,"
+            f" a page for each of {slots} slots, got {size}"
+        )
+    return size
+
+
+def _timeout(timeout: float | None, workers: int) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"prefetch: timeout must be a number of seconds or None, got {timeout!r}")
+    if not timeout > 0:
+        raise ValueError(f"prefetch: timeout must be above 0 s, got {timeout!r}")
+    if not workers:
+        raise ValueError("prefetch: timeout needs workers, got nworkers=0")
+    return float(timeout)
+
+
+class Prefetch(View[Any]):
+    """The view behind `prefetch`.
+
+    The views of all epochs of a node share its workers. Closing it from any of them closes it for all; a
+    context manager closes it at the end of its block.
+    """
+
+    _reads_ahead = True
+
+    def __init__(self, source: View[Any], settings: dict[str, Any], engine: _Engine | None = None) -> None:
+        super().__init__((source,), source._n)
+        self._reads_ahead = True
+        self._settings = settings
+        self._engine = engine or _Engine(source, settings)
+        self._epoch = -1  # what jobs ask of the workers, who hold the pipeline as it was given
+        self._scans = _Scans()
+
+    # ---------------------------------------------------------------- reading
+
+    def _get(self, i: int) -> Any:
+        return self._scans.read(self, i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return list(self._iter(indices))
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        reader = self._open(plan)
+        reader.prepare()
+        return chain.from_iterable(self._pieces(reader))
+
+    def _open(self, plan: Iterable[Any], limit: int | None = None) -> Reader:
+        return self._engine.running().open(plan, self._epoch, limit)
+
+    def _pieces(self, reader: Reader) -> Iterator[Iterable[Any]]:
+        """Yield the items chunk by chunk. Never raises: what is to be raised is yielded as an iterator."""
+        while True:
+            try:
+                arrived = reader.next()
+            except BaseException as error:
+                yield _raising(error)
+                return
+            if arrived is None:
+                return
+            chunk, outcomes = arrived
+            ended = len(outcomes.values) < len(chunk)
+            if outcomes.failures:
+                yield from self._one_by_one(chunk, outcomes)
+            else:
+                yield _handed_over(outcomes.values)
+            del arrived, chunk, outcomes  # nothing here may keep the reader's arrays alive
+            if ended:
+                return
+
+    def _one_by_one(self, chunk: Chunk, outcomes: Outcomes) -> Iterator[Iterable[Any]]:
+        for position, item in enumerate(outcomes.values):
+            if position in outcomes.failures:
+                yield self._failing(chunk, position, outcomes.failures[position])
+            else:
+                yield (item,)
+
+    def _failing(self, chunk: Chunk, position: int, problem: Any) -> Iterator[Any]:
+        yield self._raise(chunk, position, problem)
+
+    def _raise(self, chunk: Chunk, position: int, problem: Any) -> NoReturn:
+        index = chunk.indices[position]
+        reraise(problem, self, index, self._sources[0], chunk.worker)
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> Self:
+        """Start the workers now rather than at the first read; returns the view.
+
+        Raises
+        ------
+        RuntimeError
+            If the node is closed.
+        TypeError
+            If the pipeline cannot be shipped to the workers.
+        """
+        self._engine.running()
+        return self
+
+    def close(self) -> None:
+        """End the workers and refuse further reads; arrays already handed out stay valid. Idempotent."""
+        self._engine.close()
+
+    def restart(self) -> None:
+        """End the workers, and start new ones at the next read, which see the sources as they are then."""
+        self._engine.close()
+        self._engine.closed = False
+
+    def statistics(self) -> Statistics:
+        """Return what the node has done since its workers started, as a frozen dataclass."""
+        return self._engine.statistics()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------- the expression
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Prefetch(sources[0], self._settings)
+
+    def _at_epoch(self, epoch: int) -> View[Any]:
+        if not self._randoms:
+            return self
+        keyed = Prefetch(self._sources[0]._at_epoch(epoch), self._settings, self._engine)
+        keyed._epoch = epoch
+        return keyed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Prefetch, (self._sources[0], self._settings)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, f"nworkers={self._settings['workers']}", f"method={self._settings['method']!r}"]
+
+    def _remarks(self) -> list[str]:
+        if self._settings["method"] == "process" and _in_process_worker():
+            return ["in threads: this is a process worker already"]
+        return []
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def _raising(error: BaseException) -> Iterator[Any]:
+    yield _raise(error)
+
+
+def _handed_over(values: list[Any]) -> Iterable[Any]:
+    """Return the values of a chunk to iterate; a single one is let go of as it is handed over."""
+    return _popping(values) if len(values) == 1 else values
+
+
+def _popping(values: list[Any]) -> Iterator[Any]:
+    yield values.pop()
+
+
+class _Engine:
+    """The workers of a node: started when needed, once, anew in a forked child."""
+
+    def __init__(self, source: View[Any], settings: dict[str, Any]) -> None:
+        self._source = source
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._dispatcher: Dispatcher | None = None
+        self._pid = os.getpid()
+        self.closed = False
+
+    def running(self) -> Dispatcher:
+        if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
+            self._lock, self._pid, self._dispatcher = threading.Lock(), os.getpid(), None
+        with self._lock:
+            if self.closed:
+                raise RuntimeError("prefetch: the node is closed; restart() starts it anew")
+            if self._dispatcher is None or self._dispatcher.ended():
+                self._dispatcher = self._started()
+            return self._dispatcher
+
+    def _started(self) -> Dispatcher:
+        settings = self._settings
+        workers = max(settings["workers"], 1)
+        chunk = 1 if settings["timeout"] is not None else settings["chunk_size"]
+        options = Options(
+            workers=workers,
+            depth=_depth(settings["max_buffered"], workers),
+            max_buffered=settings["max_buffered"],
+            chunk_size=None if chunk == "auto" else chunk,
+            timeout_s=settings["timeout"],
+            retries=settings["retries"],
+        )
+        return Dispatcher(self._backend(), options)
+
+    def _backend(self) -> Backend:
+        settings = self._settings
+        workers, hook = settings["workers"], settings["start_hook"]
+        if not workers:
+            return Inline(self._source)
+        capacity, leases = _slots(settings["max_buffered"], workers)
+        if settings["method"] == "process" and _can_have_processes():
+            from .processes import Processes  # only here: it needs Linux, and takes a while to import
+
+            return Processes(
+                self._source,
+                workers,
+                _start_method(settings["context"]),
+                hook,
+                capacity=capacity,
+                most_leases=leases,
+                shm_bytes=settings["shm_size"],
+                native_threads=int(os.environ.get("SEQKIT_NATIVE_THREADS", "1")),
+            )
+        entropy = int.from_bytes(os.urandom(8), "little")
+        infos = [worker_info(number, workers, entropy, "thread") for number in range(workers)]
+        return Threads(self._source, infos, hook, capacity)
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            if self._dispatcher is not None:
+                self._dispatcher.close()
+
+    def statistics(self) -> Statistics:
+        with self._lock:
+            return Statistics() if self._dispatcher is None else self._dispatcher.statistics()
+
+
+def _in_process_worker() -> bool:
+    info = get_worker_info()
+    return info is not None and info.method == "process"
+
+
+def _can_have_processes() -> bool:
+    if _in_process_worker():
+        return False
+    if not (sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")):
+        warnings.warn(
+            f"prefetch: method='process' needs Linux, this is {sys.platform}; threads are used instead",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
+def _start_method(context: str | None) -> str:
+    if context is not None:
+        return context
+    chosen = None
+    if "multiprocessing" in sys.modules:
+        chosen = sys.modules["multiprocessing"].get_start_method(allow_none=True)
+    method = chosen or ("fork" if sys.version_info < (3, 14) else "forkserver")
+    # A fork copies locks that other threads hold, which nobody will ever release in the child.
+    return "forkserver" if method == "fork" and threading.active_count() > 1 else method
+
+
+class _Scan:
+    """A reader of plain indexing: works ahead for as long as indices come in order."""
+
+    def __init__(self, reader: Reader, start: int) -> None:
+        self.reader = reader
+        self.next = start
+        self._ahead = -1
+        self._chunk = Chunk(())
+        self._outcomes = Outcomes()
+        self._position = 0
+
+    def read(self, node: Prefetch) -> Any:
+        """Return the next item, or raise its error."""
+        if self._position >= len(self._outcomes.values):
+            self._advance()
+        position = self._position
+        self._position += 1
+        self.next += 1
+        if position in self._outcomes.failures:
+            node._raise(self._chunk, position, self._outcomes.failures[position])
+        item, self._outcomes.values[position] = self._outcomes.values[position], None
+        return item
+
+    def _advance(self) -> None:
+        # Nothing is read ahead of the first item; then one, and twice as many with every further chunk.
+        self._ahead = min(max(2 * self._ahead, self._ahead + 1), MAX_CHUNK)
+        self.reader.limit(self._ahead)
+        arrived = self.reader.next()
+        if arrived is None or not arrived[1].values:
+            raise EndOfSequence(f"the sequence ends before index {self.next}")
+        self._chunk, self._outcomes = arrived
+        self._position = 0
+
+
+class _Scans:
+    """The scans of a node, the one read last at the end; few, since each may hold results."""
+
+    MOST = 4
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Scan] = []
+
+    def read(self, node: Prefetch, i: int) -> Any:
+        scan = self._take(i) or _Scan(node._open(_from(i, node._n), 0), i)
+        try:
+            return scan.read(node)
+        finally:
+            with self._lock:
+                self._idle = [*self._idle, scan][-self.MOST :]
+
+    def _take(self, i: int) -> _Scan | None:
+        """Return the scan that stands before item `i`, for nobody else to use."""
+        with self._lock:
+            self._idle = [scan for scan in self._idle if not scan.reader.ended()]
+            for scan in self._idle:
+                if scan.next == i:
+                    self._idle.remove(scan)
+                    return scan
+        return None
+
+
+def _from(start: int, n: Length) -> Iterable[int]:
+    return count(start) if isinstance(n, Unsized) else range(start, n)

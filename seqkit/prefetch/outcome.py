@@ -1,0 +1,123 @@
+"""What became of the items of a job, and how an error crosses a process border.
+
+Guarantees
+----------
+- whatever the user's code raises, `collect` returns: one failing item costs that item only;
+- a `Record` always pickles, whatever the exception it stands for, and always says type, text and
+  traceback; the exception object itself travels along only if it was seen to survive the journey.
+
+Relies on
+---------
+- the iterator given to `collect` going on behind an error (every view's does).
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect", "summary"]
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """The items of a job in order; `failures` holds an exception or a `Record` by position.
+
+    Fewer values than indices mean that the sequence ended there.
+    """
+
+    values: list[Any] = field(default_factory=list)
+    failures: dict[int, Any] = field(default_factory=dict)
+
+
+def collect(items: Iterator[Any], count: int, caught: type[BaseException] = BaseException) -> Outcomes:
+    """Draw up to `count` items; an exception of class `caught` becomes the outcome of its item."""
+    outcomes = Outcomes()
+    values = outcomes.values
+    while len(values) < count:
+        try:
+            values.extend(items)  # keeps what it has drawn when the iterator raises
+            break
+        except caught as error:
+            outcomes.failures[len(values)] = error
+            values.append(None)
+    return outcomes
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - it is a cause to look at, nobody catches it
+    """The traceback of an exception raised in another process, as text."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+class RemoteError(Exception):
+    """Stands for an exception of another process that cannot be rebuilt in this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An exception in a form that always travels.
+
+    Attributes
+    ----------
+    summary : str
+        Type and text: ``ValueError: bad header``.
+    trace : str
+        The formatted traceback.
+    pickled : bytes or None
+        The exception, if it survived a round trip in the process that raised it.
+    about : Any
+        What the sender adds: plain data only.
+    """
+
+    summary: str
+    trace: str
+    pickled: bytes | None
+    about: Any = None
+
+    @classmethod
+    def of(cls, error: BaseException, about: Any = None) -> Record:
+        """Record an exception; nothing the exception does can make this fail."""
+        return cls(summary(error), _trace(error), _pickled(error), about)
+
+    def rebuild(self) -> BaseException:
+        """Return the exception, or a `RemoteError` in its place, caused by the remote traceback."""
+        error: BaseException | None = None
+        if self.pickled is not None:
+            try:
+                error = pickle.loads(self.pickled)
+            except Exception:
+                pass  # its module may behave differently here; the text is still complete
+        if error is None:
+            error = RemoteError(self.summary)
+        error.__cause__ = RemoteTraceback(self.trace)
+        return error
+
+
+def summary(error: BaseException) -> str:
+    """Return type and text of an exception, whatever its ``__str__`` does."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "<its text cannot be shown>"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:
+        return summary(error) + "\n"
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both.
+    try:
+        data = pickle.dumps(error)
+        return data if type(pickle.loads(data)) is type(error) else None
+    except Exception:
+        return None

@@ -1,0 +1,153 @@
+"""The backend of threads: workers that pull jobs from one queue and share the pipeline's objects.
+
+Guarantees
+----------
+- whatever an item raises, `SystemExit` included, becomes the outcome of that item; the thread goes on;
+- a worker holds no reference to the node, so a forgotten node is collected and its threads end;
+- closing waits only for workers that are idle: a thread cannot be killed, so one that is stuck in user
+  code is left behind as a daemon and ends when that code returns.
+
+Relies on
+---------
+- views being safe to read from many threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from queue import Empty, SimpleQueue
+from time import monotonic, perf_counter_ns
+from typing import Any
+
+from ..context import WorkerInfo, set_worker_info
+from ..view import View
+from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready
+from .hooks import call_hook
+from .outcome import Outcomes
+
+__all__ = ["Threads"]
+
+_JOIN_S = 0.2
+
+
+class _Shared:
+    """What the threads of a node have in common with its backend."""
+
+    def __init__(self, pipeline: View[Any], hook: Callable[..., Any] | None) -> None:
+        self.pipeline = pipeline
+        self.hook = hook
+        self.jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self.events: SimpleQueue[Event | None] = SimpleQueue()
+        self.cancelled: set[int] = set()
+        self.closed = False
+
+
+class _Worker:
+    """One thread, and what it is doing: `current` is (ticket, begin) or None."""
+
+    def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
+        self.shared = shared
+        self.info = info
+        self.current: tuple[int, float] | None = None
+        self.abandoned = False
+        self.thread = threading.Thread(
+            target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
+        )
+        self.thread.start()
+
+    def _work(self) -> None:
+        shared = self.shared
+        set_worker_info(self.info)
+        try:
+            call_hook(shared.hook, self.info.id)
+        except BaseException as error:
+            shared.events.put(Failed(error))
+            return
+        evaluator = Evaluator(shared.pipeline)
+        while not self.abandoned and (job := shared.jobs.get()) is not None:
+            self.current = job.ticket, monotonic()
+            event = self._evaluate(evaluator, job)
+            self.current = None
+            if not self.abandoned:
+                shared.events.put(event)
+
+    def _evaluate(self, evaluator: Evaluator, job: Job) -> Done:
+        begun = perf_counter_ns()
+        if self.shared.closed or job.ticket in self.shared.cancelled:
+            self.shared.cancelled.discard(job.ticket)
+            outcomes = Outcomes()
+        else:
+            outcomes = evaluator.run(job.epoch, job.indices)
+        return Done(job.ticket, Ready(outcomes), perf_counter_ns() - begun, self.info.id)
+
+
+class Threads:
+    """Evaluates jobs in `infos`-many threads of this process."""
+
+    def __init__(
+        self,
+        pipeline: View[Any],
+        infos: list[WorkerInfo],
+        hook: Callable[..., Any] | None,
+        capacity: int,
+    ) -> None:
+        self._shared = _Shared(pipeline, hook)
+        self._infos = infos
+        self.capacity = capacity
+        self._workers: list[_Worker] = []
+
+    def start(self) -> None:
+        # A thread starts with an empty context; the error policy is to hold in workers too.
+        self._context = copy_context()
+        self._workers = [self._launch(info) for info in self._infos]
+
+    def _launch(self, info: WorkerInfo) -> _Worker:
+        return _Worker(self._shared, info, self._context.copy())
+
+    def ready(self) -> bool:
+        return True
+
+    def submit(self, job: Job) -> None:
+        self._shared.jobs.put(job)
+
+    def receive(self, timeout: float | None) -> list[Event]:
+        events: list[Event | None] = []
+        try:
+            events.append(self._shared.events.get(timeout=timeout))
+            while True:
+                events.append(self._shared.events.get_nowait())
+        except Empty:
+            pass
+        return [event for event in events if event is not None]
+
+    def cancel(self, ticket: int) -> None:
+        self._shared.cancelled.add(ticket)
+
+    def running_s(self) -> dict[int, float]:
+        now = monotonic()
+        begun = [worker.current for worker in self._workers]
+        return {current[0]: now - current[1] for current in begun if current is not None}
+
+    def stop(self, ticket: int) -> None:
+        for number, worker in enumerate(self._workers):
+            if worker.current is not None and worker.current[0] == ticket:
+                worker.abandoned = True
+                self._workers[number] = self._launch(worker.info)
+                self._shared.events.put(Lost(ticket, worker.info.id, 0, "abandoned", timed_out=True))
+
+    def wake(self) -> None:
+        self._shared.events.put(None)
+
+    def statistics(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self._shared.closed = True
+        for _ in self._workers:
+            self._shared.jobs.put(None)
+        for worker in self._workers:
+            if worker.current is None and worker.thread is not threading.current_thread():
+                worker.thread.join(_JOIN_S)
+        self._workers = []

@@ -1,0 +1,167 @@
+"""What to ask next, and what to hand out next: the order of one reader.
+
+Guarantees
+----------
+- chunks are handed out in plan order, each once, whatever order they complete in;
+- never more than `limit` items are asked for and not handed out, never an index beyond the plan; what
+  `back` takes back comes on top;
+- the plan is drawn once, no further ahead than the limit; what it raises is its end.
+
+Relies on
+---------
+- calls from one thread at a time (the dispatcher's lock).
+
+Knows no threads, no clock, no processes, and nothing of what the items are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from ..indices import Cursor
+
+__all__ = ["Chunk", "Window"]
+
+
+class Chunk:
+    """Successive indices of a plan that are evaluated together.
+
+    Attributes
+    ----------
+    indices : range, array or list
+    parcel : Any
+        What arrived, None until then.
+    asked : bool
+        Is a worker expected to deliver it?
+    deaths : int
+        How many workers have died over it, run alone.
+    worker : int or None
+        Who delivered it.
+    """
+
+    __slots__ = ("asked", "deaths", "indices", "parcel", "worker")
+
+    def __init__(self, indices: Any) -> None:
+        self.indices = indices
+        self.parcel: Any = None
+        self.asked = False
+        self.deaths = 0
+        self.worker: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class Window:
+    """The chunks of one reader, from the next to hand out to the last one asked for.
+
+    Parameters
+    ----------
+    plan : iterable
+        The indices to read, in order; drawn once, lazily.
+    limit : int
+        Most items asked for and not yet handed out; 0: none but those the reader waits for.
+    depth : int
+        Most chunks drawn and not yet handed out; the pieces of lost ones come on top.
+
+    Attributes
+    ----------
+    failure : Exception or None
+        What the plan raised where it ended.
+
+    Examples
+    --------
+    >>> window = Window("abc", limit=2, depth=2)
+    >>> first, second = window.ask(1), window.ask(1)
+    >>> window.ask(1) is None
+    True
+    >>> second.parcel = "B"; window.ready()
+    False
+    >>> first.parcel = "A"; window.hand_out().parcel
+    'A'
+    >>> window.ask(5).indices
+    ['c']
+    """
+
+    def __init__(self, plan: Iterable[Any], limit: int, depth: int) -> None:
+        self._cursor = Cursor(plan)
+        self._chunks: deque[Chunk] = deque()
+        self._items = 0
+        self._drawn = False
+        self.limit = limit
+        self.depth = depth
+        self.failure: Exception | None = None
+
+    def ask(self, size: int, waiting: bool = False) -> Chunk | None:
+        """Return the next chunk to evaluate, of up to `size` items; None where there is none for now.
+
+        A reader that waits is owed at least the item it waits for, whatever the limit.
+        """
+        for chunk in self._chunks:
+            if not chunk.asked:
+                chunk.asked = True
+                return chunk
+        limit = self.limit or int(waiting)
+        size = min(size, limit - self._items)
+        if self._drawn or size < 1 or len(self._chunks) >= self.depth:
+            return None
+        try:
+            chunk = Chunk(self._cursor.take(size))
+        except Exception as error:
+            chunk, self.failure = Chunk(()), error
+        if not len(chunk):
+            self._drawn = True
+            return None
+        chunk.asked = True
+        self._chunks.append(chunk)
+        self._items += len(chunk)
+        return chunk
+
+    def ended(self) -> bool:
+        """Has everything been handed out?"""
+        return self._drawn and not self._chunks
+
+    def ready(self) -> bool:
+        """Can the next chunk be handed out?"""
+        return bool(self._chunks) and self._chunks[0].parcel is not None
+
+    def hand_out(self) -> Chunk:
+        """Return the next chunk in order; it must be ready."""
+        chunk = self._chunks.popleft()
+        self._items -= len(chunk)
+        return chunk
+
+    def again(self, chunk: Chunk) -> None:
+        """Ask for a lost chunk once more: one of several items in single ones, which find the culprit."""
+        if len(chunk) == 1:
+            chunk.asked = False
+            return
+        at = self._chunks.index(chunk)
+        del self._chunks[at]
+        for offset in reversed(range(len(chunk))):
+            self._chunks.insert(at, Chunk(chunk.indices[offset : offset + 1]))
+
+    def back(self, chunk: Chunk) -> None:
+        """Take a chunk that was handed out back to the front, to be asked for in single items."""
+        self._chunks.appendleft(chunk)
+        self._items += len(chunk)
+        chunk.parcel = None
+        self.again(chunk)
+
+    def starving(self) -> bool:
+        """Does the reader wait for a chunk that nobody has been asked for yet?"""
+        return not self._chunks[0].asked if self._chunks else not self._drawn
+
+    def arrived(self) -> list[Chunk]:
+        """Return the chunks that wait to be handed out, the last one first."""
+        return [chunk for chunk in reversed(self._chunks) if chunk.parcel is not None]
+
+    def end(self) -> list[Chunk]:
+        """Forget everything that has not been handed out, and return it."""
+        left = list(self._chunks)
+        self._chunks.clear()
+        self._items = 0
+        self._drawn = True
+        return left

@@ -1,0 +1,185 @@
+"""What parent and workers of a process node agree on: records, the control words, the segment's layout.
+
+Guarantees
+----------
+- records have one size, below PIPE_BUF and a divisor of the page: a write is all or nothing, so many
+  workers share one pipe without a lock, and one killed at any instruction leaves nothing half-written;
+- every control word has one writer at a time, and eight aligned bytes are stored at once.
+
+The segment::
+
+    | control words | job cells: indices that are no range | slots: results |
+
+Units: offsets and sizes in bytes unless a name says words.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from .slots import PAGE, Segment
+
+__all__ = ["CELL_BYTES", "JOB", "RESULT", "Control", "Kind", "Layout", "Packing", "Spec", "pack", "unpack"]
+
+# ticket, slot (-1: none), cell, packing, three numbers, epoch
+JOB = struct.Struct("<8q")
+# ticket, worker, kind, head, end, cost in ns, does memory of the slot survive?, unused
+RESULT = struct.Struct("<8q")
+
+# Room for the indices of one job: 131,072 of them, or that many bytes of pickled keys.
+CELL_BYTES = 1 << 20
+
+_WORKER_WORDS = 8  # a cache line each: workers do not slow one another down
+
+
+class Kind(IntEnum):
+    """What a result record says."""
+
+    SLOT = 0  # the frame lies in the job's slot
+    PIPE = 1  # the frame follows in the worker's own pipe
+    READY = 2  # the worker has started
+    FAILED = 3  # it could not; a pickled record follows in its pipe
+
+
+class Packing(IntEnum):
+    """How the indices of a job travel."""
+
+    RANGE = 0  # start, stop, step in the record
+    ARRAY = 1  # that many int64 in the cell
+    PICKLE = 2  # that many bytes in the cell
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where things lie in the segment."""
+
+    workers: int
+    cells: int
+    slots: int
+    slot_bytes: int
+
+    @property
+    def control_words(self) -> int:
+        return 1 + self.workers * _WORKER_WORDS + self.cells + self.slots
+
+    @property
+    def cells_at(self) -> int:
+        return -(-self.control_words * 8 // PAGE) * PAGE
+
+    @property
+    def slots_at(self) -> int:
+        return self.cells_at + self.cells * CELL_BYTES
+
+    @property
+    def size(self) -> int:
+        return self.slots_at + self.slots * self.slot_bytes
+
+
+class Control:
+    """The words through which parent and workers see each other's state without a message."""
+
+    def __init__(self, segment: Segment, layout: Layout) -> None:
+        self._words = segment.block(0, layout.control_words * 8).view(np.int64).data
+        self._cancelled = 1 + layout.workers * _WORKER_WORDS
+        self._kept = self._cancelled + layout.cells
+
+    @property
+    def closing(self) -> bool:
+        """Shall workers stop before their next job? (parent writes)"""
+        return bool(self._words[0])
+
+    def close(self) -> None:
+        self._words[0] = 1
+
+    def claim(self, worker: int, ticket: int, now_ns: int) -> None:
+        """A worker has taken a job from the pipe, and begins it."""
+        at = 1 + worker * _WORKER_WORDS
+        words = self._words
+        words[at + 1] = now_ns
+        words[at] = ticket
+        words[at + 2] += 1
+
+    def finish(self, worker: int) -> None:
+        """A worker has delivered its job."""
+        self._words[1 + worker * _WORKER_WORDS] = 0
+
+    def claimed(self, worker: int) -> tuple[int, int]:
+        """Return the ticket a worker is at, 0 for none, and since when in monotonic ns."""
+        at = 1 + worker * _WORKER_WORDS
+        return self._words[at], self._words[at + 1]
+
+    def taken(self, worker: int) -> int:
+        """Return how many jobs a worker has taken."""
+        return self._words[1 + worker * _WORKER_WORDS + 2]
+
+    def cancel(self, cell: int, ticket: int) -> None:
+        """Whoever takes this job shall skip it (parent writes)."""
+        self._words[self._cancelled + cell] = ticket
+
+    def is_cancelled(self, cell: int, ticket: int) -> bool:
+        return self._words[self._cancelled + cell] == ticket
+
+    def keep(self, slot: int, kept: bool) -> None:
+        """Does a worker still have memory of a slot whose item is delivered? (worker writes)"""
+        self._words[self._kept + slot] = kept
+
+    def is_kept(self, slot: int) -> bool:
+        return bool(self._words[self._kept + slot])
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a worker needs to know besides the pipeline; plain data, so that it ships anywhere."""
+
+    layout: Layout
+    num_workers: int
+    entropy: int
+    native_threads: int
+    errors: str
+    hook: Callable[..., Any] | None
+
+
+def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
+    """Return a job's packing and three numbers, after writing into its cell what does not fit them.
+
+    >>> cell = np.zeros(64, np.uint8)
+    >>> pack(range(5), cell), unpack(pack([7, 3], cell), cell), unpack(pack(["a"], cell), cell)
+    ((<Packing.RANGE: 0>, 0, 5, 1), [7, 3], ['a'])
+    """
+    if isinstance(indices, range):
+        return Packing.RANGE, indices.start, indices.stop, indices.step
+    if isinstance(indices, list) and set(map(type, indices)) == {int}:
+        try:
+            indices = np.array(indices, np.int64)
+        except OverflowError:
+            pass
+    if isinstance(indices, np.ndarray):
+        packing, data = Packing.ARRAY, np.ascontiguousarray(indices, np.int64).view(np.uint8)
+        numbers = len(indices)
+    else:
+        packing, data = Packing.PICKLE, np.frombuffer(pickle.dumps(indices, protocol=5), np.uint8)
+        numbers = len(data)
+    if len(data) > len(cell):
+        raise ValueError(
+            f"prefetch: the indices of one job take {len(data)} bytes, at most {len(cell)} fit;"
+            " use smaller batches of keys, or ints"
+        )
+    cell[: len(data)] = data
+    return packing, numbers, 0, 0
+
+
+def unpack(packed: tuple[int, int, int, int], cell: Any) -> Any:
+    """Return the indices that `pack` wrote, as a range or a list."""
+    packing, a, b, c = packed
+    if packing == Packing.RANGE:
+        return range(a, b, c)
+    if packing == Packing.ARRAY:
+        return cell[: 8 * a].view(np.int64).tolist()
+    return pickle.loads(cell[:a].data)

@@ -1,0 +1,295 @@
+"""A worker process: takes jobs from a pipe, writes results into slots, and dies with its parent.
+
+Guarantees
+----------
+- whatever an item raises, `SystemExit` and `KeyboardInterrupt` included, becomes the outcome of that item;
+- a value that cannot be pickled costs its own item only, and the error says why;
+- a result is complete in its slot before its record is written;
+- memory of a slot that outlives its item is noticed: the slot is then not used again until it is gone;
+- when the parent is gone, so is the worker, even in the middle of an item; Ctrl-C is the parent's affair.
+
+Relies on
+---------
+- being single-threaded but for the watch on the parent, so that `seqkit.empty` needs no lock.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import Any, cast
+
+import numpy as np
+import threadpoolctl
+
+from ..context import evaluating, set_worker_info
+from ..errors import Policy, seterr
+from ..view import View
+from .backend import Evaluator
+from .blame import record
+from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, encode
+from .hooks import call_hook, seed_globals, worker_info
+from .outcome import Outcomes, Record
+from .slots import Segment
+from .wire import CELL_BYTES, JOB, RESULT, Control, Kind, Spec, unpack
+
+__all__ = ["Descriptors", "boot", "leave", "main"]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """What a worker inherits: the shared pipes, its own bulk pipe, the segment, a pidfd of the parent."""
+
+    jobs: int
+    results: int
+    bulk: int
+    segment: int
+    parent: int
+
+
+class Arena:
+    """Hands out the memory of one slot to the item that is being evaluated."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.used = 0
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+        """Return an array in the slot, or None where that gains nothing or cannot be."""
+        nbytes = dtype.itemsize
+        for dim in shape:
+            nbytes *= dim
+        at = aligned(self.used)
+        if nbytes < INLINE_BYTES or at + nbytes > len(self.block) or dtype.hasobject:
+            return None
+        self.used = at + nbytes
+        return self.block[at : self.used].view(dtype).reshape(shape)
+
+
+class Worker:
+    """The state of one worker process."""
+
+    def __init__(
+        self, number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: View[Any]
+    ) -> None:
+        self.number = number
+        self.layout = spec.layout
+        self.fds = fds
+        self.segment = segment
+        self.control = Control(segment, spec.layout)
+        self.evaluator = Evaluator(pipeline)
+        self.dumps: Any = pickle.dumps
+        self._kept: dict[int, weakref.ref[Block]] = {}
+
+    def serve(self) -> None:
+        """Take jobs until there will be no more."""
+        while len(message := os.read(self.fds.jobs, JOB.size)) == JOB.size and not self.control.closing:
+            ticket, slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
+            begun = monotonic_ns()
+            self.control.claim(self.number, ticket, begun)
+            indices = unpack((packing, a, b, c), self._memory(self.layout.cells_at, cell, CELL_BYTES))
+            if self.control.is_cancelled(cell, ticket):
+                indices = indices[:0]
+            arena = (
+                Arena(self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)) if slot >= 0 else None
+            )
+            with evaluating(None if arena is None else arena.allocate):
+                outcomes = self._outcomes(epoch, indices)
+            self._deliver(ticket, slot, arena, outcomes, begun)
+            self.control.finish(self.number)
+
+    def _arena(self, slot: int) -> Arena | None:
+        if slot < 0:
+            return None
+        return Arena(self._memory(self.layout.slots_at, slot, self.layout.slot_bytes))
+
+    def _memory(self, start: int, number: int, size: int) -> Block:
+        return self.segment.block(start + number * size, size)
+
+    def _outcomes(self, epoch: int, indices: Any) -> Outcomes:
+        outcomes = self.evaluator.run(epoch, indices)
+        if outcomes.failures:
+            pipeline = self.evaluator.at(epoch)
+            for position, error in outcomes.failures.items():
+                outcomes.failures[position] = record(error, pipeline)
+        return outcomes
+
+    # ---------------------------------------------------------------- encoding
+
+    def _encode(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
+        payload = (outcomes.values, outcomes.failures)
+        try:
+            return encode(payload, block, used, self.dumps)
+        except Exception:
+            pass
+        try:
+            frame = encode(payload, block, used, dumps_by_value)
+            self.dumps = dumps_by_value  # what needed it once will need it again
+            return frame
+        except Exception:
+            self._sort_out(outcomes)
+            return encode(payload, block, used, dumps_by_value)
+
+    def _sort_out(self, outcomes: Outcomes) -> None:
+        """Replace every value that cannot be pickled by the reason."""
+        for position, value in enumerate(outcomes.values):
+            try:
+                encode(value, None, 0, dumps_by_value)
+            except Exception as error:
+                reason = TypeError(
+                    f"the item, a {type(value).__name__}, cannot be sent to the reader's process: {error}"
+                )
+                reason.__cause__ = error
+                outcomes.values[position] = None
+                outcomes.failures[position] = Record.of(reason)
+
+    # ---------------------------------------------------------------- delivering
+
+    def _deliver(self, ticket: int, slot: int, arena: Arena | None, outcomes: Outcomes, begun: int) -> None:
+        block, used = (arena.block, arena.used) if arena else (None, 0)
+        frame = self._encode(outcomes, block, used)
+        # From here on nobody but user code may hold memory of the slot, or it would seem to survive.
+        outcomes.values.clear()
+        head, end, stream = frame.head, frame.end, b""
+        fits = block is not None and end <= len(block)
+        if block is not None and fits:
+            frame.write(block)
+        else:
+            stream = b"".join(frame.stream(block))
+        del block, frame
+        survives = arena is not None and used > 0 and self._survives(slot, arena)
+        kind = Kind.SLOT if fits else Kind.PIPE
+        cost = monotonic_ns() - begun
+        os.write(self.fds.results, RESULT.pack(ticket, self.number, kind, head, end, cost, survives, 0))
+        _write_all(self.fds.bulk, stream)
+
+    def _survives(self, slot: int, arena: Arena) -> bool:
+        """Does user code still hold memory of a slot that is about to be handed over?"""
+        control, kept = self.control, self._kept
+
+        def gone(_: Any) -> None:
+            kept.pop(slot, None)
+            control.keep(slot, False)
+
+        reference = weakref.ref(arena.block, gone)
+        kept[slot] = reference
+        control.keep(slot, True)
+        del arena.block
+        return reference() is not None
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while len(view):
+        view = view[os.write(fd, view) :]
+
+
+# -------------------------------------------------------------------- the life of a worker
+
+
+def main(number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: View[Any]) -> None:
+    """Be worker `number` until the parent closes the node, or is gone."""
+    _settle(fds.parent)
+    with threadpoolctl.threadpool_limits(spec.native_threads or None):
+        try:
+            info = worker_info(number, spec.num_workers, spec.entropy, "process")
+            seed_globals(info.seed)
+            set_worker_info(info)
+            seterr(cast(Policy, spec.errors))
+            call_hook(spec.hook, number)
+        except BaseException as error:
+            report_failure(number, fds, error)
+            return
+        os.write(fds.results, RESULT.pack(0, number, Kind.READY, 0, 0, 0, 0, 0))
+        try:
+            Worker(number, spec, fds, segment, pipeline).serve()
+        except BrokenPipeError:
+            pass  # the parent is gone
+
+
+def report_failure(number: int, fds: Descriptors, error: BaseException) -> None:
+    """Tell the parent that this worker cannot start."""
+    data = pickle.dumps(Record.of(error))
+    os.write(fds.results, RESULT.pack(0, number, Kind.FAILED, 0, len(data), 0, 0, 0))
+    _write_all(fds.bulk, data)
+
+
+def _settle(parent: int) -> None:
+    """Make a process a worker: no handlers of the parent's, no life without it."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # What was inherited by fork stays out of the collector's way, so that its pages stay shared.
+    gc.freeze()
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(parent, select.POLLIN)
+        poll.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # A descriptor reaches its end only once every inherited copy is closed; a pidfd tells at once.
+    threading.Thread(target=watch, name="seqkit-watch", daemon=True).start()
+
+
+def leave() -> None:
+    """End the process without what the parent's interpreter would do at its exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    os._exit(0)
+
+
+def boot(number: int, shipped: int, head: int, end: int, *fds: int) -> None:
+    """Become a worker in a fresh interpreter: unpack the shipment, then `main`."""
+    descriptors = Descriptors(*fds)
+    try:
+        shipment = Segment(shipped, end, private=True)
+        spec, pipeline = decode(shipment.block(0, end), head, end, _loads)
+        segment = Segment(descriptors.segment, spec.layout.size)
+    except BaseException as error:
+        report_failure(number, descriptors, error)
+    else:
+        main(number, spec, descriptors, segment, pipeline)
+    leave()
+
+
+def _loads(data: memoryview, *, buffers: list[Any]) -> Any:
+    return _Unpickler(io.BytesIO(data), buffers=buffers).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts classes of the parent's `__main__` that come by value onto this process's `__main__`.
+
+    Their instances then travel back by plain pickle, as a reference, and meet the parent's own classes.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        if module.startswith("cloudpickle") and name.startswith("_make_skeleton"):
+            return _adopting(found)
+        return found
+
+
+def _adopting(make: Callable[..., type]) -> Callable[..., type]:
+    def make_and_adopt(*args: Any) -> type:
+        made = make(*args)
+        if made.__module__ == "__main__":
+            sys.modules["__main__"].__dict__.setdefault(made.__name__, made)
+        return made
+
+    return make_and_adopt
