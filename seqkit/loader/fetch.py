@@ -1,0 +1,179 @@
+"""Reading where a sampler says: views whose indices are a sampler's keys.
+
+A plan need not consist of ints. Laid over a data set, `Fetch` takes lists of keys and `FetchOne` single
+keys; a prefetch node above ships them to its workers as it ships any other indices.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import EndOfSequence, fail
+from ..indices import UNBOUNDED
+from ..view import Source, View
+from .collate import default_collate
+
+__all__ = ["Fetch", "FetchOne", "KeySource", "Keys", "as_key", "as_keys"]
+
+
+class KeySource:
+    """What a sampler has a loader read: keys for every epoch.
+
+    Parameters
+    ----------
+    sampler : iterable
+        Iterated anew every epoch.
+    convert : callable
+        `as_keys` or `as_key`.
+    given : object
+        The user's own sampler, which `sampler` may be wrapped around.
+    """
+
+    def __init__(self, sampler: Any, convert: Callable[[Any], Any], given: Any) -> None:
+        self._sampler = sampler
+        self._convert = convert
+        self._given = given
+        self._begun = False
+
+    def __len__(self) -> int:
+        try:
+            return len(self._sampler)
+        except (TypeError, NotImplementedError) as error:
+            name = type(self._given).__name__
+            raise TypeError(f"DataLoader: no length, for its sampler ({name}) has none") from error
+
+    def epoch(self) -> Keys:
+        """Return the keys of the next epoch."""
+        if self._begun and isinstance(self._given, Iterator):
+            raise RuntimeError(
+                f"DataLoader: the sampler is an iterator ({type(self._given).__name__}), which gives one"
+                " epoch only; pass something that can be iterated again"
+            )
+        self._begun = True
+        return Keys(self._sampler, self._convert)
+
+
+class Keys:
+    """The keys of one epoch: a plan that is drawn once, as it is read.
+
+    An error of the sampler ends it. `failure` raises that error in its turn, behind the last item.
+
+    >>> list(Keys([np.array([3, 1]), ["a", np.int32(2)]], as_keys))
+    [[3, 1], ['a', 2]]
+    """
+
+    def __init__(self, sampler: Iterable[Any], convert: Callable[[Any], Any]) -> None:
+        self._error: Exception | None = None
+        self._keys = self._draw(iter(sampler), convert)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._keys
+
+    def _draw(self, keys: Iterator[Any], convert: Callable[[Any], Any]) -> Iterator[Any]:
+        try:
+            for key in keys:
+                yield convert(key)
+        except Exception as error:
+            self._error = error
+
+    def failure(self) -> Iterator[Any]:
+        if self._error is not None:
+            raise self._error
+        yield from ()
+
+
+def as_keys(keys: Any) -> list[Any]:
+    """Return what a batch sampler yields as a list of its own, all integers as plain ints."""
+    try:
+        return list(map(as_key, keys))
+    except TypeError:
+        raise TypeError(
+            f"DataLoader: batch_sampler should yield lists of indices, but yielded {keys!r}"
+        ) from None
+
+
+def as_key(key: Any) -> Any:
+    """Return a key of a sampler: integers as plain ints, everything else unchanged.
+
+    >>> as_key(np.int32(2)), as_key("a")
+    (2, 'a')
+    """
+    is_int = hasattr(key, "__index__") and not getattr(key, "ndim", 0)
+    return operator.index(key) if is_int else key
+
+
+class Fetch(View[Any]):
+    """The view of batches at lists of keys: ``collate_fn`` of the items at them.
+
+    Which keys there are is for the data set to know: an object gets them as they are (all at once if it
+    has ``__getitems__``), an array or a view is indexed by ints as usual. Not for indexing: an "index" is
+    a list of keys.
+    """
+
+    def __init__(self, source: View[Any], collate_fn: Callable[[Any], Any]) -> None:
+        super().__init__((source,), UNBOUNDED)
+        self._collate_fn = collate_fn
+
+    def _read(self, keys: Any) -> Any:
+        source = self._sources[0]
+        if isinstance(source, Source) and not isinstance(source._data, np.ndarray):
+            return source._getmany(keys)
+        return source._getmany([source._wrap_checked(key) for key in keys])
+
+    def _get(self, keys: Any) -> Any:
+        try:
+            items = self._read(keys)
+        except EndOfSequence as error:  # the sampler asked for it, so this is no end
+            fail(self, keys, IndexError(str(error)))
+        except Exception as error:
+            fail(self, keys, error)
+        return self._collated(keys, items)
+
+    def _collated(self, keys: Any, items: Any) -> Any:
+        try:
+            if isinstance(items, list) or self._collate_fn is default_collate:
+                return self._collate_fn(items)
+            return self._collate_fn(list(items))
+        except Exception as error:
+            fail(self, keys, error, "in collate_fn")
+
+    def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], i),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return type(self)(sources[0], self._collate_fn)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, getattr(self._collate_fn, "__name__", type(self._collate_fn).__name__)]
+
+
+class FetchOne(Fetch):
+    """The view of what lies at single keys: ``collate_fn`` of ``data[key]``.
+
+    A list (or array) of keys reads in bulk: it too goes to the data set as it is. Plain sequences, which
+    cannot take it, and views, which would stay lazy, give the list of items.
+    """
+
+    def _read(self, keys: Any) -> Any:
+        source, many = self._sources[0], isinstance(keys, list | np.ndarray)
+        if isinstance(source, Source) and not (many and isinstance(source._data, _PLAIN)):
+            return source._get(keys)
+        if many:
+            return list(super()._read(as_keys(keys)))
+        return source._get(source._wrap_checked(keys))
+
+    def _collated(self, keys: Any, items: Any) -> Any:
+        try:
+            return self._collate_fn(items)
+        except Exception as error:
+            fail(self, keys, error, "in collate_fn")
+
+    def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], i if isinstance(i, list) else (i,)),)
+
+
+_PLAIN = (list, tuple, range, str, bytes)
