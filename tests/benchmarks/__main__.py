@@ -1,0 +1,17 @@
+"""Run benchmarks by name, or all of them."""
+
+import importlib
+import sys
+
+from .measure import machine
+
+NAMES = ("views", "transport", "latency")
+
+if __name__ == "__main__":
+    chosen = sys.argv[1:] or NAMES
+    unknown = set(chosen) - set(NAMES)
+    if unknown:
+        sys.exit(f"unknown benchmarks: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    print(machine())
+    for name in chosen:
+        importlib.import_module(f".bench_{name}", __package__).main()

@@ -1,0 +1,55 @@
+"""The little machinery of the benchmarks: rounds in turn, medians, ratios, a table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any
+
+
+def consume(items: Iterable[Any]) -> None:
+    """Draw everything, in C."""
+    deque(items, maxlen=0)
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    """Return how long one call takes."""
+    begun = perf_counter()
+    run()
+    return perf_counter() - begun
+
+
+def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5) -> dict[str, float]:
+    """Measure every run `rounds` times, in turn so that drift hits all alike; return the medians.
+
+    Each run returns its own figure. One round before the counted ones warms up.
+    """
+    figures: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            figure = run()
+            if number:
+                figures[name].append(figure)
+    return {name: statistics.median(values) for name, values in figures.items()}
+
+
+def machine() -> str:
+    """Say where this was measured."""
+    cores = len(os.sched_getaffinity(0))
+    return f"Python {platform.python_version()}, {cores} cores, {platform.system()} {platform.release()}"
+
+
+def table(title: str, rows: list[tuple[str, ...]]) -> None:
+    """Print rows in columns under a title."""
+    print(f"\n{title}")
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        first, *rest = (
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  " + "   ".join([first, *rest]))
