@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
@@ -72,7 +74,10 @@ def batches() -> None:
             max_buffered=8,
             shm_size=8 * 20 * 2**20,
         )
-        return rate(node, BATCHES, cpu, "SeqTools")
+        result = rate(node, BATCHES, cpu, "SeqTools")
+        del node
+        gc.collect()
+        return result
 
     def torchs() -> float:
         node = torch.utils.data.DataLoader(images, BATCH, num_workers=WORKERS)  # type: ignore[arg-type]
@@ -112,15 +117,17 @@ def arrays() -> None:
                 return holding(node)
 
         def theirs() -> float:
-            return holding(
-                seqtools.prefetch(
-                    seqtools.smap(lambda _: array, range(count)),
-                    WORKERS,
-                    "process",
-                    max_buffered=8,
-                    shm_size=8 * (mebibytes + 1) * 2**20,
-                )
+            node = seqtools.prefetch(
+                seqtools.smap(lambda _: array, range(count)),
+                WORKERS,
+                "process",
+                max_buffered=8,
+                shm_size=8 * (mebibytes + 1) * 2**20,
             )
+            result = holding(node)
+            del node
+            gc.collect()  # its finalisers must not run in processes that others fork
+            return result
 
         return in_turn({"seqkit": ours, "SeqTools": theirs}, rounds=3)
 
@@ -145,7 +152,10 @@ def ints() -> None:
 
     def theirs() -> float:
         node = seqtools.prefetch(seqtools.smap(int, range(20_000)), WORKERS, "process", max_buffered=64)
-        return 20_000 / seconds(lambda: sum(iter(node)))
+        result = 20_000 / seconds(partial(sum, iter(node)))
+        del node
+        gc.collect()
+        return result
 
     found = in_turn(
         {
