@@ -38,7 +38,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 stress: $(VENV)/.test
-	$(BIN)/python -m pytest -m stress --timeout=900
+	$(BIN)/python -m pytest -m stress --timeout=900 || [ $$? -eq 5 ]  # 5: none is marked yet
 
 bench: $(BENCH)/.bench
 	$(BENCH)/bin/python -m tests.benchmarks $(BENCHMARKS)

@@ -1,0 +1,156 @@
+"""Draw the figures of the reference pages: what each item of a view is made of.
+
+Every figure is made by running the combinator on a few coloured tokens, so a figure cannot show what the
+code does not do. ``python docs/figures.py`` writes ``docs/reference/figures/<name>.svg``; with ``--check`` it
+writes nothing and fails if a figure is not up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import seqkit as sk
+
+FOLDER = Path(__file__).parent / "reference" / "figures"
+CELL, GAP, LABEL, ROW = 26, 6, 96, 52
+COLOURS = {"a": "#4e79a7", "b": "#e15759", "c": "#76b7b2", "d": "#edc948", "e": "#b07aa1", "f": "#9c755f"}
+INK, PALE = "#333333", "#dddddd"
+
+
+@dataclass(frozen=True)
+class Token:
+    """A thing to follow: its letter gives the colour, `mapped` says that a function was applied."""
+
+    letter: str
+    mapped: bool = False
+
+
+def tokens(letters: str) -> list[Token]:
+    return [Token(letter) for letter in letters]
+
+
+def mark(token: Token, *_: Any) -> Token:
+    """The function that the figures apply."""
+    return Token(token.letter, True)
+
+
+def parts(item: Any) -> list[Any]:
+    """Return the tokens of an item, which may be a list, a tuple or a dict of them."""
+    if isinstance(item, dict):
+        item = list(item.values())
+    return list(item) if isinstance(item, Sequence) and not isinstance(item, str) else [item]
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def square(x: int, y: int, token: Any) -> str:
+    if not isinstance(token, Token):
+        text = "" if token is None else str(token)
+        return (
+            f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" rx="3" fill="none" stroke="{PALE}"/>'
+            f'<text x="{x + CELL / 2}" y="{y + 18}" text-anchor="middle" fill="{INK}">{text}</text>'
+        )
+    radius = CELL // 2 if token.mapped else 3
+    return (
+        f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" rx="{radius}" fill="{COLOURS[token.letter]}"/>'
+        f'<text x="{x + CELL / 2}" y="{y + 18}" text-anchor="middle" fill="white">{token.letter}</text>'
+    )
+
+
+def row(label: str, items: Sequence[Any], y: int, endless: bool) -> tuple[str, int]:
+    """Draw one sequence; return it with its width."""
+    drawn = [f'<text x="0" y="{y + 18}" fill="{INK}">{label}</text>']
+    x = LABEL
+    for item in items:
+        inside = parts(item)
+        width = max(len(inside), 1) * CELL
+        if len(inside) != 1 or not isinstance(inside[0], Token) or isinstance(item, list | tuple):
+            drawn.append(
+                f'<rect x="{x - 3}" y="{y - 3}" width="{width + 6}" height="{CELL + 6}" rx="5"'
+                f' fill="none" stroke="{INK}"/>'
+            )
+        drawn += [square(x + i * CELL, y, token) for i, token in enumerate(inside)]
+        x += width + GAP + 6
+    if endless:
+        drawn.append(f'<text x="{x}" y="{y + 18}" fill="{INK}">…</text>')
+        x += CELL
+    return "".join(drawn), x
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Sequences above, and what the combinator makes of them below."""
+
+    sources: dict[str, Sequence[Any]]
+    make: Callable[..., Any]
+    expression: str
+    first: int | None = None  # draw so many items of a view without end
+
+    def draw(self) -> str:
+        result = self.make(*self.sources.values())
+        items = list(islice(result, self.first))
+        rows = [*self.sources.items(), (self.expression, items)]
+        drawn, width = [], 0
+        for number, (label, row_items) in enumerate(rows):
+            endless = self.first is not None and number == len(rows) - 1
+            text, reach = row(label, row_items, 6 + number * ROW, endless)
+            drawn.append(text)
+            width = max(width, reach)
+        line = (len(rows) - 1) * ROW - 10
+        drawn.append(f'<line x1="0" x2="{width}" y1="{line}" y2="{line}" stroke="{PALE}"/>')
+        height = len(rows) * ROW - 14
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+            f' viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">'
+            f"{''.join(drawn)}</svg>\n"
+        )
+
+
+ONE = {"x": tokens("abcdef")}
+FEW = {"x": tokens("abcd")}
+TWO = {"x": tokens("abc"), "y": tokens("def")}
+
+FIGURES = {
+    "batch": Figure(ONE, lambda x: sk.batch(x, 4), "batch(x, 4)"),
+    "collate": Figure(TWO, lambda x, y: sk.collate([x, y]), "collate([x, y])"),
+    "concatenate": Figure(TWO, lambda x, y: sk.concatenate([x, y]), "concatenate"),
+    "gather": Figure(FEW, lambda x: sk.gather(x, [3, 0, 0, 2]), "[3, 0, 0, 2]"),
+    "prefetch": Figure(FEW, lambda x: sk.prefetch(x, 2), "prefetch(x)"),
+    "random_map": Figure(FEW, lambda x: sk.random_map(mark, x, seed=0), "f(item, rng)"),
+    "shuffle": Figure(ONE, lambda x: sk.shuffle(x, seed=3), "shuffle(x)"),
+    "smap": Figure(FEW, lambda x: sk.smap(mark, x), "smap(f, x)"),
+    "starmap": Figure(
+        {"x": [(Token("a"), Token("b")), (Token("c"), Token("d"))]},
+        lambda x: sk.starmap(mark, x),
+        "f(*item)",
+    ),
+    "take": Figure(FEW, lambda x: sk.take(x, np.array([1, 3])), "[1, 3]"),
+    "unbatch": Figure({"x": [tokens("abc"), tokens("de")]}, lambda x: sk.unbatch(x, 3), "unbatch(x, 3)"),
+    "view": Figure(FEW, lambda x: sk.view(x)[::-1], "view(x)[::-1]"),
+}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    stale = []
+    for name, figure in FIGURES.items():
+        path, text = FOLDER / f"{name}.svg", figure.draw()
+        if "--check" in sys.argv:
+            if not path.exists() or path.read_text() != text:
+                stale.append(name)
+        else:
+            path.write_text(text)
+    if stale:
+        sys.exit(f"figures out of date: {', '.join(stale)}; run python docs/figures.py")
+
+
+if __name__ == "__main__":
+    main()

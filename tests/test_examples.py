@@ -1,0 +1,109 @@
+"""The examples run, the Python in the documentation runs as printed, its figures and links are right.
+
+Each page is one script: its ```python blocks in order, started like a user's script in a fresh
+interpreter, without a main guard and with warnings as errors.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "seqkit").rglob("*.md")])
+FIGURES = sorted((ROOT / "docs" / "reference" / "figures").glob("*.svg"))
+REFERENCE = [page for page in PAGES if page.parent.name == "reference"]
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def script(page):
+    """Return the Python of a page, every line where it is on the page, so that errors name the place."""
+    lines, inside = [], False
+    for line in page.read_text("utf-8").splitlines():
+        if line.startswith("```"):
+            inside = line == "```python"
+            lines.append("")
+        else:
+            lines.append(line if inside else "")
+    return "\n".join(lines) + "\n"
+
+
+SCRIPTS = {page: text for page in PAGES if (text := script(page)).strip()}
+
+
+def run(path, timeout, arguments=(), options=()):
+    """Run a script like a user does; return what it says on its error output."""
+    done = subprocess.run(
+        [sys.executable, *options, str(path), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=path.parent,
+    )
+    assert done.returncode == 0, f"{path.name} failed\n{done.stdout}{done.stderr}"
+    return done.stderr
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_example_runs_and_checks_itself(example):
+    run(example, 280)
+
+
+@pytest.mark.parametrize("page", SCRIPTS, ids=name)
+def test_python_on_page_runs_as_printed(page, tmp_path):
+    path = tmp_path / f"page_{page.stem}.py"  # not called like a module that it imports
+    path.write_text(SCRIPTS[page], "utf-8")
+    assert run(path, 55, options=("-W", "error")) == ""
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=name)
+def test_reference_page_has_an_example_that_checks_something(page):
+    assert "assert " in SCRIPTS.get(page, "")
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=name)
+def test_reference_page_is_reached_from_the_index(page):
+    assert f"(reference/{page.name})" in (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+def test_figures_show_what_the_code_does():
+    run(ROOT / "docs" / "figures.py", 55, ("--check",))
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=name)
+def test_figure_is_on_its_page(figure):
+    page = figure.parents[1] / f"{figure.stem}.md"
+    assert f"(figures/{figure.name})" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    broken = [link for link in links(page) if not leads_somewhere(page, link)]
+    assert not broken
+
+
+def links(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    found = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", text)
+    return [link for link in found if not link.startswith(("http://", "https://"))]
+
+
+def leads_somewhere(page, link):
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    return target.exists() and (not anchor or anchor in headings(target))
+
+
+def headings(page):
+    """Return the anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
