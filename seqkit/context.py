@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["WorkerInfo", "empty", "evaluating", "get_worker_info", "private_memory", "set_worker_info"]
+__all__ = [
+    "WorkerInfo",
+    "empty",
+    "evaluating",
+    "get_worker_info",
+    "in_process_worker",
+    "private_memory",
+    "set_worker_info",
+]
 
 Allocator = Callable[[tuple[int, ...], "np.dtype[Any]"], "npt.NDArray[Any] | None"]
 
@@ -65,7 +73,17 @@ def get_worker_info() -> WorkerInfo | None:
 
 def set_worker_info(info: WorkerInfo | None) -> None:
     """Say who evaluates in the current thread from now on (the engine calls this)."""
+    global _in_process_worker
+    _in_process_worker = _in_process_worker or (info is not None and info.method == "process")
     _local.info = info
+
+
+_in_process_worker = False
+
+
+def in_process_worker() -> bool:
+    """Is this process a worker, in whatever thread of it? (the engine asks)"""
+    return _in_process_worker
 
 
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:

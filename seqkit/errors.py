@@ -41,6 +41,16 @@ class EvaluationError(RuntimeError):
         as far as it is known: ``batch[3] → shuffle[97] → smap[1204]``.
     worker : int | None
         Number of the worker that evaluated the item, ``None`` in the reading process.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> inverses = sk.smap(lambda x: 1 / x, [1, 0])
+    >>> try:
+    ...     inverses[-1]
+    ... except EvaluationError as error:
+    ...     error.view is inverses, error.index, error.__cause__
+    (True, 1, ZeroDivisionError('division by zero'))
     """
 
     def __init__(
@@ -74,11 +84,19 @@ class EvaluationError(RuntimeError):
 
 
 class WorkerDied(EvaluationError):
-    """A worker process ended (killed, crashed, exited) while it computed an item."""
+    """A worker process ended (killed, crashed, exited) while it computed an item.
+
+    >>> issubclass(WorkerDied, EvaluationError)
+    True
+    """
 
 
 class ItemTimeout(EvaluationError, TimeoutError):
-    """An item took longer than the ``timeout`` of its prefetch node."""
+    """An item took longer than the ``timeout`` of its prefetch node.
+
+    >>> issubclass(ItemTimeout, TimeoutError)
+    True
+    """
 
     # TimeoutError is an OSError, whose constructor and __str__ rearrange their arguments.
     def __init__(self, message: str, **known: Any) -> None:
@@ -125,9 +143,7 @@ def seterr(evaluation: Policy | None = None) -> Policy:
     """
     if evaluation is not None:
         if evaluation not in ("wrap", "passthrough"):
-            raise ValueError(
-                f"seterr: evaluation must be 'wrap', 'passthrough' or None, got {evaluation!r}"
-            )
+            raise ValueError(f"seterr: evaluation must be 'wrap', 'passthrough' or None, got {evaluation!r}")
         _policy.set(evaluation)
     return _policy.get()
 
@@ -165,12 +181,21 @@ def errstate(evaluation: Policy) -> Iterator[None]:
 def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
     """Raise what the policy asks for after `error` was met at item `index` of `view`.
 
-    Call it from an ``except`` block around user code. An `EvaluationError` of a view further in, and the
-    end of a sequence of unknown length, pass unchanged.
+    Call it from an ``except`` block around user code, and around nothing else: the end of another sequence
+    that the code met is an error of this one. An `EvaluationError` of a view further in passes unchanged,
+    and a RecursionError, which is rather a matter of how deep the views lie.
     """
-    if isinstance(error, EvaluationError | EndOfSequence) or _policy.get() == "passthrough":
+    if isinstance(error, EvaluationError | RecursionError):
         raise error
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    raise EvaluationError(
-        f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {what}", index=index, view=view
-    ) from error
+    if _policy.get() == "passthrough":
+        raise IndexError(*error.args) if isinstance(error, EndOfSequence) else error
+    message = f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {_summary(error)}"
+    raise EvaluationError(message, index=index, view=view) from error
+
+
+def _summary(error: Exception) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "<its text cannot be shown>"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -35,6 +35,8 @@ __all__ = [
     "as_index_map",
     "as_list",
     "as_slice",
+    "compact",
+    "each",
     "nth",
     "positive_int",
     "select",
@@ -142,7 +144,7 @@ def as_index_map(indices: Any, who: str, n: Length) -> range | IndexArray:
 
 
 def _from_start(array: IndexArray, n: Length) -> IndexArray:
-    if isinstance(n, Unsized) or array.dtype.kind == "u" or array.min() >= 0:
+    if isinstance(n, Unsized) or array.dtype.kind == "u" or np.min(array) >= 0:
         return array
     return np.where((array < 0) & (array >= -n), array + np.int64(n), array)
 
@@ -191,7 +193,7 @@ def as_array(indices: Indices) -> IndexArray:
     array([0, 1, 2])
     """
     if isinstance(indices, range):
-        return np.arange(indices.start, indices.stop, indices.step, np.int64)
+        return np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     return np.asarray(indices, None if isinstance(indices, np.ndarray) else np.int64)
 
 
@@ -201,10 +203,21 @@ def as_slice(indices: range) -> slice:
     >>> as_slice(range(4, -1, -2))
     slice(4, None, -2)
     """
-    if not len(indices):
+    if not indices:
         return slice(0, 0)
     # A range that runs down to the first item stops below 0, which a slice would count from the end.
     return slice(indices.start, indices.stop if indices.stop >= 0 else None, indices.step)
+
+
+def compact(indices: IndexArray, n: int) -> IndexArray:
+    """Return the array of indices of a sequence of length `n` in the smallest type for such.
+
+    >>> compact(np.array([3, 1]), 200).dtype, compact(np.array([3, 1]), 70_000).dtype
+    (dtype('uint8'), dtype('uint32'))
+    """
+    kind = np.min_scalar_type(max(n - 1, 0))
+    # Not uint64: together with signed ints it makes floats.
+    return indices.astype(kind if kind.itemsize < 8 else np.int64)
 
 
 def select(index_map: range | IndexArray, indices: Indices) -> range | IndexArray:
@@ -220,6 +233,18 @@ def select(index_map: range | IndexArray, indices: Indices) -> range | IndexArra
     if isinstance(index_map, range):
         return index_map.start + as_array(indices).astype(np.int64, copy=False) * index_map.step
     return index_map[as_array(indices)]
+
+
+def each(plan: Plan) -> Iterator[int]:
+    """Iterate a plan as Python ints, of which arrays are not made.
+
+    >>> list(each(np.array([2, 0])))
+    [2, 0]
+    """
+    if not isinstance(plan, np.ndarray):
+        return iter(plan)
+    blocks = range(0, len(plan), Translated.LAST_BLOCK)
+    return chain.from_iterable(plan[i : i + Translated.LAST_BLOCK].tolist() for i in blocks)
 
 
 def nth(plan: Plan, position: int) -> int:
@@ -291,7 +316,7 @@ class Expanded:
         self.each = each
 
     def __iter__(self) -> Iterator[int]:
-        for i in self.plan:
+        for i in each(self.plan):
             yield from self.each(i)
 
 
@@ -313,7 +338,7 @@ class Selected:
         self.local = local
 
     def __iter__(self) -> Iterator[int]:
-        for i in self.plan:
+        for i in each(self.plan):
             j = self.local(i)
             if j is not None:
                 yield j

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .indices import Indices, as_array
+from .indices import IndexArray, Indices, as_array
 
-__all__ = ["Permutation", "as_seed", "item_generator", "node_key"]
+__all__ = ["Permutation", "as_name", "as_seed", "item_generator", "node_key"]
 
 
 def as_seed(seed: Any, who: str) -> int:
@@ -38,10 +38,19 @@ def as_seed(seed: Any, who: str) -> int:
     return number
 
 
+def as_name(name: Any, who: str) -> str | None:
+    """Return the name of a random node, checked.
+
+    >>> as_name("noise", "shuffle: name")
+    'noise'
+    """
+    if name is None or isinstance(name, str):
+        return name
+    raise TypeError(f"{who} must be a str or None, got {name!r}")
+
+
 def node_key(kind: str, seed: int, epoch: int, salt: int | str) -> int:
     """Return 128 bits that stand for a random node in one epoch."""
-    if not isinstance(salt, int | str):
-        raise TypeError(f"{kind}: name must be a str or None, got {salt!r}")
     text = repr((kind, seed, epoch, salt)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little")
 
@@ -137,7 +146,7 @@ class Permutation:
             return found.copy()
         return np.concatenate([found, self._run(indices[len(found) :])])
 
-    def _scattered(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _scattered(self, indices: IndexArray) -> npt.NDArray[np.int64]:
         values = self._encipher(indices.astype(np.uint64))
         outside = np.flatnonzero(values >= self.n)
         while outside.size:

@@ -47,6 +47,7 @@ from .indices import (
     as_index_map,
     as_list,
     as_slice,
+    each,
     positive_int,
     unsized_range,
 )
@@ -73,10 +74,18 @@ class View(Sequence[T_co], Generic[T_co]):
         What the items are made of.
     n : int, Unsized or None
         Length, frozen for the life of the view; None where the class finds it out later.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> lengths = sk.smap(len, ["a", "bc", ""])
+    >>> isinstance(lengths, View), lengths[1], list(lengths[::-1]), 2 in lengths
+    (True, 2, [0, 2, 1], True)
     """
 
     _name = "view"  # the word users know it by: snake_case of the class name
     _reads_ahead = False  # does iterating this view work ahead of its reader?
+    _measured = True  # is the length known, without reading items to find out?
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # Gather puts itself here
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -103,7 +112,7 @@ class View(Sequence[T_co], Generic[T_co]):
         raise NotImplementedError(f"{type(self).__name__} must define _rebuild(sources)")
 
     def _iter(self, plan: Plan) -> Iterator[T_co]:
-        indices = iter(plan)
+        indices = each(plan)
 
         def run(progress: Progress) -> Iterator[T_co]:
             for i in indices:
@@ -126,7 +135,7 @@ class View(Sequence[T_co], Generic[T_co]):
         return View._gather(self, indices)
 
     def _set(self, i: int, value: Any) -> None:
-        raise TypeError(f"{self._name} does not support assignment")
+        raise NotImplementedError
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((source, (i,)) for source in self._sources)
@@ -236,10 +245,22 @@ class View(Sequence[T_co], Generic[T_co]):
                 raise ValueError(
                     f"{self._name}: assigned {len(values)} values to a slice of {len(targets)} items"
                 )
+            for i in targets:
+                self._check_settable(i)
             for i, item in zip(targets, values, strict=True):
                 self._set(i, item)
         else:
-            self._set(self._wrap_checked(key), value)
+            i = self._wrap_checked(key)
+            self._check_settable(i)
+            self._set(i, value)
+
+    def _check_settable(self, i: int) -> None:
+        """Raise TypeError unless all that item `i` is made of can be written, so that no half of it is."""
+        if type(self)._set is View._set:
+            raise TypeError(f"{self._name} does not support assignment")
+        for source, indices in self._parts(i):
+            for j in indices:
+                source._check_settable(j)
 
     # ---------------------------------------------------------------- showing
 
@@ -336,9 +357,11 @@ class Source(View[T_co]):
         return cast(Sequence[T_co], items)
 
     def _set(self, i: int, value: Any) -> None:
+        self._data[i] = value
+
+    def _check_settable(self, i: int) -> None:
         if not hasattr(self._data, "__setitem__"):
             raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
-        self._data[i] = value
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
         return self

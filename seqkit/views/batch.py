@@ -11,7 +11,7 @@ import numpy as np
 
 from ..context import empty
 from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, positive_int
+from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each, positive_int
 from ..view import Progress, View, locate, restarting, step_over, view
 
 __all__ = ["Batch", "Unbatch", "batch", "unbatch"]
@@ -111,7 +111,7 @@ class Batch(View[Any]):
         self._pad = pad
         self._collate_fn = _stacked if collate_fn in _ARRAY_COLLATES else collate_fn
         # A collate function that says so gets the items of an array source as one array.
-        self._takes_arrays = getattr(self._collate_fn, "takes_arrays", False)
+        self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
 
     def _members(self, i: int) -> range:
         start = i * self._k
@@ -119,9 +119,12 @@ class Batch(View[Any]):
 
     def _takes(self, items: Any) -> bool:
         """Can the collate function have the items as they are?"""
-        return isinstance(items, list) or (isinstance(items, np.ndarray) and self._takes_arrays)
+        if isinstance(items, np.ndarray):
+            # Single items of other arrays make another one: strings shrink, objects are looked into.
+            return self._takes_arrays and items.dtype.kind in "biufcmMV" and items.dtype.isnative
+        return isinstance(items, list)
 
-    def _finish(self, i: int, items: Sequence[Any]) -> Any:
+    def _finish(self, i: int, items: Any) -> Any:
         """Make the batch of its items."""
         missing = self._k - len(items)
         if missing and self._last == "pad":
@@ -135,21 +138,21 @@ class Batch(View[Any]):
 
     def _get(self, i: int) -> Any:
         source, members = self._sources[0], self._members(i)
-        if source._n is UNKNOWN:
-            return self._finish_found(i, _draw(source._iter(members), self._k))
-        return self._finish(i, source._getmany(members))
-
-    def _finish_found(self, i: int, items: list[Any]) -> Any:
-        """Make the batch of the items that a source of unknown length still had."""
-        if not items or (len(items) < self._k and self._last == "discard"):
+        if source._n is not UNKNOWN:
+            return self._finish(i, source._getmany(members))
+        items = list(islice(source._iter(members), self._k))
+        if self._is_behind_the_end(items):
             raise EndOfSequence(f"the sequence ends before batch {i}")
         return self._finish(i, items)
+
+    def _is_behind_the_end(self, items: list[Any]) -> bool:
+        return not items or (len(items) < self._k and self._last == "discard")
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not self._reads_ahead:
             return super()._iter(plan)  # one batched read per batch
         items = self._sources[0]._iter(self._item_plan(plan))
-        indices, owed = iter(plan), 0
+        indices, owed = each(plan), 0
 
         def run(progress: Progress) -> Iterator[Any]:
             nonlocal owed
@@ -179,6 +182,11 @@ class Batch(View[Any]):
             start = plan.start * self._k
             return range(start, max(start, int(min(plan.stop * self._k, self._sources[0]._n))))
         return Expanded(plan, self._members)
+
+    def _check_settable(self, i: int) -> None:
+        if self._collate_fn is not None and self._collate_fn is not _stacked:
+            raise TypeError("batch does not support assignment through a collate_fn")
+        super()._check_settable(i)
 
     def _set(self, i: int, value: Any) -> None:
         members, values = self._members(i), list(value)
@@ -332,7 +340,7 @@ class Unbatch(View[Any]):
 
     def _stream(self, plan: Plan, batch_plan: Plan) -> Iterator[Any]:
         """Read every batch once; where reading fails, each of its items fails."""
-        batches, indices = self._sources[0]._iter(batch_plan), iter(plan)
+        batches, indices = self._sources[0]._iter(batch_plan), each(plan)
         held, items, failure = -1, None, None
 
         def run(progress: Progress) -> Iterator[Any]:
@@ -360,3 +368,13 @@ class Unbatch(View[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, str(self._batch_size)]
+
+
+def _drawn(items: Iterator[Any]) -> tuple[Any, BaseException | None]:
+    """Return the next item, or what became of it."""
+    try:
+        return next(items), None
+    except StopIteration:
+        return None, EndOfSequence("there is no further batch")
+    except BaseException as failure:
+        return None, failure

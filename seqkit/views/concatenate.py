@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, as_list
+from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, as_list, each
 from ..view import Progress, View, restarting, view
 
 __all__ = ["Concatenate", "concatenate"]
@@ -75,9 +75,10 @@ class Concatenate(View[Any]):
         wanted = as_array(indices)
         parts = np.searchsorted(self._starts, wanted, side="right") - 1
         if wanted.size and (parts == parts[0]).all():
-            return self._sources[parts[0]]._getmany(wanted - self._starts[parts[0]])
+            which = int(parts[0])
+            return self._sources[which]._getmany(wanted - self._starts[which])
         items: list[Any] = [None] * len(wanted)
-        for which in np.unique(parts):
+        for which in np.unique(parts).tolist():
             places = np.flatnonzero(parts == which)
             found = self._sources[which]._getmany(wanted[places] - self._starts[which])
             for place, item in zip(as_list(places), found, strict=True):
@@ -88,9 +89,7 @@ class Concatenate(View[Any]):
         if isinstance(plan, Endless):
             return chain.from_iterable(source._iter(source._plan()) for source in self._sources)
         if isinstance(plan, range) and plan.step == 1:
-            return chain.from_iterable(
-                source._iter(part) for source, part in self._pieces(plan) if len(part)
-            )
+            return chain.from_iterable(source._iter(part) for source, part in self._pieces(plan) if len(part))
         if self._reads_ahead:
             return self._interleaved(plan)
         return super()._iter(plan)
@@ -112,7 +111,7 @@ class Concatenate(View[Any]):
             return Selected(plan, local)
 
         iterators = [source._iter(share(which)) for which, source in enumerate(self._sources)]
-        indices = iter(plan)
+        indices = each(plan)
 
         def run(progress: Progress) -> Iterator[Any]:
             for i in indices:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN, IndexArray, Indices, Length, Plan, Translated, Unsized, as_index_map, select
 from ..view import View, view
@@ -125,13 +127,13 @@ class Gather(View[Any]):
         return [*sources, f"<{len(self._map)} indices>"]
 
 
-View._gather = staticmethod(Gather)  # type: ignore[assignment]
+View._gather = staticmethod(Gather)
 
 
 def _ends(index_map: range | IndexArray) -> tuple[int, int]:
     if isinstance(index_map, range):
         return index_map[0], index_map[-1]
-    return int(index_map.min()), int(index_map.max())
+    return int(np.min(index_map)), int(np.max(index_map))
 
 
 def _within(index_map: range | IndexArray, n: Length) -> bool:

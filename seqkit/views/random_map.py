@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import fail
-from ..indices import Indices, Plan, as_list
-from ..randomness import as_seed, item_generator, node_key
+from ..indices import Indices, Plan, as_list, each
+from ..randomness import as_name, as_seed, item_generator, node_key
 from ..view import Progress, View, restarting, view
 
 __all__ = ["RandomMap", "random_map"]
@@ -45,7 +45,7 @@ def random_map(
     Raises
     ------
     TypeError
-        If `f` is not callable, `sequence` cannot be indexed, or `seed` is no int.
+        If `f` is not callable, `sequence` cannot be indexed, `seed` is no int, or `name` no str.
     ValueError
         If `seed` is negative.
 
@@ -61,7 +61,9 @@ def random_map(
     """
     if not callable(f):
         raise TypeError(f"random_map: f must be callable, got {f!r}")
-    return RandomMap(f, view(sequence), as_seed(seed, "random_map: seed"), 0, name)
+    return RandomMap(
+        f, view(sequence), as_seed(seed, "random_map: seed"), 0, as_name(name, "random_map: name")
+    )
 
 
 class RandomMap(View[Any]):
@@ -97,7 +99,7 @@ class RandomMap(View[Any]):
         return [self._apply(i, item) for i, item in zip(as_list(indices), items, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        items, indices = self._sources[0]._iter(plan), iter(plan)
+        items, indices = self._sources[0]._iter(plan), each(plan)
 
         def run(progress: Progress) -> Iterator[Any]:
             for i in indices:

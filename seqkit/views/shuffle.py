@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..indices import Indices, Plan, Translated, Unsized, positive_int
-from ..randomness import Permutation, as_seed, node_key
+from ..randomness import Permutation, as_name, as_seed, node_key
 from ..view import View, view
 
 __all__ = ["Shuffle", "shuffle"]
@@ -37,9 +37,9 @@ def shuffle(sequence: Any, seed: int | None = None, epoch: int = 0, *, name: str
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or `seed` or `epoch` is no int.
+        If `sequence` cannot be indexed or has no length, `seed` or `epoch` is no int, or `name` no str.
     ValueError
-        If `seed` or `epoch` is negative.
+        If `seed` or `epoch` is negative, or the sequence too long.
 
     Notes
     -----
@@ -57,11 +57,13 @@ def shuffle(sequence: Any, seed: int | None = None, epoch: int = 0, *, name: str
     source = view(sequence)
     if isinstance(source._n, Unsized):
         raise TypeError(f"shuffle: the sequence needs a length, and has none: {source._n.reason}")
+    if source._n >= 1 << 63:
+        raise ValueError(f"shuffle: the sequence must be shorter than 2**63, got {source._n} items")
     return Shuffle(
         source,
         as_seed(seed, "shuffle: seed"),
         positive_int(epoch, "shuffle: epoch", least=0),
-        name,
+        as_name(name, "shuffle: name"),
     )
 
 

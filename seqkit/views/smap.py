@@ -13,9 +13,7 @@ from .collate import Collate
 __all__ = ["Smap", "Spread", "smap", "starmap"]
 
 
-def smap(
-    f: Callable[..., Any], *sequences: Any, zip: Literal["strict", "shortest"] = "strict"
-) -> View[Any]:
+def smap(f: Callable[..., Any], *sequences: Any, zip: Literal["strict", "shortest"] = "strict") -> View[Any]:
     """Return the view of ``f(item)`` for every item of a sequence, or of several in step.
 
     Parameters

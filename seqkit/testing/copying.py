@@ -1,0 +1,52 @@
+"""Laws of copying: views are values, and a copy is as good as the original."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from ..view import View
+from .subject import Subject, close, expect
+
+__all__ = ["LAWS"]
+
+
+def pickled_views_give_the_same_items(subject: Subject) -> None:
+    with subject.view() as view:
+        _expect_alike("its pickled copy", pickle.loads(subject.dumps(view)), view, subject.expected)
+
+
+def views_pickle_after_use_too(subject: Subject) -> None:
+    with subject.view() as view:
+        list(view)
+        _expect_alike("its pickled copy", pickle.loads(subject.dumps(view)), view, subject.expected)
+
+
+def copied_views_give_the_same_items(subject: Subject) -> None:
+    with subject.view() as view:
+        _expect_alike("its deep copy", copy.deepcopy(view), view, subject.expected)
+        _expect_alike("its copy", copy.copy(view), view, subject.expected)
+
+
+def rebuilding_changes_nothing(subject: Subject) -> None:
+    with subject.view() as view:
+        _expect_alike("the view rebuilt", view._rebuild(view._sources), view, subject.expected)
+
+
+def _expect_alike(what: str, other: View[Any], view: View[Any], expected: list[Any]) -> None:
+    try:
+        expect(f"type of {what}", type(other), type(view))
+        expect(f"repr of {what}", repr(other), repr(view))
+        expect(f"list of {what}", list(other), expected)
+    finally:
+        close(other)
+
+
+LAWS: tuple[Callable[[Subject], None], ...] = (
+    pickled_views_give_the_same_items,
+    views_pickle_after_use_too,
+    copied_views_give_the_same_items,
+    rebuilding_changes_nothing,
+)

@@ -1,0 +1,607 @@
+"""One line per case: a view, and the plain list that it must equal.
+
+`test_conformance` holds every case against the laws of `seqkit.testing`; `test_architecture` demands a
+case for every combinator and every class of view. The first word of a name is the combinator.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+
+import seqkit as sk
+from seqkit.randomness import Permutation, item_generator, node_key
+from seqkit.testing.subject import Build, Model, Reads, Writes
+
+__all__ = ["CASES", "Case"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A view under test; `items` turns ints into what its source shall hold."""
+
+    name: str
+    build: Build
+    model: Model
+    items: Callable[[list[int]], list[Any]] = list
+    sizes: tuple[int, ...] = (0, 1, 2, 3, 5, 8)
+    reads: Reads = "exact"
+    writes: Writes = False
+    length_reads: bool = False
+
+    @property
+    def combinator(self) -> str:
+        return self.name.split()[0]
+
+
+# -------------------------------------------------------------------- functions, items and models
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def plus_one(x: Any) -> Any:
+    return x + 1
+
+
+def jitter(x: int, rng: np.random.Generator) -> int:
+    return x * 1000 + int(rng.integers(1000))
+
+
+def chunks(items: list[Any], k: int, last: str = "keep", pad: Any = None) -> list[list[Any]]:
+    rows = [items[i : i + k] for i in range(0, len(items), k)]
+    if last == "discard":
+        return [row for row in rows if len(row) == k]
+    return [row + [pad] * (k - len(row) if last == "pad" else 0) for row in rows]
+
+
+def flat(rows: Iterable[Any]) -> list[Any]:
+    return list(chain.from_iterable(rows))
+
+
+def arrays(items: list[Any], k: int) -> list[Any]:
+    return [np.array(row) for row in chunks(items, k)]
+
+
+def pairs(values: list[int]) -> list[Any]:
+    return [(x, x % 7) for x in values]
+
+
+def named(values: list[int]) -> list[Any]:
+    return [{"a": x, "b": 1 - x} for x in values]
+
+
+def in_threes(values: list[int]) -> list[Any]:
+    return chunks(values, 3)
+
+
+def shuffled(items: list[Any], seed: int, epoch: int = 0, salt: int | str = 0) -> list[Any]:
+    permutation = Permutation(len(items), node_key("shuffle", seed, epoch, salt))
+    return [items[permutation.one(i)] for i in range(len(items))]
+
+
+def jittered(items: list[Any], seed: int, salt: int | str = 0) -> list[Any]:
+    key = node_key("random_map", seed, 0, salt)
+    return [jitter(x, item_generator(key, i)) for i, x in enumerate(items)]
+
+
+def every_other(n: int) -> list[bool]:
+    return [i % 2 == 1 for i in range(n)]
+
+
+def is_even(x: int) -> bool:
+    return x % 2 == 0
+
+
+class Counted:
+    """A function that returns an iterator, and pickles."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self) -> Any:
+        return iter(range(self.n))
+
+
+def back_and_forth(n: int) -> list[int]:
+    return [*range(n - 1, -1, -1), *range(n)]
+
+
+# -------------------------------------------------------------------- the cases
+
+VIEWS = [
+    Case("view", sk.view, list, writes=True),
+    Case("view [1:]", lambda s: sk.view(s)[1:], lambda x: x[1:], writes=True),
+    Case("view [::-1]", lambda s: sk.view(s)[::-1], lambda x: x[::-1], writes=True),
+    Case("view [::2][::-1]", lambda s: sk.view(s)[::2][::-1], lambda x: x[::2][::-1], writes=True),
+    Case("view [-3:-1]", lambda s: sk.view(s)[-3:-1], lambda x: x[-3:-1], writes=True),
+    Case("view [mask]", lambda s: sk.view(s)[every_other(len(s))], lambda x: x[1::2], writes=True),
+]
+
+MAPS = [
+    Case("smap", lambda s: sk.smap(double, s), lambda x: [i * 2 for i in x]),
+    Case("smap of a map", lambda s: sk.smap(plus_one, sk.smap(double, s)), lambda x: [i * 2 + 1 for i in x]),
+    Case(
+        "smap three deep",
+        lambda s: sk.smap(str, sk.smap(plus_one, sk.smap(double, s))),
+        lambda x: [str(i * 2 + 1) for i in x],
+    ),
+    Case(
+        "smap of two",
+        lambda s: sk.smap(operator.sub, s, sk.view(s)[::-1]),
+        lambda x: [a - b for a, b in zip(x, x[::-1], strict=True)],
+    ),
+    Case(
+        "smap zip=shortest",
+        lambda s: sk.smap(operator.add, s, sk.view(s)[1:], zip="shortest"),
+        lambda x: [a + b for a, b in pairwise(x)],
+    ),
+    Case("smap of a slice", lambda s: sk.smap(double, sk.view(s)[::-2]), lambda x: [i * 2 for i in x[::-2]]),
+    Case(
+        "smap over a shuffle and itself",
+        lambda s: sk.smap(max, sk.shuffle(s, seed=1), s),
+        lambda x: [max(a, b) for a, b in zip(shuffled(x, 1), x, strict=True)],
+    ),
+    Case("starmap", lambda s: sk.starmap(pow, s), lambda x: [a**b for a, b in x], pairs),
+    Case("starmap of mappings", lambda s: sk.starmap(dict, s), lambda x: [dict(d) for d in x], named),
+    Case(
+        "starmap of a collation",
+        lambda s: sk.starmap(operator.mul, sk.collate([s, sk.smap(plus_one, s)])),
+        lambda x: [i * (i + 1) for i in x],
+    ),
+]
+
+SELECTIONS = [
+    Case("gather of nothing", lambda s: sk.gather(s, []), lambda x: [], writes=True),
+    Case(
+        "gather repeats",
+        lambda s: sk.gather(s, back_and_forth(len(s))),
+        lambda x: x[::-1] + x,
+        writes=True,
+    ),
+    Case(
+        "gather array",
+        lambda s: sk.gather(s, np.arange(len(s), dtype=np.uint32)[::-1]),
+        lambda x: x[::-1],
+        writes=True,
+    ),
+    Case("gather mask", lambda s: sk.gather(s, np.arange(len(s)) % 2 == 0), lambda x: x[::2], writes=True),
+    Case("gather range", lambda s: sk.gather(s, range(len(s) - 1, -1, -2)), lambda x: x[::-2], writes=True),
+    Case("gather negative range", lambda s: sk.gather(s, range(-len(s), 0)), list, writes=True),
+    Case(
+        "gather range about 0",
+        lambda s: sk.gather(s, range(-min(2, len(s)), min(2, len(s)))),
+        lambda x: x[-2:] + x[:2],
+        writes=True,
+    ),
+    Case(
+        "gather generator",
+        lambda s: sk.gather(s, (-i - 1 for i in range(len(s)))),
+        lambda x: x[::-1],
+        writes=True,
+    ),
+    Case(
+        "gather of a gather",
+        lambda s: sk.gather(sk.gather(s, back_and_forth(len(s))), range(0, 2 * len(s), 3)),
+        lambda x: (x[::-1] + x)[::3],
+        writes=True,
+    ),
+    Case(
+        "gather of a map",
+        lambda s: sk.gather(sk.smap(double, s), back_and_forth(len(s))),
+        lambda x: [i * 2 for i in x[::-1] + x],
+    ),
+    Case("take", lambda s: sk.take(s, back_and_forth(len(s))), lambda x: x[::-1] + x, writes=True),
+]
+
+SHAPES = [
+    Case("concatenate", lambda s: sk.concatenate([s, s]), lambda x: x + x, writes=True),
+    Case("concatenate one", lambda s: sk.concatenate([s]), list, writes=True),
+    Case("concatenate nothing", lambda s: sk.concatenate([]), lambda x: [], sizes=(0,)),
+    Case(
+        "concatenate with empty parts",
+        lambda s: sk.concatenate([[], s, (), [], sk.view(s)[:1], []]),
+        lambda x: x + x[:1],
+        writes=True,
+    ),
+    Case(
+        "concatenate nested",
+        lambda s: sk.concatenate([sk.concatenate([s, sk.view(s)[::-1]]), s]),
+        lambda x: x + x[::-1] + x,
+        writes=True,
+    ),
+    Case(
+        "concatenate of kinds",
+        lambda s: sk.concatenate([sk.smap(double, s), range(3), np.arange(2), sk.shuffle(s, seed=5)]),
+        lambda x: [i * 2 for i in x] + [0, 1, 2, 0, 1] + shuffled(x, 5),
+        writes=None,
+    ),
+    Case(
+        "collate",
+        lambda s: sk.collate([s, sk.view(s)[::-1]]),
+        lambda x: list(zip(x, x[::-1], strict=True)),
+        writes=True,
+    ),
+    Case("collate twice the same", lambda s: sk.collate([s, s]), lambda x: [(i, i) for i in x], writes=True),
+    Case("collate one", lambda s: sk.collate([s]), lambda x: [(i,) for i in x], writes=True),
+    Case(
+        "collate names",
+        lambda s: sk.collate({"x": s, "y": s}),
+        lambda x: [{"x": i, "y": i} for i in x],
+        writes=True,
+    ),
+    Case(
+        "collate with a map",
+        lambda s: sk.collate({"x": s, "y": sk.smap(str, s)}),
+        lambda x: [{"x": i, "y": str(i)} for i in x],
+    ),
+]
+
+BATCHES = [
+    Case("batch 1", lambda s: sk.batch(s, 1), lambda x: chunks(x, 1), writes=True),
+    Case("batch 3", lambda s: sk.batch(s, 3), lambda x: chunks(x, 3), writes=True),
+    Case("batch larger than all", lambda s: sk.batch(s, 100), lambda x: chunks(x, 100), writes=True),
+    Case(
+        "batch drop_last",
+        lambda s: sk.batch(s, 2, drop_last=True),
+        lambda x: chunks(x, 2, "discard"),
+        writes=True,
+    ),
+    Case("batch pad", lambda s: sk.batch(s, 4, pad=-1), lambda x: chunks(x, 4, "pad", -1), writes=True),
+    Case(
+        "batch pad with None",
+        lambda s: sk.batch(s, 2, last="pad"),
+        lambda x: chunks(x, 2, "pad"),
+        writes=True,
+    ),
+    Case("batch sum", lambda s: sk.batch(s, 3, collate_fn=sum), lambda x: [sum(row) for row in chunks(x, 3)]),
+    Case(
+        "batch asarray", lambda s: sk.batch(s, 3, collate_fn=np.asarray), lambda x: arrays(x, 3), writes=True
+    ),
+    Case("batch stack", lambda s: sk.batch(s, 2, collate_fn=np.stack), lambda x: arrays(x, 2), writes=True),
+    Case(
+        "batch of a batch",
+        lambda s: sk.batch(sk.batch(s, 2), 2),
+        lambda x: chunks(chunks(x, 2), 2),
+        writes=True,
+    ),
+    Case(
+        "batch of a gather, stacked",
+        lambda s: sk.batch(sk.gather(s, back_and_forth(len(s))), 4, collate_fn=np.asarray),
+        lambda x: arrays(x[::-1] + x, 4),
+        writes=True,
+    ),
+    Case(
+        "batch of a shuffle of a map",
+        lambda s: sk.batch(sk.shuffle(sk.smap(double, s), seed=7), 3, drop_last=True),
+        lambda x: chunks(shuffled([i * 2 for i in x], 7), 3, "discard"),
+    ),
+    Case(
+        "batch of a concatenation",
+        lambda s: sk.batch(sk.concatenate([s, sk.smap(double, s)]), 3),
+        lambda x: chunks(x + [i * 2 for i in x], 3),
+        writes=None,
+    ),
+    Case(
+        "batch of a collation",
+        lambda s: sk.batch(sk.collate([s, s]), 2),
+        lambda x: chunks([(i, i) for i in x], 2),
+        writes=True,
+    ),
+    Case(
+        "batch of a random map",
+        lambda s: sk.batch(sk.random_map(jitter, s, seed=3), 2),
+        lambda x: chunks(jittered(x, 3), 2),
+    ),
+    Case("unbatch", lambda s: sk.unbatch(s, 3), flat, in_threes, length_reads=True),
+    Case("unbatch of a batch", lambda s: sk.unbatch(sk.batch(s, 2), 2), list, length_reads=True),
+    Case(
+        "unbatch full",
+        lambda s: sk.unbatch(sk.batch(s, 2, drop_last=True), 2, last_batch_size=0),
+        lambda x: x[: len(x) // 2 * 2],
+    ),
+    Case("unbatch told its end", lambda s: sk.unbatch(sk.batch(s, 3), 3, (len(s) - 1) % 3 + 1), list),
+    Case(
+        "unbatch of mapped batches",
+        lambda s: sk.unbatch(sk.smap(double, sk.batch(s, 2, collate_fn=np.asarray)), 2),
+        lambda x: [i * 2 for i in x],
+        length_reads=True,
+    ),
+    Case(
+        "unbatch of a shuffle of batches",
+        lambda s: sk.unbatch(sk.shuffle(sk.batch(s, 2, drop_last=True), seed=0), 2),
+        lambda x: flat(shuffled(chunks(x, 2, "discard"), 0)),
+        length_reads=True,
+    ),
+]
+
+RANDOM = [
+    Case("shuffle", lambda s: sk.shuffle(s, seed=0), lambda x: shuffled(x, 0), writes=True),
+    Case("shuffle epoch 3", lambda s: sk.shuffle(s, 4, epoch=3), lambda x: shuffled(x, 4, 3), writes=True),
+    Case(
+        "shuffle named",
+        lambda s: sk.shuffle(s, seed=0, name="data"),
+        lambda x: shuffled(x, 0, salt="data"),
+        writes=True,
+    ),
+    Case(
+        "shuffle of a shuffle",
+        lambda s: sk.shuffle(sk.shuffle(s, seed=0), seed=0),
+        lambda x: shuffled(shuffled(x, 0), 0, salt=1),
+        writes=True,
+    ),
+    Case(
+        "shuffle of batches",
+        lambda s: sk.shuffle(sk.batch(s, 2, drop_last=True), seed=2),
+        lambda x: shuffled(chunks(x, 2, "discard"), 2),
+        writes=True,
+    ),
+    Case("shuffle slice", lambda s: sk.shuffle(s, seed=9)[::-2], lambda x: shuffled(x, 9)[::-2], writes=True),
+    Case("random_map", lambda s: sk.random_map(jitter, s, seed=0), lambda x: jittered(x, 0)),
+    Case(
+        "random_map named",
+        lambda s: sk.random_map(jitter, s, seed=0, name="noise"),
+        lambda x: jittered(x, 0, "noise"),
+    ),
+    Case(
+        "random_map of a shuffle",
+        lambda s: sk.random_map(jitter, sk.shuffle(s, seed=0), seed=0),
+        lambda x: jittered(shuffled(x, 0), 0, 1),
+    ),
+    Case(
+        "random_map of a random map, sliced",
+        lambda s: sk.random_map(jitter, sk.random_map(jitter, s, seed=0), seed=0)[1:],
+        lambda x: jittered(jittered(x, 0), 0, 1)[1:],
+    ),
+]
+
+CHAINED = [
+    Case(
+        "smap by method",
+        lambda s: sk.view(s).smap(double).shuffle(seed=0).batch(2),  # type: ignore[attr-defined]
+        lambda x: chunks(shuffled([i * 2 for i in x], 0), 2),
+    ),
+    Case(
+        "gather by method",
+        lambda s: sk.view(s).gather(back_and_forth(len(s))).batch(2).unbatch(2),  # type: ignore[attr-defined]
+        lambda x: x[::-1] + x,
+        length_reads=True,
+    ),
+]
+
+
+def ahead(name: str, build: Build, model: Model, **options: Any) -> Case:
+    """A view that works ahead of its reader: it is asked fewer questions, and no reads are counted."""
+    return Case(name, build, model, reads="ahead", **{"sizes": (0, 1, 4), **options})
+
+
+PREFETCH = [
+    ahead("prefetch inline", lambda s: sk.prefetch(sk.smap(double, s), 0), lambda x: [i * 2 for i in x]),
+    ahead("prefetch thread", lambda s: sk.prefetch(sk.smap(double, s), 2), lambda x: [i * 2 for i in x]),
+    *(
+        ahead(
+            f"prefetch process, {context}",
+            lambda s, context=context: sk.prefetch(sk.smap(double, s), 1, "process", context=context),
+            lambda x: [i * 2 for i in x],
+            sizes=sizes,
+        )
+        for context, sizes in [("fork", (0, 3)), ("forkserver", (2,)), ("spawn", (2,))]
+    ),
+    ahead(
+        "prefetch in chunks",
+        lambda s: sk.prefetch(sk.smap(double, s), 2, max_buffered=5, chunk_size=3),
+        lambda x: [i * 2 for i in x],
+        sizes=(8,),
+    ),
+    ahead("prefetch sliced", lambda s: sk.prefetch(s, 2)[::-2], lambda x: x[::-2]),
+    ahead("prefetch below a map", lambda s: sk.smap(double, sk.prefetch(s, 2)), lambda x: [i * 2 for i in x]),
+    ahead(
+        "prefetch of a random map",
+        lambda s: sk.prefetch(sk.random_map(jitter, s, seed=0), 2),
+        lambda x: jittered(x, 0),
+    ),
+    ahead(
+        "prefetch below a random map",
+        lambda s: sk.random_map(jitter, sk.prefetch(s, 2), seed=0),
+        lambda x: jittered(x, 0),
+    ),
+    ahead("prefetch below a batch", lambda s: sk.batch(sk.prefetch(s, 2), 3), lambda x: chunks(x, 3)),
+    ahead(
+        "prefetch below a batch of a shuffle",
+        lambda s: sk.batch(sk.shuffle(sk.prefetch(s, 0), seed=1), 2, drop_last=True),
+        lambda x: chunks(shuffled(x, 1), 2, "discard"),
+    ),
+    ahead(
+        "prefetch below an unbatch",
+        lambda s: sk.unbatch(sk.prefetch(sk.batch(s, 2), 0), 2, (len(s) - 1) % 2 + 1),
+        list,
+    ),
+    ahead(
+        "prefetch within a concatenation",
+        lambda s: sk.concatenate([sk.prefetch(s, 0), s, sk.prefetch(sk.smap(double, s), 0)]),
+        lambda x: x + x + [i * 2 for i in x],
+        writes=None,
+    ),
+    ahead(
+        "prefetch within a collation",
+        lambda s: sk.collate([sk.prefetch(s, 0), s, sk.prefetch(sk.smap(double, s), 0)]),
+        lambda x: [(i, i, i * 2) for i in x],
+    ),
+    ahead(
+        "prefetch of a prefetch",
+        lambda s: sk.prefetch(sk.batch(sk.prefetch(s, 2), 2), 2),
+        lambda x: chunks(x, 2),
+    ),
+]
+
+# -------------------------------------------------------------------- sequences in turn, and made of little
+
+
+def in_turn(*lists: list[Any]) -> list[Any]:
+    longest = max(map(len, lists), default=0)
+    return [items[r] for r in range(longest) for items in lists if r < len(items)]
+
+
+def thirds(n: int) -> list[int]:
+    return [i * 2 % 3 for i in range(n)]
+
+
+def selected(which: list[Any], *lists: list[Any]) -> list[Any]:
+    return [lists[k][i] for i, k in enumerate(which)]
+
+
+TURNS = [
+    Case("arange", lambda s: sk.arange(len(s)), lambda x: list(range(len(x)))),
+    Case("arange down", lambda s: sk.arange(len(s), -9, -4), lambda x: list(range(len(x), -9, -4))),
+    Case("arange in steps", lambda s: sk.arange(3, 3 + len(s), 7), lambda x: list(range(3, 3 + len(x), 7))),
+    Case("cycle", lambda s: sk.cycle(s, 2 * len(s)), lambda x: x + x, writes=True),
+    Case(
+        "cycle cut short",
+        lambda s: sk.cycle(s, 3 * len(s) // 2),
+        lambda x: (x + x)[: 3 * len(x) // 2],
+        writes=True,
+    ),
+    Case(
+        "cycle shorter than a pass",
+        lambda s: sk.cycle(s, len(s) // 2),
+        lambda x: x[: len(x) // 2],
+        writes=True,
+    ),
+    Case("cycle of nothing", lambda s: sk.cycle(s, 0), lambda x: [], writes=True),
+    Case(
+        "cycle slice of an endless one",
+        lambda s: sk.cycle(sk.concatenate([[3], s]))[2:9],
+        lambda x: ([3, *x] * 9)[2:9],
+        writes=None,
+    ),
+    Case(
+        "cycle of long passes",
+        lambda s: sk.cycle(sk.smap(double, sk.concatenate([s, range(64)])), 120),
+        lambda x: [i * 2 for i in ([*x, *range(64)] * 3)[:120]],
+        sizes=(0, 3),
+    ),
+    Case(
+        "cycle of a shuffle of a map",
+        lambda s: sk.cycle(sk.shuffle(sk.smap(double, s), seed=1), 2 * len(s)),
+        lambda x: shuffled([i * 2 for i in x], 1) * 2,
+    ),
+    Case("repeat", lambda s: sk.repeat("x", len(s)), lambda x: ["x"] * len(x), writes=True),
+    Case(
+        "repeat slice of an endless one",
+        lambda s: sk.repeat(1)[: len(s) : 2],
+        lambda x: [1] * len(x[::2]),
+        writes=True,
+    ),
+    Case(
+        "repeat beside others",
+        lambda s: sk.collate([s, sk.repeat("x")]),
+        lambda x: [(i, "x") for i in x],
+        writes=True,
+    ),
+    Case(
+        "interleave", lambda s: sk.interleave(s, sk.view(s)[::-1]), lambda x: in_turn(x, x[::-1]), writes=True
+    ),
+    Case("interleave one", lambda s: sk.interleave(s), list, writes=True),
+    Case("interleave nothing", lambda s: sk.interleave(), lambda x: [], sizes=(0,), writes=True),
+    Case(
+        "interleave of unequal lengths",
+        lambda s: sk.interleave(sk.view(s)[::3], [], s, sk.view(s)[1:], sk.view(s)[::2]),
+        lambda x: in_turn(x[::3], x, x[1:], x[::2]),
+        writes=True,
+    ),
+    Case(
+        "interleave shortest",
+        lambda s: sk.interleave(s, sk.view(s)[1:], sk.repeat(0), stop="shortest"),
+        lambda x: in_turn(x[: len(x[1:])], x[1:], [0] * len(x[1:])),
+        writes=None,
+    ),
+    Case(
+        "interleave slice with an endless one",
+        lambda s: sk.interleave(s, sk.arange(2), sk.cycle([1, 2]))[:20:3],
+        lambda x: in_turn(x, [0, 1], [1, 2] * 20)[:20:3],
+        writes=None,
+    ),
+    Case(
+        "interleave of maps, shuffles and batches",
+        lambda s: sk.interleave(
+            sk.smap(double, s), sk.shuffle(sk.smap(str, s), seed=3), sk.smap(str, sk.batch(range(5), 2))
+        ),
+        lambda x: in_turn([i * 2 for i in x], shuffled(list(map(str, x)), 3), ["[0, 1]", "[2, 3]", "[4]"]),
+    ),
+    Case(
+        "switch",
+        lambda s: sk.switch(every_other(len(s)), s, sk.view(s)[::-1]),
+        lambda x: selected(every_other(len(x)), x[::-1], x),
+        writes=True,
+    ),
+    Case(
+        "switch by its own items",
+        lambda s: sk.switch(sk.smap(is_even, s), s, sk.smap(str, s)),
+        lambda x: [i if i % 2 == 0 else str(i) for i in x],
+        writes="elsewhere",
+    ),
+    Case(
+        "switch between endless ones",
+        lambda s: sk.switch(sk.smap(is_even, s), sk.repeat("even"), sk.cycle([1, 3])),
+        lambda x: ["even" if item % 2 == 0 else 1 + i % 2 * 2 for i, item in enumerate(x)],
+        writes="elsewhere",
+    ),
+    Case(
+        "case",
+        lambda s: sk.case(thirds(len(s)), s, sk.view(s)[::-1], s),
+        lambda x: selected(thirds(len(x)), x, x[::-1], x),
+        writes=True,
+    ),
+    Case(
+        "case of an endless selector",
+        lambda s: sk.case(sk.cycle([-1, 0]), sk.smap(double, s), sk.shuffle(sk.smap(str, s), seed=0)),
+        lambda x: selected(
+            [i % 2 for i in range(len(x))], shuffled(list(map(str, x)), 0), [i * 2 for i in x]
+        ),
+    ),
+    Case("uniter", lambda s: sk.uniter(range(len(s))), lambda x: list(range(len(x)))),
+    Case(
+        "uniter of a function",
+        lambda s: sk.uniter(Counted(len(s)), cache_size=2, n_parallel=3, size=len(s)),
+        lambda x: list(range(len(x))),
+    ),
+    Case(
+        "uniter beneath a batch of a shuffle",
+        lambda s: sk.batch(sk.shuffle(sk.uniter(range(len(s))), seed=0), 3),
+        lambda x: chunks(shuffled(list(range(len(x))), 0), 3),
+    ),
+    ahead(
+        "cycle of a prefetch",
+        lambda s: sk.cycle(sk.prefetch(s, 0), 2 * len(s)),
+        lambda x: x + x,
+    ),
+    ahead(
+        "interleave of prefetches",
+        lambda s: sk.interleave(sk.prefetch(s, 2), range(2), sk.prefetch(sk.smap(double, s), 0)),
+        lambda x: in_turn(x, [0, 1], [i * 2 for i in x]),
+    ),
+    ahead(
+        "switch between prefetches",
+        lambda s: sk.switch(sk.smap(is_even, s), sk.prefetch(s, 2), sk.prefetch(sk.smap(double, s), 0)),
+        lambda x: [i if i % 2 == 0 else i * 2 for i in x],
+    ),
+    ahead("cycle beneath a prefetch", lambda s: sk.prefetch(sk.cycle(s, 3 * len(s)), 2), lambda x: x * 3),
+]
+
+CASES = [
+    *VIEWS,
+    *MAPS,
+    *SELECTIONS,
+    *SHAPES,
+    *BATCHES,
+    *RANDOM,
+    *CHAINED,
+    *PREFETCH,
+    *TURNS,
+]

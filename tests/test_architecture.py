@@ -1,0 +1,247 @@
+"""The shape of the code base: who imports whom, and that every public name is complete."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.testing.subject import close, nodes
+
+from .registry import CASES
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "seqkit"
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.name != "__init__.py"
+}
+
+# Which rooms each room may import. A room is a module of the package, or a folder.
+ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "indices": set(),
+    "context": set(),
+    "randomness": {"indices"},
+    "view": {"errors", "indices"},
+    "chaining": {"view"},
+    "serializable": set(),
+    "views": {"view", "errors", "indices", "context", "randomness"},
+    "prefetch": {"view", "errors", "indices", "context"},
+    "observe": {"view", "errors", "indices", "views", "prefetch"},
+    "loader": {"view", "views", "prefetch", "errors", "indices", "context", "randomness"},
+    "streams": {"view", "views", "prefetch", "errors", "indices", "context", "randomness"},
+    "torch": {"loader", "view", "views", "prefetch", "errors", "indices", "context"},
+    "testing": {"view", "views", "errors", "indices"},
+}
+
+# The parts of the engine that can be understood alone.
+SELF_CONTAINED = {"slots", "codec", "window", "outcome"}
+
+ENGINES = {"torch", "ray", "dask", "distributed", "jax", "tensorflow"}
+CONCURRENCY = {
+    "threading",
+    "_thread",
+    "multiprocessing",
+    "concurrent",
+    "queue",
+    "signal",
+    "subprocess",
+    "asyncio",
+}
+CONCURRENT_ROOMS = {"prefetch", "testing"}  # the laws read from several threads at once
+PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of threading: it starts nothing
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def imports(module: str, *, nested: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) for what a module imports; from seqkit, module names without ``seqkit.``"""
+    tree = ast.parse(MODULES[module].read_text())
+    for node in ast.walk(tree) if nested else tree.body:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ["seqkit", *module.split(".")][: -node.level] if node.level else []
+            full = ".".join([*base, *([node.module] if node.module else [])])
+            yield from _named(full, [alias.name for alias in node.names])
+
+
+def _named(full: str, names: list[str]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        inner = f"{full}.{name}".removeprefix("seqkit.")
+        if full.startswith("seqkit") and inner in MODULES:
+            yield f"seqkit.{inner}", ""
+        else:
+            yield full, name
+
+
+def own_imports(module: str, *, nested: bool = True) -> Iterator[tuple[str, str]]:
+    for imported, name in imports(module, nested=nested):
+        if imported.startswith("seqkit."):
+            yield imported.removeprefix("seqkit."), name
+
+
+every_module = pytest.mark.parametrize("module", MODULES)
+
+
+@every_module
+def test_imports_run_one_way(module: str) -> None:
+    assert room(module) in ROOMS, "a new room: say above which others it may import"
+    allowed = ROOMS[room(module)] | {room(module)}
+    assert {room(imported) for imported, _ in own_imports(module)} <= allowed
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    edges = {module: {name for name, _ in own_imports(module, nested=False)} for module in MODULES}
+    while leaves := [module for module, imported in edges.items() if not imported & edges.keys()]:
+        for module in leaves:
+            del edges[module]
+    assert not edges
+
+
+@every_module
+def test_only_public_names_are_imported(module: str) -> None:
+    assert [name for _, name in own_imports(module) if name.startswith("_")] == []
+
+
+@pytest.mark.parametrize("part", sorted(SELF_CONTAINED))
+def test_parts_of_the_engine_know_no_views(part: str) -> None:
+    allowed = {"indices", *(f"prefetch.{other}" for other in SELF_CONTAINED)}
+    assert {imported for imported, _ in own_imports(f"prefetch.{part}")} <= allowed
+
+
+@every_module
+def test_engines_and_frameworks_are_not_imported_at_import_time(module: str) -> None:
+    if module == "torch":
+        return
+    assert not {room(imported) for imported, _ in imports(module, nested=False)} & ENGINES
+
+
+@every_module
+def test_concurrency_stays_in_its_room(module: str) -> None:
+    if room(module) in CONCURRENT_ROOMS:
+        return
+    assert {imported for imported, _ in imports(module) if room(imported) in CONCURRENCY} <= {"threading"}
+    text = MODULES[module].read_text()
+    assert set(re.findall(r"\bthreading\.(\w+)", text)) <= PASSIVE
+    assert "from threading" not in text
+    assert "os.fork" not in text
+
+
+def test_importing_seqkit_imports_little() -> None:
+    code = "import sys, seqkit; print('\\n'.join(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT
+    )
+    assert run.returncode == 0, run.stderr
+    loaded = set(run.stdout.split())
+    unwanted = {"hypothesis", "pytest", "pandas", "scipy", "IPython", *ENGINES}
+    unwanted |= {"multiprocessing.pool", "multiprocessing.managers", "concurrent.futures.process"}
+    assert not loaded & unwanted
+    assert not {name for name in loaded if name.startswith("seqkit.testing")}
+
+
+# -------------------------------------------------------------------- every public name is complete
+
+PUBLIC = {name: getattr(sk, name) for name in sk.__all__}
+
+
+def _returns_view(thing: Any) -> bool:
+    if not isinstance(thing, types.FunctionType):
+        return False
+    returned = typing.get_type_hints(thing).get("return")
+    kind = typing.get_origin(returned) or returned
+    return isinstance(kind, type) and issubclass(kind, sk.View)
+
+
+COMBINATORS = sorted(name for name, thing in PUBLIC.items() if _returns_view(thing))
+every_combinator = pytest.mark.parametrize("name", COMBINATORS)
+
+
+def view_classes(base: type = sk.View) -> Iterator[type]:
+    """Yield every class of view that the modules of the public combinators define."""
+    public = {PUBLIC[name].__module__ for name in COMBINATORS}
+    for kind in base.__subclasses__():
+        if kind.__module__ in public:
+            yield kind
+        yield from view_classes(kind)
+
+
+def test_the_public_names_are_sorted_and_exist() -> None:
+    assert list(sk.__all__) == sorted(sk.__all__)
+    assert {"smap", "batch", "gather", "prefetch"} <= set(COMBINATORS)
+
+
+@every_combinator
+def test_every_combinator_has_a_case_in_the_registry(name: str) -> None:
+    assert [case.name for case in CASES if case.combinator == name]
+
+
+def test_every_class_of_view_occurs_in_the_registry() -> None:
+    seen: set[type] = set()
+    for case in CASES:
+        view = case.build(case.items(list(range(max(case.sizes)))))
+        seen.update(type(node) for node in nodes(view))
+        close(view)
+    assert set(view_classes()) <= seen
+
+
+def test_the_names_of_cases_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def _is_made_by_a_function(thing: Any) -> bool:
+    is_view = isinstance(thing, type) and issubclass(thing, sk.View) and thing is not sk.View
+    return is_view or dataclasses.is_dataclass(thing)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_every_public_name_has_an_example_that_runs(name: str) -> None:
+    assert PUBLIC[name].__doc__
+    assert ">>>" in PUBLIC[name].__doc__ or _is_made_by_a_function(PUBLIC[name])
+
+
+@every_combinator
+def test_every_combinator_has_a_reference_page(name: str) -> None:
+    page = ROOT / "docs" / "reference" / f"{name}.md"
+    assert page.read_text().startswith(f"# {name}")
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    pages = [page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md")]
+    assert any(name in page for page in pages) or _is_made_by_a_function(PUBLIC[name])
+
+
+@every_combinator
+def test_every_combinator_has_tests_of_its_own(name: str) -> None:
+    where = PUBLIC[name].__module__.split(".")[1:]
+    if where[0] in ("view", "views"):
+        assert (ROOT / "tests" / "views" / f"test_{where[-1]}.py").exists()
+
+
+@pytest.mark.parametrize("kind", sorted(view_classes(), key=lambda kind: kind.__name__))
+def test_views_leave_the_dunders_to_the_base_class(kind: type) -> None:
+    if kind.__module__.startswith("seqkit.views."):
+        dunders = {name for name, value in vars(kind).items() if name.startswith("__") and callable(value)}
+        assert dunders <= {"__init__", "__reduce__"}
+
+
+@pytest.mark.parametrize("kind", sorted(view_classes(), key=lambda kind: kind.__name__))
+def test_every_view_can_be_rebuilt(kind: type) -> None:
+    assert kind._rebuild is not sk.View._rebuild  # type: ignore[attr-defined]
+    assert kind._get is not sk.View._get  # type: ignore[attr-defined]

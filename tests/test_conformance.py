@@ -1,0 +1,68 @@
+"""Every case of the registry obeys every law: exhaustively on small sources, by Hypothesis on others."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seqkit.testing import check_view, strategies
+from seqkit.testing.reading import pick
+from seqkit.testing.subject import close, expect, forms
+
+from .registry import CASES, Case
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_random_case = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.reads != "ahead"], ids=lambda case: case.name
+)
+
+
+@every_case
+def test_every_law_holds_on_small_sources(case: Case) -> None:
+    for n in case.sizes:
+        check_view(
+            case.build,
+            case.model,
+            case.items([i * 3 + 10 for i in range(n)]),
+            reads=case.reads,
+            writes=case.writes,
+            length_reads=case.length_reads,
+            dumps=pickle.dumps,
+        )
+
+
+@every_random_case
+@settings(
+    max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(data=st.data())
+def test_random_sources_are_read_like_lists(case: Case, data: st.DataObject) -> None:
+    most = 40 if max(case.sizes) else 0
+    items = case.items(data.draw(st.lists(st.integers(-99, 99), max_size=most)))
+    _, source = data.draw(st.sampled_from(list(forms(items))))
+    view, expected = case.build(source), list(case.model(list(items)))
+    try:
+        _read(view, expected, data)
+    finally:
+        close(view)
+
+
+def _read(view: Any, expected: list[Any], data: st.DataObject) -> None:
+    n = len(expected)
+    expect("list(view)", list(view), expected)
+    if n:
+        i = data.draw(strategies.indices(n))
+        expect(f"view[{i}]", view[i], expected[i])
+    first = data.draw(strategies.selections(n))
+    once, wanted = view[first], pick(expected, first)
+    expect(f"list(view[{first!r}])", list(once), wanted)
+    second = data.draw(strategies.selections(len(wanted)))
+    expect(f"list(view[{first!r}][{second!r}])", list(once[second]), pick(wanted, second))
+    batch = data.draw(strategies.index_batches(n))
+    expect(f"view._getmany({batch!r})", list(view._getmany(batch)), [expected[i] for i in batch])
+    plan = data.draw(strategies.plans(n))
+    expect("the items of a plan", list(view._iter(plan)), [expected[i] for i in plan])

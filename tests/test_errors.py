@@ -1,0 +1,177 @@
+"""The exception classes, and the policy that decides how a failing item is reported."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from contextvars import copy_context
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.errors import EndOfSequence, fail
+from seqkit.testing.failing import by_iteration
+
+from .views.helpers import FailsAt, says
+
+
+def failure(view: sk.View[Any], i: int) -> sk.EvaluationError:
+    with pytest.raises(sk.EvaluationError) as caught:
+        view[i]
+    return caught.value
+
+
+# -------------------------------------------------------------------- EvaluationError
+
+
+def test_an_error_has_the_item_the_view_and_the_cause() -> None:
+    view = sk.smap(FailsAt(4), range(2, 8))
+    error = failure(view, 2)
+    assert (error.index, error.view, error.path, error.worker) == (2, view, ((view, 2),), None)
+    assert repr(error.__cause__) == "ValueError('bad 4')"
+    assert isinstance(error, RuntimeError)
+
+
+def test_the_text_tells_what_failed_the_way_and_the_place_in_the_code() -> None:
+    error = failure(sk.batch(sk.smap(FailsAt(4), range(8)), 3), 1)
+    first, path, site = str(error).splitlines()
+    assert first == "smap[4] failed: ValueError: bad 4"
+    assert path == "  path: batch[1] → smap[4]"
+    assert site.startswith("  smap made at ")
+    assert site.endswith("in test_the_text_tells_what_failed_the_way_and_the_place_in_the_code")
+
+
+def test_the_innermost_view_that_failed_is_named_however_deep() -> None:
+    inner = sk.smap(FailsAt(4), range(8))
+    outer = sk.smap(len, sk.batch(sk.collate([sk.shuffle(sk.concatenate([inner, "ab"]), seed=0)]), 2))
+    place = list(sk.shuffle(range(10), seed=0)).index(4)
+    error = failure(outer, place // 2)
+    assert error.view is inner
+    assert [view._name for view, _ in error.path] == [
+        "smap",
+        "batch",
+        "collate",
+        "shuffle",
+        "concatenate",
+        "smap",
+    ]
+
+
+def test_an_item_used_twice_is_found_by_the_shortest_way_in_order() -> None:
+    inner = sk.smap(FailsAt(0), range(3))
+    error = failure(sk.batch(sk.gather(inner, [1, 0, 0]), 3), 0)
+    assert [i for _, i in error.path] == [0, 1, 0]
+
+
+def test_a_map_of_a_long_chain_is_named_where_it_was_made() -> None:
+    def make() -> sk.View[int]:
+        return sk.smap(FailsAt(1), range(3))
+
+    assert "in make" in str(failure(sk.smap(abs, make()), 1))
+
+
+def test_an_error_in_the_sources_own_code_names_the_source() -> None:
+    error = failure(sk.smap(abs, {5: 1}), 0)
+    assert str(error).startswith("source[0] failed: KeyError: 0")
+
+
+def test_an_exception_without_text_is_named_by_its_class() -> None:
+    error = failure(sk.smap(FailsAt(1, error=lambda _: KeyError()), range(3)), 1)
+    assert error.message == "smap[1] failed: KeyError"
+
+
+def test_an_exception_that_cannot_be_shown_is_reported_all_the_same() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    error = failure(sk.smap(FailsAt(1, error=Mute), range(3)), 1)
+    assert error.message == "smap[1] failed: Mute: <its text cannot be shown>"
+
+
+@pytest.mark.parametrize("kind", [sk.EvaluationError, sk.WorkerDied, sk.ItemTimeout])
+def test_errors_pickle_and_copy_without_their_views(kind: type[sk.EvaluationError]) -> None:
+    error = kind("smap[3] failed", index=3, view=sk.view([1]), worker=2)
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert (type(other), str(other), other.index, other.worker) == (kind, str(error), 3, 2)
+        assert other.view is None
+
+
+def test_a_timeout_is_a_timeout_error_with_its_own_text() -> None:
+    error = sk.ItemTimeout("prefetch[3] took longer than 1 s", index=3)
+    assert isinstance(error, TimeoutError)
+    assert isinstance(error, sk.EvaluationError)
+    assert (str(error), error.index) == ("prefetch[3] took longer than 1 s", 3)
+
+
+def test_an_error_raised_twice_says_the_same_twice() -> None:
+    view = sk.batch(sk.smap(FailsAt(1), range(4)), 2)
+    assert str(failure(view, 0)) == str(failure(view, 0))
+
+
+# -------------------------------------------------------------------- the policy
+
+
+def test_the_setting_is_returned_and_checked() -> None:
+    assert sk.seterr() == "wrap"
+    with says(ValueError, "seterr: evaluation must be 'wrap', 'passthrough' or None, got 'ignore'"):
+        sk.seterr("ignore")  # type: ignore[arg-type]
+    assert sk.seterr() == "wrap"
+
+
+def test_seterr_holds_until_it_is_set_again() -> None:
+    def run() -> list[str]:
+        return [sk.seterr("passthrough"), sk.seterr(), sk.seterr(None), sk.seterr("wrap")]
+
+    assert copy_context().run(run) == ["passthrough"] * 3 + ["wrap"]
+
+
+def test_errstate_ends_with_its_block_also_by_an_exception() -> None:
+    with pytest.raises(ZeroDivisionError), sk.errstate("passthrough"):
+        sk.smap(lambda x: 1 / x, [0])[0]
+    assert sk.seterr() == "wrap"
+    with sk.errstate("passthrough"):
+        with sk.errstate("wrap"):
+            failure(sk.smap(FailsAt(0), [0]), 0)
+        assert sk.seterr() == "passthrough"
+    with pytest.raises(ValueError, match="seterr: evaluation must be"), sk.errstate("ignore"):  # type: ignore[arg-type]
+        pass
+
+
+def test_the_setting_belongs_to_the_thread() -> None:
+    found: list[str] = []
+    with sk.errstate("passthrough"):
+        thread = threading.Thread(target=lambda: found.append(sk.seterr()))
+        thread.start()
+        thread.join()
+    assert found == ["wrap"]
+
+
+def test_the_setting_counts_when_an_item_is_read_not_when_the_view_was_made() -> None:
+    with sk.errstate("passthrough"):
+        view = sk.smap(FailsAt(1), range(3))
+        iterator = iter(view)
+    next(iterator)
+    with pytest.raises(sk.EvaluationError):
+        next(iterator)
+
+
+def test_original_exceptions_do_not_end_an_iteration() -> None:
+    with sk.errstate("passthrough"):
+        for error in (IndexError, StopIteration, KeyError):
+            for view in (
+                sk.smap(FailsAt(1, error=error), range(3)),
+                sk.collate([sk.smap(FailsAt(1, error=error), range(3))]),
+            ):
+                assert len(by_iteration(iter(view))) == 3
+
+
+def test_the_end_of_another_sequence_is_an_error_of_this_one() -> None:
+    view = sk.view([1])
+    with pytest.raises(sk.EvaluationError, match="EndOfSequence: there"):
+        fail(view, 0, EndOfSequence("there"))
+    with sk.errstate("passthrough"), pytest.raises(IndexError) as caught:
+        fail(view, 0, EndOfSequence("there"))
+    assert type(caught.value) is IndexError

@@ -1,0 +1,301 @@
+"""`batch` and `unbatch`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.testing import CountingSource, FailingSource, UnsizedSource
+from seqkit.testing.failing import by_index, by_iteration
+
+from ..registry import flat
+from .helpers import FailsAt, Naturals, agree_after_errors, says
+
+
+def ahead(source: Any) -> sk.View[Any]:
+    return sk.prefetch(source, 0)
+
+
+# -------------------------------------------------------------------- batch: arguments
+
+
+@pytest.mark.parametrize(
+    ("k", "kind"),
+    [
+        (0, ValueError),
+        (-1, ValueError),
+        (True, TypeError),
+        (2.0, TypeError),
+        ("2", TypeError),
+        (None, TypeError),
+    ],
+)
+def test_k_must_be_a_positive_int(k: Any, kind: type[Exception]) -> None:
+    with says(kind, f"batch: k must be a positive int, got {k!r}"):
+        sk.batch(range(4), k)
+
+
+def test_k_may_be_any_kind_of_int() -> None:
+    assert sk.batch(range(4), np.int8(2))[1] == [2, 3]  # type: ignore[arg-type]
+
+
+def test_policies_must_agree() -> None:
+    with says(ValueError, "batch: last must be 'keep', 'discard' or 'pad', got 'rollover'"):
+        sk.batch(range(4), 2, last="rollover")  # type: ignore[arg-type]
+    with says(ValueError, "batch: drop_last=True means last='discard', got last='keep'"):
+        sk.batch(range(4), 2, drop_last=True, last="keep")
+    with says(ValueError, "batch: pad needs last='pad', got last='keep'"):
+        sk.batch(range(4), 2, pad=0, last="keep")
+    with says(TypeError, "batch: collate_fn must be callable, got 3"):
+        sk.batch(range(4), 2, collate_fn=3)  # type: ignore[arg-type]
+
+
+def test_drop_last_goes_before_pad_and_no_padding_is_left_over() -> None:
+    assert list(sk.batch(range(5), 2, drop_last=True, pad=0)) == [[0, 1], [2, 3]]
+
+
+# -------------------------------------------------------------------- batch: lengths and padding
+
+
+@pytest.mark.parametrize("k", range(1, 8))
+def test_lengths_and_sizes_are_exact_for_every_n(k: int) -> None:
+    for n in range(20):
+        kept, dropped = sk.batch(range(n), k), sk.batch(range(n), k, drop_last=True)
+        padded = sk.batch(range(n), k, pad=-1)
+        assert (len(kept), len(dropped), len(padded)) == (-(-n // k), n // k, -(-n // k))
+        assert flat(kept) == [*range(n)]
+        assert flat(dropped) == [*range(n // k * k)]
+        assert flat(padded) == [*range(n)] + [-1] * (-n % k)
+
+
+def test_all_batches_are_of_one_type() -> None:
+    for options in ({}, {"pad": 0}, {"drop_last": True}):
+        assert {type(row) for row in sk.batch(np.arange(5), 2, **options)} == {list}
+    assert {type(row) for row in sk.batch("abcde", 2, collate_fn="".join)} == {str}
+
+
+# -------------------------------------------------------------------- batch: sequences without a length
+
+
+def test_an_unbounded_sequence_has_unbounded_batches() -> None:
+    batches = sk.batch(Naturals(), 3)
+    assert list(islice(batches, 2)) == [[0, 1, 2], [3, 4, 5]]
+    assert batches[10] == [30, 31, 32]
+    assert list(sk.batch(batches, 2)[1:2]) == [[[6, 7, 8], [9, 10, 11]]]
+
+
+@pytest.mark.parametrize("source", [UnsizedSource(range(5)), ahead(UnsizedSource(range(5)))])
+def test_a_sequence_of_unknown_length_ends_with_a_batch_of_the_rest(source: Any) -> None:
+    assert list(sk.batch(source, 2)) == [[0, 1], [2, 3], [4]]
+    assert list(sk.batch(source, 2, drop_last=True)) == [[0, 1], [2, 3]]
+    assert list(sk.batch(source, 2, last="pad")) == [[0, 1], [2, 3], [4, None]]
+    assert list(sk.batch(source, 5)) == [[0, 1, 2, 3, 4]]
+    assert sk.batch(source, 2)[2] == [4]
+    with pytest.raises(IndexError, match="ends before batch 3"):
+        sk.batch(source, 2)[3]
+    with pytest.raises(IndexError, match="ends before batch 2"):
+        sk.batch(source, 2, drop_last=True)[2]
+
+
+# -------------------------------------------------------------------- batch: collate_fn
+
+
+def test_stacking_an_array_source_gives_arrays_that_own_their_memory() -> None:
+    table = np.arange(12.0).reshape(6, 2)
+    for stack in (np.asarray, np.array, np.stack):
+        rows = sk.batch(table, 4, collate_fn=stack)[0]
+        assert rows.tolist() == table[:4].tolist()
+        assert not np.shares_memory(rows, table)
+        rows[:] = 0
+    assert table[1, 1] == 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.array(["a", "bcd", "e"]),
+        np.array([1, 2, 3], ">i4"),
+        np.array([b"x", b"yz", b""]),
+        np.array(["2020-01-01", "NaT", "2021-01-01"], "datetime64[D]"),
+        np.array([1.5, np.nan, np.inf], np.float16),
+        np.array([[True], [False], [True]]),
+        np.zeros((3, 0)),
+        np.array([None, 2**100, "x"], object),
+        np.array([(1, 2.0)] * 3, [("a", "i4"), ("b", "f8")]),
+    ],
+    ids=lambda data: str(data.dtype),
+)
+def test_stacking_an_array_source_is_stacking_its_items(data: np.ndarray[Any, Any]) -> None:
+    quick = sk.batch(data, 2, collate_fn=np.asarray)
+    slow = sk.batch(list(data), 2, collate_fn=np.asarray)
+    for one, other in zip(quick, slow, strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_error_in_collate_fn_names_the_batch() -> None:
+    batches = sk.batch(range(6), 2, collate_fn=FailsAt([2, 3]))
+    found = agree_after_errors(batches)
+    assert (found[0], found[2]) == ([0, 1], [4, 5])
+    with pytest.raises(
+        sk.EvaluationError, match=r"^batch\[1\] failed in collate_fn: ValueError: bad \[2, 3\]"
+    ):
+        batches[1]
+
+
+# -------------------------------------------------------------------- batch: errors and assignment
+
+
+@pytest.mark.parametrize("make", [sk.view, ahead])
+@pytest.mark.parametrize("failing", [[0], [1], [2], [0, 1], [2, 3], [0, 2, 4], [6], range(7)])
+def test_a_failing_item_costs_its_own_batch_only(make: Any, failing: list[int]) -> None:
+    for k in (1, 2, 3, 10):
+        found = agree_after_errors(sk.batch(make(FailingSource(range(7), failing)), k))
+        for row, start in zip(found, range(0, 7, k), strict=True):
+            members = [*range(start, min(start + k, 7))]
+            assert (row == members) == (not set(members) & set(failing))
+
+
+def test_batches_of_a_plan_are_drawn_in_its_order_by_sources_that_read_ahead() -> None:
+    batches = sk.batch(ahead(FailingSource(range(9), [4])), 2)
+    plan = [3, 2, 0, 2, 4]
+    assert by_iteration(batches._iter(plan)) == [by_index(batches)[i] for i in plan]
+
+
+def test_the_way_to_a_failing_item_leads_through_batches_that_read_ahead() -> None:
+    numbers = sk.smap(FailsAt(3), range(6))
+    iterator = iter(sk.batch(ahead(numbers), 2))
+    next(iterator)
+    with pytest.raises(sk.EvaluationError) as caught:
+        next(iterator)
+    assert [(view._name, i) for view, i in caught.value.path] == [("batch", 1), ("prefetch", 3), ("smap", 3)]
+
+
+def test_a_last_short_batch_is_written_at_its_own_size_or_padded() -> None:
+    items = [1, 2, 3]
+    sk.batch(items, 2)[-1] = [9]
+    assert items == [1, 2, 9]
+    sk.batch(items, 2, pad=0)[-1] = [8, 0]
+    assert items == [1, 2, 8]
+    for wrong in ([], [1, 2], [1, 2, 3]):
+        with says(ValueError, f"batch: assigned {len(wrong)} values to a batch of 1 items"):
+            sk.batch(items, 2)[-1] = wrong
+    assert items == [1, 2, 8]
+
+
+def test_batches_that_a_function_makes_are_not_written() -> None:
+    with says(TypeError, "batch does not support assignment through a collate_fn"):
+        sk.batch([1, 2], 2, collate_fn=sum)[0] = [3, 4]
+
+
+# -------------------------------------------------------------------- unbatch
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ((0,), ValueError, "unbatch: batch_size must be a positive int, got 0"),
+        ((True,), TypeError, "unbatch: batch_size must be a positive int, got True"),
+        ((2, -1), ValueError, "unbatch: last_batch_size must be an int of at least 0, got -1"),
+        ((2, 3), ValueError, "unbatch: last_batch_size must be at most batch_size 2, got 3"),
+        ((2, 1.0), TypeError, "unbatch: last_batch_size must be an int of at least 0, got 1.0"),
+    ],
+)
+def test_sizes_of_unbatch_are_checked(arguments: Any, kind: type[Exception], text: str) -> None:
+    with says(kind, text):
+        sk.unbatch([[1, 2]], *arguments)
+
+
+def test_unbatch_is_the_inverse_of_batch() -> None:
+    for n in range(12):
+        for k in range(1, 6):
+            assert list(sk.unbatch(sk.batch(range(n), k), k)) == [*range(n)]
+
+
+def test_unbatch_of_nothing_is_empty() -> None:
+    for last in (None, 0, 2):
+        assert list(sk.unbatch([], 3, last)) == []
+
+
+def test_a_last_batch_without_items_counts_as_none() -> None:
+    assert list(sk.unbatch([[1, 2], []], 2)) == [1, 2]
+    assert list(sk.unbatch([[]], 2)) == []
+
+
+def test_0_means_that_the_last_batch_is_full() -> None:
+    assert list(sk.unbatch([[1, 2], [3, 4]], 2, last_batch_size=0)) == [1, 2, 3, 4]
+
+
+def test_a_batch_of_another_size_fails_with_all_its_items() -> None:
+    view = sk.unbatch([[1, 2], [3], [4, 5]], 2)
+    found = agree_after_errors(view)
+    assert (found[:2], found[4:]) == ([1, 2], [4, 5])
+    with pytest.raises(
+        sk.EvaluationError,
+        match=r"^unbatch\[3\] failed: ValueError: unbatch: batch 1 has 1 items, expected 2",
+    ):
+        view[3]
+    with pytest.raises(sk.EvaluationError, match=r"^unbatch\[2\] failed"):
+        view.__getitems__([0, 5, 2])
+    told = sk.unbatch([[1, 2], [3]], 2, last_batch_size=2)
+    assert [getattr(item, "kind", item) for item in by_index(told)] == [1, 2, *[sk.EvaluationError] * 2]
+
+
+def test_every_batch_is_read_once_in_sequence() -> None:
+    source = CountingSource([[1, 2, 3], [4, 5, 6], [7]])
+    view = sk.unbatch(source, 3)
+    len(view)
+    for part, reads in ((view, [1, 1, 1]), (view[2:5], [1, 1, 0]), (view[4:], [0, 1, 1])):
+        source.reads.clear()
+        list(part)
+        assert [source.reads[i] for i in range(3)] == reads
+
+
+def test_batched_reads_read_every_batch_once() -> None:
+    source = CountingSource([[1, 2], [3, 4]])
+    view = sk.unbatch(source, 2, 0)
+    assert view.__getitems__([3, 0, 2, 3]) == [4, 1, 3, 4]
+    assert source.reads == {1: 1, 0: 1}
+
+
+def test_where_reading_a_batch_fails_its_items_do() -> None:
+    view = sk.unbatch(FailingSource([[1, 2], [3, 4], [5, 6]], [1]), 2, 0)
+    found = agree_after_errors(view)
+    assert [getattr(item, "kind", item) for item in found] == [1, 2, *[sk.EvaluationError] * 2, 5, 6]
+
+
+@pytest.mark.parametrize("make", [sk.view, ahead])
+def test_unbatch_of_an_unknown_number_of_batches(make: Any) -> None:
+    view = sk.unbatch(make(UnsizedSource([[1, 2], [3, 4], [5]])), 2)
+    assert list(view) == [1, 2, 3, 4, 5]
+    assert view[4] == 5
+    with pytest.raises(IndexError, match="ends before index 5"):
+        view[5]
+    with pytest.raises(TypeError, match="only known once it is reached"):
+        len(view)
+    short = sk.unbatch(make(UnsizedSource([[1, 2], [3], [4, 5]])), 2)
+    found = by_iteration(iter(short))
+    assert [getattr(item, "kind", item) for item in found] == [1, 2, *[sk.EvaluationError] * 2, 4, 5]
+    assert list(sk.unbatch(make(UnsizedSource([])), 2)) == []
+
+
+def test_unbatch_of_unbounded_batches_never_ends() -> None:
+    view = sk.unbatch(sk.batch(Naturals(), 4), 4)
+    assert list(islice(view, 6)) == [0, 1, 2, 3, 4, 5]
+    assert view[10**6] == 10**6
+
+
+def test_items_of_a_batch_interrupted_do_not_come_from_the_one_before() -> None:
+    batches = sk.smap(FailsAt([3, 4], error=KeyboardInterrupt), [[1, 2], [3, 4], [5, 6]])
+    iterator = iter(sk.unbatch(batches, 2, 0))
+    found: list[Any] = []
+    for _ in range(6):
+        try:
+            found.append(next(iterator))
+        except KeyboardInterrupt:
+            found.append("interrupt")
+    assert found == [1, 2, "interrupt", "interrupt", 5, 6]

@@ -1,0 +1,132 @@
+"""`gather`, also called `take`; every slice is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.testing import UnsizedSource
+
+from .helpers import Naturals, agree_after_errors, says
+
+
+def test_take_is_gather() -> None:
+    assert sk.take is sk.gather
+
+
+@pytest.mark.parametrize("indexes", [[0, 5, 1], [0, -4, 1], np.array([0, 5, 1]), range(0, 9, 4)])
+def test_an_index_out_of_range_fails_when_it_is_read_and_alone(indexes: Any) -> None:
+    view = sk.gather("abc", indexes)
+    found = agree_after_errors(view)
+    bad = int(indexes[1])
+    assert (found[0], found[1].kind) == ("a", IndexError)
+    with says(IndexError, f"gather: indexes[1] is {bad}, outside [-3, 3)"):
+        view[1]
+    with says(IndexError, f"gather: indexes[1] is {bad}, outside [-3, 3)"):
+        view.__getitems__([0, 1])
+    assert view.__getitems__([0, 0]) == ["a", "a"]
+
+
+def test_an_index_out_of_range_of_a_gather_is_named_by_its_own_place() -> None:
+    view = sk.gather(sk.gather("abc", [2, 1]), [0, 2])
+    assert view[0] == "c"
+    with says(IndexError, "gather: indexes[1] is 2, outside [-2, 2)"):
+        view[1]
+
+
+def test_a_mask_must_fit() -> None:
+    with says(IndexError, "gather: indexes: a mask of 2 flags does not fit a sequence of length 3"):
+        sk.gather("abc", [True, False])
+    flags = [np.bool_(True), np.bool_(False), np.bool_(True)]
+    assert list(sk.gather("abc", flags)) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "text"),
+    [
+        ("012", "gather: indexes must be ints, got '012'"),
+        ([0.5], "gather: indexes must be ints, got [0.5]"),
+        (["0"], "gather: indexes must be ints, got ['0']"),
+        (3, "gather: indexes must be a sequence of ints, got 3"),
+        (None, "gather: indexes must be a sequence of ints, got None"),
+        (np.zeros((2, 2), int), "gather: indexes must be one-dimensional, got 2 dimensions"),
+        (np.array([0.0]), "gather: indexes must be ints, got float64 (array([0.]))"),
+    ],
+)
+def test_indexes_must_be_ints(indexes: Any, text: str) -> None:
+    with says(TypeError, text):
+        sk.gather("abc", indexes)
+
+
+def test_an_int_beyond_64_bits_is_out_of_range() -> None:
+    with pytest.raises(IndexError, match="must be below 2"):
+        sk.gather("abc", [0, 2**70])
+
+
+def test_arrays_and_ranges_are_kept_as_they_are() -> None:
+    order = np.array([2, 0], np.uint32)
+    assert sk.gather("abc", order)._map is order  # type: ignore[attr-defined]
+    assert sk.gather("abc", range(1, 3))._map == range(1, 3)  # type: ignore[attr-defined]
+
+
+def test_unsigned_indices_too_large_for_any_sequence_are_out_of_range() -> None:
+    view = sk.gather("abc", np.array([1, 2**64 - 1], np.uint64))
+    found = agree_after_errors(view)
+    assert (found[0], found[1].kind) == ("b", IndexError)
+
+
+def test_a_range_with_negative_indices_counts_from_the_end() -> None:
+    assert "".join(sk.gather("abcde", range(-2, 2))) == "deab"
+    assert "".join(sk.gather("abcde", range(1, -3, -1))) == "baed"
+    assert sorted(sk.gather(sk.shuffle(range(5), seed=0), range(-5, 0))) == [0, 1, 2, 3, 4]
+
+
+def test_the_last_of_several_values_written_to_an_item_wins() -> None:
+    items = [0, 0, 0]
+    sk.gather(items, [1, 2, 1, -1])[:] = [5, 6, 7, 8]
+    assert items == [0, 7, 8]
+
+
+def test_selections_of_selections_lie_directly_on_the_source() -> None:
+    source = sk.view(list(range(100)))
+    view = source
+    for _ in range(10):
+        view = view[1:][[*range(80), -1]][::-1]
+    assert view._sources == (source,)
+    assert view[::2][np.arange(41) < 9]._sources == (source,)
+
+
+def test_slices_of_slices_stay_ranges() -> None:
+    view = sk.view(list(range(1000)))[10:900:3][::-1][5:-5]
+    assert view._map == range(10, 900, 3)[::-1][5:-5]  # type: ignore[attr-defined]
+
+
+def test_a_sequence_that_never_ends_has_no_negative_indices() -> None:
+    view = sk.gather(Naturals(), [3, -1, 10**15])
+    found = agree_after_errors(view)
+    assert (found[0], found[2]) == (3, 10**15)
+    with says(IndexError, "gather: indexes[1] is -1, outside [0, inf)"):
+        view[1]
+
+
+def test_indices_behind_an_unknown_end_fail_when_they_are_read() -> None:
+    found = agree_after_errors(sk.gather(UnsizedSource("abc"), [2, 7, 0]))
+    assert (found[0], found[1].kind, found[2]) == ("c", IndexError, "a")
+    with pytest.raises(
+        IndexError, match=r"^gather: indexes\[1\] is 7, and the sequence ends before index 7$"
+    ):
+        sk.gather(UnsizedSource("abc"), [2, 7, 0])[1]
+
+
+def test_a_huge_slice_takes_no_memory() -> None:
+    view = sk.view(range(10**15))[::7][10**9 :]
+    assert view[0] == 7 * 10**9
+    assert view._sources[0]._sources == ()
+
+
+def test_a_view_selects_too() -> None:
+    assert list(sk.gather("abc", sk.smap(abs, [-2, 0]))) == ["c", "a"]
+    assert list(sk.view("abc")[sk.view([1, 1])]) == ["b", "b"]

@@ -1,0 +1,183 @@
+"""`smap` and `starmap`."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.testing import FailingSource, UnsizedSource
+from seqkit.testing.failing import Failure, by_iteration
+from seqkit.testing.sources import two_arguments
+
+from .helpers import FailsAt, Naturals, agree_after_errors, says
+
+errors = pytest.mark.parametrize("error", [ValueError, IndexError, StopIteration, KeyError, two_arguments])
+
+
+@pytest.mark.parametrize(("make", "who"), [(sk.smap, "smap"), (sk.starmap, "starmap")])
+def test_a_function_must_be_callable(make: Any, who: str) -> None:
+    with says(TypeError, f"{who}: f must be callable, got 3"):
+        make(3, [1])
+
+
+def test_at_least_one_sequence_is_needed() -> None:
+    with says(ValueError, "smap: at least one sequence is needed, got none"):
+        sk.smap(abs)
+
+
+def test_sequences_of_different_lengths_are_refused_by_default() -> None:
+    with says(ValueError, "smap: the sequences must have one length, got 3, 1"):
+        sk.smap(max, [1, 2, 3], [1])
+    with says(ValueError, "smap: zip must be 'strict' or 'shortest', got 'longest'"):
+        sk.smap(max, [1], [2], zip="longest")  # type: ignore[arg-type]
+
+
+def test_the_shortest_sequence_sets_the_length_that_iteration_has() -> None:
+    view = sk.smap(max, [1, 5, 9], [7], zip="shortest")
+    assert (len(view), list(view)) == (1, [7])
+    with pytest.raises(IndexError):
+        view[1]
+
+
+def test_an_unbounded_sequence_goes_along_with_one_that_ends() -> None:
+    view = sk.smap(pow, [3, 4], Naturals())
+    assert (len(view), list(view)) == (2, [1, 4])
+    assert sk.smap(pow, Naturals(), Naturals())[3] == 27
+
+
+def test_a_sequence_of_unknown_length_must_last_as_long_as_the_others() -> None:
+    assert list(sk.smap(max, [1, 5], UnsizedSource([4, 4]))) == [4, 5]
+    found = agree_after_errors(sk.smap(max, [1, 5, 9], UnsizedSource([4, 4])))
+    assert found[:2] == [4, 5]
+    assert found[2].kind is IndexError
+
+
+def test_nothing_is_remembered() -> None:
+    calls: list[int] = []
+    view = sk.smap(calls.append, [1, 2])
+    view[0], view[0], list(view)
+    assert calls == [1, 1, 1, 2]
+
+
+def test_functions_of_a_chain_are_called_from_the_inside_out() -> None:
+    view = sk.smap(str, sk.smap(abs, sk.smap(lambda x: x - 5, [1, 9])))
+    assert list(view) == ["4", "4"]
+    assert view.__getitems__([1]) == ["4"]
+
+
+def test_a_chain_of_maps_is_one_loop_over_the_source() -> None:
+    source = sk.view([1, 2])
+    view: Any = source
+    for f in (abs, float, str):
+        view = sk.smap(f, view)
+    assert view._base is source
+    assert [f for _, f in view._steps] == [abs, float, str]
+
+
+@errors
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_each_failing_item_of_each_function_of_a_chain_concerns_itself_only(
+    layers: int, error: Callable[[str], Exception]
+) -> None:
+    for bad in ([0], [3], [0, 1], [2, 3], [0, 1, 2, 3], [1, 3]):
+        for failing_layer in range(layers):
+            view = sk.view(range(4))
+            for layer in range(layers):
+                view = sk.smap(FailsAt(*bad, error=error) if layer == failing_layer else FailsAt(), view)
+            found = agree_after_errors(view)
+            assert [i for i, item in enumerate(found) if isinstance(item, Failure)] == bad
+            assert {item.kind for item in found if isinstance(item, Failure)} == {sk.EvaluationError}
+
+
+def test_iteration_names_the_items_that_indexing_names() -> None:
+    source = FailingSource(range(12), [2, 3, 7])
+    inner = sk.smap(FailsAt(0, 3, 8, 9), source)
+    outer = sk.smap(FailsAt(1, 9), inner)
+    by_index, by_iteration = [], []
+    for i in range(12):
+        try:
+            outer[i]
+        except sk.EvaluationError as error:
+            by_index.append((error.view, error.index))
+    iterator = iter(outer)
+    while len(by_iteration) < len(by_index):
+        try:
+            next(iterator)
+        except sk.EvaluationError as error:
+            by_iteration.append((error.view, error.index))
+    assert by_iteration == by_index
+    assert [index for _, index in by_index] == [0, 1, 2, 3, 7, 8, 9]
+
+
+def test_iteration_names_items_in_the_indices_of_the_map_below_a_shuffle() -> None:
+    numbers = sk.smap(FailsAt(4, 9), range(20))
+    named = []
+    for outcome in _outcomes(iter(sk.shuffle(numbers, seed=3))):
+        if isinstance(outcome, sk.EvaluationError):
+            named.append(outcome.index)
+    assert sorted(named) == [4, 9]
+
+
+def _outcomes(iterator: Any) -> list[Any]:
+    found: list[Any] = []
+    while True:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            return found
+        except Exception as error:
+            found.append(error)
+
+
+def test_the_end_of_another_sequence_that_a_function_meets_is_an_error() -> None:
+    other = sk.view(UnsizedSource("ab"))
+    view = sk.smap(lambda i: other[i], UnsizedSource([0, 5, 1]))
+    found = by_iteration(iter(view))
+    assert found[0] == "a"
+    assert found[1].kind is sk.EvaluationError
+    assert found[2] == "b"
+    with sk.errstate("passthrough"):
+        assert [getattr(item, "kind", item) for item in by_iteration(iter(view))] == ["a", IndexError, "b"]
+
+
+def test_an_error_of_another_view_that_a_function_reads_passes_unchanged() -> None:
+    broken = sk.smap(FailsAt(1), range(3))
+    with pytest.raises(sk.EvaluationError) as caught:
+        sk.smap(lambda i: broken[i], range(3))[1]
+    assert caught.value.view is broken
+
+
+def test_nothing_can_be_thrown_into_an_iterator() -> None:
+    assert not hasattr(iter(sk.smap(abs, [1])), "throw")
+
+
+def test_an_iterator_that_is_dropped_half_way_leaves_quietly() -> None:
+    iterator = iter(sk.smap(abs, sk.smap(abs, range(5))))
+    next(iterator)
+    del iterator
+
+
+def test_starmap_unpacks_tuples_lists_and_mappings() -> None:
+    assert list(sk.starmap(pow, [(2, 3), [3, 2]])) == [8, 9]
+    assert sk.starmap(lambda a, b: a - b, [{"b": 1, "a": 5}])[0] == 4
+    assert list(sk.starmap(max, np.array([[1, 5], [7, 2]]))) == [5, 7]
+
+
+def test_starmap_pickles() -> None:
+    view = pickle.loads(pickle.dumps(sk.starmap(pow, [(2, 3)])))
+    assert view[0] == 8
+
+
+def test_an_item_that_cannot_be_unpacked_is_an_error_of_that_item() -> None:
+    found = agree_after_errors(sk.starmap(max, [(1, 2), 3, (4, 5)]))
+    assert (found[0], found[1].kind, found[2]) == (2, sk.EvaluationError, 5)
+
+
+def test_functions_without_a_name_are_shown_by_their_class() -> None:
+    assert repr(sk.smap(FailsAt(), [1])) == "smap(FailsAt, <list of 1>)"
+    assert repr(sk.starmap(FailsAt(), [(1,)])) == "smap(FailsAt, <list of 1>)"

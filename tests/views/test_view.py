@@ -1,0 +1,423 @@
+"""The base class and the leaf: what holds for every view, beyond the laws of `seqkit.testing`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.testing import CountingSource, ExplodingSource, UnsizedSource
+from seqkit.view import Source
+
+from .helpers import FailsAt, Naturals, agree_after_errors, says
+
+
+def plus_one(x: int) -> int:
+    return x + 1
+
+
+# -------------------------------------------------------------------- sources
+
+
+def test_a_view_of_a_view_is_that_view() -> None:
+    squares = sk.smap(abs, [1])
+    assert sk.view(squares) is squares
+
+
+@pytest.mark.parametrize("thing", [3, None, {1, 2}, iter([1]), list, object()])
+def test_what_cannot_be_indexed_is_refused(thing: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"^view: a source needs \[i\] and usually len\(\), got \w+; turn an it"
+    ):
+        sk.view(thing)
+
+
+def test_a_dict_is_a_sequence_of_its_ints_also_when_iterated() -> None:
+    letters = {0: "a", 1: "b", 2: "c"}
+    assert list(sk.view(letters)) == ["a", "b", "c"]
+    assert list(sk.smap(str.upper, letters)) == ["A", "B", "C"]
+    with pytest.raises(sk.EvaluationError) as caught:
+        sk.view({"x": 1})[0]
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_bool_is_the_int_it_stands_for_also_in_arrays() -> None:
+    rows = sk.view(np.arange(6).reshape(3, 2))
+    assert rows[True].tolist() == [2, 3]
+    rows[False] = 9
+    assert [list(row) for row in rows] == [[9, 9], [2, 3], [4, 5]]
+
+
+def test_an_array_answers_a_batch_with_one_index_operation() -> None:
+    class Watched(np.ndarray[Any, Any]):
+        asked: ClassVar[list[Any]] = []
+
+        def __getitem__(self, key: Any) -> Any:
+            self.asked.append(key)
+            return super().__getitem__(key)
+
+    table = np.arange(20).reshape(10, 2).view(Watched)
+    batches = sk.batch(sk.shuffle(sk.gather(table, [7, 1, 1, 3]), seed=0), 4, collate_fn=np.stack)
+    Watched.asked.clear()
+    assert sorted(batches[0][:, 0].tolist()) == [2, 2, 6, 14]
+    fancy = [key for key in Watched.asked if isinstance(key, np.ndarray)]
+    assert len(fancy) == 1
+
+
+def test_writing_to_an_array_goes_through() -> None:
+    table = np.zeros(5, int)
+    sk.shuffle(table, seed=0)[:] = range(5)
+    assert sorted(table.tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_tuples_ranges_and_strings_refuse_assignment_by_name() -> None:
+    for data in ((1, 2), range(2), "ab"):
+        with says(TypeError, f"source: {type(data).__name__} does not support assignment"):
+            sk.view(data)[0] = 1
+
+
+# -------------------------------------------------------------------- sources that read many at once
+
+
+class Bulk:
+    """A data set that is quicker at many items, after PyTorch's ``__getitems__``."""
+
+    def __init__(self, n: int, surplus: int = 0) -> None:
+        self.n = n
+        self.surplus = surplus
+        self.asked: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> int:
+        return i * 10
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        self.asked.append(indices)
+        return [i * 10 for i in indices] + [0] * self.surplus
+
+
+def test_batched_reads_reach_the_source_through_other_views() -> None:
+    bulk = Bulk(10)
+    batches = sk.batch(sk.smap(plus_one, sk.view(bulk)[::-1]), 4)
+    assert batches[1] == [51, 41, 31, 21]
+    assert bulk.asked == [[5, 4, 3, 2]]
+    assert all(type(i) is int for i in bulk.asked[0])
+
+
+def test_batched_reads_of_nothing_leave_the_source_alone() -> None:
+    bulk = Bulk(10)
+    assert sk.view(bulk).__getitems__([]) == []
+    assert bulk.asked == []
+
+
+def test_batched_reads_with_too_many_answers_are_errors() -> None:
+    with pytest.raises(sk.EvaluationError, match="returned 3 items for 2 indices") as caught:
+        sk.view(Bulk(10, surplus=1)).__getitems__([0, 1])
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+# -------------------------------------------------------------------- lengths
+
+
+def test_the_length_of_a_list_that_grows_is_frozen_for_index_and_iteration() -> None:
+    items = [1, 2]
+    view = sk.view(items)
+    items.append(3)
+    assert (len(view), list(view), list(sk.smap(plus_one, view)), view[-1]) == (2, [1, 2], [2, 3], 2)
+    with pytest.raises(IndexError):
+        view[2]
+
+
+def test_a_list_that_grows_while_it_is_iterated_gives_no_more_items() -> None:
+    items = [1, 2, 3]
+    seen = []
+    for item in sk.view(items):
+        items.append(item)
+        seen.append(item)
+    assert seen == [1, 2, 3]
+
+
+def test_items_missing_from_a_list_that_shrank_are_errors_for_index_and_iteration() -> None:
+    items = [1, 2, 3]
+    view = sk.smap(plus_one, items)
+    del items[1:]
+    found = agree_after_errors(view)
+    assert found[0] == 2
+    assert [failure.kind for failure in found[1:]] == [sk.EvaluationError] * 2
+
+
+def test_a_sequence_of_unknown_length_says_so() -> None:
+    view = sk.smap(str, UnsizedSource([1, 2, 3]))
+    with says(TypeError, "smap has no length: its end is only known once it is reached"):
+        len(view)
+    with says(TypeError, "smap has no length: its end is only known once it is reached"):
+        reversed(view)
+    with pytest.raises(IndexError, match="negative index -1 needs a length"):
+        view[-1]
+    for key in (slice(1, None), slice(None, None, -1), slice(-2, 2), slice(0, -1)):
+        with pytest.raises(IndexError, match=r"need.? a length, and there is none: its end is only known"):
+            view[key]
+
+
+def test_a_sequence_of_unknown_length_ends_where_its_source_does() -> None:
+    view = sk.smap(str, UnsizedSource([1, 2, 3]))
+    assert list(view) == ["1", "2", "3"]
+    assert list(view[1:3]) == ["2", "3"]
+    assert list(view[2:0:-1]) == ["3", "2"]
+    assert view[2] == "3"
+    assert view.index("2") == 1
+    assert "4" not in view
+    with pytest.raises(IndexError, match="ends before index 3"):
+        view[3]
+
+
+def test_a_slice_behind_an_unknown_end_has_its_length_and_fails_there() -> None:
+    part = sk.view(UnsizedSource("abc"))[1:5]
+    found = agree_after_errors(part)
+    assert (len(part), found[:2]) == (4, ["b", "c"])
+    assert [failure.kind for failure in found[2:]] == [IndexError] * 2
+    with pytest.raises(IndexError, match=r"gather: indexes.2. is 3, and the sequence ends before index 3"):
+        part.__getitems__([0, 2])
+
+
+def test_an_unbounded_sequence_is_sliced_mapped_and_iterated_without_end() -> None:
+    squares = sk.smap(lambda i: i * i, Naturals())
+    assert list(squares[3:9:2]) == [9, 25, 49]
+    assert list(squares[5:2]) == []
+    assert list(squares[7:1:-2]) == [49, 25, 9]
+    assert list(islice(squares, 4)) == [0, 1, 4, 9]
+    assert squares[10**12] == 10**24
+    assert squares.index(49) == 7
+    with says(TypeError, "smap has no length: it never ends"):
+        len(squares)
+    with pytest.raises(IndexError, match="an open slice needs a length, and there is none: it never ends"):
+        squares[5:]
+
+
+def test_slices_of_an_unbounded_sequence_stay_one_deep() -> None:
+    part = Naturals()[10:100][5:][::-1]
+    assert part._sources[0]._sources == ()
+    assert part[0] == 99
+
+
+def test_pickling_keeps_why_there_is_no_length() -> None:
+    for view in (Naturals(), sk.view(UnsizedSource("ab"))):
+        assert pickle.loads(pickle.dumps(view))._n is view._n
+        assert copy.deepcopy(view)._n is view._n
+
+
+# -------------------------------------------------------------------- arrays of a view
+
+
+def test_numpy_makes_an_array_of_a_view() -> None:
+    squares = sk.smap(lambda x: x * x, range(4))
+    assert np.asarray(squares).tolist() == [0, 1, 4, 9]
+    assert np.asarray(squares, "float32").dtype == np.float32
+    assert np.array(sk.view([])).shape == (0,)
+
+
+def test_an_array_of_a_view_is_a_copy_of_its_source() -> None:
+    data = np.arange(4)
+    np.asarray(sk.view(data))[0] = 9
+    assert data[0] == 0
+    with pytest.raises(ValueError, match="always a copy"):
+        np.array(sk.view(data), copy=False)
+
+
+# -------------------------------------------------------------------- repr
+
+
+def test_repr_shows_the_expression() -> None:
+    view = sk.batch(sk.shuffle(sk.smap(plus_one, sk.view([1, 2, 3])[1:]), seed=4), 2)
+    assert repr(view) == "batch(shuffle(smap(plus_one, gather(<list of 3>, range(1, 3))), seed=4), 2)"
+    assert repr(sk.view(UnsizedSource("ab"))) == "<UnsizedSource of ?>"
+
+
+def test_repr_of_wide_and_deep_expressions_is_bounded() -> None:
+    wide = sk.collate([range(3)] * 1000)
+    assert len(repr(wide)) < 200
+    deep = sk.view([1])
+    for _ in range(12):
+        deep = sk.collate([deep] * 4)
+    assert len(repr(deep)) < 1000
+    long = sk.gather(range(10**6), np.arange(10**6))
+    assert repr(long) == "gather(<range of 1000000>, <1000000 indices>)"
+
+
+# -------------------------------------------------------------------- epochs
+
+
+def test_an_epoch_must_be_an_int_of_at_least_0() -> None:
+    view = sk.view([1])
+    with says(ValueError, "at_epoch: epoch must be an int of at least 0, got -1"):
+        view.at_epoch(-1)
+    with says(TypeError, "at_epoch: epoch must be an int of at least 0, got 1.0"):
+        view.at_epoch(1.0)  # type: ignore[arg-type]
+
+
+def test_an_expression_without_chance_is_its_own_in_every_epoch() -> None:
+    view = sk.batch(sk.smap(plus_one, [1, 2]), 2)
+    assert view.at_epoch(3) is view
+
+
+def test_an_epoch_reaches_every_random_node_and_reads_nothing() -> None:
+    source = ExplodingSource(range(100))
+    view = sk.batch(sk.smap(plus_one, sk.shuffle(source, seed=0)), 10)
+    again = view.at_epoch(2)
+    assert "epoch=2" in repr(again)
+    assert again._site == view._site
+
+
+def test_the_parts_of_an_expression_that_are_not_random_are_shared_by_all_epochs() -> None:
+    base = sk.smap(plus_one, range(10))
+    assert sk.shuffle(base, seed=0).at_epoch(1)._sources == (base,)
+
+
+# -------------------------------------------------------------------- depth
+
+
+def chain(depth: int) -> sk.View[Any]:
+    view = sk.view(range(3))
+    for _ in range(depth):
+        view = sk.smap(plus_one, view)
+    return view
+
+
+def test_a_chain_of_500_maps_is_read_shown_pickled_and_copied() -> None:
+    view = chain(500)
+    for same in (view, pickle.loads(pickle.dumps(view)), copy.deepcopy(view), view.at_epoch(1)):
+        assert (same[1], list(same), list(same[::-1])) == (501, [500, 501, 502], [502, 501, 500])
+    assert len(repr(view)) < 1000
+
+
+def test_a_chain_of_5000_maps_is_read_too() -> None:
+    view = chain(5000)
+    assert (view[-1], list(view)) == (5002, [5000, 5001, 5002])
+
+
+def test_the_layer_that_fails_is_named_in_a_deep_chain() -> None:
+    layers = [chain(250)]
+    layers.append(sk.smap(FailsAt(251), layers[0]))
+    view = layers[-1]
+    for _ in range(249):
+        view = sk.smap(plus_one, view)
+    with pytest.raises(sk.EvaluationError) as caught:
+        pickle.loads(pickle.dumps(view))[1]
+    assert caught.value.view._site == layers[1]._site
+    with pytest.raises(sk.EvaluationError) as caught:
+        view[1]
+    assert caught.value.view is layers[1]
+    assert len(caught.value.path) == 250
+
+
+def many_calls_deep(x: int, calls: int = 20) -> int:
+    return many_calls_deep(x, calls - 1) if calls else x
+
+
+@pytest.mark.parametrize("f", [plus_one, many_calls_deep])
+def test_expressions_too_deep_to_read_raise_a_plain_recursion_error(f: Any) -> None:
+    raised: set[type] = set()
+    for start in (sk.smap(f, [0]), sk.concatenate([sk.smap(f, [0])])):
+        view = start
+        for _ in range(520):
+            view = sk.concatenate([view[:]])
+            try:
+                view[0]
+            except Exception as error:
+                raised.add(type(error))
+    assert raised == {RecursionError}
+
+
+# -------------------------------------------------------------------- errors
+
+
+def test_an_error_tells_the_way_to_the_item_that_failed() -> None:
+    numbers = sk.smap(FailsAt(7), range(10))
+    batches = sk.batch(sk.shuffle(numbers, seed=0), 3)
+    with pytest.raises(sk.EvaluationError) as caught:
+        list(batches)
+    error = caught.value
+    place = list(sk.shuffle(range(10), seed=0)).index(7)
+    assert [(view._name, i) for view, i in error.path] == [
+        ("batch", place // 3),
+        ("shuffle", place),
+        ("smap", 7),
+    ]
+    assert (error.view, error.index) == (numbers, 7)
+    assert f"path: batch[{place // 3}] → shuffle[{place}] → smap[7]" in str(error)
+
+
+def test_the_way_to_an_item_leads_past_items_out_of_range() -> None:
+    numbers = sk.smap(FailsAt(1), range(3))
+    picked = sk.gather(numbers, [1, 99])
+    with pytest.raises(sk.EvaluationError) as caught:
+        sk.batch(picked, 2)[0]
+    assert [(view._name, i) for view, i in caught.value.path] == [("batch", 0), ("gather", 0), ("smap", 1)]
+
+
+def test_an_error_says_where_its_view_was_made() -> None:
+    numbers = sk.smap(FailsAt(1), range(3))
+    with pytest.raises(sk.EvaluationError, match=r"smap made at .*test_view\.py:\d+ in test_an_error_says"):
+        numbers[1]
+
+
+def test_an_error_does_not_spend_the_items_read_beside_it() -> None:
+    source = CountingSource(range(4))
+    view = sk.smap(FailsAt(1, 2), source)
+    agree_after_errors(view)
+    assert set(source.reads.values()) == {3}
+
+
+def test_an_interrupt_is_no_error_of_an_item() -> None:
+    view = sk.smap(FailsAt(1, error=KeyboardInterrupt), range(4))
+    with pytest.raises(KeyboardInterrupt):
+        view[1]
+    for reader in (iter(view), iter(sk.batch(view, 1)), iter(sk.collate([range(4), view]))):
+        next(reader)
+        with pytest.raises(KeyboardInterrupt):
+            next(reader)
+        assert len(list(reader)) == 2
+
+
+def test_a_view_that_defines_too_little_says_what_is_missing() -> None:
+    class Empty(sk.View[Any]):
+        pass
+
+    view = Empty((), 1)
+    with pytest.raises(NotImplementedError, match="Empty must define _get"):
+        view[0]
+    with pytest.raises(NotImplementedError, match="Empty must define _rebuild"):
+        view._rebuild(())
+
+
+def test_views_are_sequences() -> None:
+    from collections.abc import Sequence
+
+    assert isinstance(sk.view([1]), Sequence)
+    assert isinstance(sk.view([1]), Source)
+
+
+# -------------------------------------------------------------------- writing
+
+
+def test_nothing_is_written_where_a_part_of_the_item_cannot_be() -> None:
+    items = [1, 2]
+    pairs = sk.collate([items, (3, 4)])
+    with pytest.raises(TypeError, match="does not support assignment"):
+        pairs[0] = (8, 9)
+    with pytest.raises(TypeError, match="does not support assignment"):
+        sk.concatenate([items, (3, 4)])[0:3] = [8, 8, 8]
+    assert items == [1, 2]
+
+
+def test_fancy_assignment_is_refused() -> None:
+    view = sk.view([1, 2, 3])
+    with says(TypeError, "source: indices must be ints, got list"):
+        view[[0, 1]] = [1, 2]
