@@ -29,13 +29,19 @@ from .observe import explain
 from .observe import notebook as _notebook
 from .prefetch import Prefetch, prefetch
 from .view import View, view
+from .views.arange import arange
 from .views.batch import batch, unbatch
 from .views.collate import collate
 from .views.concatenate import concatenate
+from .views.cycle import cycle
 from .views.gather import gather, take
+from .views.interleave import interleave
 from .views.random_map import random_map
+from .views.repeat import repeat
 from .views.shuffle import shuffle
 from .views.smap import smap, starmap
+from .views.switch import case, switch
+from .views.uniter import uniter
 
 __version__ = "0.1.0"
 
@@ -51,9 +57,12 @@ __all__ = [
     "View",
     "WorkerDied",
     "WorkerInfo",
+    "arange",
     "batch",
+    "case",
     "collate",
     "concatenate",
+    "cycle",
     "default_collate",
     "default_convert",
     "empty",
@@ -61,19 +70,23 @@ __all__ = [
     "explain",
     "gather",
     "get_worker_info",
+    "interleave",
     "prefetch",
     "random_map",
+    "repeat",
     "seterr",
     "shuffle",
     "smap",
     "starmap",
+    "switch",
     "take",
     "unbatch",
+    "uniter",
     "view",
 ]
 
 _function: _Callable[..., _Any]
-for _function in (batch, explain, gather, prefetch, shuffle, unbatch):
+for _function in (batch, cycle, explain, gather, interleave, prefetch, shuffle, unbatch):
     _attach(_function)
 for _function in (random_map, smap, starmap):
     _attach(_function, position=1)

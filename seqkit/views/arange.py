@@ -1,0 +1,101 @@
+"""`arange`: a `range` that is a view."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..indices import IndexArray, Indices, Plan, as_list, as_slice, each
+from ..view import View
+
+__all__ = ["Arange", "arange"]
+
+
+def arange(start: Any, stop: Any = None, step: Any = None) -> View[int]:
+    """Return the view of the ints from `start` up to `stop`, in steps of `step`.
+
+    Parameters
+    ----------
+    start : int
+        First item; with no `stop`, the view starts at 0 and `start` is where it stops.
+    stop : int, optional
+        The first int behind the last item.
+    step : int, optional
+        From one item to the next, not 0; negative steps run down. None (the default) means 1.
+
+    Returns
+    -------
+    View
+        Of the items and the length of the `range` with these arguments. Slices of it are `arange` again.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no int.
+    ValueError
+        If `step` is 0.
+
+    Notes
+    -----
+    A multiplication per access, no memory. After ``arange`` of SeqTools and of numpy; floats are refused.
+
+    Examples
+    --------
+    >>> list(arange(4)), list(arange(10, 0, -3)), arange(5)[-1]
+    ([0, 1, 2, 3], [10, 7, 4, 1], 4)
+    >>> arange(100)[10:50:20]
+    arange(10, 50, 20)
+    """
+    first = _as_int(start, "start")
+    by = 1 if step is None else _as_int(step, "step")
+    if by == 0:
+        raise ValueError("arange: step must be an int other than 0, got 0")
+    return Arange(range(0, first, by) if stop is None else range(first, _as_int(stop, "stop"), by))
+
+
+def _as_int(value: Any, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"arange: {what} must be an int, got {value!r}") from None
+
+
+class Arange(View[int]):
+    """The view behind `arange`."""
+
+    def __init__(self, numbers: range) -> None:
+        # The built-in len refuses what does not fit a machine word; such ranges can be read all the same.
+        n = (numbers[-1] - numbers[0]) // numbers.step + 1 if numbers else 0
+        super().__init__((), n)
+        self._range = numbers
+
+    def _get(self, i: int) -> int:
+        return self._range[i]
+
+    def _iter(self, plan: Plan) -> Iterator[int]:
+        if isinstance(plan, range):
+            return iter(self._range[as_slice(plan)])
+        return map(self._range.__getitem__, each(plan))
+
+    def _getmany(self, indices: Indices) -> Sequence[int]:
+        if isinstance(indices, range):
+            return self._range[as_slice(indices)]
+        return [self._range[i] for i in as_list(indices)]
+
+    def _take(self, indices: range | IndexArray) -> View[int]:
+        if isinstance(indices, range) and not (indices and self._leaves(indices)):
+            return Arange(self._range[as_slice(indices)])
+        return super()._take(indices)
+
+    def _leaves(self, indices: range) -> bool:
+        return min(indices[0], indices[-1]) < 0 or max(indices[0], indices[-1]) >= self._n
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
+        return self
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        start, stop, step = self._range.start, self._range.stop, self._range.step
+        if step != 1:
+            return [str(start), str(stop), str(step)]
+        return [str(start), str(stop)] if start else [str(stop)]

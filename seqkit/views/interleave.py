@@ -1,0 +1,203 @@
+"""`interleave`: several sequences in turn."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, cycle, islice
+from typing import Any, Literal
+
+from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Selected, Unsized, as_list, each
+from ..view import Progress, View, restarting, view
+
+__all__ = ["Interleave", "interleave"]
+
+Stop = Literal["longest", "shortest"]
+
+
+def interleave(*sequences: Any, stop: Stop = "longest") -> View[Any]:
+    """Return the view of the items of several sequences in turn: first items, then second ones, and so on.
+
+    Parameters
+    ----------
+    *sequences : View or indexable
+        Of known length, or unbounded. None at all gives an empty view.
+    stop : "longest" or "shortest"
+        What follows when a sequence is exhausted: the others go on without it (default), or the view ends
+        with the last round in which all take part.
+
+    Returns
+    -------
+    View
+        As long as all sequences together; with ``"shortest"``, their number times the shortest length.
+
+    Raises
+    ------
+    TypeError
+        If a sequence cannot be indexed, or ends nobody knows where.
+    ValueError
+        If `stop` is neither of the two.
+
+    Notes
+    -----
+    Some binary searches among the sequences per access, whatever their lengths. After ``interleave`` of
+    SeqTools; known elsewhere as ``roundrobin``, ``interleave_datasets``. `mix` draws in given proportions.
+
+    Examples
+    --------
+    >>> list(interleave("abcd", [1, 2]))
+    ['a', 1, 'b', 2, 'c', 'd']
+    >>> list(interleave("abcd", [1, 2], stop="shortest"))
+    ['a', 1, 'b', 2]
+    """
+    if stop not in ("longest", "shortest"):
+        raise ValueError(f"interleave: stop must be 'longest' or 'shortest', got {stop!r}")
+    sources = tuple(map(view, sequences))
+    for source in sources:
+        if source._n is UNKNOWN:
+            raise TypeError(
+                f"interleave: a sequence must have a length or be unbounded, of {source!r} {UNKNOWN.reason}"
+            )
+    return Interleave(sources, stop)
+
+
+class Interleave(View[Any]):
+    """The view behind `interleave`.
+
+    In round r every sequence of more than r items has a turn. A *stretch* is a run of rounds in which the
+    same sequences take part: `_rounds` holds the first round of each, `_starts` its first item, and at last
+    the length of all.
+    """
+
+    def __init__(self, sources: tuple[View[Any], ...], stop: Stop) -> None:
+        lengths = [source._n for source in sources]
+        self._stop = stop
+        self._longer = _Longer(lengths)
+        ends = sorted({0, *lengths}) if stop == "longest" else [0, min(lengths, default=0)]
+        self._rounds = [int(end) for end in ends[:-1]]
+        self._starts: list[Length] = [0]
+        for first, end in zip(self._rounds, ends[1:], strict=True):
+            size = self._longer.count(first) * (end - first)
+            self._starts.append(end if isinstance(end, Unsized) else int(self._starts[-1] + size))
+        super().__init__(sources, self._starts[-1])
+
+    def _stretch(self, i: int) -> tuple[int, int]:
+        """Return the number of the stretch that item `i` lies in, and how far it is from its start."""
+        stretch = bisect_right(self._starts, i) - 1
+        return stretch, i - int(self._starts[stretch])
+
+    def _place(self, i: int) -> tuple[int, int]:
+        """Return which sequence has the turn of item `i`, and in which round."""
+        stretch, offset = self._stretch(i)
+        done = self._rounds[stretch]
+        rounds, turn = divmod(offset, self._longer.count(done))
+        return self._longer.nth(turn, done), done + rounds
+
+    def _get(self, i: int) -> Any:
+        which, j = self._place(i)
+        return self._sources[which]._get(j)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        places = [self._place(i) for i in as_list(indices)]
+        wanted: defaultdict[int, list[int]] = defaultdict(list)
+        for which, j in places:
+            wanted[which].append(j)
+        found = {which: iter(self._sources[which]._getmany(share)) for which, share in wanted.items()}
+        return [next(found[which]) for which, _ in places]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if isinstance(plan, Endless):
+            return self._merge(self._turns(0, self._n), [source._plan() for source in self._sources])
+        if isinstance(plan, range) and plan.step == 1 and plan:
+            shares = map(range, self._before(plan.start), self._before(plan.stop))
+            return self._merge(self._turns(plan.start, plan.stop), list(shares))
+        if self._reads_ahead:
+            turns = (self._place(i)[0] for i in each(plan))
+            return self._merge(turns, [self._share(plan, which) for which in range(len(self._sources))])
+        return super()._iter(plan)
+
+    def _merge(self, turns: Iterator[int], shares: Sequence[Plan]) -> Iterator[Any]:
+        """Iterate every sequence over its share of a plan, and take from them in turn."""
+        items = [source._iter(share) for source, share in zip(self._sources, shares, strict=True)]
+
+        def run(progress: Progress) -> Iterator[Any]:
+            for which in turns:
+                yield next(items[which])
+            progress.done = True
+
+        return restarting(run)
+
+    def _turns(self, start: int, stop: Length) -> Iterator[int]:
+        """Yield which sequence has the turn, for every item from `start` to `stop`."""
+        while start < stop:
+            stretch, offset = self._stretch(start)
+            members = [
+                which for which, source in enumerate(self._sources) if source._n > self._rounds[stretch]
+            ]
+            end = min(stop, self._starts[stretch + 1])
+            first = offset % len(members)
+            yield from islice(
+                cycle(members), first, None if isinstance(end, Unsized) else first + end - start
+            )
+            start = int(end)
+
+    def _before(self, i: int) -> list[int]:
+        """Return how many items of each sequence come before item `i`."""
+        which, j = self._place(i - 1) if i else (-1, 0)
+        return [int(min(s._n, j + (number <= which))) for number, s in enumerate(self._sources)]
+
+    def _share(self, plan: Plan, which: int) -> Plan:
+        def local(i: int) -> int | None:
+            number, j = self._place(i)
+            return j if number == which else None
+
+        return Selected(plan, local)
+
+    def _set(self, i: int, value: Any) -> None:
+        which, j = self._place(i)
+        self._sources[which]._set(j, value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        which, j = self._place(i)
+        return ((self._sources[which], (j,)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Interleave(sources, self._stop)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return sources if self._stop == "longest" else [*sources, f"stop={self._stop!r}"]
+
+
+class _Longer:
+    """Counts and finds the sequences longer than n, among any number of them.
+
+    `_rows` are the rows of a tree, the root first. A node holds the lengths of some neighbours, sorted, and
+    its two children those of either half.
+    """
+
+    def __init__(self, lengths: Sequence[Length]) -> None:
+        row = [[n] for n in lengths] or [[]]
+        self._rows = [row]
+        while len(row) > 1:
+            row = [sorted(chain(*row[i : i + 2])) for i in range(0, len(row), 2)]
+            self._rows.insert(0, row)
+
+    def count(self, n: int) -> int:
+        """Return how many sequences are longer than `n`."""
+        return _above(n, self._rows[0][0])
+
+    def nth(self, turn: int, n: int) -> int:
+        """Return which sequence has turn number `turn` among those longer than `n`."""
+        node = 0
+        for row in self._rows[1:]:
+            node *= 2
+            left = _above(n, row[node])
+            if turn >= left:
+                turn -= left
+                node += 1
+        return node
+
+
+def _above(n: int, lengths: list[Length]) -> int:
+    return len(lengths) - bisect_right(lengths, n)

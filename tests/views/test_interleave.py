@@ -1,0 +1,165 @@
+"""What is special about `interleave`: whose turn it is, also where sequences end or never do."""
+
+from itertools import islice
+from random import Random
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.testing import CountingSource, ExplodingSource, FailingSource
+from seqkit.testing.failing import by_index, by_iteration
+from seqkit.testing.sources import UnsizedSource
+from seqkit.views.arange import arange
+from seqkit.views.cycle import cycle
+from seqkit.views.interleave import interleave
+from seqkit.views.repeat import repeat
+
+
+def in_turn(lists):
+    """Return the items in turn, by the plainest loop there is."""
+    longest = max(map(len, lists), default=0)
+    return [items[r] for r in range(longest) for items in lists if r < len(items)]
+
+
+def labelled(lengths):
+    """Return sequences of these lengths in which every item tells its place."""
+    return [[(which, r) for r in range(n)] for which, n in enumerate(lengths)]
+
+
+def random_lengths():
+    random = Random(0)
+    for number in range(60):
+        yield [random.choice([0, 1, 1, 2, 3, 5, 8, 13]) for _ in range(number % 9)]
+
+
+@pytest.mark.parametrize("lengths", list(random_lengths()), ids=str)
+def test_items_come_in_turn_and_exhausted_sequences_drop_out(lengths):
+    expected = in_turn(labelled(lengths))
+    view = interleave(*labelled(lengths))
+    assert len(view) == len(expected)
+    assert list(view) == expected
+    assert [view[i] for i in range(len(view))] == expected
+    assert list(view._getmany(range(len(view)))) == expected
+    assert list(reversed(view)) == expected[::-1]
+    for start in range(len(view)):
+        assert list(view[start : start + 4]) == expected[start : start + 4]
+
+
+@pytest.mark.parametrize("lengths", list(random_lengths()), ids=str)
+def test_with_stop_shortest_it_ends_with_the_last_full_round(lengths):
+    expected = in_turn([items[: min(lengths)] for items in labelled(lengths)])
+    view = interleave(*labelled(lengths), stop="shortest")
+    assert len(view) == len(expected)
+    assert list(view) == expected == [view[i] for i in range(len(view))]
+    assert list(view[1:4]) == expected[1:4]
+
+
+@pytest.mark.parametrize("stop", ["longest", "shortest"])
+def test_no_sequences_at_all_make_an_empty_view(stop):
+    view = interleave(stop=stop)
+    assert len(view) == 0
+    assert list(view) == []
+
+
+def test_endless_sequences_are_indexed_by_arithmetic_behind_those_that_end():
+    view = interleave("abc", repeat(0), range(1), cycle([1, 2]))
+    expected = ["a", 0, 0, 1, "b", 0, 2, "c", 0, 1, 0, 2, 0, 1, 0, 2]
+    assert [view[i] for i in range(16)] == expected
+    assert list(islice(view, 16)) == expected
+    assert list(view[3:16:2]) == expected[3::2]
+    assert view[10 + 2 * 10**12] == 0
+    assert view[11 + 2 * 10**12] == 2
+    with pytest.raises(TypeError, match="interleave has no length: it never ends"):
+        len(view)
+    with pytest.raises(IndexError, match="an open slice needs a length"):
+        view[2:]
+
+
+def test_with_stop_shortest_endless_sequences_end_with_the_others():
+    view = interleave(repeat("-"), "abc", stop="shortest")
+    assert list(view) == ["-", "a", "-", "b", "-", "c"]
+    endless = interleave(repeat(1), repeat(2), stop="shortest")
+    assert list(endless[:3]) == [1, 2, 1]
+    with pytest.raises(TypeError, match="never ends"):
+        len(endless)
+
+
+def test_assignment_goes_to_the_sequence_whose_turn_it_is():
+    first, second = [1, 2, 3], [10]
+    view = interleave(first, second)
+    view[1] = "b"
+    view[-2:] = ["y", "z"]
+    assert (first, second) == ([1, "y", "z"], ["b"])
+    endless = interleave(first, cycle(second))
+    endless[5] = "B"
+    endless[2:5:2] = "YZ"
+    assert (first, second) == ([1, "Y", "Z"], ["B"])
+
+
+def test_a_sequence_that_ends_nobody_knows_where_is_refused():
+    with pytest.raises(TypeError, match="interleave: a sequence must have a length or be unbounded, of"):
+        interleave([1], UnsizedSource([1, 2]))
+
+
+def test_unfit_arguments_are_refused():
+    with pytest.raises(ValueError, match="interleave: stop must be 'longest' or 'shortest', got 'first'"):
+        interleave([1], stop="first")
+    with pytest.raises(TypeError, match=r"a source needs \[i\]"):
+        interleave([1], 5)
+
+
+def test_a_failing_item_costs_its_own_turn_only():
+    sources = [FailingSource(range(n), failing) for n, failing in ((4, {1, 2}), (2, {0, 1}), (3, {2}))]
+    view = interleave(*sources)
+    expected = by_index(view)
+    assert by_iteration(iter(view)) == expected
+    assert by_iteration(view._iter(range(2, 8))) == expected[2:8]
+    assert [i for i, item in enumerate(expected) if not isinstance(item, int)] == [1, 3, 4, 6, 7]
+
+
+def test_only_the_sequence_whose_turn_it_is_is_read():
+    sources = [CountingSource("ab"), ExplodingSource("c")]
+    assert interleave(*sources)[2] == "b"
+    assert sources[0].reads == {1: 1}
+
+
+def test_a_batch_asks_every_sequence_once():
+    class Asked(sk.View):
+        def __init__(self, n):
+            super().__init__((), n)
+            self.batches = []
+
+        def _get(self, i):
+            return i
+
+        def _getmany(self, indices):
+            self.batches.append(list(indices))
+            return self.batches[-1]
+
+    first, second = Asked(6), Asked(2)
+    assert list(interleave(first, second)._getmany(np.array([7, 0, 3, 2, 0]))) == [5, 0, 1, 1, 0]
+    assert (first.batches, second.batches) == ([[5, 0, 1, 0]], [[1]])
+
+
+@pytest.mark.parametrize("plan", [range(9), range(2, 7), range(8, -1, -1), [3, 3, 0, 8]], ids=str)
+def test_sequences_that_are_read_ahead_learn_their_share_of_every_plan(plan):
+    letters, numbers = sk.prefetch("abcdef", 0), sk.prefetch(range(3), 0)
+    with letters, numbers:
+        view = interleave(letters, numbers)
+        assert [str(item) for item in view._iter(plan)] == ["a0b1c2def"[i] for i in plan]
+
+
+def test_thousands_of_sequences_of_all_lengths_stay_small():
+    lengths = list(range(1, 2001))
+    view = interleave(*map(arange, lengths))
+    assert len(view) == sum(lengths)
+    assert view[0] == 0
+    assert view[-1] == 1999
+    assert list(view[-4:]) == [1997, 1998, 1998, 1999]
+    assert list(view[2000 + 1999 - 1 :][:3]) == [1, 2, 2]
+
+
+def test_its_repr_shows_how_it_stops():
+    assert repr(interleave("ab", [1])) == "interleave(<str of 2>, <list of 1>)"
+    assert repr(interleave("ab", stop="shortest")) == "interleave(<str of 2>, stop='shortest')"
