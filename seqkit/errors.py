@@ -20,6 +20,7 @@ __all__ = [
     "errstate",
     "fail",
     "seterr",
+    "summary",
 ]
 
 Policy = Literal["wrap", "passthrough"]
@@ -189,11 +190,16 @@ def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
         raise error
     if _policy.get() == "passthrough":
         raise IndexError(*error.args) if isinstance(error, EndOfSequence) else error
-    message = f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {_summary(error)}"
+    message = f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {summary(error)}"
     raise EvaluationError(message, index=index, view=view) from error
 
 
-def _summary(error: Exception) -> str:
+def summary(error: BaseException) -> str:
+    """Return type and text of an exception, whatever its ``__str__`` does.
+
+    >>> summary(ValueError("bad header"))
+    'ValueError: bad header'
+    """
     try:
         text = str(error)
     except Exception:

@@ -6,17 +6,24 @@ case for every combinator and every class of view. The first word of a name is t
 
 from __future__ import annotations
 
+import atexit
 import operator
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 from typing import Any
 
 import numpy as np
 
 import seqkit as sk
+from seqkit.observe import debug, monitor_throughput
 from seqkit.randomness import Permutation, item_generator, node_key
 from seqkit.testing.subject import Build, Model, Reads, Writes
+from seqkit.views.add_cache import add_cache
+from seqkit.views.materialize import materialize
+from seqkit.views.mix import Turns
+from seqkit.views.pack import load_packed, pack
 
 __all__ = ["CASES", "Case"]
 
@@ -594,6 +601,321 @@ TURNS = [
     ahead("cycle beneath a prefetch", lambda s: sk.prefetch(sk.cycle(s, 3 * len(s)), 2), lambda x: x * 3),
 ]
 
+# -------------------------------------------------------------------- what is kept
+
+FILES = tempfile.TemporaryDirectory(prefix="seqkit-registry-")
+atexit.register(FILES.cleanup)
+NUMBERS = count()
+
+
+def new_path() -> str:
+    return f"{FILES.name}/{next(NUMBERS)}"
+
+
+def saved(items: list[Any]) -> str:
+    path = new_path()
+    pack(items).save(path)
+    return path
+
+
+def ignore(index: int, item: Any) -> None:
+    pass
+
+
+# `pack` and `materialize` read everything when they are built: their source is the length alone.
+KEPT = [
+    Case("add_cache", add_cache, list, writes=True),
+    Case("add_cache off", lambda s: add_cache(s, 0), list, writes=True),
+    Case("add_cache of a map", lambda s: add_cache(sk.smap(double, s), 100), lambda x: [i * 2 for i in x]),
+    Case(
+        "add_cache of a slice, fifo",
+        lambda s: add_cache(sk.view(s)[::-1], 2, policy="fifo"),
+        lambda x: x[::-1],
+        writes=True,
+    ),
+    Case(
+        "add_cache of repeats",
+        lambda s: add_cache(sk.gather(s, back_and_forth(len(s))), 100),
+        lambda x: x[::-1] + x,
+        writes=True,
+    ),
+    Case("add_cache of some bytes", lambda s: add_cache(s, max_bytes=100), list, writes=True),
+    Case("add_cache in a dict", lambda s: add_cache(s, cache={}), list, writes=True),
+    Case(
+        "add_cache of a shuffle",
+        lambda s: add_cache(sk.shuffle(s, seed=0), 3),
+        lambda x: shuffled(x, 0),
+        writes=True,
+    ),
+    Case(
+        "add_cache beneath a batch of a shuffle",
+        lambda s: sk.batch(sk.shuffle(add_cache(sk.smap(double, s), 4), seed=0), 3),
+        lambda x: chunks(shuffled([i * 2 for i in x], 0), 3),
+    ),
+    Case(
+        "add_cache on disk",
+        lambda s: add_cache(sk.smap(str, s), store=new_path()),
+        lambda x: [str(i) for i in x],
+        sizes=(0, 3),
+    ),
+    ahead("add_cache of a prefetch", lambda s: add_cache(sk.prefetch(s, 2), 2), list),
+    ahead("add_cache beneath a prefetch", lambda s: sk.prefetch(add_cache(s, 2), 2), list),
+    Case("pack", lambda s: pack(range(len(s))), lambda x: list(range(len(x)))),
+    Case(
+        "pack of text",
+        lambda s: pack(["é" * i for i in range(len(s))]),
+        lambda x: ["é" * i for i in range(len(x))],
+    ),
+    Case("pack of anything", lambda s: pack(pairs([*range(len(s))])), lambda x: pairs([*range(len(x))])),
+    Case(
+        "pack of arrays",
+        lambda s: pack([np.full(3, i) for i in range(len(s))]),
+        lambda x: [np.full(3, i) for i in range(len(x))],
+    ),
+    Case(
+        "pack of arrays that differ",
+        lambda s: pack([np.arange(i) for i in range(len(s))]),
+        lambda x: [np.arange(i) for i in range(len(x))],
+    ),
+    Case("load_packed", lambda s: load_packed(saved([*range(len(s))])), lambda x: list(range(len(x)))),
+    Case(
+        "materialize",
+        lambda s: materialize(sk.smap(double, range(len(s)))),
+        lambda x: [i * 2 for i in range(len(x))],
+        writes="elsewhere",
+    ),
+    Case("debug", lambda s: debug(s, ignore), list, writes=True),
+    Case(
+        "debug of a batch",
+        lambda s: debug(sk.batch(s, 2), ignore, max_calls=3),
+        lambda x: chunks(x, 2),
+        writes=True,
+    ),
+    Case("monitor_throughput", monitor_throughput, list, writes=True),
+    Case(
+        "monitor_throughput beneath a batch",
+        lambda s: sk.batch(monitor_throughput(sk.smap(double, s)), 2),
+        lambda x: chunks([i * 2 for i in x], 2),
+    ),
+    ahead(
+        "monitor_throughput of a prefetch",
+        lambda s: monitor_throughput(debug(sk.prefetch(s, 2), ignore)),
+        list,
+    ),
+]
+
+
+# -------------------------------------------------------------------- parts, passes and mixtures
+
+
+def is_odd(x: Any) -> Any:
+    return x % 2 == 1
+
+
+def is_anything(x: Any) -> bool:
+    return True
+
+
+def ragged(values: list[int]) -> list[list[int]]:
+    return [[x] * (i % 3) for i, x in enumerate(values)]
+
+
+def windows(items: list[Any], size: int, stride: int, last: str = "discard") -> list[list[Any]]:
+    rows = [items[i : i + size] for i in range(0, len(items), stride)]
+    full = [row for row in rows if len(row) == size]
+    covered = bool(full) and (len(full) - 1) * stride + size >= len(items)
+    rest = [] if covered or last == "discard" or len(full) == len(rows) else [rows[len(full)]]
+    return full + [row + [None] * (size - len(row) if last == "pad" else 0) for row in rest]
+
+
+def mixed(
+    lists: list[list[Any]], shares: tuple[int, ...], n: int, seed: int, salt: int | str = 0
+) -> list[Any]:
+    turns = Turns(shares, node_key("mix", seed, 0, salt))
+    places = [turns.at(i) for i in range(n)]
+    return [lists[which][j % len(lists[which])] for which, j in places]
+
+
+def dealt(items: list[Any], sizes: list[int], seed: int) -> list[list[Any]]:
+    order = Permutation(len(items), node_key(f"random_split of {len(items)}", seed, 0, 0))
+    row = [items[order.one(i)] for i in range(len(items))]
+    return [row[: sizes[0]], row[sizes[0] :]]
+
+
+PASSES = [
+    Case("split", lambda s: sk.smap(list, sk.split(s, [1, 3])), lambda x: [x[:1], x[1:3], x[3:]]),
+    Case(
+        "split equally",
+        lambda s: sk.smap(list, sk.split(s, max(len(s) - 1, 0))),
+        lambda x: [[i] for i in x] or [[]],
+    ),
+    Case(
+        "split into ranges",
+        lambda s: sk.smap(list, sk.split(s, [(1, 4), (0, -1), (9, 12), (2, 2)])),
+        lambda x: [x[1:4], x[0:-1], x[9:12], []],
+    ),
+    Case("window", lambda s: sk.window(s, 3), lambda x: windows(x, 3, 1)),
+    Case("window 1", lambda s: sk.window(s, 1), lambda x: windows(x, 1, 1)),
+    Case("window stride", lambda s: sk.window(s, 3, 2, last="keep"), lambda x: windows(x, 3, 2, "keep")),
+    Case("window pad", lambda s: sk.window(s, 4, 3, last="pad"), lambda x: windows(x, 4, 3, "pad")),
+    Case("window apart", lambda s: sk.window(s, 2, 3, last="keep"), lambda x: windows(x, 2, 3, "keep")),
+    Case("window batch", lambda s: sk.window(s, 3, 3, last="keep"), lambda x: chunks(x, 3)),
+    Case("window slice", lambda s: sk.window(s, 3)[::-2], lambda x: windows(x, 3, 1)[::-2]),
+    Case(
+        "window of a shuffle of a map",
+        lambda s: sk.window(sk.shuffle(sk.smap(double, s), seed=3), 2),
+        lambda x: windows(shuffled([i * 2 for i in x], 3), 2, 1),
+    ),
+    Case(
+        "window of windows",
+        lambda s: sk.window(sk.window(s, 2), 2),
+        lambda x: windows(windows(x, 2, 1), 2, 1),
+    ),
+    Case(
+        "window batched",
+        lambda s: sk.batch(sk.window(s, 3, pad=0), 2),
+        lambda x: chunks([[i or 0 for i in row] for row in windows(x, 3, 1, "pad")], 2),
+    ),
+    Case("shard", lambda s: sk.shard(s, 1, 3), lambda x: x[len(x[::3]) :][: len(x[1::3])], writes=True),
+    Case("shard strided", lambda s: sk.shard(s, 1, 3, False), lambda x: x[1::3], writes=True),
+    Case(
+        "shard padded",
+        lambda s: sk.shard(s, 2, 3, even="pad"),
+        lambda x: (x * 3)[2 * -(-len(x) // 3) : 3 * -(-len(x) // 3)],
+        writes=True,
+    ),
+    Case(
+        "shard strided and padded",
+        lambda s: sk.shard(s, 3, 4, False, even="pad"),
+        lambda x: (x * 4)[: 4 * -(-len(x) // 4)][3::4],
+        writes=True,
+    ),
+    Case("shard dropped", lambda s: sk.shard(s, 0, 2, even="drop"), lambda x: x[: len(x) // 2], writes=True),
+    Case(
+        "shard of a shuffle of a map",
+        lambda s: sk.shard(sk.shuffle(sk.smap(double, s), seed=2), 0, 2, False),
+        lambda x: shuffled([i * 2 for i in x], 2)[::2],
+    ),
+    Case(
+        "random_split",
+        lambda s: sk.random_split(s, [len(s) // 3, len(s) - len(s) // 3], seed=4)[1],
+        lambda x: dealt(x, [len(x) // 3], 4)[1],
+        writes=True,
+    ),
+    Case(
+        "filter",
+        lambda s: sk.filter(is_odd, s),
+        lambda x: [i for i in x if i % 2],
+        length_reads=True,
+        writes=True,
+    ),
+    Case("filter nothing", lambda s: sk.filter(is_anything, s), list, length_reads=True, writes=True),
+    Case("filter all", lambda s: sk.filter(callable, s), lambda x: [], length_reads=True, writes=True),
+    Case(
+        "filter of a filter of a slice",
+        lambda s: sk.filter(is_odd, sk.filter(is_anything, sk.view(s)[::-1])),
+        lambda x: [i for i in x[::-1] if i % 2],
+        length_reads=True,
+        writes=True,
+    ),
+    Case("flatten", lambda s: sk.flatten(s), lambda x: flat(x), ragged, length_reads=True),
+    Case(
+        "flatten told the lengths",
+        lambda s: sk.flatten(s, [i % 3 for i in range(len(s))]),
+        lambda x: flat(x),
+        ragged,
+    ),
+    Case(
+        "flatten told by a view",
+        lambda s: sk.flatten(sk.batch(s, 3), sk.smap(min, sk.repeat(3), range(len(s), 0, -3))),
+        list,
+    ),
+    Case("flatten batches", lambda s: sk.flatten(sk.batch(s, 3)), list, length_reads=True),
+    Case(
+        "flatten views",
+        lambda s: sk.flatten(sk.smap(sk.view, s)),
+        lambda x: flat(x),
+        ragged,
+        length_reads=True,
+    ),
+    Case(
+        "epochs", lambda s: sk.epochs(s, 2, seed=3), lambda x: shuffled(x, 3) + shuffled(x, 3, 1), writes=True
+    ),
+    Case("epochs alike", lambda s: sk.epochs(s, 3), lambda x: x * 3, writes=True),
+    Case("epochs none", lambda s: sk.epochs(s, 0, seed=3), lambda x: [], writes=True),
+    Case(
+        "epochs of a map of a shuffle, batched",
+        lambda s: sk.batch(sk.epochs(sk.smap(double, sk.shuffle(s, seed=1)), 2), 3),
+        lambda x: chunks([i * 2 for i in shuffled(x, 1) + shuffled(x, 1, 1)], 3),
+    ),
+    Case(
+        "epochs slice of an endless one",
+        lambda s: sk.epochs(sk.concatenate([s, [1, 2]]), seed=0)[1:9],
+        lambda x: flat(shuffled([*x, 1, 2], 0, e) for e in range(9))[1:9],
+        writes=None,
+    ),
+    Case(
+        "mix",
+        lambda s: sk.mix([s, sk.view(s)[::-1]], [2, 1], seed=0),
+        lambda x: mixed([x, x[::-1]], (2, 1), len(x) * 3 // 2, 0),
+        writes=True,
+    ),
+    Case("mix one", lambda s: sk.mix([s], seed=0), list, writes=True),
+    Case(
+        "mix with an endless one",
+        lambda s: sk.mix([sk.smap(double, s), sk.repeat(7)], [0.3, 0.7], seed=5, name="m"),
+        lambda x: mixed([[i * 2 for i in x], [7]], (3, 7), len(x) * 10 // 3, 5, "m"),
+        writes=None,
+    ),
+    Case(
+        "mix last",
+        lambda s: sk.mix([s, sk.view(s)[:1]], seed=2, stop="last"),
+        lambda x: mixed([x, x[:1]], (1, 1), len(x) * 2, 2),
+        writes=True,
+    ),
+    Case(
+        "mix slice of an endless one",
+        lambda s: sk.mix([sk.concatenate([s, [5]]), range(2), sk.repeat("x")], seed=1, stop="cycle")[3:12],
+        lambda x: mixed([[*x, 5], [0, 1], ["x"]], (1, 1, 1), 12, 1)[3:],
+        writes=None,
+    ),
+    ahead("window over a prefetch", lambda s: sk.window(sk.prefetch(s, 0), 3), lambda x: windows(x, 3, 1)),
+    ahead(
+        "window apart over a prefetch",
+        lambda s: sk.window(sk.prefetch(s, 0), 1, 2),
+        lambda x: windows(x, 1, 2),
+        sizes=(0, 5),
+    ),
+    ahead(
+        "filter over a prefetch",
+        lambda s: sk.filter(is_odd, sk.prefetch(s, 2)),
+        lambda x: [i for i in x if i % 2],
+        length_reads=True,
+    ),
+    ahead(
+        "flatten over a prefetch",
+        lambda s: sk.flatten(sk.prefetch(s, 2)),
+        lambda x: flat(x),
+        items=ragged,
+        length_reads=True,
+    ),
+    ahead(
+        "epochs over a prefetch",
+        lambda s: sk.epochs(sk.prefetch(sk.shuffle(s, seed=0), 2), 2),
+        lambda x: shuffled(x, 0) + shuffled(x, 0, 1),
+    ),
+    ahead(
+        "epochs beneath a prefetch",
+        lambda s: sk.prefetch(sk.epochs(s, 2, seed=0), 2),
+        lambda x: shuffled(x, 0) + shuffled(x, 0, 1),
+    ),
+    ahead(
+        "mix over prefetches",
+        lambda s: sk.mix([sk.prefetch(s, 0), sk.prefetch(sk.smap(double, s), 0)], [1, 2], seed=0),
+        lambda x: mixed([x, [i * 2 for i in x]], (1, 2), len(x) * 3 // 2, 0),
+    ),
+]
+
 CASES = [
     *VIEWS,
     *MAPS,
@@ -604,4 +926,6 @@ CASES = [
     *CHAINED,
     *PREFETCH,
     *TURNS,
+    *KEPT,
+    *(case for case in PASSES if hasattr(sk, case.name.split()[0])),  # until all are exported
 ]

@@ -9,7 +9,7 @@ from ..indices import Unsized
 from ..view import View
 from .outcome import Outcomes, collect
 
-__all__ = ["Backend", "Done", "Evaluator", "Event", "Failed", "Job", "Lost", "Parcel", "Ready"]
+__all__ = ["Backend", "Done", "Evaluator", "Event", "Failed", "Job", "Lost", "Parcel", "Ready", "Skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker that had a job is gone."""
+    """The worker that was at a job is gone."""
 
     ticket: int
     worker: int
@@ -61,13 +61,20 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """Nobody began a job: it was cancelled, or lost on the way to a worker."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The node cannot go on: a start hook or the start of a worker failed."""
 
     error: BaseException
 
 
-Event = Done | Lost | Failed
+Event = Done | Lost | Skipped | Failed
 
 
 class Backend(Protocol):
@@ -91,7 +98,7 @@ class Backend(Protocol):
         """Wait for events, a call of `wake`, or until `timeout` seconds have passed."""
 
     def cancel(self, ticket: int) -> None:
-        """Nobody waits for this job any more: skip it if it has not begun. It is still delivered."""
+        """Nobody waits for this job any more: skip it if it has not begun. Some event still follows."""
 
     def running_s(self) -> dict[int, float]:
         """Return for how many seconds each job that a worker has begun has been running."""
@@ -133,20 +140,17 @@ class Evaluator:
 
     def __init__(self, pipeline: View[Any]) -> None:
         self._pipeline = pipeline
-        self._epoch: int | None = None
-        self._keyed = pipeline
-
-    def at(self, epoch: int) -> View[Any]:
-        """Return the pipeline keyed for an epoch; -1 is the pipeline as it was given."""
-        if epoch != self._epoch:
-            self._keyed = self._pipeline if epoch < 0 else self._pipeline._at_epoch(epoch)
-            self._epoch = epoch
-        return self._keyed
+        self._epoch = -1
+        self.keyed = pipeline
 
     def run(self, epoch: int, indices: Any, caught: type[BaseException] = BaseException) -> Outcomes:
-        """Evaluate the items of a job."""
-        pipeline = self.at(epoch)
-        outcomes = collect(pipeline._iter(indices), len(indices), caught)
+        """Evaluate the items of a job; whatever fails, the job has an outcome for each of them."""
+        try:
+            pipeline = self._at(epoch)
+            items = pipeline._iter(indices)
+        except caught as error:
+            return Outcomes([None] * len(indices), dict.fromkeys(range(len(indices)), error))
+        outcomes = collect(items, len(indices), caught)
         if len(outcomes.values) < len(indices) and not isinstance(pipeline._n, Unsized):
             for position in range(len(outcomes.values), len(indices)):
                 outcomes.failures[position] = RuntimeError(
@@ -154,3 +158,10 @@ class Evaluator:
                 )
                 outcomes.values.append(None)
         return outcomes
+
+    def _at(self, epoch: int) -> View[Any]:
+        """Key the pipeline for an epoch; -1 is the pipeline as it was given."""
+        if epoch != self._epoch:
+            self.keyed = self._pipeline if epoch < 0 else self._pipeline._at_epoch(epoch)
+            self._epoch = epoch
+        return self.keyed

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..errors import EvaluationError, fail, seterr
+from ..errors import EvaluationError, fail, seterr, summary
 from ..view import View, locate
-from .outcome import Record, RemoteError, summary
+from .outcome import Record, RemoteError, RemoteTraceback
 
 __all__ = ["follow", "record", "reraise", "route"]
 
@@ -25,11 +25,14 @@ def route(root: View[Any], target: View[Any]) -> list[int] | None:
     ([0], True)
     """
     pending: list[tuple[View[Any], list[int]]] = [(root, [])]
+    seen = set()  # a view that is used twice would otherwise be searched twice, and so on upwards
     while pending:
         node, path = pending.pop()
         if node is target:
             return path
-        pending.extend((source, [*path, number]) for number, source in enumerate(node._sources))
+        if id(node) not in seen:
+            seen.add(id(node))
+            pending.extend((source, [*path, number]) for number, source in enumerate(node._sources))
     return None
 
 
@@ -44,7 +47,7 @@ def record(error: BaseException, pipeline: View[Any]) -> Record:
     """Make an error of a worker ready to travel."""
     if not isinstance(error, EvaluationError):
         return Record.of(error)
-    index = error.index if isinstance(error.index, int | str) else repr(error.index)
+    index = error.index if isinstance(error.index, int | str | None) else repr(error.index)
     place = None if error.view is None else route(pipeline, error.view)
     cause = error.__cause__ or error
     return Record.of(cause, about=(error.message, index, place))
@@ -62,7 +65,7 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
         if error.worker is None:
             error.worker = worker
         if error.view is None:
-            error.view = node
+            error.view, error.index = node, index
         locate(error, node, index)
         raise error
     if not isinstance(error, Exception):
@@ -73,19 +76,26 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
             view=node,
             worker=worker,
         ) from error
-    fail(node, index, error)
+    try:
+        fail(node, index, error)
+    except EvaluationError as failure:
+        failure.worker = worker
+        raise
 
 
 def _is_plain(error: BaseException) -> bool:
-    return isinstance(error, Exception) and not isinstance(error, RemoteError)
+    return isinstance(error, Exception) and not isinstance(error, RemoteError | RemoteTraceback)
 
 
 def _revived(problem: Record, pipeline: View[Any]) -> BaseException:
-    cause = problem.rebuild()
+    rebuilt = problem.rebuild()
     if problem.about is None:
-        return cause
+        return rebuilt
     message, index, place = problem.about
-    view = None if place is None else follow(pipeline, place)
-    error = EvaluationError(message, index=index, view=view)
-    error.__cause__ = cause
+    if isinstance(rebuilt, EvaluationError):  # it had no cause, so this is the error itself
+        rebuilt.message, error = message, rebuilt
+    else:
+        error = EvaluationError(message, index=index)
+        error.__cause__ = rebuilt
+    error.view = None if place is None else follow(pipeline, place)
     return error

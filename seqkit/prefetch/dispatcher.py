@@ -15,7 +15,7 @@ Guarantees
 Relies on
 ---------
 - `Backend.cancel` being safe anywhere; everything else of the backend is called by one thread at a time:
-  `receive` by the one reader that has set `_receiving`, the rest under the lock.
+  `receive` by the one reader that is `_receiver`, the rest under the lock.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dataclasses import dataclass, fields
 from time import perf_counter_ns
 from typing import Any
 
-from ..errors import EvaluationError, ItemTimeout, WorkerDied
-from .backend import Backend, Done, Event, Failed, Job, Lost, Ready
+from ..errors import EvaluationError, ItemTimeout, WorkerDied, summary
+from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Skipped
 from .outcome import Outcomes
 from .window import Chunk, Window
 
@@ -147,11 +147,12 @@ class Dispatcher:
         self.pid = os.getpid()
         self._backend = backend
         self._options = options
-        self._lock = threading.Lock()
+        # Reentrant, so that a signal handler may close the node at any moment.
+        self._lock = threading.RLock()
         self._arrived = threading.Condition(self._lock)
-        self._receiving = False
+        self._receiver: int | None = None  # the thread that receives for all
         self._closed = False
-        self._failure: BaseException | None = None
+        self._failure: Failed | None = None
         self._ticket = 0
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
         self._feeds: dict[weakref.ref[Reader], _Feed] = {}
@@ -161,7 +162,7 @@ class Dispatcher:
         self._item_bytes = 0.0
         self._chunk = options.chunk_size or 1
         # Runs when the dispatcher is collected and at interpreter exit; the backend holds no way back.
-        self._finalizer = weakref.finalize(self, backend.close)
+        self._finalizer = weakref.finalize(self, _finish, backend, self._lock, self.pid)
         try:
             backend.start()
         except BaseException:
@@ -198,19 +199,29 @@ class Dispatcher:
         return most if items is None else min(items, most)
 
     def prepare(self, feed: _Feed) -> None:
-        with self._lock:
-            self._check()
-            self._fill(feed)
+        try:
+            with self._lock:
+                self._check()
+                self._fill(feed)
+        except Exception:
+            raise
+        except BaseException:
+            self._lose()
+            raise
 
     def next(self, feed: _Feed) -> tuple[Chunk, Outcomes] | None:
+        if self.pid != os.getpid():  # the workers are the parent's, and the lock may be held for ever
+            raise RuntimeError("prefetch: this iterator was begun before a fork; begin another one")
         while True:
-            with self._lock:
+            try:
                 chunk = self._next_chunk(feed)
-                if chunk is None:
-                    return None
-                chunk.parcel.claim()
-                self._sweep()
-                self._fill(feed)  # the workers go on while the reader works
+            except Exception:
+                raise
+            except BaseException:
+                self._lose()
+                raise
+            if chunk is None:
+                return None
             try:
                 outcomes = chunk.parcel.open()
             except Exception as error:
@@ -221,18 +232,32 @@ class Dispatcher:
     def _next_chunk(self, feed: _Feed) -> Chunk | None:
         begun = 0
         while True:
-            self._check()
-            self._fill(feed, waiting=True)
-            if feed.window.ready():
-                break
-            if feed.window.ended():
-                return None
-            begun = begun or perf_counter_ns()
-            self._await()
-        if begun:
-            self._counts["waited_ns"] += perf_counter_ns() - begun
+            with self._lock:
+                self._check()
+                self._sweep()
+                self._fill(feed, waiting=True)
+                self._check()  # once more: a signal handler may have closed the node meanwhile
+                if feed.window.ready():
+                    self._counts["waited_ns"] += perf_counter_ns() - begun if begun else 0
+                    return self._hand_out(feed)
+                if feed.window.ended():
+                    failure, feed.window.failure = feed.window.failure, None
+                    if failure is not None:
+                        raise failure
+                    return None
+                begun = begun or perf_counter_ns()
+                if self._receiver is not None:
+                    self._follow()
+                    continue
+                timeout = self._expire()
+                self._receiver = threading.get_ident()
+            self._receive(timeout)
+
+    def _hand_out(self, feed: _Feed) -> Chunk:
         chunk = feed.window.hand_out()
         self._counts["items"] += len(chunk)
+        chunk.parcel.claim()
+        self._fill(feed)  # the workers go on while the reader works
         return chunk
 
     def _unreadable(self, feed: _Feed, chunk: Chunk, error: Exception) -> Outcomes | None:
@@ -241,6 +266,7 @@ class Dispatcher:
             return Outcomes([None], {0: error})
         with self._lock:
             feed.window.back(chunk)
+            self._counts["items"] -= len(chunk)
         return None
 
     # ---------------------------------------------------------------- submitting
@@ -281,29 +307,36 @@ class Dispatcher:
 
     # ---------------------------------------------------------------- receiving
 
-    def _await(self) -> None:
-        """Wait until something has arrived; one reader receives, the others wait for it."""
-        if self._receiving:
-            self._arrived.wait()
-            return
-        self._receiving = True
-        events: list[Event] = []
-        timeout = self._expire()
-        self._lock.release()
+    def _receive(self, timeout: float | None) -> None:
+        """Receive for all readers; the others wait."""
         try:
             events = self._backend.receive(timeout)
+            with self._lock:
+                self._sweep()  # what nobody waits for any more says nothing about the cost of items
+                for event in events:
+                    self._handle(event)
+                self._receiver = None
+                self._arrived.notify_all()
+                if self._closed:
+                    self._abandon()
         except BaseException:
-            # Ctrl-C, or whatever else a signal handler raised: events may be lost, so the node is.
-            self._closed = True
+            self._lose()
             raise
-        finally:
-            self._lock.acquire()
-            self._receiving = False
-            self._arrived.notify_all()
-            if self._closed:
-                self._abandon()
-        for event in events:
-            self._handle(event)
+
+    def _follow(self) -> None:
+        """Wait until the reader that receives has received something."""
+        if self._receiver == threading.get_ident():
+            raise RuntimeError("prefetch: an item, or a signal handler, reads the node that waits for it")
+        self._arrived.wait()
+
+    def _lose(self) -> None:
+        """Give the node up: Ctrl-C may have hit anywhere, and have lost what somebody waits for."""
+        with self._lock:
+            self._closed = True
+            if self._receiver == threading.get_ident():
+                self._receiver = None
+                self._arrived.notify_all()
+        self.close()
 
     def _expire(self) -> float | None:
         """Stop jobs that ran too long; return for how many seconds no other can run too long."""
@@ -320,13 +353,16 @@ class Dispatcher:
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Failed):
-            self._failure = event.error
+            self._failure = self._failure or event  # the first one is the reason of the others
             return
         landed = self._landed(event.ticket)
         if isinstance(event, Lost):
-            self._counts["restarts"] += 1
             if landed is not None:
                 self._lost(*landed, event)
+            return
+        if isinstance(event, Skipped):
+            if landed is not None:
+                landed[1].asked = False
             return
         self._counts["jobs"] += 1
         if landed is None:
@@ -353,7 +389,7 @@ class Dispatcher:
         feed.window.again(chunk)
 
     def _obituary(self, chunk: Chunk, event: Lost) -> EvaluationError:
-        index = chunk.indices[0]
+        index = chunk.index(0)
         who = f"worker {event.worker}" + (f" (pid {event.pid})" if event.pid else "")
         known: dict[str, Any] = {"index": index, "worker": event.worker}
         if event.timed_out:
@@ -393,9 +429,13 @@ class Dispatcher:
         """End the workers; readers that wait or come later are told."""
         if self.pid != os.getpid():
             return
+        if self._receiver == threading.get_ident():  # from a signal handler or an item: the end is near
+            self._closed = True
+            self._backend.wake()
+            return
         with self._lock:
             self._closed = True
-            while self._receiving:
+            while self._receiver is not None:
                 self._backend.wake()
                 self._arrived.wait(1)
             self._abandon()
@@ -406,11 +446,14 @@ class Dispatcher:
         for feed in self._feeds.values():
             feed.window.end()
         self._flying.clear()
-        self._finalizer()
+        if self._finalizer.alive:
+            self._backend.close()
+            self._finalizer.detach()
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise RuntimeError(f"prefetch: a worker could not start: {self._failure}") from self._failure
+            error = self._failure.error
+            raise RuntimeError(f"prefetch: a worker could not start: {summary(error)}") from error
         if self._closed:
             raise RuntimeError("prefetch: the node is closed; restart() starts it anew")
 
@@ -423,3 +466,11 @@ class Dispatcher:
                 for chunk in feed.window.end():
                     if chunk.parcel is not None and not self._closed:
                         chunk.parcel.discard()
+
+
+def _finish(backend: Backend, lock: threading.RLock, pid: int) -> None:
+    """Close a backend that nobody reads any more, or at the interpreter's exit."""
+    if pid == os.getpid():
+        # At exit, a daemon thread may still be reading: it is to stay where it is for the time that is left.
+        lock.acquire(timeout=1)
+        backend.close()

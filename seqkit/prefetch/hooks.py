@@ -40,11 +40,19 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
     """
     if hook is None:
         return
-    try:
-        takes_worker = bool(inspect.signature(hook).parameters)
-    except (TypeError, ValueError):  # a builtin without a signature
-        takes_worker = True
-    if takes_worker:
+    if _takes(hook, worker):
         hook(worker)
     else:
         hook()
+
+
+def _takes(hook: Callable[..., Any], worker: int) -> bool:
+    try:
+        signature = inspect.signature(hook)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return True
+    try:
+        signature.bind(worker)
+    except TypeError:
+        return False
+    return True

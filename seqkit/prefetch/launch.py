@@ -17,6 +17,7 @@ Relies on
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -27,7 +28,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from ..view import View
@@ -36,7 +38,7 @@ from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, boot, leave, main
 
-__all__ = ["Child", "Fork", "ForkServer", "Launcher", "Shipment", "Spawn"]
+__all__ = ["Child", "Fork", "ForkServer", "Launcher", "Shipment", "Spawn", "ctrl_c_held"]
 
 
 @dataclass(slots=True)
@@ -67,9 +69,13 @@ class Child:
 class Launcher(Protocol):
     """Starts workers; the bulk descriptor differs for every one."""
 
-    def launch(self, number: int, fds: Descriptors) -> Child: ...
+    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
+        """Start a worker and hand it to `enlist`, before Ctrl-C can make anybody forget it."""
 
     def close(self) -> None: ...
+
+    def forget(self) -> None:
+        """In a forked child: close the descriptors, and leave everything else to the parent."""
 
 
 def _reap(pid: int) -> int | None:
@@ -79,9 +85,18 @@ def _reap(pid: int) -> int | None:
         return None
 
 
+def _child_of_ours(pid: int) -> Child:
+    try:
+        return Child(pid, os.pidfd_open(pid), _reap)
+    except OSError:  # out of descriptors: a process that cannot be watched is not to be
+        os.kill(pid, signal.SIGKILL)
+        _reap(pid)
+        raise
+
+
 @contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Hold SIGINT back, so that it cannot hit a forked child before that has learnt to ignore it."""
+def ctrl_c_held() -> Iterator[None]:
+    """Hold SIGINT back from this thread inside the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -106,21 +121,22 @@ class Fork:
         self._segment = segment
         self._isolate = isolate
 
-    def launch(self, number: int, fds: Descriptors) -> Child:
+    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         # What is still buffered would be written by the child once more.
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except Exception:
                 pass
-        with warnings.catch_warnings(), _ctrl_c_held():
-            # CPython warns of every other thread, numpy's idle BLAS threads included. Where Python
-            # threads live, the node prefers the fork server; here forking was asked for.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+        with ctrl_c_held():  # from the child too, until it has learnt to ignore it
+            with warnings.catch_warnings():
+                # CPython warns of every other thread, numpy's idle BLAS threads included. Where Python
+                # threads live, the node prefers the fork server; here forking was asked for.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
             if pid == 0:
                 self._be_worker(number, fds)
-        return Child(pid, os.pidfd_open(pid), _reap)
+            enlist(_child_of_ours(pid))
 
     def _be_worker(self, number: int, fds: Descriptors) -> None:
         try:
@@ -133,6 +149,9 @@ class Fork:
             leave()
 
     def close(self) -> None:
+        pass
+
+    def forget(self) -> None:
         pass
 
 
@@ -170,17 +189,21 @@ class Spawn:
         self._shipment = shipment
         self._environment = _environment(native_threads)
 
-    def launch(self, number: int, fds: Descriptors) -> Child:
-        passed = (fds.jobs, fds.results, fds.bulk, fds.segment, fds.parent)
+    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
+        passed = astuple(fds)
         call = f"boot({', '.join(map(str, (number, *self._shipment.arguments(), *passed)))})"
-        child = _interpreter(
-            f"from seqkit.prefetch.worker import boot; {call}",
-            (self._shipment.fd, *passed),
-            self._environment,
-        )
-        return Child(child, os.pidfd_open(child), _reap)
+        with ctrl_c_held():
+            pid = _interpreter(
+                f"from seqkit.prefetch.worker import boot; {call}",
+                (self._shipment.fd, *passed),
+                self._environment,
+            )
+            enlist(_child_of_ours(pid))
 
     def close(self) -> None:
+        self._shipment.close()
+
+    def forget(self) -> None:
         self._shipment.close()
 
 
@@ -223,70 +246,114 @@ class ForkServer:
     """Workers are forks of one fresh, single-threaded interpreter that has imported seqkit only.
 
     It boots once per node, in the time of one import of numpy; each worker after it takes milliseconds, so
-    replacements for dead workers come from here when this process has threads.
+    replacements for dead workers come from here when this process has threads. Should somebody kill it,
+    another one boots for the next worker.
     """
 
     def __init__(self, shipment: Shipment, native_threads: int) -> None:
         self._shipment = shipment
+        self._environment = _environment(native_threads)
         self._ended: dict[int, int] = {}
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._socket: socket.socket | None = None
+        self._pid = 0
+
+    def _boot(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, ctrl_c_held():
+            self._socket = ours
             self._pid = _interpreter(
                 f"from seqkit.prefetch.launch import serve; serve({theirs.fileno()})",
                 (theirs.fileno(),),
-                _environment(native_threads),
+                self._environment,
             )
+        return ours
 
-    def launch(self, number: int, fds: Descriptors) -> Child:
-        passed = [self._shipment.fd, fds.jobs, fds.results, fds.bulk, fds.segment, fds.parent]
-        socket.send_fds(
-            self._socket, [_REQUEST.pack(number, self._shipment.head, self._shipment.end)], passed
-        )
+    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
+        try:
+            child = self._launch(self._socket or self._boot(), number, fds)
+        except ConnectionError:
+            self._end()
+            child = self._launch(self._boot(), number, fds)
+        enlist(child)  # should Ctrl-C hit just now: it is the server who reaps it
+
+    def _launch(self, server: socket.socket, number: int, fds: Descriptors) -> Child:
+        request = _REQUEST.pack(number, self._shipment.head, self._shipment.end)
+        socket.send_fds(server, [request], [self._shipment.fd, *astuple(fds)])
         while True:
-            message, received, _, _ = socket.recv_fds(self._socket, _REPLY.size, 1)
+            message, received, _, _ = socket.recv_fds(server, _REPLY.size, 1)
             if not message:
-                raise RuntimeError("prefetch: the fork server ended; see what it wrote to stderr")
+                raise ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
             pid, status = _REPLY.unpack(message)
             if status == -1:
-                return Child(pid, received[0], self._reap)
+                if not received:  # there was no room for it in our table of descriptors
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                return Child(pid, received[0], partial(self._reap, server))
             self._ended[pid] = status
 
-    def _reap(self, pid: int) -> int | None:
-        while pid not in self._ended:
-            message = self._socket.recv(_REPLY.size)
+    def _reap(self, server: socket.socket, pid: int) -> int | None:
+        while pid not in self._ended and server is self._socket:
+            try:
+                message = server.recv(_REPLY.size)
+            except ConnectionError:
+                message = b""
             if not message:
-                return None
+                break
             ended, status = _REPLY.unpack(message)
             self._ended[ended] = status
-        return self._ended.pop(pid)
+        return self._ended.pop(pid, None)  # nobody knows, where the server is gone
+
+    def _end(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            # Whoever else holds the socket: the server sees its end, and ends.
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is gone already
+        self._socket.close()
+        self._socket = None
+        if self._pid:
+            _reap(self._pid)
+            self._pid = 0
 
     def close(self) -> None:
-        self._socket.close()  # the server sees the end of its socket, and ends
-        _reap(self._pid)
+        self._end()
+        self._shipment.close()
+
+    def forget(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
         self._shipment.close()
 
 
 def serve(fd: int) -> None:
-    """Be the fork server at the other end of a socket, until that is closed."""
+    """Be the fork server at the other end of a socket, until that is closed or the parent gone."""
     server = socket.socket(fileno=fd)
+    parent = os.pidfd_open(os.getppid())
     pids: dict[int, int] = {}  # by pidfd
     poll = select.poll()
     poll.register(server, select.POLLIN)
-    while True:
-        for ready, _ in poll.poll():
-            if ready in pids:
-                poll.unregister(ready)
-                pid = pids.pop(ready)
-                os.close(ready)
-                server.send(_REPLY.pack(pid, os.waitpid(pid, 0)[1]))
-                continue
-            message, received, _, _ = socket.recv_fds(server, _REQUEST.size, 6)
-            if not message:
-                return
-            pidfd = _fork_for(message, received, [fd, *pids])
-            pids[pidfd[1]] = pidfd[0]
-            poll.register(pidfd[1], select.POLLIN)
-            socket.send_fds(server, [_REPLY.pack(pidfd[0], -1)], [pidfd[1]])
+    poll.register(parent, select.POLLIN)
+    try:
+        while True:
+            for ready, _ in poll.poll():
+                if ready == parent:
+                    leave()
+                if ready in pids:
+                    poll.unregister(ready)
+                    pid = pids.pop(ready)
+                    os.close(ready)
+                    server.send(_REPLY.pack(pid, os.waitpid(pid, 0)[1]))
+                    continue
+                message, received, _, _ = socket.recv_fds(server, _REQUEST.size, 8)
+                if not message:
+                    leave()
+                pid, pidfd = _fork_for(message, received, [fd, parent, *pids])
+                pids[pidfd] = pid
+                poll.register(pidfd, select.POLLIN)
+                socket.send_fds(server, [_REPLY.pack(pid, -1)], [pidfd])
+    except ConnectionError:
+        leave()  # the parent is gone
 
 
 def _fork_for(message: bytes, received: list[int], own: list[int]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ Relies on
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import threading
@@ -23,7 +24,7 @@ from itertools import chain, count
 from mmap import PAGESIZE
 from typing import Any, Literal, NoReturn, Self
 
-from ..context import get_worker_info
+from ..context import in_process_worker
 from ..errors import EndOfSequence
 from ..indices import Indices, Length, Plan, Unsized, positive_int
 from ..view import View, view
@@ -148,7 +149,9 @@ def _worker_count(nworkers: int | None) -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if nworkers is None:
         return usable
-    number = positive_int(nworkers, "prefetch: nworkers", least=-sys.maxsize)
+    if isinstance(nworkers, bool) or not hasattr(nworkers, "__index__"):
+        raise TypeError(f"prefetch: nworkers must be an int or None, got {nworkers!r}")
+    number = operator.index(nworkers)
     if number >= 0:
         return number
     if usable + number < 1:
@@ -253,8 +256,7 @@ class Prefetch(View[Any]):
         yield self._raise(chunk, position, problem)
 
     def _raise(self, chunk: Chunk, position: int, problem: Any) -> NoReturn:
-        index = chunk.indices[position]
-        reraise(problem, self, index, self._sources[0], chunk.worker)
+        reraise(problem, self, chunk.index(position), self._sources[0], chunk.worker)
 
     # ---------------------------------------------------------------- life
 
@@ -309,7 +311,7 @@ class Prefetch(View[Any]):
         return [*sources, f"nworkers={self._settings['workers']}", f"method={self._settings['method']!r}"]
 
     def _remarks(self) -> list[str]:
-        if self._settings["method"] == "process" and _in_process_worker():
+        if self._settings["method"] == "process" and in_process_worker():
             return ["in threads: this is a process worker already"]
         return []
 
@@ -400,13 +402,8 @@ class _Engine:
             return Statistics() if self._dispatcher is None else self._dispatcher.statistics()
 
 
-def _in_process_worker() -> bool:
-    info = get_worker_info()
-    return info is not None and info.method == "process"
-
-
 def _can_have_processes() -> bool:
-    if _in_process_worker():
+    if in_process_worker():
         return False
     if not (sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")):
         warnings.warn(
@@ -475,10 +472,16 @@ class _Scans:
     def read(self, node: Prefetch, i: int) -> Any:
         scan = self._take(i) or _Scan(node._open(_from(i, node._n), 0), i)
         try:
-            return scan.read(node)
-        finally:
-            with self._lock:
-                self._idle = [*self._idle, scan][-self.MOST :]
+            item = scan.read(node)
+        except Exception:
+            self._keep(scan)
+            raise
+        self._keep(scan)  # unless Ctrl-C hit: it may have lost its place
+        return item
+
+    def _keep(self, scan: _Scan) -> None:
+        with self._lock:
+            self._idle = [*self._idle, scan][-self.MOST :]
 
     def _take(self, i: int) -> _Scan | None:
         """Return the scan that stands before item `i`, for nobody else to use."""

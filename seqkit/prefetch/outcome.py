@@ -17,9 +17,12 @@ import pickle
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-__all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect", "summary"]
+from ..errors import summary
+
+__all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect"]
 
 
 @dataclass(slots=True)
@@ -39,7 +42,7 @@ def collect(items: Iterator[Any], count: int, caught: type[BaseException] = Base
     values = outcomes.values
     while len(values) < count:
         try:
-            values.extend(items)  # keeps what it has drawn when the iterator raises
+            values.extend(islice(items, count - len(values)))  # keeps what it has drawn when it raises
             break
         except caught as error:
             outcomes.failures[len(values)] = error
@@ -47,7 +50,7 @@ def collect(items: Iterator[Any], count: int, caught: type[BaseException] = Base
     return outcomes
 
 
-class RemoteTraceback(Exception):  # noqa: N818 - it is a cause to look at, nobody catches it
+class RemoteTraceback(Exception):
     """The traceback of an exception raised in another process, as text."""
 
     def __str__(self) -> str:
@@ -82,7 +85,7 @@ class Record:
     @classmethod
     def of(cls, error: BaseException, about: Any = None) -> Record:
         """Record an exception; nothing the exception does can make this fail."""
-        return cls(summary(error), _trace(error), _pickled(error), about)
+        return cls(_told(error), _trace(error), _pickled(error), about)
 
     def rebuild(self) -> BaseException:
         """Return the exception, or a `RemoteError` in its place, caused by the remote traceback."""
@@ -98,20 +101,15 @@ class Record:
         return error
 
 
-def summary(error: BaseException) -> str:
-    """Return type and text of an exception, whatever its ``__str__`` does."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "<its text cannot be shown>"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def _told(error: BaseException) -> str:
+    return str(error) if isinstance(error, RemoteError) else summary(error)  # the former's text is one
 
 
 def _trace(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
     except Exception:
-        return summary(error) + "\n"
+        return _told(error) + "\n"
 
 
 def _pickled(error: BaseException) -> bytes | None:

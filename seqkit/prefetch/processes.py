@@ -5,9 +5,10 @@ Guarantees
 - workers pull: any idle worker takes the next job, without the parent's help;
 - nothing polls at intervals: one wait covers results, worker deaths and `wake`;
 - a worker that dies costs at most the job it had, and that is reported as `Lost`; it is replaced;
-- a job that may be in two hands is given a fresh ticket and a fresh slot, so no two workers ever write one
-  slot whose result is used;
-- a constant number of descriptors: 7, and 2 for every worker;
+- a job that was taken and never claimed is revoked before it is sent again, so no two workers ever write
+  one slot;
+- no worker can block the parent: what a worker streams is read as it comes;
+- a constant number of descriptors: 10, and 2 for every worker;
 - after `close`, no process, descriptor or name is left; leased memory lives on by itself.
 
 Relies on
@@ -21,24 +22,25 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
+import resource
 import secrets
 import select
 import struct
 import termios
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic, monotonic_ns
 from typing import Any
 
 import numpy as np
 
 from ..errors import seterr
 from ..view import View
-from .backend import Done, Event, Failed, Job, Lost
+from .backend import Done, Event, Failed, Job, Lost, Skipped
 from .codec import ALIGNMENT, Block, address, decode
-from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn
+from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn, ctrl_c_held
 from .outcome import Outcomes
 from .slots import PAGE, Segment, SlotPool, State
 from .wire import CELL_BYTES, JOB, RESULT, Control, Kind, Layout, Spec, pack
@@ -49,8 +51,10 @@ __all__ = ["Processes"]
 # How long a worker that has nothing to do may take to leave when the node is closed, and how long one that
 # computes may go on; then it is killed.
 GRACE_S = 0.25
-# How long a job that nobody seems to have is given to turn up with a living worker.
-SETTLE_S = 0.1
+# How long a job that nobody seems to have is given to turn up with a living worker, and how long a worker
+# that takes one meanwhile is given to see that it was revoked, or the parent to see the claim.
+SETTLE_S = 0.02
+VISIBLE_S = 0.001
 SLOT_BYTES_MAX = 1 << 30
 
 
@@ -81,12 +85,11 @@ class _Memory:
 class _InSlot:
     """A result in its slot."""
 
-    def __init__(self, backend: Processes, slot: int, head: int, end: int, survives: bool) -> None:
+    def __init__(self, backend: Processes, slot: int, head: int, end: int) -> None:
         self._backend = backend
         self._slot = slot
         self._head = head
         self.nbytes = end
-        self._survives = survives
         self._block: Block | None = None
 
     def claim(self) -> None:
@@ -94,12 +97,12 @@ class _InSlot:
             return
         pool = self._backend.pool
         block = pool.block(self._slot, self.nbytes)
-        if not self._survives and not _placed(block, self._head):
+        if not _placed(block, self._head):
             # Nothing but a pickle: read from a copy of it, and the slot is free at once.
             self._block = block[self._head :].copy()
             self._head = 0
             self.discard()
-        elif self._survives or pool.count(State.LEASED) >= self._backend.most_leases:
+        elif pool.count(State.LEASED) >= self._backend.most_leases:
             self.detach()
         else:
             self._block = pool.lease(self._slot, self.nbytes)
@@ -119,10 +122,9 @@ class _InSlot:
         return True
 
     def discard(self) -> None:
-        if self._survives:
-            self._backend.pool.retire(self._slot)
-        else:
+        if self._slot >= 0:
             self._backend.pool.release(self._slot)
+            self._slot = -1
 
 
 def _private(size: int) -> Block:
@@ -144,6 +146,15 @@ def _outcomes(block: Block, head: int) -> Outcomes:
 
 
 @dataclass(slots=True)
+class _Stream:
+    """A result that is coming through a worker's own pipe: its record, and what is still missing of it."""
+
+    record: tuple[int, ...]
+    block: Block
+    rest: memoryview
+
+
+@dataclass(slots=True)
 class _Employee:
     """A worker as the parent sees it."""
 
@@ -151,11 +162,14 @@ class _Employee:
     child: Child
     bulk: int
     ready: bool = False
+    spare: int = 1  # how many more may be started in its place before one of them is ready
+    stopped: int = 0  # the job over which we killed it
+    stream: _Stream | None = None
 
 
 @dataclass(slots=True)
 class _Sent:
-    """A job in flight: its place in memory, and whether it was given up."""
+    """Where in memory a job in flight lies."""
 
     slot: int
     cell: int
@@ -203,12 +217,12 @@ class Processes:
         self.capacity = capacity
         self.copies = 0
         self.misses = 0
+        self.restarts = 0
         self._pid = os.getpid()
         self._fds: dict[str, int] = {}
         self._team: dict[int, _Employee] = {}  # by pidfd
         self._sent: dict[int, _Sent] = {}  # by ticket, in the order of sending
-        self._limbo: dict[int, _Sent] = {}  # lost jobs that a living worker may yet deliver
-        self._timed_out: set[int] = set()
+        self._streaming: dict[int, _Employee] = {}  # by the descriptor they stream through
         self._events: list[Event] = []
         self._closed = False
         self._final: dict[str, int] | None = None
@@ -226,6 +240,8 @@ class Processes:
         self._fds.update(receive=results_out, results=results_in)
         self._fds["wake"] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._fds["self"] = os.pidfd_open(self._pid)
+        tether, hold = os.pipe()
+        self._fds.update(tether=tether, hold=hold)
         os.set_blocking(results_out, False)
         # A pipe may hold no more than a page; what is in flight must fit, so that nobody blocks in a write.
         records = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // JOB.size
@@ -264,6 +280,9 @@ class Processes:
     def _slot_bytes(self, slots: int) -> int:
         if self._shm_bytes is None:
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+            if limit != resource.RLIM_INFINITY:
+                memory = min(memory, limit // 4)  # the user's own data needs address space too
             return min(memory // slots, SLOT_BYTES_MAX) // PAGE * PAGE
         return self._shm_bytes // slots // PAGE * PAGE
 
@@ -274,28 +293,36 @@ class Processes:
         shipment = Shipment(self._spec, self._pipeline)
         return (Spawn if context == "spawn" else ForkServer)(shipment, self._native_threads)
 
-    def _employ(self, number: int, launcher: Launcher) -> None:
+    def _employ(self, number: int, launcher: Launcher, spare: int = 1) -> None:
         assert self._segment is not None
         bulk_out, bulk_in = os.pipe()
+        os.set_blocking(bulk_out, False)
+        common = self._fds
+        fds = Descriptors(
+            common["jobs"], common["results"], bulk_in, self._segment.fd, common["self"], common["tether"]
+        )
+
+        def enlist(child: Child) -> None:
+            self._team[child.pidfd] = _Employee(number, child, bulk_out, spare=spare)
+            self._poll.register(child.pidfd, select.POLLIN)
+
+        common["bulk"] = bulk_out  # for a forked child to close
+        _launching.backend = self
         try:
-            fds = Descriptors(
-                self._fds["jobs"], self._fds["results"], bulk_in, self._segment.fd, self._fds["self"]
-            )
-            self._fds["bulk"] = bulk_out  # for a forked child to close
-            with _launching(self):
-                child = launcher.launch(number, fds)
+            launcher.launch(number, fds, enlist)
         except BaseException:
-            os.close(bulk_out)
+            if all(employee.bulk != bulk_out for employee in self._team.values()):
+                os.close(bulk_out)
             raise
         finally:
+            _launching.backend = None
+            del common["bulk"]
             os.close(bulk_in)
-            self._fds.pop("bulk", None)
-        self._team[child.pidfd] = _Employee(number, child, bulk_out)
-        self._poll.register(child.pidfd, select.POLLIN)
 
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
-        for name in ("send", "receive", "wake", "bulk"):
+        _living.discard(self)  # the numbers may soon mean something else, which a fork of user code keeps
+        for name in ("send", "receive", "wake", "hold", "bulk"):
             os.close(self._fds[name])
         for employee in self._team.values():
             os.close(employee.bulk)
@@ -312,8 +339,6 @@ class Processes:
         return self.pool.available() > 0
 
     def submit(self, job: Job) -> None:
-        if not self._cells:
-            self._settle_limbo()
         cell = self._cells.pop()
         offset = self._layout.cells_at + cell * CELL_BYTES
         try:
@@ -323,19 +348,22 @@ class Processes:
             raise
         slot = self.pool.acquire()
         slot = -1 if slot is None else slot
-        self._control.cancel(cell, 0)
+        self._control.assign(cell, job.ticket)
         self._sent[job.ticket] = _Sent(slot, cell)
         os.write(self._fds["send"], JOB.pack(job.ticket, slot, cell, *packed, job.epoch))
 
     def cancel(self, ticket: int) -> None:
         sent = self._sent.get(ticket)
-        if sent is not None and not self._closed:
-            self._control.cancel(sent.cell, ticket)
+        try:
+            if sent is not None:
+                self._control.assign(sent.cell, 0)
+        except AttributeError:
+            pass  # closed, perhaps at this moment
 
     # ---------------------------------------------------------------- results
 
     def receive(self, timeout: float | None) -> list[Event]:
-        self._read_records()
+        self._read()
         if not self._events:
             wait_ms = None if timeout is None else max(0, int(timeout * 1000) + 1)
             dead = []
@@ -344,67 +372,88 @@ class Processes:
                     os.eventfd_read(fd)
                 elif fd in self._team:
                     dead.append(fd)
-            self._read_records()  # what a worker delivered before it died
+            self._read()  # what a worker delivered before it died
             for fd in dead:
-                self._bury(fd)
+                if not self._closed:  # by the interpreter's exit, while a daemon thread reads
+                    self._bury(fd)
         events, self._events = self._events, []
         return events
 
-    def _read_records(self) -> None:
+    def _read(self) -> None:
+        """Read whatever has come."""
         while True:
             try:
                 data = os.read(self._fds["receive"], 64 * RESULT.size)
             except BlockingIOError:
-                return
+                break
             for record in RESULT.iter_unpack(data):
-                self._note(*record)
+                self._note(record)
+        for employee in list(self._streaming.values()):
+            self._read_stream(employee)
 
-    def _note(
-        self, ticket: int, worker: int, kind: int, head: int, end: int, cost: int, survives: int, _: int
-    ) -> None:
-        employee = next((e for e in self._team.values() if e.number == worker), None)
-        if kind == Kind.READY:
-            if employee is not None:
+    def _note(self, record: tuple[int, ...]) -> None:
+        ticket, worker, kind, head, end, cost, *_ = record
+        if kind == Kind.SLOT:
+            sent = self._sent.pop(ticket)
+            self._cells.append(sent.cell)
+            self._events.append(Done(ticket, _InSlot(self, sent.slot, head, end), cost, worker))
+        elif kind == Kind.SKIPPED:
+            self._skip(ticket)
+        else:
+            employee = next(employee for employee in self._team.values() if employee.number == worker)
+            if kind == Kind.READY:
                 employee.ready = True
-            return
-        block = self._read_bulk(employee, end) if kind != Kind.SLOT else None
-        if kind == Kind.FAILED:
-            if block is not None:
-                self._events.append(Failed(pickle.loads(block.data).rebuild()))
-            return
-        sent = self._sent.pop(ticket, None)
-        if sent is None:
-            self._discard_late(ticket, bool(survives))
-            return
-        if kind == Kind.PIPE:
-            self.misses += self._layout.slots > 0
-            self._free(sent, bool(survives))
-            if block is None:  # it died while it sent: the job is lost, `_bury` will not find it any more
-                self._events.append(self._obituary(ticket, employee))
                 return
-            self._events.append(Done(ticket, _Memory(block, head, end), cost, worker))
-            return
-        self._cells.append(sent.cell)
-        parcel = _InSlot(self, sent.slot, head, end, bool(survives))
-        self._events.append(Done(ticket, parcel, cost, worker))
+            if kind == Kind.FAILED:
+                employee.spare = 0
+            self._begin_stream(employee, record, end)
+
+    def _skip(self, ticket: int) -> None:
+        sent = self._sent.pop(ticket, None)
+        if sent is not None:  # else it was revoked, and is long sent anew
+            self._free(sent)
+            self._events.append(Skipped(ticket))
 
     def _free(self, sent: _Sent, survives: bool = False) -> None:
         self._cells.append(sent.cell)
         if sent.slot >= 0:
             (self.pool.retire if survives else self.pool.release)(sent.slot)
 
-    def _read_bulk(self, employee: _Employee | None, size: int) -> Block | None:
-        """Read what a worker streams; None if it dies before the end."""
-        if employee is None:
-            return None
+    def _begin_stream(self, employee: _Employee, record: tuple[int, ...], size: int) -> None:
+        if employee.stream is not None:
+            self._read_stream(employee)  # all there: a worker sends one result after the other
         block = _private(size)
-        rest = block.data
-        while len(rest):
-            count = os.readv(employee.bulk, [rest])
+        employee.stream = _Stream(record, block, block.data)
+        self._streaming[employee.bulk] = employee
+        self._poll.register(employee.bulk, select.POLLIN)
+        self._read_stream(employee)
+
+    def _read_stream(self, employee: _Employee) -> None:
+        """Read what has come of a streamed result; what a dead worker left unfinished, `_bury` finds."""
+        stream = employee.stream
+        assert stream is not None
+        while len(stream.rest):
+            try:
+                count = os.readv(employee.bulk, [stream.rest])
+            except BlockingIOError:
+                return
             if not count:
-                return None
-            rest = rest[count:]
-        return block
+                break
+            stream.rest = stream.rest[count:]
+        self._poll.unregister(employee.bulk)
+        del self._streaming[employee.bulk]
+        if not len(stream.rest):
+            employee.stream = None
+            self._streamed(stream)
+
+    def _streamed(self, stream: _Stream) -> None:
+        ticket, worker, kind, head, end, cost, survives, _ = stream.record
+        if kind == Kind.FAILED:
+            self._events.append(Failed(pickle.loads(stream.block.data).rebuild()))
+            return
+        self.misses += self._layout.slots > 0
+        self._free(self._sent.pop(ticket), bool(survives))
+        self._events.append(Done(ticket, _Memory(stream.block, head, end), cost, worker))
 
     # ---------------------------------------------------------------- deaths
 
@@ -412,68 +461,59 @@ class Processes:
         """A worker is gone: report what it had, and replace it."""
         employee = self._team.pop(pidfd)
         self._poll.unregister(pidfd)
+        if self._streaming.pop(employee.bulk, None):
+            self._poll.unregister(employee.bulk)
         cause = employee.child.cause()
         os.close(pidfd)
         os.close(employee.bulk)
-        if not employee.ready:
-            self._events.append(
-                Failed(
-                    RuntimeError(f"worker {employee.number} (pid {employee.child.pid}) {cause} at its start")
-                )
-            )
+        if employee.ready:
+            self._report_job(employee, cause)
+        elif not employee.spare:
+            who = f"worker {employee.number} (pid {employee.child.pid})"
+            self._events.append(Failed(RuntimeError(f"{who} {cause} at its start")))
             return
-        ticket = self._had(employee.number)
-        if ticket is not None:
-            self._events.append(self._lost(ticket, employee, cause))
-        self._control.claim(employee.number, 0, 0)
-        self._employ(employee.number, self._replacement_launcher())
+        self.restarts += 1
+        self._employ(employee.number, self._replacement_launcher(), 1 if employee.ready else 0)
 
-    def _lost(self, ticket: int, employee: _Employee, cause: str) -> Lost:
-        sent = self._sent.pop(ticket)
-        if self._control.claimed(employee.number)[0] == ticket:
-            self._free(sent)
+    def _report_job(self, employee: _Employee, cause: str) -> None:
+        ticket, _ = self._control.claimed(employee.number)
+        if ticket not in self._sent:
+            self._send_back_orphans()
+        elif employee.stopped not in (0, ticket):
+            self._skip(ticket)  # just begun when it was killed for the one before
         else:
-            self._limbo[ticket] = sent
-        timed_out = ticket in self._timed_out
-        self._timed_out.discard(ticket)
-        return Lost(ticket, employee.number, employee.child.pid, cause, timed_out)
+            self._free(self._sent.pop(ticket))
+            self._events.append(
+                Lost(ticket, employee.number, employee.child.pid, cause, timed_out=bool(employee.stopped))
+            )
+        self._control.bury(employee.number)
 
-    def _obituary(self, ticket: int, employee: _Employee | None) -> Lost:
-        number, pid = (employee.number, employee.child.pid) if employee else (-1, 0)
-        return Lost(ticket, number, pid, "ended while it sent its result")
+    def _send_back_orphans(self) -> None:
+        """Find the job of a worker that died between taking it and claiming it, if there is one."""
+        deadline = time.monotonic() + SETTLE_S
+        while orphans := self._orphans():
+            if time.monotonic() > deadline:
+                break
+            os.sched_yield()  # to living workers that are about to claim or have just delivered
+            self._read()
+        if not orphans:
+            return
+        # It is one of these; a living worker that takes very long to claim may yet turn up with another.
+        # Either that worker sees that its job is revoked, or we see that it claimed the job before.
+        for ticket in orphans:
+            self._control.assign(self._sent[ticket].cell, 0)
+        time.sleep(VISIBLE_S)
+        self._read()
+        for ticket in set(orphans).intersection(self._orphans()):
+            self._skip(ticket)
 
-    def _had(self, number: int) -> int | None:
-        """Return the job a dead worker had: the one it claimed, or the one that nobody has."""
-        claimed, _ = self._control.claimed(number)
-        if claimed in self._sent:
-            return claimed
-        # It may have died between taking a job and claiming it. What is still in the pipe are the last
-        # jobs sent; of the others, each is claimed by a living worker, or about to be, or was the dead one's.
-        deadline = monotonic() + SETTLE_S
-        while True:
-            orphans = self._unclaimed()
-            if not orphans or monotonic() > deadline:
-                return orphans[0] if orphans else None
-            self._read_records()
-            os.sched_yield()
-
-    def _unclaimed(self) -> list[int]:
+    def _orphans(self) -> list[int]:
+        """Return the jobs that are neither in the pipe nor claimed."""
+        # What is still in the pipe are the last jobs sent.
         queued = struct.unpack("i", fcntl.ioctl(self._fds["jobs"], termios.FIONREAD, bytes(4)))[0] // JOB.size
         taken = list(self._sent)[: len(self._sent) - queued]
-        claims = {self._control.claimed(e.number)[0] for e in self._team.values()}
+        claims = {self._control.claimed(employee.number)[0] for employee in self._team.values()}
         return [ticket for ticket in taken if ticket not in claims]
-
-    def _discard_late(self, ticket: int, survives: bool) -> None:
-        """A job that was thought lost was only slow to be claimed: its result is not wanted any more."""
-        sent = self._limbo.pop(ticket, None)
-        if sent is not None:
-            self._free(sent, survives)
-
-    def _settle_limbo(self) -> None:
-        """Take back cells of lost jobs that no living worker is at."""
-        claims = {self._control.claimed(e.number)[0] for e in self._team.values()}
-        for ticket in [ticket for ticket in self._limbo if ticket not in claims]:
-            self._free(self._limbo.pop(ticket))
 
     def _replacement_launcher(self) -> Launcher:
         """Return who launches now: with threads about, a fork could copy a lock that is held for ever."""
@@ -488,14 +528,14 @@ class Processes:
     # ---------------------------------------------------------------- time, waking, the end
 
     def running_s(self) -> dict[int, float]:
-        now = monotonic_ns()
+        now = time.monotonic_ns()
         claims = [self._control.claimed(e.number) for e in self._team.values()]
         return {ticket: (now - begun) / 1e9 for ticket, begun in claims if ticket in self._sent}
 
     def stop(self, ticket: int) -> None:
         for employee in self._team.values():
             if self._control.claimed(employee.number)[0] == ticket:
-                self._timed_out.add(ticket)
+                employee.stopped = ticket
                 employee.child.kill()
 
     def wake(self) -> None:
@@ -505,6 +545,7 @@ class Processes:
         if self._final is not None:
             return self._final
         return {
+            "restarts": self.restarts,
             "copies": self.copies,
             "misses": self.misses,
             "slots": self._layout.slots,
@@ -518,41 +559,47 @@ class Processes:
             return
         self._closed = True
         _living.discard(self)
-        if self._segment is not None:
+        if self._launcher is not None:  # which comes last, when everything else is there
             self._final = self.statistics()
             self._control.close()
         if "send" in self._fds:
             os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
-        self._dismiss()
-        if self._launcher is not None:
-            self._launcher.close()
-        if self._segment is not None:
-            self._segment.close()
-            # From here on only leased arrays keep the memory mapped.
-            del self.pool, self._control
-        self._segment = self._launcher = None
-        for fd in self._fds.values():
-            os.close(fd)
-        self._fds.clear()
+        try:
+            self._wait_for_all()
+        finally:  # a second Ctrl-C does not wait
+            with ctrl_c_held():
+                self._end()
 
-    def _dismiss(self) -> None:
-        """Wait for the workers to leave, and kill those that do not."""
-        deadline = monotonic() + GRACE_S
+    def _wait_for_all(self) -> None:
+        """Give the workers time to leave."""
+        deadline = time.monotonic() + GRACE_S
         waiting = select.poll()
-        for pidfd in self._team:
-            waiting.register(pidfd, select.POLLIN)
         left = set(self._team)
-        while left and (rest := deadline - monotonic()) > 0:
+        for pidfd in left:
+            waiting.register(pidfd, select.POLLIN)
+        while left and (rest := deadline - time.monotonic()) > 0:
             for pidfd, _ in waiting.poll(rest * 1000):
                 waiting.unregister(pidfd)
                 left.discard(pidfd)
+
+    def _end(self) -> None:
+        """Kill the workers that are still there, and give everything back."""
         for pidfd, employee in self._team.items():
-            if pidfd in left:
-                employee.child.kill()
+            employee.child.kill()
             employee.child.cause()
             os.close(pidfd)
             os.close(employee.bulk)
         self._team.clear()
+        if self._launcher is not None:
+            self._launcher.close()
+            # From here on only leased arrays keep the memory mapped.
+            del self.pool, self._control
+        if self._segment is not None:
+            self._segment.close()
+        self._segment = self._launcher = None
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
 
     def forget(self) -> None:
         """In a child that user code forked: close the engine's descriptors, so that they can end."""
@@ -566,35 +613,30 @@ class Processes:
                 os.close(fd)
             except OSError:
                 pass
+        if self._launcher is not None:
+            self._launcher.forget()
         self._fds.clear()
         self._team.clear()
+        self._sent.clear()  # its cells are the parent's: nothing to cancel here
         self._closed = True
 
 
 # -------------------------------------------------------------------- forks that are not ours
 
+
+class _Launching(threading.local):
+    """The node that is launching a worker of its own in this thread; that keeps some descriptors."""
+
+    backend: Processes | None = None
+
+
 _living: weakref.WeakSet[Processes] = weakref.WeakSet()
-_at_launch: Processes | None = None
-
-
-class _launching:  # noqa: N801 - used as a function
-    """Marks the node that forks a worker of its own, which keeps some of the descriptors."""
-
-    def __init__(self, backend: Processes) -> None:
-        self._backend = backend
-
-    def __enter__(self) -> None:
-        global _at_launch
-        _at_launch = self._backend
-
-    def __exit__(self, *_: object) -> None:
-        global _at_launch
-        _at_launch = None
+_launching = _Launching()
 
 
 def _after_fork_in_child() -> None:
     for backend in list(_living):
-        if backend is not _at_launch:
+        if backend is not _launching.backend:
             backend.forget()
 
 

@@ -170,7 +170,7 @@ class SlotPool:
         while self._returned:
             slot, generation = lease = self._returned.popleft()
             self._leases.pop(lease, None)
-            if self._states[slot] is State.LEASED and self._generations[slot] == generation:
+            if self._generations[slot] == generation:
                 self._become(slot, State.FREE)
                 self._free.append(slot)
 

@@ -23,9 +23,8 @@ from typing import Any
 
 from ..context import WorkerInfo, set_worker_info
 from ..view import View
-from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready
+from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped
 from .hooks import call_hook
-from .outcome import Outcomes
 
 __all__ = ["Threads"]
 
@@ -41,17 +40,18 @@ class _Shared:
         self.jobs: SimpleQueue[Job | None] = SimpleQueue()
         self.events: SimpleQueue[Event | None] = SimpleQueue()
         self.cancelled: set[int] = set()
+        # Who is at a job, and since when. Whoever takes an entry out decides: the worker, that the job is
+        # done; `stop`, that the worker is given up.
+        self.running: dict[int, tuple[_Worker, float]] = {}
         self.closed = False
 
 
 class _Worker:
-    """One thread, and what it is doing: `current` is (ticket, begin) or None."""
+    """One thread."""
 
     def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
         self.shared = shared
         self.info = info
-        self.current: tuple[int, float] | None = None
-        self.abandoned = False
         self.thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
         )
@@ -66,20 +66,21 @@ class _Worker:
             shared.events.put(Failed(error))
             return
         evaluator = Evaluator(shared.pipeline)
-        while not self.abandoned and (job := shared.jobs.get()) is not None:
-            self.current = job.ticket, monotonic()
+        while (job := shared.jobs.get()) is not None:
+            if shared.closed or job.ticket in shared.cancelled:
+                shared.cancelled.discard(job.ticket)
+                shared.events.put(Skipped(job.ticket))
+                continue
+            shared.running[job.ticket] = self, monotonic()
             event = self._evaluate(evaluator, job)
-            self.current = None
-            if not self.abandoned:
-                shared.events.put(event)
+            if shared.running.pop(job.ticket, None) is None:
+                return  # given up: another has this place
+            shared.events.put(event)
+            del job, event  # an idle worker keeps no result alive
 
     def _evaluate(self, evaluator: Evaluator, job: Job) -> Done:
         begun = perf_counter_ns()
-        if self.shared.closed or job.ticket in self.shared.cancelled:
-            self.shared.cancelled.discard(job.ticket)
-            outcomes = Outcomes()
-        else:
-            outcomes = evaluator.run(job.epoch, job.indices)
+        outcomes = evaluator.run(job.epoch, job.indices)
         return Done(job.ticket, Ready(outcomes), perf_counter_ns() - begun, self.info.id)
 
 
@@ -97,11 +98,13 @@ class Threads:
         self._infos = infos
         self.capacity = capacity
         self._workers: list[_Worker] = []
+        self._restarts = 0
 
     def start(self) -> None:
         # A thread starts with an empty context; the error policy is to hold in workers too.
         self._context = copy_context()
-        self._workers = [self._launch(info) for info in self._infos]
+        for info in self._infos:
+            self._workers.append(self._launch(info))
 
     def _launch(self, info: WorkerInfo) -> _Worker:
         return _Worker(self._shared, info, self._context.copy())
@@ -127,27 +130,31 @@ class Threads:
 
     def running_s(self) -> dict[int, float]:
         now = monotonic()
-        begun = [worker.current for worker in self._workers]
-        return {current[0]: now - current[1] for current in begun if current is not None}
+        return {ticket: now - begun for ticket, (_, begun) in self._shared.running.copy().items()}
 
     def stop(self, ticket: int) -> None:
-        for number, worker in enumerate(self._workers):
-            if worker.current is not None and worker.current[0] == ticket:
-                worker.abandoned = True
-                self._workers[number] = self._launch(worker.info)
-                self._shared.events.put(Lost(ticket, worker.info.id, 0, "abandoned", timed_out=True))
+        stopped = self._shared.running.pop(ticket, None)
+        if stopped is None:
+            return  # it was done meanwhile
+        worker, _ = stopped
+        self._workers[self._workers.index(worker)] = self._launch(worker.info)
+        self._restarts += 1
+        self._shared.events.put(Lost(ticket, worker.info.id, 0, "was abandoned", timed_out=True))
 
     def wake(self) -> None:
         self._shared.events.put(None)
 
     def statistics(self) -> dict[str, int]:
-        return {}
+        return {"restarts": self._restarts}
 
     def close(self) -> None:
+        if self._shared.closed:
+            return
         self._shared.closed = True
-        for _ in self._workers:
+        for _ in self._infos:
             self._shared.jobs.put(None)
+        busy = {worker for worker, _ in self._shared.running.copy().values()}
         for worker in self._workers:
-            if worker.current is None and worker.thread is not threading.current_thread():
+            if worker not in busy and worker.thread is not threading.current_thread():
                 worker.thread.join(_JOIN_S)
         self._workers = []

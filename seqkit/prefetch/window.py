@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from ..indices import Cursor
+from ..indices import Cursor, as_list
 
 __all__ = ["Chunk", "Window"]
 
@@ -52,6 +52,10 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def index(self, position: int) -> Any:
+        """Return one of the indices, of an array as a Python number."""
+        return as_list(self.indices[position : position + 1])[0]
 
 
 class Window:

@@ -44,8 +44,9 @@ class Kind(IntEnum):
 
     SLOT = 0  # the frame lies in the job's slot
     PIPE = 1  # the frame follows in the worker's own pipe
-    READY = 2  # the worker has started
-    FAILED = 3  # it could not; a pickled record follows in its pipe
+    SKIPPED = 2  # the job was revoked before it was begun
+    READY = 3  # the worker has started
+    FAILED = 4  # it could not; a pickled record follows in its pipe
 
 
 class Packing(IntEnum):
@@ -87,8 +88,9 @@ class Control:
 
     def __init__(self, segment: Segment, layout: Layout) -> None:
         self._words = segment.block(0, layout.control_words * 8).view(np.int64).data
-        self._cancelled = 1 + layout.workers * _WORKER_WORDS
-        self._kept = self._cancelled + layout.cells
+        self._assigned = 1 + layout.workers * _WORKER_WORDS
+        self._kept = self._assigned + layout.cells
+        self._end = self._kept + layout.slots
 
     @property
     def closing(self) -> bool:
@@ -104,7 +106,6 @@ class Control:
         words = self._words
         words[at + 1] = now_ns
         words[at] = ticket
-        words[at + 2] += 1
 
     def finish(self, worker: int) -> None:
         """A worker has delivered its job."""
@@ -115,23 +116,31 @@ class Control:
         at = 1 + worker * _WORKER_WORDS
         return self._words[at], self._words[at + 1]
 
-    def taken(self, worker: int) -> int:
-        """Return how many jobs a worker has taken."""
-        return self._words[1 + worker * _WORKER_WORDS + 2]
+    def assign(self, cell: int, ticket: int) -> None:
+        """A cell and a slot belong to this job now; with 0, to none: it is revoked (parent writes)."""
+        self._words[self._assigned + cell] = ticket
 
-    def cancel(self, cell: int, ticket: int) -> None:
-        """Whoever takes this job shall skip it (parent writes)."""
-        self._words[self._cancelled + cell] = ticket
+    def is_assigned(self, cell: int, ticket: int) -> bool:
+        """May a job that has been claimed be run?"""
+        return self._words[self._assigned + cell] == ticket
 
-    def is_cancelled(self, cell: int, ticket: int) -> bool:
-        return self._words[self._cancelled + cell] == ticket
+    def keep(self, slot: int, worker: int) -> None:
+        """A worker has memory of a slot (worker writes)."""
+        self._words[self._kept + slot] = worker + 1
 
-    def keep(self, slot: int, kept: bool) -> None:
-        """Does a worker still have memory of a slot whose item is delivered? (worker writes)"""
-        self._words[self._kept + slot] = kept
+    def let_go(self, slot: int) -> None:
+        """Nobody has memory of a slot any more (the worker that had it writes)."""
+        self._words[self._kept + slot] = 0
 
     def is_kept(self, slot: int) -> bool:
         return bool(self._words[self._kept + slot])
+
+    def bury(self, worker: int) -> None:
+        """Take back what a dead worker had: its claim, and the slots it kept (parent writes)."""
+        self.finish(worker)
+        for at in range(self._kept, self._end):
+            if self._words[at] == worker + 1:
+                self._words[at] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +162,10 @@ def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
     >>> pack(range(5), cell), unpack(pack([7, 3], cell), cell), unpack(pack(["a"], cell), cell)
     ((<Packing.RANGE: 0>, 0, 5, 1), [7, 3], ['a'])
     """
-    if isinstance(indices, range):
+    if isinstance(indices, range) and max(map(abs, (indices.start, indices.stop, indices.step))) < 1 << 63:
         return Packing.RANGE, indices.start, indices.stop, indices.step
+    if isinstance(indices, np.ndarray) and not _are_plain(indices):
+        indices = indices.tolist()
     if isinstance(indices, list) and set(map(type, indices)) == {int}:
         try:
             indices = np.array(indices, np.int64)
@@ -173,6 +184,11 @@ def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
         )
     cell[: len(data)] = data
     return packing, numbers, 0, 0
+
+
+def _are_plain(indices: np.ndarray[Any, Any]) -> bool:
+    """Are these integers that int64 can hold, whatever their values?"""
+    return indices.ndim == 1 and indices.dtype.kind in "iu" and np.can_cast(indices.dtype, np.int64)
 
 
 def unpack(packed: tuple[int, int, int, int], cell: Any) -> Any:

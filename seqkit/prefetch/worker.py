@@ -15,6 +15,7 @@ Relies on
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import io
 import os
@@ -48,13 +49,18 @@ __all__ = ["Descriptors", "boot", "leave", "main"]
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """What a worker inherits: the shared pipes, its own bulk pipe, the segment, a pidfd of the parent."""
+    """What a worker inherits.
+
+    The shared pipes of jobs and results, its own pipe for what does not fit a slot, the segment; and, to
+    end with the parent: its pidfd, and the reading end of a pipe that nobody but the parent can write to.
+    """
 
     jobs: int
     results: int
     bulk: int
     segment: int
     parent: int
+    tether: int
 
 
 class Arena:
@@ -97,12 +103,12 @@ class Worker:
             ticket, slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
             begun = monotonic_ns()
             self.control.claim(self.number, ticket, begun)
+            if not self.control.is_assigned(cell, ticket):
+                tell(self.fds, self.number, Kind.SKIPPED, ticket)
+                self.control.finish(self.number)
+                continue
             indices = unpack((packing, a, b, c), self._memory(self.layout.cells_at, cell, CELL_BYTES))
-            if self.control.is_cancelled(cell, ticket):
-                indices = indices[:0]
-            arena = (
-                Arena(self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)) if slot >= 0 else None
-            )
+            arena = self._arena(slot)
             with evaluating(None if arena is None else arena.allocate):
                 outcomes = self._outcomes(epoch, indices)
             self._deliver(ticket, slot, arena, outcomes, begun)
@@ -119,9 +125,8 @@ class Worker:
     def _outcomes(self, epoch: int, indices: Any) -> Outcomes:
         outcomes = self.evaluator.run(epoch, indices)
         if outcomes.failures:
-            pipeline = self.evaluator.at(epoch)
             for position, error in outcomes.failures.items():
-                outcomes.failures[position] = record(error, pipeline)
+                outcomes.failures[position] = record(error, self.evaluator.keyed)
         return outcomes
 
     # ---------------------------------------------------------------- encoding
@@ -168,24 +173,41 @@ class Worker:
             stream = b"".join(frame.stream(block))
         del block, frame
         survives = arena is not None and used > 0 and self._survives(slot, arena)
-        kind = Kind.SLOT if fits else Kind.PIPE
-        cost = monotonic_ns() - begun
-        os.write(self.fds.results, RESULT.pack(ticket, self.number, kind, head, end, cost, survives, 0))
+        if survives and fits:
+            # Whoever kept the memory may write to it again while the next item is evaluated.
+            stream = self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)[:end].tobytes()
+        kind = Kind.PIPE if stream else Kind.SLOT
+        tell(self.fds, self.number, kind, ticket, head, end, monotonic_ns() - begun, survives)
         _write_all(self.fds.bulk, stream)
 
     def _survives(self, slot: int, arena: Arena) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
-        control, kept = self.control, self._kept
+        control, kept, pid = self.control, self._kept, os.getpid()
 
         def gone(_: Any) -> None:
-            kept.pop(slot, None)
-            control.keep(slot, False)
+            if os.getpid() == pid:  # and not in a process that an item forked
+                kept.pop(slot, None)
+                control.let_go(slot)
 
         reference = weakref.ref(arena.block, gone)
         kept[slot] = reference
-        control.keep(slot, True)
+        control.keep(slot, self.number)
         del arena.block
         return reference() is not None
+
+
+def tell(
+    fds: Descriptors,
+    worker: int,
+    kind: Kind,
+    ticket: int = 0,
+    head: int = 0,
+    end: int = 0,
+    cost: int = 0,
+    survives: int = 0,
+) -> None:
+    """Send the parent a record."""
+    os.write(fds.results, RESULT.pack(ticket, worker, kind, head, end, cost, survives, 0))
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -199,7 +221,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 def main(number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: View[Any]) -> None:
     """Be worker `number` until the parent closes the node, or is gone."""
-    _settle(fds.parent)
+    _settle(fds)
     with threadpoolctl.threadpool_limits(spec.native_threads or None):
         try:
             info = worker_info(number, spec.num_workers, spec.entropy, "process")
@@ -210,8 +232,8 @@ def main(number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: 
         except BaseException as error:
             report_failure(number, fds, error)
             return
-        os.write(fds.results, RESULT.pack(0, number, Kind.READY, 0, 0, 0, 0, 0))
         try:
+            tell(fds, number, Kind.READY)
             Worker(number, spec, fds, segment, pipeline).serve()
         except BrokenPipeError:
             pass  # the parent is gone
@@ -220,11 +242,14 @@ def main(number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: 
 def report_failure(number: int, fds: Descriptors, error: BaseException) -> None:
     """Tell the parent that this worker cannot start."""
     data = pickle.dumps(Record.of(error))
-    os.write(fds.results, RESULT.pack(0, number, Kind.FAILED, 0, len(data), 0, 0, 0))
-    _write_all(fds.bulk, data)
+    try:
+        tell(fds, number, Kind.FAILED, end=len(data))
+        _write_all(fds.bulk, data)
+    except BrokenPipeError:
+        pass
 
 
-def _settle(parent: int) -> None:
+def _settle(fds: Descriptors) -> None:
     """Make a process a worker: no handlers of the parent's, no life without it."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -233,15 +258,31 @@ def _settle(parent: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # What was inherited by fork stays out of the collector's way, so that its pages stay shared.
     gc.freeze()
+    _tie(fds.tether)
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(parent, select.POLLIN)
+        poll.register(fds.parent, select.POLLIN)
         poll.poll()
         os.kill(os.getpid(), signal.SIGKILL)
 
     # A descriptor reaches its end only once every inherited copy is closed; a pidfd tells at once.
     threading.Thread(target=watch, name="seqkit-watch", daemon=True).start()
+
+
+def _tie(tether: int) -> None:
+    """Have the kernel kill this process when the other end of a pipe is closed.
+
+    No thread of ours can, where an item computes for long without giving up the interpreter lock.
+    """
+    try:
+        # Whom to signal belongs to an open file, which workers share until they open it anew.
+        own = os.open(f"/proc/self/fd/{tether}", os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    except OSError:
+        pass  # no /proc: the watch has to do
 
 
 def leave() -> None:

@@ -1,0 +1,48 @@
+"""Whatever a test here does, it leaves nothing behind: no process, thread, descriptor, name or mapping."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .traces import adopt_orphans, children, descriptors, mapped, threads, until, visible_names
+
+adopt_orphans()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    report = yield
+    if report.when == "call":
+        item.stash[_passed] = report.passed
+    return report
+
+
+_passed = pytest.StashKey[bool]()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    # Only what is new counts: pytest, plugins and earlier tests that failed have things of their own.
+    before = children(), threads(), descriptors(), mapped()
+
+    def left() -> dict[str, Any]:
+        found = {
+            "processes": children() - before[0],
+            "threads": {thread for thread in threads() - before[1] if thread.is_alive()},
+            "descriptors": set(descriptors().items()) - set(before[2].items()),
+            "mappings": set(mapped()) - set(before[3]),
+            "names": visible_names(),
+        }
+        return {what: trace for what, trace in found.items() if trace}
+
+    yield
+    if not left() or not request.node.stash.get(_passed, False):
+        return  # the traceback of a test that failed keeps all its objects alive
+    gc.collect()
+    # An abandoned thread ends when its item does, a child when it has been scheduled.
+    until(lambda: not left())
+    assert not left()

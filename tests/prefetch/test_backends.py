@@ -1,0 +1,530 @@
+"""One suite for every way to compute ahead: the same items, errors and promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.errors import EndOfSequence
+
+from .kinds import KINDS, PROCESSES, WORKERS, Kind
+
+# Functions are defined inside the tests: they then travel by value, and no worker imports this module.
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+every_kind_with_workers = pytest.mark.parametrize("kind", WORKERS, ids=str)
+every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
+
+
+def outcomes(iterator: Any) -> list[Any]:
+    """Draw everything, errors included."""
+    seen: list[Any] = []
+    while True:
+        try:
+            seen.append(next(iterator))
+        except StopIteration:
+            return seen
+        except Exception as error:
+            seen.append(error)
+
+
+# -------------------------------------------------------------------- items
+
+
+@every_kind
+def test_items_are_those_of_the_source_however_they_are_read(kind: Kind) -> None:
+    squares = sk.smap(lambda x: x * x, range(60))
+    expected = list(squares)
+    with kind.ahead(squares) as ahead:
+        assert list(ahead) == expected
+        assert [ahead[i] for i in range(-60, 60)] == expected + expected
+        assert list(reversed(ahead)) == expected[::-1]
+        assert list(ahead[50:3:-7]) == expected[50:3:-7]
+        assert list(ahead[[5, 5, -1]]) == [25, 25, 59 * 59]
+        assert ahead.__getitems__([3, -2]) == [9, 58 * 58]
+        assert ahead._getmany(np.array([7, 1])) == [49, 1]
+        assert len(ahead) == 60
+        assert 49 in ahead
+        with pytest.raises(IndexError, match="index 60 out of range for length 60"):
+            ahead[60]
+
+
+@every_kind
+@pytest.mark.parametrize("chunk_size", [1, 7, "auto"])
+def test_chunks_of_any_size_give_the_same_items(kind: Kind, chunk_size: Any) -> None:
+    with kind.ahead(sk.smap(lambda x: -x, range(1000)), chunk_size=chunk_size) as ahead:
+        assert list(ahead) == [-x for x in range(1000)]
+        seen = ahead.statistics()
+    assert seen.items == 1000
+    assert seen.jobs == 1000 if chunk_size == 1 else seen.jobs < 1000
+
+
+@every_kind
+def test_values_of_every_sort_come_back_as_they_are(kind: Kind) -> None:
+    big = np.arange(6000, dtype=np.float32).reshape(60, 100)
+    sealed = np.arange(2000)
+    sealed.flags.writeable = False
+    values = [None, 1, "text", b"b" * 9000, (1, [2, {"k": {3}}]), big, big.T, sealed, {"a": big, "n": 3}, ...]
+    with kind.ahead(sk.smap(lambda x: x, values)) as ahead:
+        result = list(ahead)
+    assert result[:5] == values[:5]
+    assert result[9] is ...
+    for got, want in [(result[5], big), (result[6], big.T), (result[7], sealed), (result[8]["a"], big)]:
+        assert got.dtype == want.dtype
+        assert (got == want).all()
+        assert got.flags.writeable == want.flags.writeable
+    assert result[8]["n"] == 3
+
+
+@every_kind
+def test_an_empty_source_has_no_items(kind: Kind) -> None:
+    with kind.ahead([]) as ahead:
+        assert list(ahead) == []
+        assert len(ahead) == 0
+        assert list(ahead[::-1]) == []
+        with pytest.raises(IndexError):
+            ahead[0]
+
+
+@every_kind
+def test_a_source_of_unknown_length_ends_where_it_ends(kind: Kind) -> None:
+    class Lines:
+        def __getitem__(self, i: int) -> int:
+            if i >= 10:
+                raise IndexError(i)
+            return i * 10
+
+    with kind.ahead(sk.view(Lines()), chunk_size=3) as ahead:
+        assert list(ahead) == list(range(0, 100, 10))
+        assert list(sk.batch(ahead, 4)) == [[0, 10, 20, 30], [40, 50, 60, 70], [80, 90]]
+        assert ahead[9] == 90
+        with pytest.raises(EndOfSequence):
+            ahead[10]
+        with pytest.raises(IndexError):
+            ahead[99]
+        assert ahead[3] == 30
+        with pytest.raises(TypeError, match="prefetch has no length"):
+            len(ahead)
+
+
+@every_kind
+def test_an_unbounded_source_is_read_as_far_as_one_likes(kind: Kind) -> None:
+    from seqkit.indices import UNBOUNDED
+    from seqkit.view import View
+
+    class Naturals(View[int]):
+        def __init__(self) -> None:
+            super().__init__((), UNBOUNDED)
+
+        def _get(self, i: int) -> int:
+            return i
+
+    with kind.ahead(Naturals()) as ahead:
+        iterator = iter(ahead)
+        assert [next(iterator) for _ in range(100)] == list(range(100))
+        assert ahead[10**12] == 10**12
+        assert ahead[2**70] == 2**70
+        assert list(ahead[5:50:9]) == list(range(5, 50, 9))
+
+
+@every_kind
+def test_a_plan_may_be_any_keys(kind: Kind) -> None:
+    table = {"a": 1, ("b", 2): 2, 3: 3, "never": 0}
+    keys: list[Any] = ["a", ("b", 2), 3, "a"]
+    with kind.ahead(table) as ahead:
+        assert list(ahead._iter(iter(keys))) == [1, 2, 3, 1]
+        assert list(ahead._iter(np.array([3, 3], np.uint8))) == [3, 3]
+        failed = outcomes(ahead._iter(["a", "missing", 3]))
+        assert failed[::2] == [1, 3]
+        assert type(failed[1].__cause__) is KeyError
+
+
+@every_kind
+def test_results_are_right_however_many_are_kept_and_stay_so_after_closing(kind: Kind) -> None:
+    def make(i: int) -> np.ndarray[Any, Any]:
+        array = sk.empty((40, 40), np.int64)
+        array[:] = i
+        return array
+
+    with kind.ahead(sk.smap(make, range(1000)), max_buffered=4) as ahead:
+        results = list(ahead)
+        assert all((array == i).all() for i, array in enumerate(results))
+        seen = ahead.statistics()
+    assert all((array == i).all() for i, array in enumerate(results))
+    for array in results:
+        array += 1  # they belong to the reader
+    assert all((array == i + 1).all() for i, array in enumerate(results))
+    assert (seen.copies > 900) == (kind.method == "process")
+
+
+@every_kind
+def test_what_was_handed_out_never_changes_while_reading_goes_on(kind: Kind) -> None:
+    def make(i: int) -> np.ndarray[Any, Any]:
+        array = sk.empty(3000, np.int64)
+        array[:] = i
+        return array
+
+    with kind.ahead(sk.smap(make, range(300)), max_buffered=6) as ahead:
+        held: list[tuple[int, Any]] = []
+        for i, array in enumerate(ahead):
+            held.append((i, array[i % 7 :]))
+            del held[: -(i % 9)]
+            assert all((part == which).all() for which, part in held)
+
+
+@every_kind
+def test_no_more_is_computed_ahead_than_may_be_buffered(kind: Kind, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def note(i: int) -> int:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, b"x")
+        os.close(descriptor)
+        return i
+
+    with kind.ahead(sk.smap(note, range(100)), max_buffered=5) as ahead:
+        iterator = iter(ahead)
+        for read in range(1, 20):
+            next(iterator)
+            assert log.stat().st_size <= read + 5
+        before = ahead.statistics().jobs
+        assert before <= 19 + 5
+
+
+# -------------------------------------------------------------------- errors
+
+
+@every_kind
+@pytest.mark.parametrize("chunk_size", [1, 4])
+def test_a_failing_item_costs_itself_only_and_names_view_index_and_worker(
+    kind: Kind, chunk_size: int
+) -> None:
+    def fussy(x: int) -> int:
+        if x % 5 in (2, 3):
+            raise ValueError(f"not {x}")
+        return x
+
+    source = sk.smap(fussy, range(20))
+    with kind.ahead(source, chunk_size=chunk_size) as ahead:
+        seen = outcomes(iter(ahead))
+        assert [x for x in seen if isinstance(x, int)] == [x for x in range(20) if x % 5 not in (2, 3)]
+        for x in range(20):
+            if x % 5 in (2, 3):
+                error = seen[x]
+                assert type(error) is sk.EvaluationError
+                assert error.message == f"smap[{x}] failed: ValueError: not {x}"
+                assert (error.index, error.view) == (x, source)
+                assert [(view._name, i) for view, i in error.path] == [("prefetch", x), ("smap", x)]
+                assert str(error.__cause__) == f"not {x}"
+                assert (error.worker in (0, 1)) == (kind.method != "inline")
+        with pytest.raises(sk.EvaluationError, match=r"smap\[7\]"):
+            ahead[7]
+        assert ahead[9] == 9
+
+
+@every_kind
+@pytest.mark.parametrize("raised", [StopIteration, IndexError, GeneratorExit, MemoryError])
+def test_no_exception_of_an_item_looks_like_the_end(kind: Kind, raised: type[BaseException]) -> None:
+    def f(x: int) -> int:
+        if x == 2:
+            raise raised("mine")
+        return x
+
+    if kind.method == "inline" and not issubclass(raised, Exception):
+        pytest.skip("inline, what is no error passes through")
+    with kind.ahead(sk.smap(f, range(5))) as ahead:
+        seen = outcomes(iter(ahead))
+        assert [x for x in seen if isinstance(x, int)] == [0, 1, 3, 4]
+        assert type(seen[2]) is sk.EvaluationError
+        assert type(seen[2].__cause__) is raised
+
+
+@every_kind
+def test_an_exception_that_does_not_travel_is_told_in_words(kind: Kind) -> None:
+    def f(x: int) -> int:
+        class Local(Exception):
+            def __init__(self, a: int, b: int) -> None:
+                super().__init__(f"{a} and {b}")
+
+        raise Local(x, lambda: 0)  # type: ignore[arg-type]
+
+    with kind.ahead(sk.smap(f, range(3))) as ahead:
+        for i, error in enumerate(outcomes(iter(ahead))):
+            assert type(error) is sk.EvaluationError
+            assert f"smap[{i}] failed: Local: {i} and <function" in str(error)
+
+
+@every_kind_of_process
+def test_a_value_that_does_not_travel_fails_alone_and_says_why(kind: Kind) -> None:
+    def f(x: int) -> Any:
+        return threading.Lock() if x == 5 else x
+
+    with kind.ahead(sk.smap(f, range(8)), chunk_size=4) as ahead:
+        seen = outcomes(iter(ahead))
+    assert [x for x in seen if isinstance(x, int)] == [0, 1, 2, 3, 4, 6, 7]
+    assert "prefetch[5] failed" in str(seen[5])
+    assert "the item, a lock, cannot be sent to the reader's process" in str(seen[5])
+
+
+@every_kind
+def test_the_error_policy_holds_in_workers(kind: Kind) -> None:
+    def fussy(x: int) -> int:
+        raise KeyError(x)
+
+    with sk.errstate("passthrough"), kind.ahead(sk.smap(fussy, range(3))) as ahead:
+        assert [error.args for error in outcomes(iter(ahead))] == [(0,), (1,), (2,)]
+        with pytest.raises(KeyError):
+            ahead[1]
+
+
+@pytest.mark.parametrize("kind", [k for k in PROCESSES if k.context != "fork"], ids=str)
+def test_a_pipeline_that_cannot_be_shipped_is_refused_with_advice(kind: Kind) -> None:
+    lock = threading.Lock()
+    ahead = kind.ahead(sk.smap(lambda x: (lock, x), range(3)))
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"prefetch: smap\(.*cannot be shipped.*context='fork'"):
+            list(ahead)
+    ahead.close()
+
+
+# -------------------------------------------------------------------- workers
+
+
+@every_kind
+def test_code_learns_which_worker_it_runs_in(kind: Kind) -> None:
+    def who(_: int) -> Any:
+        return sk.get_worker_info(), os.getpid()
+
+    with kind.ahead(sk.smap(who, range(40)), 3, chunk_size=1) as ahead:
+        seen = list(ahead)
+    infos = {info for info, _ in seen}
+    pids = {pid for _, pid in seen}
+    assert sk.get_worker_info() is None
+    if kind.method == "inline":
+        assert infos == {None}
+    else:
+        assert {info.id for info in infos} <= {0, 1, 2}
+        assert {(info.num_workers, info.method) for info in infos} == {(3, kind.method)}
+        assert len({info.seed for info in infos}) == len(infos)
+    assert (os.getpid() in pids) == (kind.method != "process")
+
+
+@every_kind_with_workers
+def test_a_start_hook_runs_once_in_every_worker_before_its_first_item(kind: Kind, tmp_path: Path) -> None:
+    def hook(worker: int) -> None:
+        (tmp_path / str(worker)).write_text((tmp_path / str(worker)).read_text() + "x")
+
+    for worker in range(2):
+        (tmp_path / str(worker)).write_text("")
+
+    def look(_: int) -> str:
+        info = sk.get_worker_info()
+        assert info is not None
+        return (tmp_path / str(info.id)).read_text()
+
+    with kind.ahead(sk.smap(look, range(30)), start_hook=hook, chunk_size=1) as ahead:
+        assert set(ahead) == {"x"}
+
+
+@every_kind_with_workers
+def test_a_start_hook_may_take_no_argument(kind: Kind, tmp_path: Path) -> None:
+    def hook() -> None:
+        (tmp_path / "called").touch()
+
+    with kind.ahead(sk.smap(lambda _: (tmp_path / "called").exists(), range(9)), start_hook=hook) as ahead:
+        assert set(ahead) == {True}
+
+
+def test_without_workers_no_start_hook_is_called() -> None:
+    with sk.prefetch(range(3), 0, start_hook=lambda: pytest.fail("there is no worker")) as ahead:
+        assert list(ahead) == [0, 1, 2]
+
+
+@every_kind_with_workers
+def test_a_failing_start_hook_is_told_to_every_reader_once_and_can_be_mended(
+    kind: Kind, tmp_path: Path
+) -> None:
+    def hook(worker: int) -> None:
+        if not (tmp_path / "mended").exists():
+            raise ValueError(f"no licence for {worker}")
+
+    with kind.ahead(range(5), start_hook=hook) as ahead:
+        iterator = iter(ahead)
+        with pytest.raises(RuntimeError, match=r"a worker could not start: ValueError: no licence") as info:
+            next(iterator)
+        assert type(info.value.__cause__) is ValueError
+        assert list(iterator) == []
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no licence"):
+                list(ahead)
+            with pytest.raises(RuntimeError, match="no licence"):
+                ahead[3]
+        (tmp_path / "mended").touch()
+        ahead.restart()
+        assert list(ahead) == list(range(5))
+
+
+@every_kind_of_process
+def test_global_generators_differ_between_workers(kind: Kind) -> None:
+    import random
+
+    def draw(_: int) -> Any:
+        info = sk.get_worker_info()
+        assert info is not None
+        return info.id, random.random(), float(np.random.rand())
+
+    with kind.ahead(sk.smap(draw, range(60)), 2, chunk_size=1) as ahead:
+        seen = list(ahead)
+    assert len({number for _, number, _ in seen}) == 60
+    assert len({number for _, _, number in seen}) == 60
+
+
+@every_kind
+def test_an_epoch_draws_new_numbers_in_the_same_workers(kind: Kind) -> None:
+    def noisy(x: int, rng: np.random.Generator) -> Any:
+        return x, int(rng.integers(10**9)), os.getpid(), threading.get_ident()
+
+    source = sk.random_map(noisy, sk.shuffle(range(30), seed=1), seed=2)
+    with kind.ahead(source) as ahead:
+        passes = [list(ahead), *(list(ahead.at_epoch(epoch)) for epoch in (0, 1, 2, 1)), list(ahead)]
+        draws = [[(x, number) for x, number, *_ in items] for items in passes]
+        assert draws[0] == draws[1] == draws[5]
+        assert draws[2] == draws[4]
+        assert draws[2] not in (draws[0], draws[3])
+        assert draws[2] == [item[:2] for item in source.at_epoch(1)]
+        assert ahead.at_epoch(2)[7][:2] == draws[3][7]
+        workers = {worker for items in passes for *_, pid, ident in items for worker in [(pid, ident)]}
+        assert len(workers) <= 2
+        assert ahead.statistics().items == 6 * 30 + 1
+
+
+@every_kind
+def test_where_nothing_is_random_an_epoch_is_the_node_itself(kind: Kind) -> None:
+    with kind.ahead(range(3)) as ahead:
+        assert ahead.at_epoch(4) is ahead
+
+
+@every_kind_with_workers
+def test_closing_any_epoch_closes_all(kind: Kind) -> None:
+    ahead = kind.ahead(sk.shuffle(range(9), seed=0))
+    other = ahead.at_epoch(3)
+    assert sorted(other) == list(range(9))
+    other.close()  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="closed"):
+        list(ahead)
+
+
+# -------------------------------------------------------------------- memory of processes
+
+
+@every_kind_of_process
+def test_memory_from_empty_reaches_the_reader_without_a_copy(kind: Kind) -> None:
+    def make(i: int) -> np.ndarray[Any, Any]:
+        array = sk.empty((100, 100), np.float32)
+        array[:] = i
+        return array
+
+    with kind.ahead(sk.smap(make, range(20)), max_buffered=4) as ahead:
+        for i, array in enumerate(ahead):
+            assert (array == i).all()
+            assert array.flags.writeable
+            assert array.__array_interface__["data"][0] % 64 == 0
+            if i == 10:
+                kept = array
+                assert ahead.statistics().leased >= 1
+        del array
+        seen = ahead.statistics()
+        assert (seen.leased, seen.copies, seen.misses, seen.retired) == (1, 0, 0, 0)
+        del kept
+        assert ahead.statistics().leased == 0
+
+
+@every_kind_of_process
+def test_stacked_batches_lie_in_shared_memory(kind: Kind) -> None:
+    batches = sk.batch(np.arange(60_000.0).reshape(600, 100), 50, collate_fn=np.stack)
+    with kind.ahead(batches, max_buffered=3) as ahead:
+        seen = 0
+        for got, want in zip(ahead, batches, strict=True):
+            assert (got == want).all()
+            seen += 1
+        statistics = ahead.statistics()
+    assert seen == 12
+    assert (statistics.copies, statistics.misses) == (0, 0)
+    assert statistics.nbytes >= 60_000 * 8
+
+
+@every_kind_of_process
+@pytest.mark.parametrize("shm_size", [0, 40 * 4096])
+def test_items_that_do_not_fit_travel_another_way(kind: Kind, shm_size: int) -> None:
+    def make(i: int) -> np.ndarray[Any, Any]:
+        array = sk.empty(10_000 * (i % 3), np.int64)
+        array[:] = i
+        return array
+
+    with kind.ahead(sk.smap(make, range(30)), shm_size=shm_size, chunk_size=1) as ahead:
+        for i, array in enumerate(ahead):
+            assert array.shape == (10_000 * (i % 3),)
+            assert (array == i).all()
+        seen = ahead.statistics()
+    assert (seen.slots == 0) == (shm_size == 0)
+    assert seen.slots * seen.slot_bytes <= shm_size
+    assert seen.misses == (20 if shm_size else 0)
+
+
+def test_definitions_of_an_unguarded_main_script_work_and_come_back_as_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import os, sys
+from dataclasses import dataclass
+import seqkit as sk
+
+print("main runs")
+
+@dataclass
+class Sample:
+    value: int
+    def double(self):
+        return Sample(helper(self.value))
+
+class Odd(ValueError):
+    pass
+
+def helper(x):
+    return 2 * x
+
+def make(x):
+    if x == 3:
+        raise Odd(x)
+    return Sample(x).double()
+
+for method, context in [("inline", None), ("thread", None)] + [("process", c) for c in sys.argv[1:]]:
+    with sk.prefetch(sk.smap(make, range(6)), 2, method, context=context) as ahead:
+        items = ahead._iter([0, 1, 2, 4, 5])
+        results = list(items)
+        assert [type(x) for x in results] == [Sample] * 5, results
+        assert [x.value for x in results] == [0, 2, 4, 8, 10]
+        try:
+            ahead[3]
+        except sk.EvaluationError as error:
+            assert "Odd: 3" in str(error), error
+            print(context or method, type(error.__cause__).__name__)
+"""
+    )
+    contexts = [str(kind.context) for kind in PROCESSES]
+    result = subprocess.run(
+        [sys.executable, str(script), *contexts], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert Counter(lines)["main runs"] == 1  # workers do not run it again
+    assert lines[1:] == [f"{kind} Odd" for kind in KINDS]

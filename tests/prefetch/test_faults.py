@@ -1,0 +1,1129 @@
+"""Items, workers and parents that fail in every way: one item is named, all others come, nothing stays."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch.outcome import RemoteError, RemoteTraceback
+
+from .kinds import KINDS, PROCESSES, WORKERS, Kind
+from .scripts import finished, running
+from .traces import is_gone, pids_of, until, until_gone
+
+# Functions that workers call are defined inside others: they travel by value, no worker imports this module.
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+every_kind_with_workers = pytest.mark.parametrize("kind", WORKERS, ids=str)
+every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
+every_shipping_kind = pytest.mark.parametrize("kind", PROCESSES[1:], ids=str)
+from_any_thread = pytest.mark.parametrize("where", ["main thread", "other thread"])
+
+
+def run(where: str, body: Callable[[], None]) -> None:
+    """Call `body` here, or in a thread of its own."""
+    if where == "main thread":
+        body()
+        return
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            body()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+def drawn(iterator: Iterator[Any]) -> list[Any]:
+    """Draw everything, an error where one is raised."""
+    seen: list[Any] = []
+    while True:
+        try:
+            seen.append(next(iterator))
+        except StopIteration:
+            return seen
+        except BaseException as error:
+            seen.append(error)
+
+
+def misbehaving(faults: dict[int, str], n: int, marks: Path | None = None) -> sk.View[Any]:
+    """Return a view whose item x is x * x, but for those of `faults`; tries are marked in a file."""
+
+    class LocalError(Exception):  # of no module: cannot be pickled by reference
+        def __init__(self) -> None:
+            super().__init__("local")
+            self.lock = threading.Lock()
+
+    class TwoArguments(Exception):  # pickles, but cannot be rebuilt
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(f"{one} and {two}")
+
+    def item(x: int) -> Any:
+        fault = faults.get(x)
+        if marks is not None:
+            with open(marks, "ab", buffering=0) as file:
+                file.write(bytes([x]))
+        if fault is None:
+            return x * x
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if fault == "exception":
+            raise ValueError(f"no {x}")
+        if fault == "unpicklable exception":
+            raise LocalError
+        if fault == "un-rebuildable exception":
+            raise TwoArguments(1, 2)
+        if fault == "StopIteration":
+            raise StopIteration
+        if fault == "SystemExit":
+            raise SystemExit(3)
+        if fault == "KeyboardInterrupt":
+            raise KeyboardInterrupt
+        if fault == "unpicklable result":
+            return threading.Lock()
+        if fault == "os._exit(0)":
+            os._exit(0)
+        if fault == "os._exit(3)":
+            os._exit(3)
+        os.kill(os.getpid(), getattr(signal, fault))
+        time.sleep(3600)
+        raise AssertionError
+
+    return sk.smap(item, range(n))
+
+
+# -------------------------------------------------------------------- items that raise
+
+RAISING = {
+    0: "exception",
+    3: "unpicklable exception",
+    4: "un-rebuildable exception",
+    5: "StopIteration",
+    11: "SystemExit",
+    12: "KeyboardInterrupt",
+    19: "unpicklable result",
+}
+SAYS = {
+    "exception": r"smap\[0\] failed: ValueError: no 0",
+    "unpicklable exception": r"smap\[3\] failed: LocalError: local",
+    "un-rebuildable exception": r"smap\[4\] failed: TwoArguments: 1 and 2",
+    "StopIteration": r"smap\[5\] failed: StopIteration",
+    "SystemExit": r"prefetch\[11\] failed: SystemExit: 3",
+    "KeyboardInterrupt": r"prefetch\[12\] failed: KeyboardInterrupt",
+    "unpicklable result": r"prefetch\[19\] failed: TypeError: .*lock.*cannot be sent to the reader's process",
+}
+PASSES_THROUGH = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt}
+
+
+@from_any_thread
+@every_kind
+@pytest.mark.parametrize("chunk_size", [1, 8, "auto"])
+def test_an_item_that_raises_costs_that_item_only(kind: Kind, where: str, chunk_size: Any) -> None:
+    faults = {x: fault for x, fault in RAISING.items() if kind.method == "process" or x != 19}
+    if kind.method == "inline":  # the caller's own code, so its exit is the caller's
+        faults = {x: fault for x, fault in faults.items() if fault not in PASSES_THROUGH}
+
+    def body() -> None:
+        source = misbehaving(faults, 20)
+        with kind.ahead(source, chunk_size=chunk_size) as ahead:
+            seen = drawn(iter(ahead))
+            assert len(seen) == 20
+            for x, value in enumerate(seen):
+                if x not in faults:
+                    assert value == x * x
+                else:
+                    check_raised(kind, ahead, source, x, faults[x], value)
+            for x in (19, 12, 11, 7, 5, 0):
+                if x in faults:
+                    with pytest.raises(sk.EvaluationError, match=SAYS[faults[x]]):
+                        ahead[x]
+                else:
+                    assert ahead[x] == x * x
+            assert ahead.statistics().restarts == 0
+
+    run(where, body)
+
+
+def check_raised(kind: Kind, ahead: sk.Prefetch, source: Any, x: int, fault: str, error: Any) -> None:
+    assert type(error) is sk.EvaluationError
+    assert re.search(SAYS[fault], str(error))
+    whose = ahead if SAYS[fault].startswith("prefetch") else source
+    assert (error.view, error.index) == (whose, x)
+    assert error.path in [(), ((ahead, x), (source, x))[: 1 + (whose is source)]]
+    assert error.worker in (range(2) if kind.method != "inline" else [None])
+    if fault == "exception":
+        assert type(error.__cause__) is ValueError
+    if kind.method == "process":
+        cause = error.__cause__
+        if fault in ("unpicklable exception", "un-rebuildable exception"):
+            assert type(cause) is RemoteError
+        assert isinstance(cause.__cause__, RemoteTraceback)
+        assert ("in item" in str(cause.__cause__)) == (fault != "unpicklable result")
+
+
+@pytest.mark.parametrize("fault", PASSES_THROUGH)
+def test_without_workers_an_exit_is_the_callers_own_and_later_items_can_be_read(fault: str) -> None:
+    with Kind("inline").ahead(misbehaving({3: fault}, 6), chunk_size=1) as ahead:
+        seen = drawn(iter(ahead))
+        assert seen[:3] == [0, 1, 4]
+        assert [type(error) for error in seen[3:]] == [PASSES_THROUGH[fault]]
+        with pytest.raises(PASSES_THROUGH[fault]):
+            ahead[3]
+        assert [ahead[4], ahead[5], ahead[0]] == [16, 25, 0]
+
+
+@every_kind
+def test_an_error_met_before_the_first_item_is_every_items_error(kind: Kind) -> None:
+    class Unready(sk.View[int]):
+        def __init__(self) -> None:
+            super().__init__((), 5)
+
+        def _iter(self, plan: Any) -> Any:
+            raise OSError("not mounted")
+
+    with kind.ahead(Unready()) as ahead:
+        for errors in (drawn(iter(ahead)), drawn(iter(ahead[1:]))):
+            assert len(errors) >= 4
+            for error in errors:
+                assert isinstance(error, sk.EvaluationError)
+                assert re.match(r"prefetch\[\d\] failed: OSError: not mounted", str(error))
+
+
+# -------------------------------------------------------------------- items that kill their worker
+
+FATAL = {
+    0: ("os._exit(0)", "exited with status 0"),
+    4: ("os._exit(3)", "exited with status 3"),
+    5: ("SIGKILL", r"was killed by signal 9 \(SIGKILL\)"),
+    9: ("SIGSEGV", r"was killed by signal 11 \(SIGSEGV\)"),
+}
+
+
+@from_any_thread
+@every_kind_of_process
+def test_an_item_that_kills_two_workers_in_turn_is_named_and_all_others_come(kind: Kind, where: str) -> None:
+    def body() -> None:
+        source = misbehaving({x: fault for x, (fault, _) in FATAL.items()}, 12)
+        with kind.ahead(source) as ahead:
+            seen = drawn(iter(ahead))
+            assert len(seen) == 12
+            for x, value in enumerate(seen):
+                if x not in FATAL:
+                    assert value == x * x
+                    continue
+                assert type(value) is sk.WorkerDied
+                assert isinstance(value, RuntimeError)
+                assert re.match(
+                    rf"prefetch\[{x}\]: worker [01] \(pid \d+\) {FATAL[x][1]} while computing it,"
+                    r" 2 workers in turn",
+                    str(value),
+                )
+                assert (value.index, value.view) == (x, ahead)
+                assert value.worker in range(2)
+            assert [ahead[x] for x in (11, 8, 1)] == [121, 64, 1]
+            with pytest.raises(sk.WorkerDied, match="status 3"):
+                ahead[4]
+            assert ahead[6] == 36
+            assert ahead.statistics().restarts >= 2 * 4 + 2
+
+    run(where, body)
+
+
+@every_kind_of_process
+def test_a_batch_is_named_when_an_item_of_it_kills_the_worker(kind: Kind) -> None:
+    batches = sk.batch(misbehaving({5: "SIGKILL"}, 12), 4)
+    with kind.ahead(batches) as ahead:
+        seen = drawn(iter(ahead))
+    assert [type(batch) for batch in seen] == [list, sk.WorkerDied, list]
+    assert seen[1].path[0] == (ahead, 1)
+
+
+@every_kind_of_process
+def test_an_item_whose_worker_dies_once_is_delivered(kind: Kind, tmp_path: Path) -> None:
+    def item(x: int) -> int:
+        if x in (2, 7):
+            try:
+                os.close(os.open(tmp_path / str(x), os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    with kind.ahead(sk.smap(item, range(10)), chunk_size=1) as ahead:
+        assert list(ahead) == list(range(10))
+        assert ahead.statistics().restarts == 2
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_killing_item_is_tried_as_often_as_the_retries_say(retries: int, tmp_path: Path) -> None:
+    marks = tmp_path / "tries"
+    source = misbehaving({3: "SIGKILL"}, 6, marks)
+    with Kind("process", "fork").ahead(source, retries=retries, chunk_size=1) as ahead:
+        seen = drawn(iter(ahead))
+    in_turn = f", {retries + 1} workers in turn" if retries else ""
+    assert str(seen.pop(3)).splitlines()[0].endswith(f"while computing it{in_turn}")
+    assert seen == [0, 1, 4, 16, 25]
+    assert sorted(marks.read_bytes()) == [0, 1, 2, *[3] * (retries + 1), 4, 5]
+
+
+def test_a_source_whose_every_item_kills_names_every_item() -> None:
+    with Kind("process", "fork").ahead(misbehaving(dict.fromkeys(range(6), "SIGKILL"), 6)) as ahead:
+        seen = drawn(iter(ahead))
+        assert [type(error) for error in seen] == [sk.WorkerDied] * 6
+        assert [error.index for error in seen] == list(range(6))
+
+
+# -------------------------------------------------------------------- items that take too long
+
+
+@from_any_thread
+@every_kind_of_process
+def test_an_item_that_stops_its_worker_times_out_once_and_the_worker_is_replaced(
+    kind: Kind, where: str, tmp_path: Path
+) -> None:
+    marks = tmp_path / "tries"
+
+    def body() -> None:
+        with kind.ahead(misbehaving({4: "SIGSTOP"}, 10, marks), timeout=1.0) as ahead:
+            seen = drawn(iter(ahead))
+            error = seen[4]
+            assert type(error) is sk.ItemTimeout
+            assert isinstance(error, TimeoutError)
+            assert re.match(
+                r"prefetch\[4\] took longer than 1.0 s in worker [01] \(pid \d+\)\n", f"{error}\n"
+            )
+            assert (error.index, error.view) == (4, ahead)
+            assert seen[:4] + seen[5:] == [x * x for x in range(10) if x != 4]
+            assert [ahead[i] for i in (9, 5, 3)] == [81, 25, 9]
+            assert ahead.statistics().restarts == 1
+            assert marks.read_bytes().count(4) == 1
+
+    run(where, body)
+
+
+@from_any_thread
+def test_a_thread_that_takes_too_long_is_abandoned_and_replaced(where: str) -> None:
+    released = threading.Event()
+    begun: list[int] = []
+
+    def item(x: int) -> int:
+        begun.append(x)
+        if x in (2, 3):
+            released.wait()
+        return x
+
+    def body() -> None:
+        try:
+            with sk.prefetch(sk.smap(item, range(8)), 2, timeout=0.5) as ahead:
+                seen = drawn(iter(ahead))
+                assert [type(seen[x]) for x in (2, 3)] == [sk.ItemTimeout] * 2
+                assert re.search(r"prefetch\[2\] took longer than 0.5 s in worker [01]$", seen[2].message)
+                assert seen[:2] + seen[4:] == [0, 1, 4, 5, 6, 7]
+                assert ahead[5] == 5
+                assert ahead.statistics().restarts == 2
+                assert begun.count(2) == begun.count(3) == 1
+                assert len(set(threading.enumerate())) >= 4  # two are stuck, two work
+        finally:
+            released.set()
+
+    run(where, body)
+
+
+def test_the_time_that_items_wait_for_a_worker_does_not_count() -> None:
+    def item(x: int) -> int:
+        time.sleep(0.3)
+        return x
+
+    with sk.prefetch(sk.smap(item, range(6)), 1, timeout=1.0) as ahead:
+        assert list(ahead) == list(range(6))
+
+
+@every_kind_of_process
+def test_a_worker_that_stops_while_it_sends_a_large_result_times_out(kind: Kind) -> None:
+    class StopsHalfway:
+        def __reduce__(self) -> Any:
+            return bytes, (b"x",)
+
+    def item(x: int) -> Any:
+        if x != 1:
+            return x
+        # The pipe is full long before the end, so the worker is still writing when it stops.
+        pid = os.getpid()
+        threading.Thread(target=lambda: (time.sleep(0.2), os.kill(pid, signal.SIGSTOP))).start()
+        return b"x" * (1 << 28)
+
+    with kind.ahead(sk.smap(item, range(4)), timeout=2.0, shm_size=0) as ahead:
+        it = iter(ahead)
+        assert next(it) == 0
+        pids = pids_of(ahead)
+        until(lambda: any(_is_stopped(pid) for pid in pids))
+        seen = drawn(it)
+        assert [type(seen[0]), *seen[1:]] == [sk.ItemTimeout, 2, 3]
+
+
+def _is_stopped(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
+
+
+# -------------------------------------------------------------------- results that do not fit
+
+
+@from_any_thread
+@every_kind_of_process
+@pytest.mark.parametrize("shm_size", [None, 0, 24 * 4096])
+def test_items_of_every_size_come_back_whole(kind: Kind, where: str, shm_size: int | None) -> None:
+    sizes = [0, 1, 511, 600, 4096 // 8, 5000, 70_000, 1_000_000]
+
+    def item(x: int) -> Any:
+        return {"x": x, "array": np.arange(sizes[x]), "text": "y" * sizes[x]}
+
+    def body() -> None:
+        with kind.ahead(sk.smap(item, range(len(sizes))), shm_size=shm_size, chunk_size=1) as ahead:
+            for x, got in enumerate(ahead):
+                assert got["x"] == x
+                assert (got["array"] == np.arange(sizes[x])).all()
+                assert got["text"] == "y" * sizes[x]
+                got["array"][:] = -1  # it is ours
+            assert ahead.statistics().misses == (6 if shm_size else 0)
+
+    run(where, body)
+
+
+# -------------------------------------------------------------------- nodes that cannot start
+
+
+@from_any_thread
+@every_shipping_kind
+def test_a_pipeline_that_cannot_be_pickled_is_refused_by_name(kind: Kind, where: str) -> None:
+    lock = threading.Lock()
+
+    def item(x: int) -> bool:
+        return lock.locked()
+
+    def body() -> None:
+        ahead = kind.ahead(sk.smap(item, range(3)))
+        for _ in range(2):
+            with pytest.raises(
+                TypeError,
+                match=r"prefetch: smap\(.*\) cannot be shipped to workers that are not forked: TypeError:.*lock",
+            ):
+                ahead.start()
+        with pytest.raises(TypeError, match="Use context='fork' or method='thread'"):
+            list(ahead)
+
+    run(where, body)
+
+
+@from_any_thread
+def test_a_pipeline_that_cannot_be_pickled_works_forked(where: str) -> None:
+    lock = threading.Lock()
+
+    def item(x: int) -> bool:
+        if x == 1 and not os.environ.get("SEQKIT_TEST_ONCE"):
+            pass
+        return lock.locked()
+
+    def body() -> None:
+        with Kind("process", "fork").ahead(sk.smap(item, range(3))) as ahead:
+            assert list(ahead) == [False] * 3
+            os.kill(pids_of(ahead)[0], signal.SIGKILL)  # its replacement cannot be shipped either
+            assert list(ahead) == [False] * 3
+
+    run(where, body)
+
+
+class _Unloadable:
+    """Pickles; unpickling it imports a module that does not exist."""
+
+    def __reduce__(self) -> Any:
+        return __import__, ("no_such_module_of_seqkit",)
+
+
+@from_any_thread
+@every_shipping_kind
+def test_a_pipeline_that_cannot_be_unpickled_fails_the_node_once(kind: Kind, where: str) -> None:
+    def body() -> None:
+        with kind.ahead([_Unloadable()]) as ahead:
+            check_cannot_start(ahead, r"ModuleNotFoundError: No module named 'no_such_module_of_seqkit'")
+
+    run(where, body)
+
+
+def check_cannot_start(ahead: sk.Prefetch, reason: str) -> None:
+    it = iter(ahead)
+    first, *more = drawn(it)
+    assert not more  # told once, then the end
+    assert type(first) is RuntimeError
+    assert re.search(f"prefetch: a worker could not start: {reason}", str(first))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=reason):
+            ahead[0]
+    with pytest.raises(RuntimeError, match=reason):
+        list(ahead)
+
+
+def failing_hook(fault: str, calls: Path) -> Callable[[int], None]:
+    class LocalError(Exception):
+        pass
+
+    def hook(worker: int) -> None:
+        with open(calls, "ab", buffering=0) as file:
+            file.write(bytes([worker]))
+        if fault == "exception":
+            raise ValueError("no licence")
+        if fault == "unpicklable exception":
+            raise LocalError("no licence")
+        if fault == "SystemExit":
+            raise SystemExit("no licence")
+        if fault == "os._exit(3)":
+            os._exit(3)
+        if fault == "SIGKILL":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+HOOKS = {
+    "exception": "ValueError: no licence",
+    "unpicklable exception": "LocalError: no licence",
+    "SystemExit": "SystemExit: no licence",
+    "os._exit(3)": r"RuntimeError: worker [012] \(pid \d+\) exited with status 3 at its start",
+    "SIGKILL": r"RuntimeError: worker [012] \(pid \d+\) was killed by signal 9 \(SIGKILL\) at its start",
+}
+RAISES = ("exception", "unpicklable exception", "SystemExit")
+
+
+@from_any_thread
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [(kind, fault) for kind in WORKERS for fault in HOOKS if kind.method == "process" or fault in RAISES],
+    ids=str,
+)
+def test_a_start_hook_that_fails_is_told_to_every_reader_and_no_storm_of_workers_follows(
+    kind: Kind, where: str, fault: str, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+
+    def body() -> None:
+        hook = failing_hook(fault, calls)
+        with kind.ahead(range(5), nworkers=3, start_hook=hook) as ahead:
+            check_cannot_start(ahead, HOOKS[fault])
+            ahead.restart()
+            check_cannot_start(ahead, HOOKS[fault])
+
+    run(where, body)
+    # A worker that ends without a word is started once more: it may have been killed from outside.
+    starts = 1 if fault in RAISES else 2
+    assert max(map(calls.read_bytes().count, range(3))) <= 2 * starts
+
+
+def test_a_restarted_node_works_once_its_hook_does() -> None:
+    working: list[bool] = []
+
+    def hook() -> None:
+        if not working:
+            raise ValueError("not yet")
+
+    with sk.prefetch(range(5), 2, start_hook=hook) as ahead:
+        with pytest.raises(RuntimeError, match="not yet"):
+            list(ahead)
+        working.append(True)
+        ahead.restart()
+        assert list(ahead) == list(range(5))
+
+
+# -------------------------------------------------------------------- workers killed from outside
+
+
+@every_kind_of_process
+def test_workers_killed_while_idle_are_replaced(kind: Kind) -> None:
+    with kind.ahead(sk.smap(lambda x: x, range(20))) as ahead:
+        assert list(ahead) == list(range(20))
+        killed = pids_of(ahead)
+        until(lambda: len(drawn(iter(ahead))) == 20)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        assert not until_dead(killed)
+        assert list(ahead) == list(range(20))
+        assert [ahead[3], ahead[19]] == [3, 19]
+        assert ahead.statistics().restarts == 2
+        assert not set(pids_of(ahead)) & set(killed)
+
+
+def until_dead(pids: list[int]) -> list[int]:
+    """Wait until processes are dead, without reaping them: that is up to the node."""
+
+    def living() -> list[int]:
+        found = []
+        for pid in pids:
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    if file.read().rpartition(")")[2].split()[0] != "Z":
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    until(lambda: not living())
+    return living()
+
+
+@every_kind_of_process
+def test_what_a_killed_worker_had_delivered_is_not_lost_and_not_computed_again(
+    kind: Kind, tmp_path: Path
+) -> None:
+    marks = tmp_path / "tries"
+    source = misbehaving({}, 9, marks)
+    with kind.ahead(source, max_buffered=6, chunk_size=1) as ahead:
+        it = iter(ahead)
+        assert next(it) == 0
+        backend: Any = ahead._engine._dispatcher._backend  # type: ignore[union-attr]
+        until(lambda: marks.stat().st_size >= 7 and not any(backend.running_s()))
+        killed = pids_of(ahead)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        assert not until_dead(killed)
+        assert list(it) == [x * x for x in range(1, 9)]
+        assert sorted(marks.read_bytes()) == list(range(9))
+
+
+@every_kind_of_process
+def test_all_workers_may_die_at_once(kind: Kind, tmp_path: Path) -> None:
+    def item(x: int) -> int:
+        try:
+            os.close(os.open(tmp_path / str(x), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return x
+        if x < 3:
+            while not all((tmp_path / str(other)).exists() for other in range(3)):
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    with kind.ahead(sk.smap(item, range(12)), nworkers=3, chunk_size=1) as ahead:
+        assert list(ahead) == list(range(12))
+        assert ahead.statistics().restarts >= 3
+
+
+def test_a_worker_killed_again_and_again_does_not_stop_the_reader() -> None:
+    def item(x: int) -> int:
+        time.sleep(0.001)
+        return x
+
+    stop = threading.Event()
+    with sk.prefetch(sk.smap(item, range(1500)), 2, "process", retries=1000, context="forkserver") as ahead:
+
+        def hunt() -> None:
+            while not stop.wait(0.01):
+                try:
+                    os.kill(pids_of(ahead)[0], signal.SIGKILL)
+                except (IndexError, ProcessLookupError, RuntimeError):
+                    pass
+
+        it = iter(ahead)
+        assert next(it) == 0
+        hunter = threading.Thread(target=hunt)
+        hunter.start()
+        try:
+            seen = drawn(it)
+        finally:
+            stop.set()
+            hunter.join()
+        # One that was killed while it started is the node's failure; before that, everything came.
+        if seen and isinstance(seen[-1], RuntimeError):
+            assert "at its start" in str(seen.pop())
+        assert seen == list(range(1, 1 + len(seen)))
+
+
+def test_the_fork_server_is_replaced_when_somebody_kills_it() -> None:
+    with Kind("process", "forkserver").ahead(sk.smap(lambda x: x, range(10))) as ahead:
+        assert list(ahead) == list(range(10))
+        launcher: Any = ahead._engine._dispatcher._backend._launcher  # type: ignore[union-attr]
+        orphans = pids_of(ahead)
+        os.kill(launcher._pid, signal.SIGKILL)
+        assert not until_dead([launcher._pid])
+        assert list(ahead) == list(range(10))  # its workers live on
+        for pid in orphans:
+            os.kill(pid, signal.SIGKILL)
+        assert not until_gone(orphans, 10)
+        assert list(ahead) == list(range(10))
+        assert ahead.statistics().restarts == 2
+
+
+# -------------------------------------------------------------------- a parent that is killed
+
+PARENT = """
+    import os, sys, time
+    import seqkit as sk
+
+    how, context = sys.argv[1:]
+
+    def item(x):
+        if x < 2:
+            return os.getpid()
+        if how == "sleeping":
+            time.sleep(3600)
+        if how == "holding the interpreter":
+            sum(range(10**13))  # no thread of this process runs until it is done
+        return x
+
+    nodes = []
+    if how == "beside siblings":  # whose workers inherit what was open when they were forked
+        for sibling in ("fork", "forkserver"):
+            node = sk.prefetch(sk.smap(lambda x: os.getpid(), range(2)), 1, "process", context=sibling)
+            nodes.append(node)
+            print(*node)
+            if sibling == "forkserver":
+                print(node._engine._dispatcher._backend._launcher._pid)
+    node = sk.prefetch(sk.smap(item, range(40)), 2, "process", context=context, chunk_size=1)
+    pids = []
+    iterator = iter(node)
+    for _ in range(2):
+        print(next(iterator))
+    for employee in node._engine._dispatcher._backend._team.values():
+        print(employee.child.pid)
+    launcher = node._engine._dispatcher._backend._launcher
+    if context == "forkserver":
+        print(launcher._pid)
+    if how == "beside siblings":
+        child = os.fork()
+        if child == 0:
+            time.sleep(3600)
+        print("child", child)
+        import ctypes
+        child = ctypes.PyDLL(None).fork()  # no hook of ours runs in this one: it holds every descriptor
+        if child == 0:
+            time.sleep(3600)
+        print("child", child)
+    print("ready")
+    if how == "reading":
+        list(iterator)
+        while True:
+            list(node)
+    time.sleep(3600)
+"""
+
+
+@every_kind_of_process
+@pytest.mark.parametrize("how", ["idle", "reading", "sleeping", "holding the interpreter", "beside siblings"])
+def test_workers_are_gone_within_two_seconds_of_their_parents_death(
+    kind: Kind, how: str, tmp_path: Path
+) -> None:
+    with running(tmp_path, PARENT, how, str(kind)) as process:
+        assert process.stdout is not None
+        lines = list(iter(process.stdout.readline, "ready\n"))
+        assert process.poll() is None, process.communicate()[1]
+        pids = {int(pid) for line in lines if "child" not in line for pid in line.split()}
+        others = [int(line.split()[1]) for line in lines if "child" in line]
+        assert len(pids) >= 2
+        assert not any(map(is_gone, pids))
+        process.kill()
+        process.wait()
+        left = until_gone(pids, within_s=4)
+        assert not any(map(is_gone, others))
+        for pid in [*others, *left]:
+            os.kill(pid, signal.SIGKILL)
+        assert not left
+        assert not until_gone(others, within_s=10)
+        assert process.communicate()[1] == ""
+
+
+# -------------------------------------------------------------------- Ctrl-C
+
+INTERRUPTED = """
+    import signal, sys, time
+    import seqkit as sk
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored where tests run
+    what, method, context = sys.argv[1:]
+
+    def item(x):
+        time.sleep(0.01)
+        return x
+
+    node = sk.prefetch(sk.smap(item, range(10**6)), 2, method, context=context if context != "None" else None)
+
+    def read():
+        for x in node:
+            if x == 20:
+                print("ready")
+
+    if what == "dies":
+        read()
+    for _ in range(3):
+        try:
+            read()
+        except KeyboardInterrupt:
+            print("interrupted")
+    assert list(node[:50]) == list(range(50))
+    assert node[7] == 7
+    print("works")
+    node.close()
+"""
+
+
+@every_kind
+def test_ctrl_c_ends_the_reader_alone_with_one_traceback(kind: Kind, tmp_path: Path) -> None:
+    with running(tmp_path, INTERRUPTED, "dies", kind.method, str(kind.context)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: workers get it too
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == -signal.SIGINT
+        assert out == ""
+        assert err.count("Traceback") == 1
+        assert err.count("KeyboardInterrupt") == 1
+        assert err.endswith("KeyboardInterrupt\n")
+
+
+@every_kind
+def test_a_node_is_usable_after_ctrl_c(kind: Kind, tmp_path: Path) -> None:
+    with running(tmp_path, INTERRUPTED, "goes on", kind.method, str(kind.context)) as process:
+        assert process.stdout is not None
+        for _ in range(3):
+            assert process.stdout.readline() == "ready\n"
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.stdout.readline() == "interrupted\n"
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out, err) == (0, "works\n", "")
+
+
+SHOWERED = """
+    import os, signal, sys, threading, time
+    import seqkit as sk
+
+    method, context, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    context = context if context != "None" else None
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    node = sk.prefetch(sk.smap(lambda x: x, range(10**9)), 2, method, context=context, max_buffered=8)
+    list(node[:50])  # imports everything
+    armed = threading.Event()
+
+    def shower():
+        for k in range(times):
+            armed.wait()
+            armed.clear()
+            time.sleep(k % 37 * 1e-5)  # another place of the engine every time
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=shower, daemon=True)
+    thread.start()
+    for k in range(times):
+        try:
+            armed.set()
+            if k % 2:
+                for expected, x in enumerate(node):
+                    assert x == expected, (x, expected)
+            else:
+                expected = 1000
+                while True:
+                    assert node[expected] == expected
+                    expected += 1
+        except KeyboardInterrupt:
+            pass
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            pass
+    assert list(node[:50]) == list(range(50))
+    print("works")
+    node.close()
+"""
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "times", [40, pytest.param(2000, marks=[pytest.mark.stress, pytest.mark.timeout(900)])]
+)
+def test_ctrl_c_at_any_moment_neither_hangs_nor_mixes_up_items(
+    kind: Kind, times: int, tmp_path: Path
+) -> None:
+    status, out, err = finished(tmp_path, SHOWERED, kind.method, str(kind.context), str(times))
+    assert (status, out, err) == (0, "works\n", "")
+
+
+# -------------------------------------------------------------------- the end of the interpreter
+
+ENDING = """
+    import gc, os, sys, threading
+    import numpy as np
+    import seqkit as sk
+
+    how, method, context = sys.argv[1:]
+
+    class Ring:
+        pass
+
+    source = sk.smap(lambda x: np.full(5000, x), range(400))
+    node = sk.prefetch(source, 2, method, context=context if context != "None" else None)
+    unfinished = iter(node)
+    leased = [next(unfinished) for _ in range(5)]
+    ring = Ring()
+    ring.itself, ring.array, ring.iterator = ring, next(unfinished), unfinished
+    scanned = node[7]
+    if how == "in a daemon thread":
+        reading = threading.Event()
+
+        def read():
+            while True:
+                for x in node:
+                    reading.set()
+
+        threading.Thread(target=read, daemon=True).start()
+        reading.wait()
+    if how == "forked":
+        pid = os.fork()
+        if pid == 0:
+            assert [int(x[0]) for x in node[:3]] == [0, 1, 2]
+            assert [int(x[0]) for x in leased] == list(range(5))
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    if how == "closed":
+        node.close()
+    if how == "exits":
+        sys.exit(0)
+"""
+
+
+@every_kind
+@pytest.mark.parametrize("how", ["ends", "in a daemon thread", "forked", "closed", "exits"])
+def test_the_interpreter_ends_quietly_with_readers_and_arrays_about(
+    kind: Kind, how: str, tmp_path: Path
+) -> None:
+    assert finished(tmp_path, ENDING, how, kind.method, str(kind.context)) == (0, "", "")
+
+
+# -------------------------------------------------------------------- scripts without a guard
+
+UNGUARDED = """
+    import dataclasses, sys
+    import numpy as np
+    import seqkit as sk
+
+    print("top")
+    method, context = sys.argv[1:]
+
+    class Point:
+        def __init__(self, x):
+            self.x = x
+
+    @dataclasses.dataclass
+    class Pair:
+        left: Point
+        right: Point
+
+        def total(self):
+            return self.left.x + self.right.x
+
+    class Sum(Point):
+        def __init__(self, x):
+            super().__init__(x)
+
+    class Refused(Exception):
+        pass
+
+    def refuse(x):
+        raise Refused(x)
+
+    offset = 100
+    def plus(amount):
+        return lambda x: x + amount + offset
+
+    def pair(x):
+        return Pair(Point(x), Sum(x + 1))
+
+    options = {"context": context if context != "None" else None}
+    points = sk.prefetch(sk.smap(pair, sk.smap(plus(5), range(40))), 2, method, **options)
+    for x, got in enumerate(points):
+        assert type(got) is Pair and type(got.left) is Point and type(got.right) is Sum
+        assert isinstance(got.right, Point) and got.total() == 2 * (x + 105) + 1
+    assert points[3] == pair_again if (pair_again := None) else True
+    failing = sk.prefetch(sk.smap(refuse, range(2)), 1, method, **options)
+    try:
+        failing[1]
+    except sk.EvaluationError as error:
+        assert type(error.__cause__) is Refused, error.__cause__
+        assert error.__cause__.args == (1,)
+    else:
+        raise AssertionError
+    print("end")
+"""
+
+
+@every_kind
+def test_a_script_without_a_guard_runs_its_own_code_once(kind: Kind, tmp_path: Path) -> None:
+    assert finished(tmp_path, UNGUARDED, kind.method, str(kind.context)) == (0, "top\nend\n", "")
+
+
+# -------------------------------------------------------------------- closing
+
+
+@from_any_thread
+@every_kind_of_process
+@pytest.mark.parametrize("how", ["sleeps", "stops", "holds the interpreter"])
+def test_closing_does_not_wait_for_a_worker_that_is_stuck(kind: Kind, where: str, how: str) -> None:
+    def item(x: int) -> int:
+        if x < 2:
+            return x
+        if how == "stops":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if how == "holds the interpreter":
+            sum(range(10**13))
+        time.sleep(3600)
+        return x
+
+    def body() -> None:
+        ahead = kind.ahead(sk.smap(item, range(8)), chunk_size=1)
+        it = iter(ahead)
+        assert [next(it), next(it)] == [0, 1]
+        pids = pids_of(ahead)
+        ahead.close()
+        assert not until_gone(pids, within_s=0)  # closing has reaped them
+        assert [type(error) for error in drawn(it)] == [RuntimeError]
+        ahead.close()
+
+    run(where, body)
+
+
+def test_closing_does_not_wait_for_a_thread_that_is_stuck() -> None:
+    released = threading.Event()
+    ahead = sk.prefetch(sk.smap(lambda x: released.wait(), range(4)), 2)
+    try:
+        reader = iter(ahead)
+        until(lambda: len(threading.enumerate()) >= 3)
+        ahead.close()
+        assert [type(error) for error in drawn(reader)] == [RuntimeError]
+    finally:
+        released.set()
+
+
+@every_kind_with_workers
+def test_a_reader_that_waits_is_told_when_the_node_is_closed(kind: Kind, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    gate = str(tmp_path / "gate")
+
+    def item(x: int) -> int:
+        open(gate).close()
+        return x
+
+    ahead = kind.ahead(sk.smap(item, range(4)))
+    told: list[Any] = []
+    reader = threading.Thread(target=lambda: told.extend(drawn(iter(ahead))))
+    reader.start()
+    dispatcher = until(lambda: ahead._engine._dispatcher)
+    until(lambda: dispatcher._receiver is not None)
+    ahead.close()
+    reader.join()
+    assert [str(error) for error in told] == ["prefetch: the node is closed; restart() starts it anew"]
+    if kind.method == "thread":  # let the items go that nobody waits for
+        until(lambda: _opened(gate, ahead))
+
+
+def _opened(gate: str, ahead: sk.Prefetch) -> bool:
+    try:
+        os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        pass
+    return not any(thread.name.startswith("seqkit-") for thread in threading.enumerate())
+
+
+@every_kind
+def test_a_forgotten_node_leaves_nothing_behind(kind: Kind) -> None:
+    ahead = kind.ahead(sk.smap(lambda x: np.full(3000, x), range(50)))
+    it = iter(ahead)
+    next(it)
+    ahead[9]  # what is left is for the fixture to find
+
+
+# -------------------------------------------------------------------- limits
+
+LIMITED = """
+    import os, resource, sys
+    import numpy as np
+    import seqkit as sk
+
+    what, method, context = sys.argv[1:]
+    context = context if context != "None" else None
+
+    def opened():
+        return len(os.listdir("/proc/self/fd"))
+
+    def check(nworkers=4):
+        with sk.prefetch(sk.smap(lambda x: np.full(5000, x), range(600)), nworkers, method, context=context) as p:
+            kept = list(p)
+            assert all((a == x).all() for x, a in enumerate(kept))
+            return p.statistics()
+
+    check(1)  # imports everything
+    before = opened()
+    if what == "few descriptors":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        check()
+    if what == "no descriptors":
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        failed = 0
+        for spare in range(1, 40):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, hard))
+            try:
+                check()
+            except (OSError, RuntimeError) as error:
+                failed += 1
+                assert "Too many open files" in str(error) or "descriptors" in str(error) or "at its start" in str(error), error
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert opened() == before, (spare, opened(), before)
+        assert 5 < failed < 39, failed
+        check()
+    if what == "little address space":
+        pages = int(open("/proc/self/statm").read().split()[0])
+        for spare in (1 << 29, 1 << 30, 1 << 31):
+            limit = pages * resource.getpagesize() + spare
+            resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+            seen = check()
+            assert 0 < seen.slots * seen.slot_bytes < spare, seen
+    if what == "small files":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, resource.RLIM_INFINITY))
+        check()
+    if what == "one page per pipe":
+        import fcntl
+        pipe = os.pipe
+        def narrow():
+            ends = pipe()
+            fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, 4096)
+            return ends
+        os.pipe = narrow
+        check()
+        with sk.prefetch(sk.smap(lambda x: b"x" * 100_000, range(50)), 2, method, context=context, shm_size=0) as p:
+            assert [len(x) for x in p] == [100_000] * 50
+        with sk.prefetch(range(5000), 2, method, context=context, max_buffered=5000, chunk_size=1) as p:
+            assert list(p) == list(range(5000))
+    print("fine")
+"""
+
+
+@every_kind_of_process
+@pytest.mark.parametrize(
+    "what", ["few descriptors", "no descriptors", "little address space", "small files", "one page per pipe"]
+)
+def test_a_node_makes_do_with_little(kind: Kind, what: str, tmp_path: Path) -> None:
+    assert finished(tmp_path, LIMITED, what, kind.method, str(kind.context)) == (0, "fine\n", "")

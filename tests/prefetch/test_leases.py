@@ -1,0 +1,206 @@
+"""Arrays from process workers: the reader's own, right for ever, and never two owners of one slot."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+
+from .kinds import PROCESSES, Kind
+from .traces import descriptors, mapped
+
+WORDS = 4096  # large enough to travel beside the pickle, small enough for many
+
+
+def canary(i: int) -> Any:
+    """An array that says in every word which item it is."""
+    array = sk.empty(WORDS, np.int64)
+    array[:] = i
+    return array
+
+
+def is_canary(array: Any, i: int) -> bool:
+    return bool(array[0] == i and array[-1] == i and (array == i).all())
+
+
+@pytest.fixture(scope="module")
+def kind() -> Kind:
+    return PROCESSES[0]
+
+
+def test_arrays_are_writable_aligned_and_lie_in_the_pool(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(8))) as node:
+        for i, array in enumerate(node):
+            assert is_canary(array, i)
+            assert array.flags.writeable
+            assert array.ctypes.data % 64 == 0
+            assert node.statistics().leased >= 1
+            array[:] = -1
+        assert node.statistics().copies == 0
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_a_hundred_times_more_results_than_slots_are_all_right(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(1400)), max_buffered=4) as node:
+        first = next(iter(node))
+        open_before = len(descriptors())
+        kept = list(node)
+        assert len(descriptors()) == open_before
+        assert node.statistics().slots * 100 <= 1400
+    assert all(is_canary(array, i) for i, array in enumerate(kept))
+    assert is_canary(first, 0)
+
+
+@pytest.mark.parametrize("held", range(14))
+def test_holding_any_number_of_results_mixes_up_nothing(kind: Kind, held: int) -> None:
+    with kind.ahead(sk.smap(canary, range(60)), max_buffered=6) as node:
+        kept: list[tuple[int, Any]] = []
+        for i, array in enumerate(node):
+            kept.append((i, array))
+            del kept[: max(0, len(kept) - held)]
+            assert all(is_canary(a, j) for j, a in kept)
+
+
+def test_holding_fewer_results_than_the_lease_allowance_costs_no_copy(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(100)), max_buffered=6) as node:
+        kept: list[Any] = []
+        for array in node:
+            kept.append(array)
+            del kept[: max(0, len(kept) - 6)]
+        assert node.statistics().copies == 0
+
+
+def test_a_slot_is_free_again_when_the_last_view_of_it_is_gone(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(3))) as node:
+        whole = node[1]
+        part = whole[10:20]
+        seen = memoryview(whole)[5:6]
+        shaped = whole.reshape(64, 64)
+        del whole
+        assert node.statistics().leased == 1
+        del part, shaped
+        assert node.statistics().leased == 1
+        assert seen[0] == 1
+        del seen
+        assert node.statistics().leased == 0
+
+
+def test_a_slot_in_a_garbage_cycle_is_free_after_collection(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(3))) as node:
+        cycle: list[Any] = [node[1]]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+        assert node.statistics().leased == 0
+
+
+def test_a_slot_may_be_given_back_by_another_thread(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(3))) as node:
+        held = [node[1]]
+        thread = threading.Thread(target=held.clear)
+        thread.start()
+        thread.join()
+        assert node.statistics().leased == 0
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_arrays_outlive_the_node_and_then_take_the_memory_along(kind: Kind) -> None:
+    before = mapped()
+    node = kind.ahead(sk.smap(canary, range(20)))
+    kept = [node[i] for i in (3, 7)]
+    node.close()
+    del node
+    gc.collect()
+    assert is_canary(kept[0], 3)
+    assert is_canary(kept[1], 7)
+    kept[0][:] = 5
+    assert is_canary(kept[0], 5)
+    assert is_canary(kept[1], 7)
+    kept.clear()
+    gc.collect()
+    assert mapped() == before
+
+
+def test_a_forked_child_sees_its_leased_arrays_and_disturbs_nobody(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(40)), max_buffered=4) as node:
+        iterator = iter(node)
+        kept = [next(iterator) for _ in range(3)]
+        receiving, sending = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            right = all(is_canary(array, i) for i, array in enumerate(kept))
+            kept.clear()
+            os.write(sending, b"y" if right else b"n")
+            os._exit(0)
+        os.close(sending)
+        assert os.read(receiving, 1) == b"y"
+        os.close(receiving)
+        os.waitpid(pid, 0)
+        assert node.statistics().leased >= 3
+        rest = list(iterator)
+        assert all(is_canary(array, i) for i, array in enumerate(kept + rest))
+
+
+def test_items_of_many_arrays_share_one_lease(kind: Kind) -> None:
+    def several(i: int) -> Any:
+        return {"a": canary(i), "b": (canary(i + 1), "text"), "small": np.full(3, i)}
+
+    with kind.ahead(sk.smap(several, range(5))) as node:
+        item = node[2]
+        assert node.statistics().leased == 1
+        second = item["b"][0]
+        del item
+        assert is_canary(second, 3)
+        assert node.statistics().leased == 1
+
+
+def test_a_kept_array_pickles_and_copies_like_any_other(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(3))) as node:
+        array = node[2]
+        assert is_canary(pickle.loads(pickle.dumps(array)), 2)
+        assert is_canary(array.copy(), 2)
+
+
+def soak(node: sk.Prefetch, n: int, items: int) -> int:
+    """Read over epoch boundaries, breaks, re-iteration and garbage cycles; return how many were read."""
+    rng = np.random.default_rng(0)
+    kept: list[tuple[int, Any]] = []
+    seen, epoch = 0, 0
+    while seen < items:
+        order = node.at_epoch(epoch)
+        expected = sk.shuffle(range(n), seed=0).at_epoch(epoch)
+        stop = int(rng.integers(1, n + 1))
+        for i, array in zip(expected, order, strict=False):
+            assert is_canary(array, i)
+            seen += 1
+            kept.append((i, array))
+            if rng.random() < 0.2:
+                cycle: list[Any] = [kept.pop(int(rng.integers(len(kept))))]
+                cycle.append(cycle)
+            if len(kept) > 20:
+                assert all(is_canary(a, j) for j, a in kept)
+                del kept[: int(rng.integers(1, 20))]
+            if seen % n == stop:
+                break
+        epoch += 1
+    assert all(is_canary(a, j) for j, a in kept)
+    return seen
+
+
+def test_no_item_is_ever_mixed_up_over_epochs_breaks_and_cycles(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, sk.shuffle(range(100), seed=0)), max_buffered=6) as node:
+        assert soak(node, 100, 5_000) >= 5_000
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_no_item_is_ever_mixed_up_in_a_million(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, sk.shuffle(range(1000), seed=0))) as node:
+        assert soak(node, 1000, 10**6) >= 10**6

@@ -1,0 +1,629 @@
+"""The prefetch node as a view: arguments, life, and reading in every way there is."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch.dispatcher import Reader
+from seqkit.view import View
+
+from .kinds import KINDS, PROCESSES, WORKERS, Kind
+from .traces import children, descriptors, threads
+
+THREAD, FORK = WORKERS[0], PROCESSES[0]
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+threads_and_forks = pytest.mark.parametrize("kind", [THREAD, FORK], ids=str)
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+class Log:
+    """A function that writes down what it is called with; the list is seen in this process only."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def __call__(self, x: int) -> int:
+        self.calls.append(x)
+        return x
+
+
+class FileLog:
+    """The same for functions that run in other processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def __call__(self, x: int) -> int:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        os.write(descriptor, f"{x}\n".encode())
+        os.close(descriptor)
+        return x
+
+    @property
+    def calls(self) -> list[int]:
+        return list(map(int, self.path.read_text().split()))
+
+
+# -------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"seq": 5}, TypeError, "a source needs [i] and usually len(), got int"),
+        (
+            {"method": "fork"},
+            ValueError,
+            "prefetch: method must be 'thread', 'process' or 'inline', got 'fork'",
+        ),
+        ({"method": None}, ValueError, "prefetch: method must be 'thread', 'process' or 'inline', got None"),
+        (
+            {"context": "posix"},
+            ValueError,
+            "prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got 'posix'",
+        ),
+        ({"nworkers": "2"}, TypeError, "prefetch: nworkers must be an int or None, got '2'"),
+        ({"nworkers": 1.5}, TypeError, "got 1.5"),
+        ({"nworkers": True}, TypeError, "got True"),
+        ({"nworkers": -10_000}, ValueError, "prefetch: nworkers=-10000 leaves no worker, there are"),
+        ({"max_buffered": 0}, ValueError, "prefetch: max_buffered must be a positive int, got 0"),
+        ({"max_buffered": "3"}, TypeError, "prefetch: max_buffered must be a positive int, got '3'"),
+        ({"start_hook": 3}, TypeError, "prefetch: start_hook must be callable, got 3"),
+        ({"shm_size": -1}, ValueError, "prefetch: shm_size must be an int of at least 0, got -1"),
+        ({"shm_size": 1.5}, TypeError, "prefetch: shm_size must be an int of at least 0, got 1.5"),
+        (
+            {"shm_size": 100},
+            ValueError,
+            "prefetch: shm_size must be 0 or at least 57344 bytes, a page for each of 14 slots, got 100",
+        ),
+        ({"chunk_size": 0}, ValueError, "prefetch: chunk_size must be a positive int, got 0"),
+        ({"chunk_size": "big"}, TypeError, "prefetch: chunk_size must be a positive int, got 'big'"),
+        ({"chunk_size": None}, TypeError, "prefetch: chunk_size must be a positive int, got None"),
+        ({"timeout": 0}, ValueError, "prefetch: timeout must be above 0 s, got 0"),
+        ({"timeout": float("nan")}, ValueError, "prefetch: timeout must be above 0 s, got nan"),
+        ({"timeout": "1"}, TypeError, "prefetch: timeout must be a number of seconds or None, got '1'"),
+        ({"timeout": True}, TypeError, "prefetch: timeout must be a number of seconds or None, got True"),
+        ({"timeout": 1, "nworkers": 0}, ValueError, "prefetch: timeout needs workers, got nworkers=0"),
+        ({"retries": -1}, ValueError, "prefetch: retries must be an int of at least 0, got -1"),
+        ({"retries": None}, TypeError, "prefetch: retries must be an int of at least 0, got None"),
+        ({"colour": "red"}, TypeError, "unexpected keyword argument 'colour'"),
+    ],
+)
+def test_arguments_are_checked_when_the_node_is_built(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as info:
+        sk.prefetch(**{"seq": range(3), "nworkers": 2} | arguments)
+    assert message in str(info.value)
+
+
+def test_the_number_of_workers_counts_from_either_end() -> None:
+    usable = len(os.sched_getaffinity(0))
+    assert f"nworkers={usable}," in repr(sk.prefetch(range(3)))
+    assert "nworkers=0, method='inline'" in repr(sk.prefetch(range(3), 0))
+    assert "nworkers=0, method='inline'" in repr(sk.prefetch(range(3), 5, "inline"))
+    assert "nworkers=3," in repr(sk.prefetch(range(3), np.int64(3)))  # type: ignore[arg-type]
+    if usable > 1:
+        assert f"nworkers={usable - 1}," in repr(sk.prefetch(range(3), -1))
+
+
+def test_names_and_order_of_arguments_are_those_of_seqtools() -> None:
+    node = sk.prefetch(range(9), 1, "thread", 3, lambda: None, 0)
+    with node:
+        assert list(node) == list(range(9))
+
+
+# -------------------------------------------------------------------- before and after
+
+
+@every_kind
+def test_building_a_node_reads_and_starts_nothing(kind: Kind) -> None:
+    log, before = Log(), (threads(), children(), descriptors())
+    node = kind.ahead(sk.smap(log, range(9)))
+    assert len(node) == 9
+    workers = 0 if kind.method == "inline" else 2
+    assert repr(node) == f"prefetch(smap(Log, <range of 9>), nworkers={workers}, method='{kind.method}')"
+    assert len(node[1:][::-1]) == 8
+    assert node.statistics().jobs == 0
+    assert log.calls == []
+    assert (threads(), children(), descriptors()) == before
+    node.close()
+    node.close()
+
+
+@every_kind
+def test_a_closed_node_leaves_nothing_and_refuses_to_read_until_it_is_restarted(kind: Kind) -> None:
+    node = kind.ahead(sk.smap(double, range(9)))
+    assert node.start() is node
+    iterator = iter(node)
+    assert next(iterator) == 0
+    assert node[3] == 6
+    node.close()
+    node.close()
+    reads: list[Callable[[], Any]] = [
+        lambda: node[0],
+        lambda: list(node),
+        lambda: node[2:4][0],
+        lambda: node._getmany([1]),
+        lambda: next(reversed(node)),
+        lambda: node.start(),
+    ]
+    for read in reads:
+        with pytest.raises(RuntimeError, match=r"^prefetch: the node is closed; restart\(\) starts it anew$"):
+            read()
+    with pytest.raises(RuntimeError, match="closed"):
+        list(iterator)
+    assert list(iterator) == []  # told once, then over
+    assert len(node) == 9
+    assert node.statistics().items >= 2
+    node.restart()
+    assert list(node) == [double(x) for x in range(9)]
+    node.close()
+    del iterator
+
+
+@every_kind
+def test_a_forgotten_node_leaves_nothing(kind: Kind) -> None:
+    node = kind.ahead(sk.smap(double, range(9)))
+    assert list(node) == [double(x) for x in range(9)]
+    assert node[4] == 8
+    del node
+
+
+@threads_and_forks
+def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
+    node: Any = kind.ahead(sk.smap(double, range(9)))
+    iterator = iter(node)
+    assert next(iterator) == 0
+    cycle = [node, iterator]
+    cycle.append(cycle)
+    del node, iterator, cycle
+
+
+@threads_and_forks
+def test_an_iterator_keeps_the_workers_it_needs(kind: Kind) -> None:
+    iterator = iter(kind.ahead(sk.smap(double, range(50))))
+    gc.collect()
+    assert list(iterator) == [double(x) for x in range(50)]
+
+
+@every_kind
+def test_a_context_manager_closes_the_node_and_lets_errors_pass(kind: Kind) -> None:
+    def use() -> None:
+        with node as entered:
+            assert entered is node
+            assert list(node) == [0, 1, 2]
+            raise ZeroDivisionError
+
+    node = kind.ahead(range(3))
+    with pytest.raises(ZeroDivisionError):
+        use()
+    with pytest.raises(RuntimeError, match="closed"):
+        node[0]
+
+
+@every_kind
+def test_workers_see_the_sources_as_they_were_at_the_start_until_a_restart(kind: Kind) -> None:
+    source = [1, 2, 3]
+    with kind.ahead(source) as node:
+        node.start()
+        assert list(node) == [1, 2, 3]
+        source[:] = [4, 5, 6]
+        assert list(node) == ([1, 2, 3] if kind.method == "process" else [4, 5, 6])
+        node.restart()
+        source[0] = 7
+        assert list(node) == [7, 5, 6]
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "copied", [lambda node: pickle.loads(pickle.dumps(node)), copy.deepcopy], ids=["pickle", "deepcopy"]
+)
+def test_a_copy_of_a_node_is_a_node_that_has_not_started(kind: Kind, copied: Any) -> None:
+    node = kind.ahead(sk.smap(double, range(5)), max_buffered=3, chunk_size=2, retries=0)
+    with node:
+        assert list(node) == [0, 2, 4, 6, 8]
+    other = copied(node)
+    assert type(other) is sk.Prefetch
+    assert repr(other) == repr(node)
+    assert other._settings == node._settings
+    assert other.statistics().items == 0
+    with other:
+        assert list(other) == [0, 2, 4, 6, 8]
+
+
+@every_kind
+def test_a_node_reads_on_in_a_forked_child(kind: Kind) -> None:
+    with kind.ahead(sk.smap(double, range(20))) as node:
+        iterator = iter(node)
+        assert next(iterator) == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12 for forks with threads
+            pid = os.fork()
+        if pid == 0:
+            try:
+                signal.alarm(20)
+                right = list(node) == [double(x) for x in range(20)] and node[3] == 6
+                node.close()
+                os._exit(0 if right else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert list(iterator) == [double(x) for x in range(1, 20)]
+
+
+# -------------------------------------------------------------------- reading by index
+
+
+def test_scattered_reads_cost_no_more_than_what_they_read() -> None:
+    log = Log()
+    with THREAD.ahead(sk.smap(log, range(1000))) as node:
+        wanted = [5, 900, 3, 400, 7, 999, 0, 4, 401]
+        assert [node[i] for i in wanted] == wanted
+    # An index that follows one of the last reads may be taken for the start of a scan.
+    assert len(log.calls) <= len(wanted) + 2
+    assert set(log.calls) >= set(wanted)
+
+
+def test_single_reads_evaluate_a_single_item(tmp_path: Path) -> None:
+    for kind in (THREAD, FORK, KINDS[0]):
+        log = FileLog(tmp_path / str(kind))
+        with kind.ahead(sk.smap(log, range(1000)), chunk_size=10) as node:
+            assert [node[i] for i in (500, 10, 700, 10)] == [500, 10, 700, 10]
+        assert log.calls == [500, 10, 700, 10]
+
+
+@threads_and_forks
+def test_reading_one_after_the_other_works_ahead_and_evaluates_everything_once(
+    kind: Kind, tmp_path: Path
+) -> None:
+    log = FileLog(tmp_path / "log")
+    with kind.ahead(sk.smap(log, range(200)), chunk_size=1) as node:
+        assert [node[i] for i in range(200)] == list(range(200))
+    assert sorted(log.calls) == list(range(200))
+
+
+def test_reading_in_order_asks_for_more_and_more_ahead() -> None:
+    seen = []
+    with THREAD.ahead(sk.smap(double, range(500)), max_buffered=12, chunk_size=1) as node:
+        for i in range(40):
+            assert node[i] == 2 * i
+            (scan,) = node._scans._idle
+            seen.append(scan.reader._feed.window.limit)
+    assert seen[0] == 0
+    assert seen[-1] == 12
+    assert seen == sorted(seen)
+
+
+def test_scans_in_turn_each_read_ahead_for_themselves() -> None:
+    log = Log()
+    starts = (0, 200, 400, 600)
+    with THREAD.ahead(sk.smap(log, range(800)), chunk_size=1) as node:
+        for i in range(100):
+            for start in starts:
+                assert node[start + i] == start + i
+    assert max(Counter(log.calls).values()) == 1
+    assert len(log.calls) > 400  # some were read ahead in vain
+
+
+def test_more_scans_than_are_remembered_are_read_right() -> None:
+    with THREAD.ahead(sk.smap(double, range(1000))) as node:
+        for i in range(30):
+            for start in range(0, 1000, 100):
+                assert node[start + i] == 2 * (start + i)
+
+
+def test_reading_backwards_evaluates_each_item_once() -> None:
+    log = Log()
+    with THREAD.ahead(sk.smap(log, range(50))) as node:
+        assert [node[i] for i in range(49, -1, -1)] == list(range(49, -1, -1))
+    assert sorted(log.calls) == list(range(50))
+
+
+@threads_and_forks
+def test_a_scan_goes_on_behind_an_error(kind: Kind) -> None:
+    with kind.ahead(sk.smap(lambda x: 1 // (x % 3), range(12)), chunk_size=2) as node:
+        for i in range(12):
+            if i % 3:
+                assert node[i] == 1 // (i % 3)
+            else:
+                with pytest.raises(sk.EvaluationError, match=rf"smap\[{i}\]") as info:
+                    node[i]
+                assert info.value.path[0] == (node, i)
+
+
+# -------------------------------------------------------------------- iterators
+
+
+@every_kind
+def test_iterators_are_independent_of_each_other(kind: Kind) -> None:
+    with kind.ahead(sk.smap(double, range(60))) as node:
+        first, second, third = iter(node), iter(node), reversed(node)
+        seen: list[list[Any]] = [[], [], []]
+        for which, count in [(0, 5), (1, 20), (2, 3), (0, 100), (1, 1), (2, 100), (1, 100)]:
+            seen[which] += islice((first, second, third)[which], count)
+        expected = [double(x) for x in range(60)]
+        assert seen == [expected, expected, expected[::-1]]
+        assert list(pairwise(node)) == list(pairwise(expected))
+
+
+@every_kind
+def test_an_iterator_is_over_when_it_is_over(kind: Kind) -> None:
+    with kind.ahead(range(3)) as node:
+        iterator = iter(node)
+        assert list(iterator) == [0, 1, 2]
+        assert next(iterator, "over") == "over"
+        assert iter(iterator) is iterator
+
+
+@threads_and_forks
+def test_dropping_an_iterator_stops_its_pending_work(kind: Kind, tmp_path: Path) -> None:
+    begun, gate = os.pipe(), os.pipe()
+    log = FileLog(tmp_path / "log")
+
+    def f(x: int) -> int:
+        log(x)
+        if x == 0:
+            os.write(begun[1], b"x")
+            os.read(gate[0], 1)
+        return x
+
+    with kind.ahead(sk.smap(f, range(100)), 1, max_buffered=8, chunk_size=1) as node:
+        iterator = iter(node)
+        os.read(begun[0], 1)  # the only worker is at item 0, and 7 more are queued
+        del iterator
+        os.write(gate[1], b"x")
+        assert node[50] == 50
+    assert log.calls == [0, 50]
+    for descriptor in (*begun, *gate):
+        os.close(descriptor)
+
+
+@every_kind
+def test_threads_may_read_a_node_in_every_way_at_once(kind: Kind) -> None:
+    n = 120
+    expected = [double(x) for x in range(n)]
+    results: dict[int, Any] = {}
+    barrier = threading.Barrier(6)
+
+    def read(which: int) -> None:
+        barrier.wait()
+        if which < 2:
+            results[which] = list(node) == expected
+        elif which == 2:
+            results[which] = [node[i] for i in range(n)] == expected
+        elif which == 3:
+            results[which] = [node[i] for i in range(n - 1, -1, -7)] == expected[::-7]
+        elif which == 4:
+            results[which] = list(node[::-1]) == expected[::-1]
+        else:
+            results[which] = [node[(i * 37) % n] for i in range(n)] == [
+                expected[(i * 37) % n] for i in range(n)
+            ]
+
+    with kind.ahead(sk.smap(double, range(n))) as node:
+        node.start()
+        readers = [threading.Thread(target=read, args=(which,)) for which in range(6)]
+        for thread in readers:
+            thread.start()
+        for thread in readers:
+            thread.join()
+    assert results == dict.fromkeys(range(6), True)
+
+
+def test_one_node_started_by_many_threads_starts_once() -> None:
+    hooked: list[int] = []
+    barrier = threading.Barrier(8)
+    with THREAD.ahead(range(10), 2, start_hook=hooked.append) as node:
+
+        def read() -> None:
+            barrier.wait()
+            assert sum(node) == 45
+
+        readers = [threading.Thread(target=read) for _ in range(8)]
+        for thread in readers:
+            thread.start()
+        for thread in readers:
+            thread.join()
+    assert sorted(hooked) == [0, 1]
+
+
+# -------------------------------------------------------------------- in an expression
+
+EXPRESSIONS: list[Callable[[Callable[[Any], View[Any]]], View[Any]]] = [
+    lambda ahead: sk.batch(ahead(sk.smap(double, range(23))), 4),
+    lambda ahead: ahead(sk.batch(sk.smap(double, range(23)), 4)),
+    lambda ahead: sk.shuffle(ahead(sk.smap(double, range(23))), seed=0),
+    lambda ahead: ahead(sk.shuffle(sk.smap(double, range(23)), seed=0)),
+    lambda ahead: sk.smap(double, ahead(range(23))),
+    lambda ahead: sk.gather(ahead(range(23)), [5, 5, -1, 0, 7, 8, 9]),
+    lambda ahead: ahead(sk.gather(range(23), [5, 5, -1, 0, 7, 8, 9]))[1:-1],
+    lambda ahead: ahead(range(23))[::-2][1:],
+    lambda ahead: sk.concatenate([ahead(range(5)), range(9), ahead(sk.smap(double, range(7)))]),
+    lambda ahead: sk.collate([ahead(range(9)), ahead(sk.smap(double, range(9)))]),
+    lambda ahead: sk.unbatch(ahead(sk.batch(range(23), 4)), 4, 3),
+    lambda ahead: ahead(sk.batch(ahead(sk.shuffle(ahead(range(23)), seed=1)), 3)),
+    lambda ahead: sk.random_map(lambda x, rng: (x, int(rng.integers(99))), ahead(range(9)), seed=0),
+    lambda ahead: ahead(sk.random_map(lambda x, rng: (x, int(rng.integers(99))), range(9), seed=0)),
+]
+
+
+@threads_and_forks
+@pytest.mark.parametrize("build", EXPRESSIONS)
+def test_a_node_anywhere_in_an_expression_changes_no_item(kind: Kind, build: Any) -> None:
+    nodes: list[sk.Prefetch] = []
+
+    def ahead(source: Any) -> sk.Prefetch:
+        nodes.append(kind.ahead(source))
+        return nodes[-1]
+
+    expected = list(build(sk.view))
+    view = build(ahead)
+    assert list(view) == expected
+    assert [view[i] for i in range(-len(view), len(view))] == expected * 2
+    assert list(view[::-1]) == expected[::-1]
+    assert list(view._getmany(range(len(view)))) == expected
+    for node in nodes:
+        node.close()
+
+
+def test_a_plan_from_above_is_what_is_computed_ahead() -> None:
+    log = Log()
+    source = sk.smap(log, range(1000))
+    with sk.prefetch(source, 1, max_buffered=10) as node:
+        order = sk.shuffle(node, seed=3)
+        expected = list(sk.shuffle(range(1000), seed=3))
+        assert list(islice(order, 100)) == expected[:100]
+        assert log.calls == expected[: len(log.calls)]
+        log.calls.clear()
+        batches = sk.batch(sk.gather(node, [9, 7, 5, 3, 1, 0]), 2)
+        assert list(batches) == [[9, 7], [5, 3], [1, 0]]
+        assert [x for x in log.calls if x in (9, 7, 5, 3, 1, 0)][-6:] == [9, 7, 5, 3, 1, 0]
+
+
+def test_an_error_below_a_node_names_every_view_on_the_way() -> None:
+    for kind in (THREAD, FORK):
+        with kind.ahead(sk.smap(lambda x: 1 // x, sk.shuffle(range(10), seed=0))) as node:
+            batches = sk.batch(node, 5)
+            bad = list(sk.shuffle(range(10), seed=0)).index(0)
+            with pytest.raises(sk.EvaluationError) as info:
+                list(batches)
+            assert [(view._name, i) for view, i in info.value.path][-2:] == [("prefetch", bad), ("smap", bad)]
+            with pytest.raises(sk.EvaluationError) as info:
+                batches[bad // 5]
+            assert [(view._name, i) for view, i in info.value.path] == [
+                ("batch", bad // 5),
+                ("prefetch", bad),
+                ("smap", bad),
+            ]
+
+
+@pytest.mark.parametrize("inner", [THREAD, FORK], ids=str)
+@pytest.mark.parametrize("outer", [THREAD, FORK], ids=str)
+def test_a_node_inside_a_worker_of_another_works(outer: Kind, inner: Kind) -> None:
+    def where(x: int) -> Any:
+        info = sk.get_worker_info()
+        assert info is not None
+        return x, os.getpid(), info.method
+
+    with (
+        inner.ahead(sk.smap(where, range(40))) as below,
+        outer.ahead(sk.smap(lambda item: (*item, os.getpid()), below)) as above,
+    ):
+        seen = list(above)
+    assert [x for x, *_ in seen] == list(range(40))
+    methods = {method for _, _, method, _ in seen}
+    if outer.method == "process":
+        assert methods == {"thread"}  # a process worker starts no processes
+        assert all(inner_pid == outer_pid for _, inner_pid, _, outer_pid in seen)
+    else:
+        assert methods == {inner.method}
+
+
+def test_a_node_of_another_epoch_reads_by_index_too() -> None:
+    source = sk.shuffle(range(50), seed=0)
+    for kind in (THREAD, FORK):
+        with kind.ahead(source) as node:
+            other = node.at_epoch(5)
+            expected = list(source.at_epoch(5))
+            assert [other[i] for i in range(50)] == expected
+            assert [node[i] for i in range(50)] == list(source)
+            assert list(other[::-1]) == expected[::-1]
+            assert list(other) == expected
+
+
+def test_a_batch_of_a_node_follows_the_epoch() -> None:
+    with sk.prefetch(sk.shuffle(range(50), seed=0), 2) as node:
+        batches = sk.batch(node, 7)
+        expected = sk.batch(sk.shuffle(range(50), seed=0), 7)
+        for epoch in range(3):
+            assert list(batches.at_epoch(epoch)) == list(expected.at_epoch(epoch))
+        assert node.statistics().items == 150  # the same workers all along
+
+
+# -------------------------------------------------------------------- interruptions
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], THREAD, FORK], ids=str)
+def test_after_ctrl_c_the_next_read_starts_anew(kind: Kind, tmp_path: Path) -> None:
+    reader, gate, once = os.getpid(), os.pipe(), tmp_path / "once"
+
+    def f(x: int) -> int:
+        if x == 5 and not once.exists():
+            once.touch()
+            os.kill(reader, signal.SIGINT)
+            os.read(gate[0], 1)  # the reader waits for this item, or soon will
+        return x
+
+    with kind.ahead(sk.smap(f, range(20)), chunk_size=1) as node:
+        with pytest.raises(KeyboardInterrupt):
+            list(node)
+        os.write(gate[1], b"x")
+        assert list(node) == list(range(20))
+        assert [node[i] for i in range(20)] == list(range(20))
+    for descriptor in gate:
+        os.close(descriptor)
+
+
+def test_ctrl_c_costs_plain_indexing_its_scan_and_never_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, hits = Reader.next, iter([False] * 3 + [True] + [False] * 100)
+
+    def interrupted(self: Reader) -> Any:
+        arrived = draw(self)
+        if next(hits):
+            raise KeyboardInterrupt  # after the reader went on, and before the scan knows
+        return arrived
+
+    monkeypatch.setattr(Reader, "next", interrupted)
+    with sk.prefetch(range(100), 0, chunk_size=1) as node:
+        assert [node[i] for i in range(3)] == [0, 1, 2]
+        with pytest.raises(KeyboardInterrupt):
+            node[3]
+        assert [node[i] for i in range(3, 20)] == list(range(3, 20))
+
+
+# -------------------------------------------------------------------- statistics
+
+
+@every_kind
+def test_statistics_tell_what_was_done(kind: Kind) -> None:
+    with kind.ahead(sk.smap(double, range(100)), chunk_size=4) as node:
+        assert list(node) == [double(x) for x in range(100)]
+        seen = node.statistics()
+        assert (seen.items, seen.jobs, seen.restarts, seen.chunk) == (100, 25, 0, 4)
+        assert seen.worked_ns > 0
+        assert seen.waited_ns > 0
+        assert (seen.copies, seen.misses, seen.leased, seen.retired) == (0, 0, 0, 0)
+        if kind.method == "process":
+            assert seen.nbytes > 0
+            assert seen.slots == 14  # 6 for jobs in flight, 8 for what readers hold
+            assert seen.slot_bytes >= 1 << 20
+        else:
+            assert (seen.nbytes, seen.slots, seen.slot_bytes) == (0, 0, 0)
+    after = node.statistics()
+    assert after.items == 100
+    assert after == node.statistics()
+    node.restart()
+    assert node[0] == 0
+    assert node.statistics().items == 1
+    node.close()

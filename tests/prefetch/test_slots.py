@@ -1,0 +1,361 @@
+"""The slot pool, held against a model that knows every array over every slot."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from seqkit.prefetch.slots import PAGE, Segment, SlotPool, State
+
+
+def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0) -> SlotPool:
+    segment = Segment.create(offset + count * slot_bytes)
+    segment.close()  # the mapping stays
+    return SlotPool(segment, count, slot_bytes, offset)
+
+
+def a_lease(pool: SlotPool, size: int = PAGE) -> Any:
+    slot = pool.acquire()
+    assert slot is not None
+    return pool.lease(slot, size)
+
+
+# Everything that keeps memory of an array alive without being the array.
+DERIVED: list[Callable[[Any], Any]] = [
+    lambda array: array[3:],
+    lambda array: array[::-2],
+    lambda array: array.view(np.int8),
+    lambda array: array[:64].view(np.float64).reshape(2, 4),
+    lambda array: array[:64].reshape(8, 8).T[1:],
+    lambda array: memoryview(array),
+    lambda array: np.frombuffer(memoryview(array)[8:24], np.int64),
+    lambda array: np.broadcast_to(array[:1], (5, 7)),
+    lambda array: array[:16].view(np.dtype([("x", "i4"), ("y", "f4")]))["y"],
+    lambda array: array.view(np.recarray),
+    lambda array: np.lib.stride_tricks.as_strided(array[10:], (4,), (2,)),
+    lambda array: iter(array),
+    lambda array: [array, {"nested": (array,)}],
+]
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Slots go out, are leased, retired and given back; arrays over them are dropped in any order."""
+
+    @initialize(count=st.integers(1, 5))
+    def begin(self, count: int) -> None:
+        self.count = count
+        self.pool = a_pool(count, offset=2 * PAGE)
+        self.states = dict.fromkeys(range(count), State.FREE)
+        self.keepers: list[tuple[int, Any]] = []  # slot, and something that holds memory of it
+        self.canaries: dict[int, int] = {}
+        self.leases = 0
+
+    def slots(self, state: State) -> list[int]:
+        return [slot for slot, known in self.states.items() if known is state]
+
+    def an_out_slot(self, data: st.DataObject) -> int:
+        return data.draw(st.sampled_from(self.slots(State.OUT)))
+
+    @rule()
+    def acquire(self) -> None:
+        free = self.slots(State.FREE)
+        slot = self.pool.acquire()
+        if slot is None:
+            assert not free
+        else:
+            assert slot in free  # never a slot that somebody has
+            self.states[slot] = State.OUT
+            self.pool.block(slot)[:] = 255  # what a worker writes
+
+    @precondition(lambda self: self.slots(State.OUT))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        slot = self.an_out_slot(data)
+        self.pool.release(slot)
+        self.states[slot] = State.FREE
+
+    @precondition(lambda self: self.slots(State.OUT))
+    @rule(data=st.data(), size=st.integers(64, PAGE))
+    def lease(self, data: st.DataObject, size: int) -> None:
+        slot = self.an_out_slot(data)
+        self.leases += 1
+        self.canaries[slot] = self.leases % 251
+        self.pool.block(slot)[:] = self.canaries[slot]
+        array = self.pool.lease(slot, size)
+        assert array.shape == (size,)
+        self.keepers.append((slot, array))
+        self.states[slot] = State.LEASED
+
+    # Hypothesis keeps what it has drawn, so places are drawn and not arrays.
+
+    def a_place(self, data: st.DataObject) -> int:
+        return data.draw(st.integers(0, len(self.keepers) - 1))
+
+    @precondition(lambda self: self.keepers)
+    @rule(data=st.data(), how=st.integers(0, len(DERIVED) - 1))
+    def derive(self, data: st.DataObject, how: int) -> None:
+        slot, keeper = self.keepers[self.a_place(data)]
+        whole = type(keeper) is np.ndarray and keeper.dtype == np.uint8 and keeper.ndim == 1
+        if whole and len(keeper) >= 64 and keeper.flags.c_contiguous:
+            self.keepers.append((slot, DERIVED[how](keeper)))
+
+    @precondition(lambda self: self.keepers)
+    @rule(data=st.data(), elsewhere=st.booleans())
+    def drop(self, data: st.DataObject, elsewhere: bool) -> None:
+        slot, *held = self.keepers.pop(self.a_place(data))
+        if elsewhere:
+            thread = threading.Thread(target=held.clear)
+            thread.start()
+            thread.join()
+        held.clear()
+        if all(other != slot for other, _ in self.keepers):
+            self.states[slot] = State.FREE
+
+    @precondition(lambda self: self.slots(State.OUT))
+    @rule(data=st.data())
+    def retire(self, data: st.DataObject) -> None:
+        slot = self.an_out_slot(data)
+        self.pool.retire(slot)
+        self.states[slot] = State.RETIRED
+
+    @precondition(lambda self: self.slots(State.RETIRED))
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        slot = data.draw(st.sampled_from(self.slots(State.RETIRED)))
+        self.pool.restore(slot)
+        self.states[slot] = State.FREE
+
+    @precondition(lambda self: self.count)
+    @rule(data=st.data())
+    def refuse_what_is_not_out(self, data: st.DataObject) -> None:
+        held = [slot for slot in range(self.count) if self.states[slot] is not State.OUT]
+        if held:
+            slot = data.draw(st.sampled_from(held))
+            operation = data.draw(st.sampled_from(["release", "lease", "retire"]))
+            with pytest.raises(AssertionError, match="expected out"):
+                getattr(self.pool, operation)(*(slot, 8)[: 1 + (operation == "lease")])
+
+    @invariant()
+    def the_model_agrees(self) -> None:
+        if not hasattr(self, "pool"):
+            return
+        for state in State:
+            assert self.pool.count(state) == len(self.slots(state))
+        assert self.pool.available() == len(self.slots(State.FREE))
+        assert self.pool.retired() == self.slots(State.RETIRED)
+
+    @invariant()
+    def nothing_a_reader_holds_has_changed(self) -> None:
+        if hasattr(self, "pool"):
+            for slot, keeper in self.keepers:
+                if isinstance(keeper, np.ndarray | memoryview):
+                    assert np.frombuffer(np.ascontiguousarray(keeper), np.uint8)[0] == self.canaries[slot]
+                if type(keeper) is np.ndarray and keeper.dtype == np.uint8:
+                    assert (keeper == self.canaries[slot]).all()
+
+    def teardown(self) -> None:
+        if hasattr(self, "pool"):
+            self.keepers.clear()
+            for slot in self.slots(State.OUT):
+                self.pool.release(slot)
+            for slot in self.pool.retired():
+                self.pool.restore(slot)
+            assert self.pool.available() == self.count
+
+
+TestPoolMachine = PoolMachine.TestCase
+TestPoolMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("derive", DERIVED)
+def test_a_slot_stays_leased_for_as_long_as_anything_sees_its_memory(derive: Callable[[Any], Any]) -> None:
+    pool = a_pool(1)
+    array = a_lease(pool)
+    keeper = derive(array)
+    del array
+    assert pool.available() == 0
+    assert pool.count(State.LEASED) == 1
+    del keeper
+    assert pool.available() == 1
+
+
+def test_slots_begin_where_they_are_told_to() -> None:
+    segment = Segment.create(3 * PAGE)
+    pool = SlotPool(segment, count=1, slot_bytes=PAGE, offset=2 * PAGE)
+    pool.block(0)[:] = 1
+    assert not segment.block(0, 2 * PAGE).any()
+    assert segment.block(2 * PAGE, PAGE).all()
+    segment.close()
+
+
+def test_slots_do_not_overlap_and_are_page_aligned() -> None:
+    pool = a_pool(3, slot_bytes=2 * PAGE, offset=PAGE)
+    slots = [pool.acquire() for _ in range(3)]
+    assert sorted(slots) == [0, 1, 2]  # type: ignore[type-var]
+    for slot in range(3):
+        pool.block(slot)[:] = slot + 1
+    for slot in range(3):
+        block = pool.block(slot)
+        assert len(block) == 2 * PAGE
+        assert (block == slot + 1).all()
+        assert block.__array_interface__["data"][0] % PAGE == 0
+        assert len(pool.block(slot, 10)) == 10
+
+
+def test_the_slot_that_came_back_last_is_used_first() -> None:
+    pool = a_pool(3)
+    first, second = pool.acquire(), pool.acquire()
+    pool.release(first)
+    pool.release(second)
+    assert pool.acquire() == second
+
+
+def test_an_array_in_a_garbage_cycle_gives_its_slot_back_when_collected() -> None:
+    pool = a_pool(1)
+    gc.disable()
+    try:
+        cycle: list[Any] = [a_lease(pool)]
+        cycle.append(cycle)
+        del cycle
+        assert pool.available() == 0
+        gc.collect()
+        assert pool.available() == 1
+    finally:
+        gc.enable()
+
+
+def test_arrays_may_be_dropped_in_other_threads_while_slots_are_acquired() -> None:
+    pool = a_pool(8)
+    handed: SimpleQueue[Any] = SimpleQueue()
+    dropped = threading.Semaphore(8)
+
+    def drop() -> None:
+        while (array := handed.get()) is not None:
+            assert (array == array[0]).all()
+            del array
+            dropped.release()
+
+    threads = [threading.Thread(target=drop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(1000):
+        dropped.acquire()
+        slot = pool.acquire()
+        assert slot is not None
+        pool.block(slot)[:] = number % 256
+        handed.put(pool.lease(slot, PAGE))
+    for _ in threads:
+        handed.put(None)
+    for thread in threads:
+        thread.join()
+    assert pool.available() == 8
+
+
+def test_a_late_release_does_not_free_a_newer_lease() -> None:
+    pool = a_pool(1)
+    first = a_lease(pool)
+    late = next(iter(pool._leases))
+    del first
+    second = a_lease(pool)
+    pool._returned.append(late)  # as if the first array's end were told again
+    assert pool.available() == 0
+    assert pool.count(State.LEASED) == 1
+    del second
+    assert pool.available() == 1
+
+
+def test_a_lease_outlives_pool_and_segment() -> None:
+    segment = Segment.create(2 * PAGE)
+    pool = SlotPool(segment, 2, PAGE)
+    array = a_lease(pool)
+    array[:] = 7
+    segment.close()
+    segment.close()
+    del pool, segment
+    gc.collect()
+    assert (array == 7).all()
+    array += 1
+    assert (array[::5] == 8).all()
+
+
+def test_dropping_arrays_in_a_forked_child_does_not_free_the_parents_slots() -> None:
+    pool = a_pool(1)
+    array = a_lease(pool)
+    pid = os.fork()
+    if pid == 0:
+        del array
+        os._exit(pool.available())  # in the child's own books only
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert pool.available() == 0
+    assert len(array) == PAGE
+
+
+def test_arrays_that_live_at_interpreter_exit_disturb_nothing() -> None:
+    script = """
+from seqkit.prefetch.slots import PAGE, Segment, SlotPool
+pool = SlotPool(Segment.create(PAGE), 1, PAGE)
+kept = [pool.lease(pool.acquire(), PAGE)[5:]]
+kept.append(kept)
+print("ok")
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
+
+
+def test_a_segment_has_no_name_in_dev_shm_and_gives_its_descriptor_back() -> None:
+    before = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+    segment = Segment.create(PAGE)
+    block = segment.block(0, PAGE)
+    assert set(os.listdir("/dev/shm")) == before[0]
+    segment.close()
+    assert segment.fd == -1
+    del block, segment
+    assert len(os.listdir("/proc/self/fd")) == before[1]
+
+
+def test_a_segment_that_cannot_be_mapped_leaves_no_descriptor() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises((OSError, OverflowError, ValueError)):
+        Segment.create(1 << 62)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_two_mappings_of_a_segment_share_their_memory() -> None:
+    segment = Segment.create(2 * PAGE)
+    other = Segment(os.dup(segment.fd), segment.size)
+    segment.block(PAGE, 8)[:] = 5
+    assert other.block(PAGE, 8).tolist() == [5] * 8
+    other.close()
+    segment.close()
+
+
+def test_a_private_mapping_is_writable_and_keeps_its_writes_to_itself() -> None:
+    segment = Segment.create(PAGE)
+    segment.block(0, 4)[:] = [1, 2, 3, 4]
+    private = Segment(os.dup(segment.fd), PAGE, private=True)
+    block = private.block(0, 4)
+    block += 10
+    assert block.tolist() == [11, 12, 13, 14]
+    assert segment.block(0, 4).tolist() == [1, 2, 3, 4]
+    private.close()
+    segment.close()
+
+
+def test_segments_may_be_larger_than_dev_shm_and_memory() -> None:
+    segment = Segment.create(1 << 40)
+    block = segment.block((1 << 40) - PAGE, PAGE)
+    block[:] = 3
+    assert os.fstat(segment.fd).st_blocks * 512 < 1 << 20
+    segment.close()

@@ -1,0 +1,106 @@
+"""What processes, threads and memory are there: to find what a test left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import seqkit as sk
+
+__all__ = [
+    "adopt_orphans",
+    "children",
+    "descriptors",
+    "is_gone",
+    "mapped",
+    "pids_of",
+    "until",
+    "until_gone",
+    "visible_names",
+]
+
+PATIENCE_S = 20.0
+
+
+def until(condition: Callable[[], Any], within_s: float = PATIENCE_S) -> Any:
+    """Wait for what other processes or threads do; return the first true value, or the last false one."""
+    deadline = time.monotonic() + within_s
+    while not (value := condition()) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return value
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what our children leave behind, so that it is found among ours."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def children() -> set[int]:
+    """Return the processes of this one, dead ones included that nobody has waited for."""
+    found = set()
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/children") as file:
+                found.update(map(int, file.read().split()))
+        except OSError:
+            pass  # the thread has ended
+    return found
+
+
+def _state(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "gone"
+
+
+def is_gone(pid: int) -> bool:
+    """Is a process no more? A dead orphan is reaped: it is ours."""
+    state = _state(pid)
+    if state == "Z" and pid in children():
+        return os.waitpid(pid, os.WNOHANG)[0] == pid  # its other threads may take longer
+    return state in ("gone", "X")
+
+
+def until_gone(pids: Iterable[int], within_s: float) -> list[int]:
+    """Wait for the end of processes; return those that are still there."""
+    pids = list(pids)
+    until(lambda: all(map(is_gone, pids)), within_s)
+    return [pid for pid in pids if not is_gone(pid)]
+
+
+def descriptors(pid: int | str = "self") -> dict[int, str]:
+    """Return the open descriptors of a process, and what they are."""
+    found = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found[int(fd)] = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            pass  # the one that listed them
+    return found
+
+
+def mapped(pid: int | str = "self") -> list[str]:
+    """Return the mappings of shared memory of the engine's."""
+    with open(f"/proc/{pid}/maps") as file:
+        return [line for line in file if "memfd:seqkit" in line]
+
+
+def visible_names() -> list[str]:
+    return [name for name in os.listdir("/dev/shm") if "seqkit" in name]
+
+
+def threads() -> set[threading.Thread]:
+    return set(threading.enumerate())
+
+
+def pids_of(node: sk.Prefetch) -> list[int]:
+    """Return the worker processes of a node, in the order of their numbers."""
+    dispatcher: Any = node._engine._dispatcher
+    team = dispatcher._backend._team.values()
+    return [employee.child.pid for employee in sorted(team, key=lambda employee: employee.number)]
