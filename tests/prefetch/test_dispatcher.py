@@ -324,6 +324,49 @@ def test_a_paused_reader_gives_up_its_slots_the_farthest_first() -> None:
     assert fake.free == 3
 
 
+def arrive(node: Dispatcher, fake: Fake, *tickets: int) -> None:
+    """Let results come in that nobody is handed yet."""
+    for ticket in tickets:
+        fake.deliver(ticket)
+    node._receive(None)
+
+
+def test_a_paused_reader_gives_up_its_slots_before_the_one_that_reads() -> None:
+    fake = Fake(capacity=4, slots=3)
+    node = a_node(fake)
+    paused, wanting = node.open(range(1), -1), node.open(range(10, 12), -1)
+    paused.prepare()
+    wanting.prepare()
+    arrive(node, fake, 1, 3)  # item 0 of the paused one, and item 11
+    fake.lose(2)
+    fake.free = 0
+    assert take(wanting) == ["<10>"]
+    assert fake.detached == [[0]]
+
+
+def test_a_reader_without_a_slot_waits_for_jobs_of_others_rather_than_sending_without() -> None:
+    fake = Fake(capacity=4, slots=1)
+    node = a_node(fake)
+    first, second = node.open(range(1), -1), node.open(range(10, 11), -1)
+    first.prepare()
+    second.prepare()
+    assert fake.submitted == [[0]]
+    assert take(second) == ["<10>"]
+    assert fake.slotted == {1, 2}
+
+
+def test_a_reader_that_has_a_result_is_sent_nothing_further_without_a_slot() -> None:
+    fake = Fake(capacity=4, slots=1)
+    node = a_node(fake)
+    reader = node.open(range(3), -1)
+    reader.prepare()
+    arrive(node, fake, 1)
+    reader.prepare()
+    assert fake.submitted == [[0]]
+    assert rest(reader) == named(range(3))
+    assert fake.slotted == {1, 2, 3}
+
+
 def test_a_reader_that_waits_gives_up_its_own_slots_too() -> None:
     fake = Fake(capacity=4, slots=2)
     node = a_node(fake)
@@ -479,6 +522,13 @@ def test_indices_that_cannot_be_sent_fail_in_their_place() -> None:
     assert len(arrived[1][1].failures) == 2
 
 
+def test_indices_that_cannot_be_sent_take_up_no_capacity() -> None:
+    fake = Fake(capacity=2)
+    fake.refused = dict.fromkeys(range(0, 20, 2), ValueError("no"))
+    arrived = list(iter(a_node(fake).open(range(20), -1).next, None))
+    assert [bool(outcomes.failures) for _, outcomes in arrived] == [True, False] * 10
+
+
 # -------------------------------------------------------------------- plans that break
 
 
@@ -543,6 +593,39 @@ def test_results_that_wait_for_a_dropped_reader_are_given_back_before_others_are
     assert fake.detached == []
     assert sorted(fake.discarded) == [[0], [1]]
     assert fake.free == 2
+
+
+def test_results_that_nobody_was_handed_are_given_back_when_their_reader_is_dropped() -> None:
+    fake = Fake(capacity=4, slots=2)
+    node = a_node(fake)
+    dropped, wanting = node.open(range(2), -1), node.open(range(10, 12), -1)
+    dropped.prepare()
+    arrive(node, fake, 1, 2)
+    del dropped
+    wanting.prepare()
+    assert rest(wanting) == named((10, 11))
+    assert sorted(fake.discarded) == [[0], [1]]
+    assert fake.detached == []
+    assert fake.cancelled == []
+    assert fake.free == 2
+
+
+def test_a_reader_dropped_while_another_receives_spoils_no_measurement() -> None:
+    fake = Fake(capacity=3)
+    node = a_node(fake, chunk_size=None)
+    readers = [node.open(range(3), -1)]
+    readers[0].prepare()
+    other = node.open(range(100, 102), -1)
+
+    def drop_and_skip() -> None:
+        readers.clear()
+        for ticket in (1, 2, 3):
+            fake.deliver(ticket, cost_ns=1)
+        fake.when_idle = lambda: fake.deliver(min(fake.jobs), cost_ns=10**9)
+
+    fake.when_idle = drop_and_skip
+    assert rest(other) == named((100, 101))
+    assert fake.submitted[3:] == [[100], [101]]
 
 
 def test_lost_jobs_of_a_dropped_reader_are_forgotten() -> None:
