@@ -25,23 +25,35 @@ from .loader import (
     default_collate,
     default_convert,
 )
-from .observe import explain
+from .observe import debug, explain, monitor_throughput, profile
 from .observe import notebook as _notebook
 from .prefetch import Prefetch, prefetch
+from .serializable import SerializableFunc
 from .view import View, view
+from .views.add_cache import add_cache
 from .views.arange import arange
 from .views.batch import batch, unbatch
 from .views.collate import collate
 from .views.concatenate import concatenate
 from .views.cycle import cycle
+from .views.epochs import epochs
+from .views.filter import filter
+from .views.flatten import flatten
 from .views.gather import gather, take
 from .views.interleave import interleave
+from .views.materialize import materialize
+from .views.mix import mix
+from .views.pack import load_packed, pack
 from .views.random_map import random_map
+from .views.random_split import random_split
 from .views.repeat import repeat
+from .views.shard import shard
 from .views.shuffle import shuffle
 from .views.smap import smap, starmap
+from .views.split import split
 from .views.switch import case, switch
 from .views.uniter import uniter
+from .views.window import window
 
 __version__ = "0.1.0"
 
@@ -53,41 +65,78 @@ __all__ = [
     "Prefetch",
     "RandomSampler",
     "SequentialSampler",
+    "SerializableFunc",
     "SubsetRandomSampler",
     "View",
     "WorkerDied",
     "WorkerInfo",
+    "add_cache",
     "arange",
     "batch",
     "case",
     "collate",
     "concatenate",
     "cycle",
+    "debug",
     "default_collate",
     "default_convert",
     "empty",
+    "epochs",
     "errstate",
     "explain",
+    "filter",
+    "flatten",
     "gather",
     "get_worker_info",
     "interleave",
+    "load_packed",
+    "materialize",
+    "mix",
+    "monitor_throughput",
+    "pack",
     "prefetch",
+    "profile",
     "random_map",
+    "random_split",
     "repeat",
     "seterr",
+    "shard",
     "shuffle",
     "smap",
+    "split",
     "starmap",
     "switch",
     "take",
     "unbatch",
     "uniter",
     "view",
+    "window",
 ]
 
 _function: _Callable[..., _Any]
-for _function in (batch, cycle, explain, gather, interleave, prefetch, shuffle, unbatch):
+for _function in (
+    add_cache,
+    batch,
+    cycle,
+    debug,
+    epochs,
+    explain,
+    flatten,
+    gather,
+    interleave,
+    materialize,
+    monitor_throughput,
+    pack,
+    prefetch,
+    profile,
+    random_split,
+    shard,
+    shuffle,
+    split,
+    unbatch,
+    window,
+):
     _attach(_function)
-for _function in (random_map, smap, starmap):
+for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
 View._repr_html_ = _notebook  # type: ignore[attr-defined]

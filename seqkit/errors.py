@@ -16,6 +16,7 @@ __all__ = [
     "EndOfSequence",
     "EvaluationError",
     "ItemTimeout",
+    "RemoteError",
     "WorkerDied",
     "errstate",
     "fail",
@@ -105,6 +106,10 @@ class ItemTimeout(EvaluationError, TimeoutError):
 
     def __str__(self) -> str:
         return EvaluationError.__str__(self)
+
+
+class RemoteError(Exception):
+    """Stands for an exception of another process that cannot be rebuilt in this one; its text names it."""
 
 
 class EndOfSequence(IndexError):
@@ -204,4 +209,6 @@ def summary(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "<its text cannot be shown>"
+    if isinstance(error, RemoteError):
+        return text  # which is a summary already
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

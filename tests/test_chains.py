@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from seqkit.testing import strategies
 from seqkit.testing.reading import pick
 from seqkit.testing.subject import close, expect
 
-from .registry import chunks, shuffled
+from .registry import chunks, dealt, mixed, shuffled, windows
 
 seeds = st.integers(0, 3)
 sizes = st.integers(1, 5)
@@ -107,6 +108,48 @@ class ChainOfViews(RuleBasedStateMachine):
     @rule(buffered=st.none() | sizes)
     def prefetch(self, buffered: int | None) -> None:
         self.extend(f"sk.prefetch(v, 0, max_buffered={buffered})", self.model)
+
+    @precondition(lambda self: len(self.model) < 40)
+    @rule(size=sizes, stride=sizes, last=st.sampled_from(["keep", "discard", "pad"]))
+    def window(self, size: int, stride: int, last: str) -> None:
+        self.extend(f"sk.window(v, {size}, {stride}, last={last!r})", windows(self.model, size, stride, last))
+
+    @rule(world=sizes, contiguous=st.booleans())
+    def shard(self, world: int, contiguous: bool) -> None:
+        size = -(-len(self.model) // world)
+        mine = self.model[:size] if contiguous else self.model[::world]
+        self.extend(f"sk.shard(v, 0, {world}, {contiguous})", mine)
+
+    @rule(data=st.data(), told=st.booleans())
+    def flatten(self, data: st.DataObject, told: bool) -> None:
+        n = len(self.model)
+        cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=4)))
+        lengths = [stop - start for start, stop in pairwise([0, *cuts, n])]
+        self.extend(f"sk.flatten(sk.split(v, {cuts}), {lengths if told else None})", self.model)
+
+    @rule(k=st.integers(2, 4))
+    def filter(self, k: int) -> None:
+        kept = [x for x in self.model if len(repr(x)) % k]
+        self.extend(f"sk.filter(lambda x: len(repr(x)) % {k}, v)", kept)
+
+    @precondition(lambda self: len(self.model) < 40 and not self.view._randoms)
+    @rule(n=st.integers(0, 3), seed=seeds)
+    def epochs(self, n: int, seed: int) -> None:
+        passes = [x for e in range(n) for x in shuffled(self.model, seed, e)]
+        self.extend(f"sk.epochs(v, {n}, seed={seed})", passes)
+
+    @precondition(lambda self: len(self.model) < 40)
+    @rule(seed=seeds)
+    def mix(self, seed: int) -> None:
+        x, salt = self.model, 2 * self.view._randoms
+        n = len(x) * 3 // 2
+        self.extend(f"sk.mix([v, v[::-1]], [2, 1], seed={seed})", mixed([x, x[::-1]], (2, 1), n, seed, salt))
+
+    @rule(seed=seeds)
+    def random_split(self, seed: int) -> None:
+        n = len(self.model)
+        part = dealt(self.model, [n // 3], seed)[1]
+        self.extend(f"sk.random_split(v, [{n // 3}, {n - n // 3}], seed={seed})[1]", part)
 
     # ---------------------------------------------------------------- reading it
 

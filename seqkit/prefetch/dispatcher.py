@@ -234,7 +234,6 @@ class Dispatcher:
         while True:
             with self._lock:
                 self._check()
-                self._sweep()
                 self._fill(feed, waiting=True)
                 self._check()  # once more: a signal handler may have closed the node meanwhile
                 if feed.window.ready():
@@ -272,6 +271,7 @@ class Dispatcher:
     # ---------------------------------------------------------------- submitting
 
     def _fill(self, feed: _Feed, waiting: bool = False) -> None:
+        self._sweep()
         window = feed.window
         while len(self._flying) < self._backend.capacity:
             if not self._backend.ready() and not (window.starving() and self._make_room(feed)):

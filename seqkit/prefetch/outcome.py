@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..errors import summary
+from ..errors import RemoteError, summary
 
 __all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect"]
 
@@ -57,10 +57,6 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.args[0]}"""'
 
 
-class RemoteError(Exception):
-    """Stands for an exception of another process that cannot be rebuilt in this one."""
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """An exception in a form that always travels.
@@ -85,7 +81,7 @@ class Record:
     @classmethod
     def of(cls, error: BaseException, about: Any = None) -> Record:
         """Record an exception; nothing the exception does can make this fail."""
-        return cls(_told(error), _trace(error), _pickled(error), about)
+        return cls(summary(error), _trace(error), _pickled(error), about)
 
     def rebuild(self) -> BaseException:
         """Return the exception, or a `RemoteError` in its place, caused by the remote traceback."""
@@ -101,15 +97,11 @@ class Record:
         return error
 
 
-def _told(error: BaseException) -> str:
-    return str(error) if isinstance(error, RemoteError) else summary(error)  # the former's text is one
-
-
 def _trace(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
     except Exception:
-        return _told(error) + "\n"
+        return summary(error) + "\n"
 
 
 def _pickled(error: BaseException) -> bytes | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from ..context import empty
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each, positive_int
 from ..view import Progress, View, locate, restarting, step_over, view
+from .deferred import Deferred
 
 __all__ = ["Batch", "Unbatch", "batch", "unbatch"]
 
@@ -282,9 +282,17 @@ class Unbatch(View[Any]):
         super().__init__((source,), None)
         self._batch_size = batch_size
         self._last_batch_size = last_batch_size
+        self._length: Deferred[Length] = Deferred()
 
-    @cached_property
+    @property
     def _n(self) -> Length:  # type: ignore[override]
+        return self._length.get(self._measure)
+
+    @property
+    def _measured(self) -> bool:  # type: ignore[override]
+        return self._length.known or self._last_batch_size is not None
+
+    def _measure(self) -> Length:
         batches, last = self._sources[0]._n, self._last_batch_size
         if isinstance(batches, Unsized) or batches == 0:
             return batches

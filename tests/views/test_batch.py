@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.testing import CountingSource, FailingSource, UnsizedSource
+from seqkit.testing import CountingSource, ExplodingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import by_index, by_iteration
 
 from ..registry import flat
@@ -299,3 +299,13 @@ def test_items_of_a_batch_interrupted_do_not_come_from_the_one_before() -> None:
         except KeyboardInterrupt:
             found.append("interrupt")
     assert found == [1, 2, "interrupt", "interrupt", 5, 6]
+
+
+def test_reading_batches_of_unbatches_to_know_the_length_never_hangs():
+    inner = sk.smap(lambda i: list(sk.unbatch([[i, i], [i]], 2)), range(4))
+    with sk.prefetch(inner, 2, "thread") as node:
+        assert len(sk.unbatch(node, 3)) == 12
+
+
+def test_explaining_an_unbatch_reads_no_batch():
+    assert "not known yet" in sk.explain(sk.unbatch(ExplodingSource("abc"), 2))

@@ -1,14 +1,14 @@
-"""Looking at an expression without evaluating it."""
+"""`explain`: an expression as a drawing, and the same in notebooks."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import Any
 
-from .indices import Unsized
-from .view import Source, View, view
+from ..indices import Unsized
+from ..view import Source, View, view
 
-__all__ = ["explain", "notebook"]
+__all__ = ["explain", "notebook", "outline"]
 
 
 def explain(sequence: Any) -> str:
@@ -40,9 +40,9 @@ def explain(sequence: Any) -> str:
        └─ shuffle(seed=1)   length 10
           └─ <range of 10>
     """
-    rows = _rows(view(sequence), 0)
-    width = max(len(text) for text, _ in rows)
-    return "\n".join(f"{text:<{width}}{'   ' + note if note else ''}".rstrip() for text, note in rows)
+    rows = [(line, _note(node)) for line, node in outline(view(sequence))]
+    width = max(len(line) for line, _ in rows)
+    return "\n".join(f"{line:<{width}}   {note}".rstrip() for line, note in rows)
 
 
 def notebook(sequence: View[Any]) -> str:
@@ -56,15 +56,19 @@ def notebook(sequence: View[Any]) -> str:
     return f"<pre>{escape(explain(sequence))}</pre>"
 
 
-def _rows(node: View[Any], depth: int) -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    pending = [(node, depth)]
+def outline(node: View[Any]) -> list[tuple[str, View[Any]]]:
+    """Return the views of an expression, the outermost first, each with the line that stands for it.
+
+    >>> [line for line, _ in outline(view("abc")[[2, 0]])]
+    ['gather(<2 indices>)', '└─ <str of 3>']
+    """
+    found: list[tuple[str, View[Any]]] = []
+    pending = [(node, 0)]
     while pending:
         node, depth = pending.pop()
-        lead = "   " * (depth - 1) + "└─ " if depth else ""
-        rows.append((lead + _head(node), "" if isinstance(node, Source) else _note(node)))
+        found.append(("   " * (depth - 1) + "└─ " * (depth > 0) + _head(node), node))
         pending.extend((source, depth + 1) for source in reversed(node._sources))
-    return rows
+    return found
 
 
 def _head(node: View[Any]) -> str:
@@ -75,6 +79,10 @@ def _head(node: View[Any]) -> str:
 
 
 def _note(node: View[Any]) -> str:
+    if isinstance(node, Source):
+        return ""
+    if not node._measured:
+        return ", ".join(["length not known yet", *node._remarks()])
     n = node._n
     length = f"no length: {n.reason}" if isinstance(n, Unsized) else f"length {n}"
     return ", ".join([length, *node._remarks()])

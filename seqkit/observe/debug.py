@@ -1,0 +1,154 @@
+"""`debug`: a look at items as they are read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..errors import fail
+from ..indices import Indices, Plan, as_list, each, positive_int
+from ..view import Progress, View, restarting, view
+
+__all__ = ["Debug", "debug"]
+
+
+def debug(
+    sequence: Any,
+    func: Callable[[int, Any], object],
+    max_calls: int | None = None,
+    max_rate: float | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> View[Any]:
+    """Return the view of the same items, with a function called on those that are read.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+    func : callable
+        Called with index and item after the item was read; what it returns is ignored.
+    max_calls : int, optional
+        Most calls, at least 0, over all readers and epochs. None (the default): no limit.
+    max_rate : float, optional
+        Most calls per second, above 0: further reads within ``1 / max_rate`` seconds of a call are not
+        reported. The first always is. None (the default): no limit.
+    clock : callable
+        Tells the time in seconds; `time.monotonic` by default.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `func` is not callable, `sequence` cannot be indexed, or a limit is no number.
+    ValueError
+        If a limit is out of range.
+
+    Notes
+    -----
+    One call of `func` and about 1 µs per access. Limits hold in each process for itself: beneath a
+    `prefetch` with processes, every worker counts its own calls. After ``debug`` of SeqTools.
+
+    Examples
+    --------
+    >>> watched = debug("abc", print, max_calls=2)
+    >>> "".join(watched)
+    0 a
+    1 b
+    'abc'
+    """
+    if not callable(func):
+        raise TypeError(f"debug: func must be callable, got {func!r}")
+    if max_calls is not None:
+        max_calls = positive_int(max_calls, "debug: max_calls", least=0)
+    if max_rate is not None:
+        if isinstance(max_rate, bool) or not isinstance(max_rate, int | float):
+            raise TypeError(f"debug: max_rate must be a number of calls per second or None, got {max_rate!r}")
+        if not max_rate > 0:
+            raise ValueError(f"debug: max_rate must be above 0 per second, got {max_rate!r}")
+    return Debug(view(sequence), func, Limits(max_calls, max_rate, clock))
+
+
+class Limits:
+    """Counts calls, and says whether there may be another; shared by the views of all epochs."""
+
+    def __init__(self, max_calls: int | None, max_rate: float | None, clock: Callable[[], float]) -> None:
+        self.max_calls = max_calls
+        self.max_rate = max_rate
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._last: float | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Limits, (self.max_calls, self.max_rate, self._clock)
+
+    def allow(self) -> bool:
+        """May there be a call now?  If so, it is counted."""
+        if self.max_calls is not None and self._calls >= self.max_calls:
+            return False  # for ever, so without the lock
+        with self._lock:
+            if self.max_calls is not None and self._calls >= self.max_calls:
+                return False
+            if self.max_rate is not None:
+                now = self._clock()
+                if self._last is not None and now - self._last < 1 / self.max_rate:
+                    return False
+                self._last = now
+            self._calls += 1
+            return True
+
+
+class Debug(View[Any]):
+    """The view behind `debug`."""
+
+    def __init__(self, source: View[Any], func: Callable[[int, Any], object], limits: Limits) -> None:
+        super().__init__((source,), source._n)
+        self._func = func
+        self._limits = limits
+
+    def _report(self, i: int, item: Any) -> None:
+        if self._limits.allow():
+            try:
+                self._func(i, item)
+            except Exception as error:
+                fail(self, i, error, "in func")
+
+    def _get(self, i: int) -> Any:
+        item = self._sources[0]._get(i)
+        self._report(i, item)
+        return item
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        items = self._sources[0]._getmany(indices)
+        for i, item in zip(as_list(indices), items, strict=True):
+            self._report(i, item)
+        return items
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        items, indices = self._sources[0]._iter(plan), each(plan)
+
+        def run(progress: Progress) -> Iterator[Any]:
+            for i in indices:
+                try:
+                    item = next(items)
+                except StopIteration:
+                    break
+                self._report(i, item)
+                yield item
+            progress.done = True
+
+        return restarting(run)
+
+    def _set(self, i: int, value: Any) -> None:
+        self._sources[0]._set(i, value)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Debug(sources[0], self._func, self._limits)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, getattr(self._func, "__name__", type(self._func).__name__)]

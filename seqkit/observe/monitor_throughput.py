@@ -1,0 +1,153 @@
+"""`monitor_throughput`: how long reading takes."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..indices import Indices, Plan
+from ..view import Progress, View, restarting, view
+
+__all__ = ["MonitorThroughput", "monitor_throughput"]
+
+
+def monitor_throughput(sequence: Any, *, clock: Callable[[], float] = time.perf_counter) -> MonitorThroughput:
+    """Return the view of the same items, which measures how long its readers wait for them.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+    clock : callable
+        Tells the time in seconds; `time.perf_counter` by default.
+
+    Returns
+    -------
+    MonitorThroughput
+        With methods ``read_delay()``, ``throughput()`` and ``reset()``.
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed.
+
+    Notes
+    -----
+    About 0.5 µs per access. The views of all epochs measure together. What workers read is not seen from
+    outside: lay the monitor over a `prefetch`, where it tells how long the reader waits, or see `profile`.
+    After ``monitor_throughput`` of SeqTools.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> ticks = iter(range(100))
+    >>> monitored = monitor_throughput(sk.smap(abs, range(3)), clock=lambda: next(ticks) / 4)
+    >>> list(monitored), monitored.read_delay(), monitored.throughput()
+    ([0, 1, 2], 0.25, 4.0)
+    """
+    return MonitorThroughput(view(sequence), Meter(clock))
+
+
+class Meter:
+    """Adds up items and the seconds they took; shared by the views of all epochs."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._total = 0, 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Meter, (self.clock,)
+
+    def add(self, items: int, seconds: float) -> None:
+        with self._lock:
+            self._total = self._total[0] + items, self._total[1] + seconds
+
+    def reset(self) -> None:
+        with self._lock:
+            self._total = 0, 0.0
+
+    def total(self) -> tuple[int, float]:
+        return self._total
+
+
+class MonitorThroughput(View[Any]):
+    """The view behind `monitor_throughput`."""
+
+    def __init__(self, source: View[Any], meter: Meter) -> None:
+        super().__init__((source,), source._n)
+        self._meter = meter
+
+    def read_delay(self) -> float:
+        """Return how many seconds an item took on average, whether it was read alone or with others.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing was read since the view was made, or `reset`.
+        """
+        items, seconds = self._so_far()
+        return seconds / items
+
+    def throughput(self) -> float:
+        """Return how many items were read per second of waiting for them: one over `read_delay`.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing was read since the view was made, or `reset`.
+        """
+        items, seconds = self._so_far()
+        return items / seconds if seconds else math.inf
+
+    def reset(self) -> None:
+        """Forget what was measured so far."""
+        self._meter.reset()
+
+    def _so_far(self) -> tuple[int, float]:
+        items, seconds = self._meter.total()
+        if not items:
+            raise RuntimeError("monitor_throughput: nothing was read yet, so there is nothing measured")
+        return items, seconds
+
+    def _get(self, i: int) -> Any:
+        clock = self._meter.clock
+        begun = clock()
+        item = self._sources[0]._get(i)
+        self._meter.add(1, clock() - begun)
+        return item
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        clock = self._meter.clock
+        begun = clock()
+        items = self._sources[0]._getmany(indices)
+        self._meter.add(len(indices), clock() - begun)
+        return items
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        items, clock, meter = self._sources[0]._iter(plan), self._meter.clock, self._meter
+
+        def run(progress: Progress) -> Iterator[Any]:
+            while True:
+                begun = clock()
+                try:
+                    item = next(items)
+                except StopIteration:
+                    break
+                meter.add(1, clock() - begun)
+                yield item
+            progress.done = True
+
+        return restarting(run)
+
+    def _set(self, i: int, value: Any) -> None:
+        self._sources[0]._set(i, value)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return MonitorThroughput(sources[0], self._meter)
+
+    def _remarks(self) -> list[str]:
+        items, seconds = self._meter.total()
+        return [f"{items / seconds:.3g} items/s"] if items and seconds else []

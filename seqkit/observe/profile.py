@@ -1,0 +1,215 @@
+"""`profile`: which view of an expression costs how much."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from ..errors import EvaluationError
+from ..indices import Indices, Plan, positive_int
+from ..prefetch.node import Prefetch
+from ..view import Progress, View, restarting, view
+from .explain import outline
+
+__all__ = ["Profile", "Stage", "profile"]
+
+
+def profile(sequence: Any, n: int = 100, *, clock: Callable[[], float] = time.perf_counter) -> Profile:
+    """Return how long each view of an expression takes for the first items, without the views beneath it.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+    n : int
+        How many items to read at most, at least 1.
+    clock : callable
+        Tells the time in seconds; `time.perf_counter` by default.
+
+    Returns
+    -------
+    Profile
+        Print it for a table; ``costliest`` is the stage that took longest.
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed, or `n` is no int.
+    ValueError
+        If `n` is below 1.
+    EvaluationError
+        If an item cannot be computed.
+
+    Notes
+    -----
+    Evaluates up to n items in this thread, in a copy of the expression: without workers, as a `prefetch` is
+    passed over, and with caches that start empty. Measuring adds about 1 µs per item to every view.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> def slow(x):
+    ...     return sum(range(20_000))
+    >>> found = profile(sk.batch(sk.smap(slow, sk.smap(abs, range(100))), 10))
+    >>> found.items, found.costliest.view, found.costliest.items
+    (10, 'smap(slow)', 100)
+    """
+    n = positive_int(n, "profile: n")
+    source, meter = view(sequence), _Meter(clock)
+    probes: dict[int, _Probe] = {}
+    probed = _probed(source, meter, probes)
+    for probe in probes.values():
+        probe.reset()  # of what was read to know a length
+    most = int(min(n, source._n))
+    count = 0
+    try:
+        for _ in islice(probed._iter(range(most)), most):
+            count += 1
+    except EvaluationError:
+        source[count]  # fails again, in the expression as it was given
+        raise
+    return Profile(count, tuple(_stages(source, probes)))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one view of an expression took.
+
+    Attributes
+    ----------
+    view : str
+        The view without what lies beneath it, as in `explain`.
+    items : int
+        How many of its items were read.
+    seconds : float
+        How long that took, without the views beneath it.
+    line : str
+        Its line in the drawing of the expression.
+    """
+
+    view: str
+    items: int
+    seconds: float
+    line: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How long the views of an expression took; its text is a table.
+
+    Attributes
+    ----------
+    items : int
+        How many items of the whole were read.
+    stages : tuple of Stage
+        The outermost view first; a view that is used twice occurs once.
+    """
+
+    items: int
+    stages: tuple[Stage, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long all stages took together."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def costliest(self) -> Stage:
+        """The stage that took longest."""
+        return max(self.stages, key=lambda stage: stage.seconds)
+
+    def __str__(self) -> str:
+        total = self.seconds or 1.0
+        width = max(len(stage.line) for stage in self.stages)
+        rows = [f"{'own time':<{width}}   share     items   per item"]
+        for stage in self.stages:
+            each = _short(stage.seconds / stage.items) if stage.items else "-"
+            share = f"{stage.seconds / total:.1%}"
+            rows.append(f"{stage.line:<{width}}  {share:>6}  {stage.items:>8}  {each:>9}")
+        return "\n".join(rows)
+
+
+def _short(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def _stages(source: View[Any], probes: dict[int, _Probe]) -> Iterator[Stage]:
+    seen: set[int] = set()
+    for line, node in outline(source):
+        if id(node) not in seen:
+            seen.add(id(node))
+            probe = probes.get(id(node))
+            items, seconds = (0, 0.0) if probe is None else (probe.items, probe.seconds)
+            yield Stage(line.strip().removeprefix("└─ "), items, seconds, line)
+
+
+def _probed(node: View[Any], meter: _Meter, probes: dict[int, _Probe]) -> View[Any]:
+    """Return an expression with a probe on every view of it."""
+    if isinstance(node, Prefetch):
+        return _probed(node._sources[0], meter, probes)
+    if id(node) not in probes:
+        sources = tuple(_probed(source, meter, probes) for source in node._sources)
+        probes[id(node)] = _Probe(node._rebuild(sources), meter)
+    return probes[id(node)]
+
+
+class _Meter:
+    """The time that went by in probes within the one that is being read."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.inner = 0.0
+
+
+class _Probe(View[Any]):
+    """A view that takes the time of another, and leaves out that of the probes beneath."""
+
+    def __init__(self, source: View[Any], meter: _Meter) -> None:
+        super().__init__((source,), source._n)
+        self._meter = meter
+        self.reset()
+
+    def reset(self) -> None:
+        self.items = 0
+        self.seconds = 0.0
+
+    def _timed(self, count: int, read: Callable[..., Any], *args: Any) -> Any:
+        meter = self._meter
+        before, meter.inner = meter.inner, 0.0
+        begun = meter.clock()
+        try:
+            found = read(*args)
+            self.items += count
+            return found
+        finally:
+            taken = meter.clock() - begun
+            self.seconds += taken - meter.inner
+            meter.inner = before + taken
+
+    def _get(self, i: int) -> Any:
+        return self._timed(1, self._sources[0]._get, i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._timed(len(indices), self._sources[0]._getmany, indices)  # type: ignore[no-any-return]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        items = self._sources[0]._iter(plan)
+
+        def run(progress: Progress) -> Iterator[Any]:
+            while (item := self._timed(1, next, items, _END)) is not _END:
+                yield item
+            self.items -= 1  # the end is none
+            progress.done = True
+
+        return restarting(run)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return _Probe(sources[0], self._meter)
+
+
+_END = object()

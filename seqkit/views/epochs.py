@@ -1,0 +1,185 @@
+"""`epochs`: pass after pass over a sequence, each in its own random order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ..errors import fail
+from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array, positive_int
+from ..view import View, view
+from .shuffle import shuffle
+
+__all__ = ["Epochs", "epochs"]
+
+
+def epochs(sequence: Any, n: int | None = None, seed: int | None = None) -> View[Any]:
+    """Return the view of n passes over a sequence, one after the other, pass e being its ``at_epoch(e)``.
+
+    The passes are one sequence: what works ahead of the reader does not stop where one ends.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        Of known length, the same in every epoch; not empty, unless there is a number of passes.
+    n : int, optional
+        How many passes, at least 0. None (the default) goes on for ever.
+    seed : int, optional
+        Shuffles every pass, at least 0: for a sequence in which nothing is random yet. None (the default)
+        leaves the order to `sequence`; if nothing is random there, all passes are alike.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed or has no length, or `n` or `seed` is no int.
+    ValueError
+        If `n` or `seed` is negative, there is a seed and `sequence` is random already, or `sequence` is empty
+        and there is no `n`.
+
+    Notes
+    -----
+    One division more per access; the views of the last few epochs are kept. ``at_epoch(e)`` of the result
+    starts at pass ``e * n``, or at pass e if there is no end. Known elsewhere as ``repeat``; `cycle` is for
+    passes that are alike.
+
+    Examples
+    --------
+    >>> passes = epochs("abc", 2, seed=0)
+    >>> len(passes), sorted(passes[:3]), sorted(passes[3:])
+    (6, ['a', 'b', 'c'], ['a', 'b', 'c'])
+    >>> order = shuffle(range(100), seed=1)
+    >>> forever = epochs(order)
+    >>> list(forever[200:300]) == list(order.at_epoch(2)), forever[10**12] < 100
+    (True, True)
+    """
+    source = view(sequence)
+    if isinstance(source._n, Unsized):
+        raise TypeError(f"epochs: the sequence needs a length, and has none: {source._n.reason}")
+    if n is not None:
+        n = positive_int(n, "epochs: n", least=0)
+    elif source._n == 0:
+        raise ValueError("epochs: an empty sequence makes no items, however often; n must be an int then")
+    if seed is not None:
+        if source._randoms:
+            raise ValueError("epochs: seed is for a sequence in which nothing is random, leave it out here")
+        source = shuffle(source, positive_int(seed, "epochs: seed", least=0))
+    return Epochs(source, n)
+
+
+class Epochs(View[Any]):
+    """The view behind `epochs`; its item 0 is the first of pass number `first` over the source."""
+
+    def __init__(self, source: View[Any], passes: int | None, first: int = 0) -> None:
+        self._period = len(source)
+        n: Length = UNBOUNDED if passes is None else passes * self._period
+        super().__init__((source,), n)
+        self._passes = passes
+        self._first = first
+        self._recent = Recent(source)
+
+    def _pass(self, number: int) -> View[Any]:
+        return self._recent.at(self._first + number)
+
+    def _get(self, i: int) -> Any:
+        number, j = divmod(i, self._period)
+        return self._checked(i, number)._get(j)
+
+    def _checked(self, i: int, number: int) -> View[Any]:
+        """Return the view of a pass; an error of item `i` if its length is not that of the others."""
+        found = self._pass(number)
+        if found._n != self._period:
+            message = f"pass {self._first + number} has {found._n} items, expected {self._period}"
+            fail(self, i, ValueError(message))
+        return found
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        if not len(indices):
+            return []
+        if isinstance(indices, range):
+            first = indices[0] // self._period
+            if first == indices[-1] // self._period:
+                back = first * self._period
+                part = range(indices.start - back, indices.stop - back, indices.step)
+                return self._checked(indices[0], first)._getmany(part)
+        wanted = as_array(indices).astype(np.int64, copy=False)
+        numbers, local = wanted // self._period, wanted % self._period
+        items: list[Any] = [None] * len(wanted)
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            found = self._checked(int(wanted[places[0]]), number)._getmany(local[places])
+            for place, item in zip(places.tolist(), found, strict=True):
+                items[place] = item
+        return items
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if isinstance(plan, Endless) or (isinstance(plan, range) and 0 < plan.step <= self._period):
+            return chain.from_iterable(
+                self._checked(number * self._period + part.start, number)._iter(part)
+                for number, part in self._pieces(plan)
+            )
+        return super()._iter(plan)
+
+    def _pieces(self, plan: Endless | range) -> Iterator[tuple[int, range]]:
+        """Cut an ascending plan where a pass ends."""
+        i, step = 0, 1
+        stop: Length = UNBOUNDED
+        if isinstance(plan, range):
+            i, stop, step = plan.start, plan.stop, plan.step
+        while i < stop:
+            number, start = divmod(i, self._period)
+            part = range(start, int(min(self._period, start + stop - i)), step)
+            yield number, part
+            i += len(part) * step
+
+    def _set(self, i: int, value: Any) -> None:
+        number, j = divmod(i, self._period)
+        self._pass(number)._set(j, value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        number, j = divmod(i, self._period)
+        return ((self._pass(number), (j,)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Epochs(sources[0], self._passes, self._first)
+
+    def _at_epoch(self, epoch: int) -> View[Any]:
+        if not self._randoms:
+            return self
+        first = epoch if self._passes is None else epoch * self._passes
+        keyed = Epochs(self._sources[0], self._passes, first)
+        keyed._site = self._site
+        return keyed
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        passes = [] if self._passes is None else [str(self._passes)]
+        return [*sources, *passes, *[f"first={self._first}"] * (self._first > 0)]
+
+
+class Recent:
+    """The view of a sequence in each of the epochs that were asked for last."""
+
+    # Workers that are ahead of each other read two epochs at a time; reading at random gains by no number.
+    MOST = 4
+
+    def __init__(self, source: View[Any]) -> None:
+        self._source = source
+        # Replaced as a whole, so threads may share it; at worst two of them make the same view.
+        self._views: tuple[tuple[int, View[Any]], ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recent, (self._source,)
+
+    def at(self, epoch: int) -> View[Any]:
+        for number, found in self._views:
+            if number == epoch:
+                return found
+        made = self._source._at_epoch(epoch)
+        self._views = ((epoch, made), *self._views[: self.MOST - 1])
+        return made

@@ -1,0 +1,238 @@
+"""`flatten`: the items of the items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import EndOfSequence, EvaluationError, fail
+from ..indices import (
+    UNBOUNDED,
+    UNKNOWN,
+    IndexArray,
+    Indices,
+    Plan,
+    Translated,
+    Unsized,
+    as_array,
+    as_list,
+    each,
+    positive_int,
+)
+from ..view import Progress, View, locate, restarting, view
+from .deferred import Deferred
+
+__all__ = ["Flatten", "flatten"]
+
+
+def flatten(sequence: Any, lengths: Any = None) -> View[Any]:
+    """Return the view of the items of a sequence of sequences, which may differ in length, one after another.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        Of sized, indexable sequences.
+    lengths : sequence of int, optional
+        How long each of them is, at least 0. None (the default) reads all of them once, in order, when the
+        length or an item is first asked for, and remembers their lengths. A view is read at that time too;
+        if it is random, it is keyed for the same epochs as `sequence`.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed, or never ends and there are no `lengths`; if `lengths` are no ints.
+    ValueError
+        If `lengths` are not as many as there are sequences, or negative; and, when an item is read, if its
+        sequence has another length.
+
+    Notes
+    -----
+    One binary search and one sequence read per item at random; each sequence is read once in order, and once
+    per batch. 8 bytes for each sequence. After ``flatten`` of Julia's MLUtils and ``flat_map`` of tf.data;
+    `concatenate` joins a few sequences known by now, `unbatch` batches of one size.
+
+    Examples
+    --------
+    >>> words = flatten(["ab", "", "cde"])
+    >>> list(words), words[-2], len(words)
+    (['a', 'b', 'c', 'd', 'e'], 'd', 5)
+    """
+    source = view(sequence)
+    if lengths is None:
+        if source._measured and source._n is UNBOUNDED:
+            raise TypeError("flatten: a sequence that never ends needs lengths, got None")
+        return Flatten((source,))
+    known = lengths if isinstance(lengths, View) else view(_checked(lengths))
+    if isinstance(known._n, Unsized):
+        raise TypeError(f"flatten: lengths must be a sequence with a length, got {lengths!r}")
+    if source._measured and not isinstance(source._n, Unsized) and known._n != source._n:
+        raise ValueError(f"flatten: lengths must be as many as the sequences, {source._n}, got {known._n}")
+    return Flatten((source, known))
+
+
+def _checked(lengths: Any) -> list[int]:
+    if not isinstance(lengths, Iterable) or isinstance(lengths, str | bytes):
+        raise TypeError(f"flatten: lengths must be a sequence of ints, got {lengths!r}")
+    return [positive_int(n, f"flatten: lengths[{i}]", least=0) for i, n in enumerate(lengths)]
+
+
+class Flatten(View[Any]):
+    """The view behind `flatten`; a second source has the lengths of the sequences that are in the first.
+
+    `_ends` holds the index behind the last item of each sequence.
+    """
+
+    def __init__(self, sources: tuple[View[Any], ...]) -> None:
+        super().__init__(sources, None)
+        self._found: Deferred[IndexArray] = Deferred()
+
+    @property
+    def _ends(self) -> IndexArray:
+        return self._found.get(self._measure)
+
+    @property
+    def _n(self) -> int:  # type: ignore[override]
+        ends = self._ends
+        return int(ends[-1]) if len(ends) else 0
+
+    @property
+    def _measured(self) -> bool:  # type: ignore[override]
+        return self._found.known
+
+    def _measure(self) -> IndexArray:
+        lengths = [self._length(which, item) for which, item in enumerate(self._sources[-1])]
+        return np.cumsum(lengths, dtype=np.int64)
+
+    def _length(self, which: int, item: Any) -> int:
+        try:
+            if len(self._sources) == 1:
+                return len(item)
+            return positive_int(item, f"flatten: lengths[{which}]", least=0)
+        except Exception as error:
+            fail(self, which, error, f"measuring item {which} of the sequence")
+
+    def _which(self, block: Indices) -> IndexArray:
+        """Return which sequence each of some items is in."""
+        return np.searchsorted(self._ends, as_array(block), side="right")
+
+    def _start(self, which: int) -> int:
+        return int(self._ends[which - 1]) if which else 0
+
+    def _pick(self, i: int, which: int, items: Any, start: int | None = None) -> Any:
+        """Return item `i` out of its sequence, of which `start` says that its length was checked."""
+        try:
+            if start is None:
+                start = self._checked_start(which, items)
+            return items[i - start]
+        except Exception as error:
+            fail(self, i, error)
+
+    def _checked_start(self, which: int, items: Any) -> int:
+        """Return the index of the first item of a sequence, if that has the length it must have."""
+        start = self._start(which)
+        size = int(self._ends[which]) - start
+        if len(items) != size:
+            raise ValueError(f"flatten: sequence {which} has {len(items)} items, expected {size}")
+        return start
+
+    def _get(self, i: int) -> Any:
+        which = int(self._ends.searchsorted(i, "right"))
+        try:
+            items = self._sources[0]._get(which)
+        except EndOfSequence:
+            self._refuse(i, _the_end())
+        return self._pick(i, which, items)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        which = as_list(self._which(indices))
+        needed = sorted(set(which))
+        try:
+            found = dict(zip(needed, self._sources[0]._getmany(needed), strict=True))
+        except EndOfSequence:
+            self._refuse(as_list(indices)[which.index(needed[-1])], _the_end())
+        starts: dict[int, int] = {}
+        items: list[Any] = []
+        for i, w in zip(as_list(indices), which, strict=True):
+            items.append(self._pick(i, w, found[w], starts.get(w)))
+            if w not in starts:
+                starts[w] = self._start(w)
+        return items
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        """Read a sequence once for all its items that follow each other in the plan."""
+        if self._sources[0]._n is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
+            return super()._iter(plan)  # where the sequences end, the iteration of them would
+        sequences = self._sources[0]._iter(self._outer_plan(plan))
+        numbered = zip(each(plan), Translated(plan, self._which), strict=True)
+        held, items, failure, start = -1, None, None, None
+
+        def run(progress: Progress) -> Iterator[Any]:
+            nonlocal held, items, failure, start
+            for i, which in numbered:
+                if which != held:
+                    held, start = which, None
+                    items, failure = _drawn(sequences)
+                if failure is not None:
+                    self._refuse(i, failure)
+                item = self._pick(i, which, items, start)
+                if start is None:
+                    start = self._start(which)
+                yield item
+            progress.done = True
+
+        return restarting(run)
+
+    def _refuse(self, i: int, failure: BaseException) -> NoReturn:
+        """Raise what came instead of the sequence of item `i`."""
+        if isinstance(failure, EvaluationError):
+            locate(failure, self, i)
+        if isinstance(failure, EndOfSequence):
+            fail(self, i, failure)  # there was to be more: not an end of this view
+        raise failure
+
+    def _outer_plan(self, plan: Plan) -> Plan:
+        if isinstance(plan, range) and plan.step == 1 and plan:
+            first, last = self._which([plan[0], plan[-1]]).tolist()
+            if last - first < 2 or np.diff(self._ends[first:last]).all():
+                return range(first, last + 1)
+        return _Changes(Translated(plan, self._which))
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], (int(self._which([i])[0]),)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        rebuilt = Flatten(sources)
+        if sources[-1] is self._sources[-1]:
+            rebuilt._found = self._found
+        return rebuilt
+
+
+class _Changes:
+    """A plan without the repeats of an index that follow it at once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __iter__(self) -> Iterator[int]:
+        return (i for i, _ in groupby(self.plan))
+
+
+def _drawn(items: Iterator[Any]) -> tuple[Any, BaseException | None]:
+    """Return the next item, or what became of it."""
+    try:
+        return next(items), None
+    except StopIteration:
+        return None, _the_end()
+    except BaseException as failure:
+        return None, failure
+
+
+def _the_end() -> EndOfSequence:
+    return EndOfSequence("there is no further sequence")

@@ -1,0 +1,51 @@
+"""`materialize`: all items computed at once, in a list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..context import private_memory
+from ..indices import UNBOUNDED
+from ..view import View, view
+
+__all__ = ["materialize"]
+
+
+def materialize(sequence: Any) -> View[Any]:
+    """Return a view of the items of a sequence, all computed now, each once.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        That comes to an end; a length is not needed.
+
+    Returns
+    -------
+    View
+        Over a list of the items. Assignment changes that list, not the sequence.
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed or never ends.
+    EvaluationError
+        If an item cannot be computed.
+
+    Notes
+    -----
+    About 0.1 µs per access. What was random is settled: `View.at_epoch` changes nothing any more. See
+    `add_cache` to compute items as they are asked for, `pack` to share them between processes. Known
+    elsewhere as ``list``, ``compute``, ``cache``.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> squares = materialize(sk.smap(lambda x: x * x, range(1000)))
+    >>> squares, squares[-1]
+    (<list of 1000>, 998001)
+    """
+    source = view(sequence)
+    if source._n is UNBOUNDED:
+        raise TypeError("materialize: the sequence must come to an end, and this one never does")
+    with private_memory():
+        return view(list(source))

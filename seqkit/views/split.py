@@ -1,0 +1,149 @@
+"""`split`: a sequence cut into parts."""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from array import array
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..errors import fail
+from ..indices import IndexArray, Unsized, positive_int
+from ..view import Source, View, view
+
+__all__ = ["Split", "split"]
+
+
+def split(sequence: Any, edges: Any) -> View[Any]:
+    """Return the view of the parts of a sequence, cut at `edges`.
+
+    A part is what slicing the sequence gives: a list of a list, an array of an array, a view of a view or of
+    what cannot be sliced. Nothing is cut until the part is read.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        Of known length n.
+    edges : int, iterable of int, or iterable of (int, int)
+        An int of at least 0: at how many places to cut, into ``edges + 1`` parts of equal length. Ints in
+        ascending order: where to cut, ``[3, 5]`` into ``[:3]``, ``[3:5]`` and ``[5:]``. Pairs (start, stop):
+        the parts themselves, in any order; they may overlap, and leave gaps. Negative positions count from
+        the end, positions beyond either end mean that end, as in slices.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed or has no length, or `edges` are none of the three.
+    ValueError
+        If the parts cannot be equal, the number of cuts is negative, or cut points are not in order.
+
+    Notes
+    -----
+    One slice per access, and two ints of memory per part. After ``split`` of SeqTools, where a part beyond
+    the end has one item and negative positions mean 0; known elsewhere as ``array_split``, ``chunks``.
+
+    Examples
+    --------
+    >>> list(split([1, 2, 3, 4, 5, 6], 2))
+    [[1, 2], [3, 4], [5, 6]]
+    >>> list(split("abcdef", [1, -2]))
+    ['a', 'bcd', 'ef']
+    >>> list(split("abcdef", [(0, 4), (2, 6), (9, 12)]))
+    ['abcd', 'cdef', '']
+    """
+    source = view(sequence)
+    if isinstance(source._n, Unsized):
+        raise TypeError(f"split: the sequence needs a length, and has none: {source._n.reason}")
+    return Split(source, np.array(_bounds(edges, source._n), np.int64).reshape(-1, 2))
+
+
+def _bounds(edges: Any, n: int) -> list[tuple[int, int]]:
+    """Return where every part starts and stops."""
+    if hasattr(edges, "__index__") and not getattr(edges, "ndim", 0):
+        parts = positive_int(edges, "split: edges", least=0) + 1
+        if n % parts:
+            raise ValueError(
+                f"split: edges must be a number of cuts that makes equal parts, got {parts - 1}"
+                f" for a sequence of length {n}, which {parts} does not divide"
+            )
+        size = n // parts
+        return [(i * size, (i + 1) * size) for i in range(parts)]
+    if not isinstance(edges, Iterable) or isinstance(edges, str | bytes):
+        raise _unfit(edges)
+    marks = list(edges)
+    if all(hasattr(mark, "__index__") and not getattr(mark, "ndim", 0) for mark in marks):
+        return _between([operator.index(mark) for mark in marks], n)
+    return [_range(mark, n, edges) for mark in marks]
+
+
+def _between(cuts: list[int], n: int) -> list[tuple[int, int]]:
+    wrapped = [cut + n if cut < 0 else cut for cut in cuts]
+    if wrapped != sorted(wrapped):
+        raise ValueError(f"split: edges must be in ascending order, got {cuts} for a sequence of length {n}")
+    return list(pairwise([0, *(min(max(cut, 0), n) for cut in wrapped), n]))
+
+
+def _range(mark: Any, n: int, edges: Any) -> tuple[int, int]:
+    try:
+        start, stop = map(operator.index, mark)
+    except (TypeError, ValueError):
+        raise _unfit(edges) from None
+    start, stop, _ = slice(start, stop).indices(n)
+    return start, max(start, stop)
+
+
+def _unfit(edges: Any) -> TypeError:
+    return TypeError(
+        f"split: edges must be an int, ints in order, or pairs (start, stop), got {reprlib.repr(edges)}"
+    )
+
+
+class Split(View[Any]):
+    """The view behind `split`; a row of `_bounds` says where a part starts and stops."""
+
+    def __init__(self, source: View[Any], bounds: IndexArray) -> None:
+        super().__init__((source,), len(bounds))
+        self._bounds = bounds
+        self._slices = isinstance(source, Source) and _slices_itself(source._data)
+
+    def _members(self, i: int) -> range:
+        return range(*self._bounds[i].tolist())
+
+    def _get(self, i: int) -> Any:
+        source, members = self._sources[0], self._members(i)
+        if not self._slices or not isinstance(source, Source):
+            return source._take(members)
+        try:
+            return source._data[members.start : members.stop]
+        except Exception as error:
+            fail(self, i, error)
+
+    def _set(self, i: int, value: Any) -> None:
+        members, values = self._members(i), list(value)
+        if len(values) != len(members):
+            raise ValueError(f"split: assigned {len(values)} values to a part of {len(members)} items")
+        for j, item in zip(members, values, strict=True):
+            self._sources[0]._set(j, item)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], self._members(i)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Split(sources[0], self._bounds)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, f"<{len(self._bounds)} parts>"]
+
+
+def _slices_itself(data: Any) -> bool:
+    """Is ``data[a:b]`` known to be the sequence of ``data[a]`` to ``data[b - 1]``?"""
+    kinds = (list, tuple, str, bytes, bytearray, memoryview, range, array)
+    return isinstance(data, kinds) or hasattr(data, "__array__")

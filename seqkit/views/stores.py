@@ -1,0 +1,349 @@
+"""Where items are kept: a bounded mapping in memory, a directory on disk.
+
+`Directory` may be used by any number of threads and processes at once, `Memory` by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import pickle
+import secrets
+import struct
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, Protocol
+
+import numpy as np
+
+__all__ = ["ABSENT", "Directory", "Keeper", "Memory", "replace_file", "size_of"]
+
+ABSENT: Any = object()
+
+
+# -------------------------------------------------------------------- in memory
+
+
+class Keeper(Protocol):
+    """What a mapping must offer to be the memory of a cache; a dict does."""
+
+    def __contains__(self, key: Any, /) -> bool: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __delitem__(self, key: Any, /) -> None: ...
+
+
+def size_of(value: Any) -> int:
+    """Estimate the bytes that a value takes: ``nbytes`` of arrays, `sys.getsizeof` of everything else.
+
+    Looks into tuples, lists, sets and dicts, not into other objects; an object met twice counts once.
+
+    >>> size_of(np.zeros(1000)) >= 8000, size_of([np.zeros(1000)] * 2) < 9000
+    (True, True)
+    """
+    total, pending, seen = 0, [value], {id(value)}
+    while pending:
+        value = pending.pop()
+        nbytes = getattr(value, "nbytes", 0)
+        total += max(sys.getsizeof(value, 64), nbytes if isinstance(nbytes, int) else 0)
+        for part in _parts(value):
+            if id(part) not in seen:
+                seen.add(id(part))
+                pending.append(part)
+    return total
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return value if isinstance(value, tuple | list | set | frozenset) else ()
+
+
+class Memory:
+    """A mapping of bounded size.
+
+    Parameters
+    ----------
+    values : Keeper
+        Where the values lie. It may drop some by itself, and hold some from the beginning.
+    most : int or None
+        Most values.
+    most_bytes : int or None
+        Most bytes, by `size_of`; a value larger than that is not kept.
+    refresh : bool
+        Is a value that was read no longer the next to go?
+
+    Examples
+    --------
+    >>> memory = Memory({}, 2, None, refresh=True)
+    >>> for key in "ab": memory.put(key, key.upper())
+    >>> memory.get("a"); memory.put("c", "C"); memory.get("b") is ABSENT
+    'A'
+    True
+    """
+
+    def __init__(self, values: Keeper, most: int | None, most_bytes: int | None, refresh: bool) -> None:
+        self._values = values
+        self._most = sys.maxsize if most is None else most
+        self._most_bytes = most_bytes
+        self._refresh = refresh
+        self._sizes: OrderedDict[Any, int] = OrderedDict()  # the next to go comes first
+        self._nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __contains__(self, key: Any) -> bool:
+        return self._most > 0 and key in self._values
+
+    def get(self, key: Any) -> Any:
+        """Return a value, or `ABSENT`."""
+        if not self._most:
+            return ABSENT
+        value = ABSENT
+        try:
+            if key in self._values:
+                value = self._values[key]
+        except KeyError:  # it went in between
+            pass
+        if value is ABSENT:
+            self._forget(key)
+        elif key not in self._sizes:
+            self._note(key, self._size(value))
+        elif self._refresh:
+            self._sizes.move_to_end(key)
+        return value
+
+    def put(self, key: Any, value: Any) -> None:
+        self.drop(key)
+        size = self._size(value)
+        if self._most and (self._most_bytes is None or size <= self._most_bytes):
+            self._values[key] = value
+            self._note(key, size)
+
+    def drop(self, key: Any) -> None:
+        self._forget(key)
+        try:
+            if key in self._values:
+                del self._values[key]
+        except KeyError:
+            pass
+
+    def clear(self) -> None:
+        """Drop every value that was put or read here."""
+        for key in list(self._sizes):
+            self.drop(key)
+
+    def mend(self) -> None:
+        """Make up for a change that a fork has cut off in the middle."""
+        self._nbytes = sum(self._sizes.values())
+
+    def _size(self, value: Any) -> int:
+        return 0 if self._most_bytes is None else size_of(value)
+
+    def _note(self, key: Any, size: int) -> None:
+        self._sizes[key] = size
+        self._nbytes += size
+        while len(self._sizes) > self._most or self._nbytes > (self._most_bytes or 0):
+            self.drop(next(iter(self._sizes)))
+
+    def _forget(self, key: Any) -> None:
+        self._nbytes -= self._sizes.pop(key, 0)
+
+
+# -------------------------------------------------------------------- on disk
+
+
+def replace_file(path: str, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file so that others find all of it there, or what was there before."""
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    try:
+        with open(draft, "xb") as file:
+            write(file)
+        os.replace(draft, path)
+    except BaseException:
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
+
+
+class Directory:
+    """Values by key, each in a file of a directory.
+
+    An array is a file in numpy's ``.npy`` format, anything else a pickle with its arrays beside it. Large
+    files are mapped into memory, private and writable: what a reader changes there stays its own. A file
+    appears complete or not at all, and one that cannot be understood counts as absent.
+
+    Parameters
+    ----------
+    path : str
+    length : int or None
+        Length of the sequence whose indices are the keys; a directory made for another one is refused.
+    scope : str
+        Name of a part of the directory with keys of its own.
+
+    Raises
+    ------
+    ValueError
+        If something else is at `path`.
+    """
+
+    HEADER = "seqkit-store.json"
+    FORMAT = "seqkit store"
+    VERSION = 1
+    SUFFIX = ".item"
+
+    def __init__(self, path: str, length: int | None = None, scope: str = "") -> None:
+        self.path = path
+        self._length = length
+        self._folder = os.path.join(self.path, scope)
+        self._check()
+
+    def __contains__(self, key: Any) -> bool:
+        return os.path.exists(self._file(key))
+
+    def get(self, key: Any) -> Any:
+        """Return a value, or `ABSENT`."""
+        path = self._file(key)
+        try:
+            with open(path, "rb") as file:
+                return _read(file)
+        except FileNotFoundError:
+            return ABSENT
+        except (OSError, MemoryError):
+            raise
+        except Exception:  # cut off by a power failure, or of a class that is no more
+            return ABSENT
+
+    def put(self, key: Any, value: Any) -> None:
+        path = self._file(key)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not os.path.exists(self._header()):
+            header = {"format": self.FORMAT, "version": self.VERSION, "length": self._length}
+            replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
+        replace_file(path, lambda file: _write(file, value))
+
+    def clear(self) -> None:
+        """Remove every value, whoever wrote it."""
+        for path in Path(self._folder).rglob("*" + self.SUFFIX):
+            path.unlink(missing_ok=True)
+
+    def _header(self) -> str:
+        return os.path.join(self.path, self.HEADER)
+
+    def _file(self, key: Any) -> str:
+        name = str(key) if type(key) is int else blake2b(_text(key).encode(), digest_size=16).hexdigest()
+        return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
+
+    def _check(self) -> None:
+        """Refuse a directory that is not ours."""
+        try:
+            header = json.loads(Path(self._header()).read_bytes())
+            version, length = header["version"], header["length"]
+        except FileNotFoundError:
+            if any(not name.startswith(".") for name in _listed(self.path)):
+                self._refuse("is not empty, and was not made by add_cache")
+            return
+        except (ValueError, LookupError, TypeError, NotADirectoryError):
+            self._refuse("was not made by add_cache")
+        if version != self.VERSION:
+            self._refuse(f"has format {version}, this seqkit knows {self.VERSION}")
+        if length != self._length:
+            self._refuse(f"was made for length {length}, this is {self._length} (None: items named by key)")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise ValueError(f"add_cache: store {self.path} {why}; remove it or use another path")
+
+
+def _listed(path: str) -> list[str]:
+    return os.listdir(path) if os.path.isdir(path) else []
+
+
+def _text(key: Any) -> str:
+    """Return the text that stands for a key, the same in every process."""
+    if isinstance(key, np.generic):
+        key = key.item()
+    if isinstance(key, tuple):
+        return "(" + "".join(_text(part) + "," for part in key) + ")"
+    if isinstance(key, str | bytes | int | float | None):
+        return repr(key)
+    raise TypeError(f"a key must be a str, bytes, number, None or tuple of these, got {key!r}")
+
+
+# -------------------------------------------------------------------- files
+
+_NPY = b"\x93NUMPY"
+_MAGIC = b"\x93SEQKIT"
+_HEAD = struct.Struct("<7sBqq")  # magic, version, bytes of the pickle, number of buffers
+# A buffer below this stays in the pickle: that costs less than a place of its own.
+_INLINE_BYTES = 4096
+_ALIGNMENT = 64
+# A smaller file is read: mapping it costs more, and a process may have some 65,000 maps only.
+_MAPPED_BYTES = 1 << 16
+
+
+def _write(file: BinaryIO, value: Any) -> None:
+    if type(value) is np.ndarray and not value.dtype.hasobject:
+        np.save(file, value, allow_pickle=False)
+        return
+    buffers: list[memoryview] = []
+
+    def aside(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _INLINE_BYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    pickled = pickle.dumps(value, protocol=5, buffer_callback=aside)
+    file.write(_HEAD.pack(_MAGIC, 1, len(pickled), len(buffers)))
+    file.write(struct.pack(f"<{len(buffers)}q", *(raw.nbytes for raw in buffers)))
+    file.write(pickled)
+    for raw in buffers:
+        file.write(bytes(-file.tell() % _ALIGNMENT))
+        file.write(raw)
+
+
+def _read(file: BinaryIO) -> Any:
+    if file.peek(len(_NPY)).startswith(_NPY):  # type: ignore[attr-defined]
+        return _read_array(file)
+    block = memoryview(_block(file))
+    magic, version, length, count = _HEAD.unpack_from(block)
+    if (magic, version) != (_MAGIC, 1):
+        raise ValueError("not an item of a store")
+    sizes = struct.unpack_from(f"<{count}q", block, _HEAD.size)
+    start = _HEAD.size + 8 * count
+    pickled = block[start : start + length]
+    end, buffers = start + length, []
+    for size in sizes:
+        start = end + -end % _ALIGNMENT
+        end = start + size
+        buffers.append(block[start:end])
+    if end > len(block):
+        raise ValueError("cut off")
+    return pickle.loads(pickled, buffers=buffers)
+
+
+def _read_array(file: BinaryIO) -> Any:
+    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
+        try:
+            mapped: Any = np.lib.format.open_memmap(file.name, mode="c")
+            return mapped.view(np.ndarray)
+        except OSError:
+            pass  # too many maps
+    return np.load(file, allow_pickle=False)
+
+
+def _block(file: BinaryIO) -> bytearray | mmap.mmap:
+    """Return the content of a file in memory that may be written."""
+    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError:
+            pass
+    return bytearray(file.read())

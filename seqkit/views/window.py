@@ -1,0 +1,222 @@
+"""`window`: successive items in groups that may overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal
+
+from ..errors import EndOfSequence, EvaluationError
+from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each, positive_int
+from ..view import Progress, View, locate, restarting, view
+
+__all__ = ["Window", "window"]
+
+Last = Literal["keep", "discard", "pad"]
+
+
+def window(
+    sequence: Any, size: int, stride: int = 1, *, last: Last | None = None, pad: Any = None
+) -> View[Any]:
+    """Return the view of lists of `size` successive items, each starting `stride` items after the one before.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        May be unbounded.
+    size : int
+        Items per window, at least 1.
+    stride : int
+        How far a window starts behind the one before, at least 1. From `size` on, windows do not overlap.
+    last : "discard", "keep" or "pad", optional
+        What becomes of the items behind the last full window, if no window has them: they are left out, or
+        make one more window, which is short, or completed with `pad`. None (the default) discards them,
+        unless a `pad` is given.
+    pad : object
+        Completes a last window; None is legal under ``last="pad"``.
+
+    Returns
+    -------
+    View
+        Of length ``(n - size) // stride + 1`` if items are discarded and there are as many as `size`.
+
+    Raises
+    ------
+    TypeError
+        If `size` or `stride` is no int, or `sequence` cannot be indexed.
+    ValueError
+        If `size` or `stride` is below 1, `last` unknown, or `last` at odds with `pad`.
+
+    Notes
+    -----
+    `size` reads per access, in one batched read. In order, items that windows share are read once, whatever
+    the overlap. After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``,
+    ``rolling``; its steps are also called ``hop`` or ``shift``.
+
+    Examples
+    --------
+    >>> list(window("abcde", 3))
+    [['a', 'b', 'c'], ['b', 'c', 'd'], ['c', 'd', 'e']]
+    >>> list(window([1, 2, 3, 4], 3, stride=2, pad=0))
+    [[1, 2, 3], [3, 4, 0]]
+    """
+    size = positive_int(size, "window: size")
+    stride = positive_int(stride, "window: stride")
+    if last is None:
+        last = "discard" if pad is None else "pad"
+    if last not in ("keep", "discard", "pad"):
+        raise ValueError(f"window: last must be 'keep', 'discard' or 'pad', got {last!r}")
+    if pad is not None and last != "pad":
+        raise ValueError(f"window: pad needs last='pad', got last={last!r}")
+    return Window(view(sequence), size, stride, last, pad)
+
+
+class Window(View[Any]):
+    """The view behind `window`."""
+
+    def __init__(self, source: View[Any], size: int, stride: int, last: Last, pad: Any) -> None:
+        super().__init__((source,), _count(source._n, size, stride, last))
+        self._size = size
+        self._stride = stride
+        self._last = last
+        self._pad = pad
+
+    def _members(self, i: int) -> range:
+        start = i * self._stride
+        return range(start, int(min(start + self._size, self._sources[0]._n)))
+
+    def _finish(self, items: list[Any]) -> list[Any]:
+        missing = self._size - len(items) if self._last == "pad" else 0
+        return items + [self._pad] * missing
+
+    def _is_behind_the_end(self, i: int, count: int) -> bool:
+        """Is there no window `i`, of which a sequence without length has so many items?"""
+        if self._last == "discard":
+            return count < self._size
+        return count <= (max(self._size - self._stride, 0) if i else 0)
+
+    def _get(self, i: int) -> Any:
+        source, members = self._sources[0], self._members(i)
+        if source._n is not UNKNOWN:
+            return self._finish(list(source._getmany(members)))
+        items = list(islice(source._iter(members), self._size))
+        if self._is_behind_the_end(i, len(items)):
+            raise EndOfSequence(f"the sequence ends before window {i}")
+        return self._finish(items)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        source, wanted = self._sources[0], as_list(indices)
+        if source._n is UNKNOWN or not wanted:
+            return super()._getmany(wanted)
+        needed: range | list[int]
+        if isinstance(indices, range) and 0 < indices.step * self._stride <= self._size:
+            needed = range(self._members(indices[0]).start, self._members(indices[-1]).stop)
+        else:
+            needed = sorted({j for i in wanted for j in self._members(i)})
+        found = dict(zip(needed, source._getmany(needed), strict=True))
+        return [self._finish([found[j] for j in self._members(i)]) for i in wanted]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        apart = self._stride >= self._size and not self._reads_ahead
+        unclear = self._sources[0]._n is UNKNOWN and not isinstance(plan, Endless)
+        if apart or unclear:
+            return super()._iter(plan)  # one batched read per window
+        return self._stream(plan, self._sources[0]._iter(self._item_plan(plan)))
+
+    def _item_plan(self, plan: Plan) -> Plan:
+        """Return the items of the source to read, in order: those that the window before has not."""
+        if isinstance(plan, Endless) and self._stride <= self._size:
+            return plan
+        if isinstance(plan, range) and plan and 0 < plan.step * self._stride <= self._size:
+            return range(self._members(plan[0]).start, self._members(plan[-1]).stop)
+        return _Fresh(plan, self._members)
+
+    def _stream(self, plan: Plan, items: Iterator[Any]) -> Iterator[Any]:
+        """Make windows of the items of `_item_plan`, and of those of the window before."""
+        indices, torn = each(plan), False
+        held, kept, failed = range(0), list[Any](), dict[int, Exception]()
+
+        def run(progress: Progress) -> Iterator[Any]:
+            nonlocal torn, held, kept, failed
+            for i in indices:
+                if torn:  # an interrupt left some of a window undrawn: each is read for itself from then on
+                    yield self._get(i)
+                    continue
+                torn, members = True, self._members(i)
+                shared = _overlap(members, held)
+                between = kept[shared.start - held.start : shared.stop - held.start]
+                kept = _drawn(items, members.start, shared.start, failed) + between
+                kept += _drawn(items, shared.stop, members.stop, failed)
+                torn, held = False, members
+                if self._sources[0]._n is UNKNOWN and self._is_behind_the_end(i, len(kept)):
+                    break
+                if failed:
+                    failed = {j: error for j, error in failed.items() if j in members}
+                    self._check(i, failed)
+                yield self._finish(kept[:])
+            progress.done = True
+
+        return restarting(run)
+
+    def _check(self, i: int, failed: dict[int, Exception]) -> None:
+        """Raise the error of the first item of window `i` that failed."""
+        if failed:
+            error = failed[min(failed)]
+            if isinstance(error, EvaluationError):
+                locate(error, self, i)
+            raise error
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], self._members(i)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Window(sources[0], self._size, self._stride, self._last, self._pad)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        last = [] if self._last == "discard" else [f"last={self._last!r}"]
+        return [*sources, str(self._size), *[f"stride={self._stride}"] * (self._stride > 1), *last]
+
+
+def _count(n: Length, size: int, stride: int, last: Last) -> Length:
+    if isinstance(n, Unsized):
+        return n
+    if last == "discard":
+        return max((n - size) // stride + 1, 0)
+    # As many as it takes to have every item, or to start behind the last one.
+    return min(-(-max(n - size, 0) // stride) + 1, -(-n // stride))
+
+
+def _overlap(members: range, held: range) -> range:
+    """Return the common part of two ranges of step 1; where there is none, an empty one at the end."""
+    start, stop = max(members.start, held.start), min(members.stop, held.stop)
+    return range(start, stop) if start < stop else range(members.stop, members.stop)
+
+
+def _drawn(items: Iterator[Any], start: int, stop: int, failed: dict[int, Exception]) -> list[Any]:
+    """Draw the items `start` to `stop`, None for those that fail; their errors go to `failed`."""
+    found: list[Any] = []
+    while start + len(found) < stop:
+        try:
+            found.extend(islice(items, stop - start - len(found)))
+            break
+        except Exception as error:
+            failed[start + len(found)] = error
+            found.append(None)
+    return found
+
+
+class _Fresh:
+    """The plan of the items that each window of a plan has, and the window before has not."""
+
+    def __init__(self, plan: Plan, members: Callable[[int], range]) -> None:
+        self.plan = plan
+        self.members = members
+
+    def __iter__(self) -> Iterator[int]:
+        held = range(0)
+        for i in each(self.plan):
+            members = self.members(i)
+            shared = _overlap(members, held)
+            yield from range(members.start, shared.start)
+            yield from range(shared.stop, members.stop)
+            held = members

@@ -1,0 +1,73 @@
+"""A deferred value is computed once, however many threads ask for it."""
+
+import copy
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from seqkit.views.deferred import Deferred
+
+
+def test_threads_that_ask_together_wait_for_one_computation():
+    value, calls, together = Deferred(), [], threading.Barrier(4)
+
+    def compute():
+        calls.append(None)
+        return object()
+
+    def ask(_):
+        together.wait(20)
+        return value.get(compute)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(ask, range(4)))) == 1
+    assert len(calls) == 1
+
+
+def test_an_error_is_the_callers_and_the_next_one_tries_again():
+    value = Deferred()
+    with pytest.raises(ZeroDivisionError):
+        value.get(lambda: 1 // 0)
+    assert not value.known
+    assert value.get(lambda: 5) == 5
+
+
+def test_who_needs_the_value_to_compute_it_does_not_hang():
+    value = Deferred()
+
+    def compute():
+        return value.get(compute)
+
+    with pytest.raises(RecursionError):
+        value.get(compute)
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+def test_copies_know_what_the_original_knew(duplicate):
+    value = Deferred()
+    assert not duplicate(value).known
+    value.get(lambda: [1])
+    assert duplicate(value).get(lambda: [2]) == [1]
+
+
+def test_a_process_that_forked_while_another_thread_computed_computes_itself():
+    value, holding, leave = Deferred(), threading.Event(), threading.Event()
+
+    def compute():
+        holding.set()
+        assert leave.wait(20)
+        return "the thread's"
+
+    thread = threading.Thread(target=lambda: value.get(compute))
+    thread.start()
+    assert holding.wait(20)
+    child = copy.copy(value)
+    child._lock, child._pid = value._lock, -1  # what a forked child has: the lock, held for ever
+    assert child.get(lambda: "the child's") == "the child's"
+    leave.set()
+    thread.join(20)
+    assert value.get(compute) == "the thread's"

@@ -1,0 +1,226 @@
+"""What is special about `window`: which windows there are, and that their overlap is read once."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.testing import CountingSource, FailingSource
+from seqkit.testing.failing import Failure, by_index, by_iteration
+from seqkit.testing.sources import UnsizedSource
+from seqkit.views.window import window
+
+from .helpers import FailsAt, Naturals, agree_after_errors, says
+
+SIZES = [(size, stride) for size in (1, 2, 3, 5) for stride in (1, 2, 3, 4, 7)]
+
+
+def full_windows(items, size, stride):
+    starts = range(0, len(items) - size + 1, stride)
+    return [items[start : start + size] for start in starts]
+
+
+@pytest.mark.parametrize(("size", "stride"), SIZES)
+def test_windows_start_a_stride_apart_and_the_tail_is_dropped(size, stride):
+    for n in range(12):
+        items = list(range(n))
+        view = window(items, size, stride)
+        expected = full_windows(items, size, stride)
+        assert len(view) == len(expected)
+        assert list(view) == [view[i] for i in range(len(view))] == expected
+
+
+@pytest.mark.parametrize(("size", "stride"), SIZES)
+def test_keeping_the_tail_loses_no_item_that_a_window_could_have(size, stride):
+    for n in range(12):
+        items = list(range(n))
+        view = window(items, size, stride, last="keep")
+        full = full_windows(items, size, stride)
+        reach = (len(full) - 1) * stride + size if full else 0
+        rest = [items[len(full) * stride :][:size]]
+        expected = full if reach >= n or rest == [[]] else full + rest
+        assert list(view) == [view[i] for i in range(len(view))] == expected
+        if stride <= size:
+            assert {x for row in view for x in row} == set(items)
+        padded = window(items, size, stride, last="pad")
+        assert list(padded) == [row + [None] * (size - len(row)) for row in expected]
+
+
+@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
+def test_windows_that_meet_are_batches(last):
+    for n in range(9):
+        for k in (1, 2, 3, 10):
+            assert list(window(range(n), k, k, last=last)) == list(sk.batch(range(n), k, last=last))
+
+
+def test_a_pad_value_is_enough_to_ask_for_padding():
+    assert list(window([1, 2, 3, 4], 3, 2, pad=0)) == [[1, 2, 3], [3, 4, 0]]
+    assert list(window([1, 2, 3, 4], 3, 2)) == [[1, 2, 3]]
+    assert list(window([1], 3, last="pad")) == [[1, None, None]]
+
+
+@pytest.mark.parametrize(("size", "stride"), SIZES)
+def test_in_order_every_item_is_read_once(size, stride):
+    source = CountingSource(range(40))
+    view = window(source, size, stride, last="keep")
+    list(view)
+    assert set(source.reads.values()) == {1}
+    source.reads.clear()
+    list(reversed(view))
+    assert set(source.reads.values()) == {1}
+    source.reads.clear()
+    list(sk.batch(view, 1000))
+    assert set(source.reads.values()) == {1}
+
+
+def test_slices_and_other_orders_keep_the_overlap_too():
+    source = CountingSource(range(20))
+    view = window(source, 4)
+    assert list(view[3:9:2]) == [[3, 4, 5, 6], [5, 6, 7, 8], [7, 8, 9, 10]]
+    assert set(source.reads.values()) == {1}
+    source.reads.clear()
+    assert list(view[[5, 6, 5, 4, 12, 12]]) == [list(range(i, i + 4)) for i in (5, 6, 5, 4, 12, 12)]
+    assert source.reads == dict.fromkeys([4, 6, 7, 8, 9, 12, 13, 14, 15], 1) | {5: 2}
+
+
+def test_items_of_a_window_are_read_as_one_batch_and_windows_of_a_batch_too():
+    class Asked(sk.View):
+        def __init__(self):
+            super().__init__((), 100)
+            self.batches = []
+
+        def _get(self, i):
+            return i
+
+        def _getmany(self, indices):
+            self.batches.append(list(indices))
+            return self.batches[-1]
+
+    source = Asked()
+    assert window(source, 3, 5)[2] == [10, 11, 12]
+    assert sk.batch(window(source, 3), 4)[1] == [[4, 5, 6], [5, 6, 7], [6, 7, 8], [7, 8, 9]]
+    assert window(source, 2, 3)._getmany([4, 0, 4]) == [[12, 13], [0, 1], [12, 13]]
+    assert source.batches == [[10, 11, 12], [4, 5, 6, 7, 8, 9], [0, 1, 12, 13]]
+
+
+def test_a_window_is_the_readers_own():
+    view = window([0, 1, 2, 3], 2)
+    rows = iter(view)
+    next(rows).clear()
+    assert list(rows) == [[1, 2], [2, 3]]
+
+
+def test_rows_of_an_array_come_as_they_are():
+    table = np.arange(8).reshape(4, 2)
+    stacked = sk.smap(np.stack, window(table, 3))
+    assert stacked[1].tolist() == table[1:4].tolist()
+    assert [row.tolist() for row in stacked] == [table[i : i + 3].tolist() for i in range(2)]
+
+
+def test_endless_sequences_have_endless_windows():
+    view = window(Naturals(), 3, 2)
+    assert view[10**12] == [2 * 10**12, 2 * 10**12 + 1, 2 * 10**12 + 2]
+    assert list(islice(view, 3)) == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
+    assert list(view[2:4]) == [[4, 5, 6], [6, 7, 8]]
+    assert list(islice(window(Naturals(), 2, 3), 3)) == [[0, 1], [3, 4], [6, 7]]
+    with says(TypeError, "window has no length: it never ends"):
+        len(view)
+
+
+@pytest.mark.parametrize(("size", "stride"), SIZES)
+@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
+def test_sequences_that_end_somewhere_have_the_same_windows(size, stride, last):
+    for n in range(10):
+        expected = list(window(range(n), size, stride, last=last))
+        view = window(UnsizedSource(range(n)), size, stride, last=last)
+        assert list(view) == expected
+        assert [view[i] for i in range(len(expected))] == expected
+        assert list(sk.smap(tuple, view)) == [tuple(row) for row in expected]
+        for i in (len(expected), len(expected) + 3):
+            with pytest.raises(IndexError):
+                view[i]
+
+
+@pytest.mark.parametrize(("size", "stride"), SIZES)
+@pytest.mark.parametrize("failing", [{0}, {4}, {3, 4}, {2, 9}, set(range(10))], ids=str)
+def test_an_item_that_fails_costs_the_windows_that_it_is_in(size, stride, failing):
+    view = window(FailingSource(range(10), failing), size, stride, last="keep")
+    found = agree_after_errors(view)
+    for i, row in enumerate(found):
+        assert isinstance(row, Failure) == any(j in failing for j in range(i * stride, i * stride + size))
+    for plan in (range(1, len(view), 2), [2, 0, 0, 1], np.array([1, 1])):
+        inside = [i for i in plan if i < len(view)]
+        assert by_iteration(view._iter(inside)) == [found[i] for i in inside]
+
+
+def test_windows_that_share_a_failing_item_have_one_cause_and_each_its_own_path():
+    view = window(sk.smap(FailsAt(2), range(5)), 2)
+    rows = iter(view)
+    assert next(rows) == [0, 1]
+    for i in (1, 2):
+        with pytest.raises(sk.EvaluationError, match=rf"path: window\[{i}\] → smap\[2\]\n") as caught:
+            next(rows)
+        assert repr(caught.value.__cause__) == "ValueError('bad 2')"
+    assert next(rows) == [3, 4]
+    assert next(rows, None) is None
+
+
+def test_a_failing_item_is_not_tried_again_for_every_window():
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        return FailsAt(3)(x)
+
+    found = by_iteration(iter(window(sk.smap(f, range(8)), 4)))
+    assert [isinstance(row, Failure) for row in found] == [True, True, True, True, False]
+    assert calls == list(range(8))
+
+
+def test_after_an_interrupt_the_windows_that_follow_are_whole():
+    def f(x, interrupted=[]):  # noqa: B006
+        if x == 4 and not interrupted:
+            interrupted.append(x)
+            raise KeyboardInterrupt
+        return x
+
+    rows = iter(window(sk.smap(f, range(8)), 3))
+    assert [next(rows), next(rows)] == [[0, 1, 2], [1, 2, 3]]
+    with pytest.raises(KeyboardInterrupt):
+        next(rows)
+    assert list(rows) == [[3, 4, 5], [4, 5, 6], [5, 6, 7]]
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2), (2, 5)])
+@pytest.mark.parametrize("plan", [range(6), range(1, 6, 2), range(5, -1, -1), [3, 3, 0, 5]], ids=str)
+def test_a_node_beneath_that_works_ahead_learns_what_will_be_read(size, stride, plan):
+    source = CountingSource(range(40))
+    with sk.prefetch(source, 0) as ahead:
+        view = window(ahead, size, stride)
+        assert list(view._iter(plan)) == [list(range(i * stride, i * stride + size)) for i in plan]
+    if isinstance(plan, range):
+        assert set(source.reads.values()) == {1}
+
+
+def test_unfit_arguments_are_refused():
+    for size in (0, -1):
+        with says(ValueError, f"window: size must be a positive int, got {size}"):
+            window("ab", size)
+        with says(ValueError, f"window: stride must be a positive int, got {size}"):
+            window("ab", 1, size)
+    for size in (None, 1.0, True):
+        with says(TypeError, f"window: size must be a positive int, got {size}"):
+            window("ab", size)
+    with says(ValueError, "window: last must be 'keep', 'discard' or 'pad', got 'drop'"):
+        window("ab", 2, last="drop")
+    with says(ValueError, "window: pad needs last='pad', got last='keep'"):
+        window("ab", 2, last="keep", pad=0)
+    with says(TypeError, "window does not support assignment"):
+        window([1, 2], 1)[0] = [3]
+
+
+def test_its_repr_tells_what_is_not_usual():
+    assert repr(window("abc", 2)) == "window(<str of 3>, 2)"
+    assert repr(window("abc", 2, 3, last="keep")) == "window(<str of 3>, 2, stride=3, last='keep')"
+    assert by_index(window("abc", 2)) == [["a", "b"], ["b", "c"]]
