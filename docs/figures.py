@@ -72,7 +72,7 @@ def row(label: str, items: Sequence[Any], y: int, endless: bool) -> tuple[str, i
     for item in items:
         inside = parts(item)
         width = max(len(inside), 1) * CELL
-        if len(inside) != 1 or not isinstance(inside[0], Token) or isinstance(item, list | tuple):
+        if isinstance(item, list | tuple | dict):
             drawn.append(
                 f'<rect x="{x - 3}" y="{y - 3}" width="{width + 6}" height="{CELL + 6}" rx="5"'
                 f' fill="none" stroke="{INK}"/>'
@@ -105,7 +105,8 @@ class Figure:
             drawn.append(text)
             width = max(width, reach)
         line = (len(rows) - 1) * ROW - 10
-        drawn.append(f'<line x1="0" x2="{width}" y1="{line}" y2="{line}" stroke="{PALE}"/>')
+        if self.sources:
+            drawn.append(f'<line x1="0" x2="{width}" y1="{line}" y2="{line}" stroke="{PALE}"/>')
         height = len(rows) * ROW - 14
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
@@ -135,6 +136,28 @@ FIGURES = {
     "take": Figure(FEW, lambda x: sk.take(x, np.array([1, 3])), "[1, 3]"),
     "unbatch": Figure({"x": [tokens("abc"), tokens("de")]}, lambda x: sk.unbatch(x, 3), "unbatch(x, 3)"),
     "view": Figure(FEW, lambda x: sk.view(x)[::-1], "view(x)[::-1]"),
+    "add_cache": Figure(FEW, lambda x: sk.add_cache(x, 2), "add_cache(x)"),
+    "arange": Figure({}, lambda: sk.arange(2, 14, 3), "arange"),
+    "case": Figure({"selector": [0, 1, 1], **TWO}, lambda s, x, y: sk.case(s, x, y), "case(s, x, y)"),
+    "cycle": Figure({"x": tokens("abc")}, sk.cycle, "cycle(x)", first=7),
+    "epochs": Figure({"x": tokens("abc")}, lambda x: sk.epochs(x, seed=1), "epochs(x)", first=9),
+    "filter": Figure(ONE, lambda x: sk.filter(lambda t: t.letter in "bdf", x), "filter(f, x)"),
+    "flatten": Figure({"x": [tokens("ab"), tokens("c"), tokens("def")]}, sk.flatten, "flatten(x)"),
+    "interleave": Figure({"x": tokens("abcd"), "y": tokens("ef")}, sk.interleave, "interleave"),
+    "materialize": Figure(FEW, lambda x: sk.materialize(sk.smap(mark, x)), "materialize"),
+    "mix": Figure(
+        {"x": tokens("abcd"), "y": tokens("ef")},
+        lambda x, y: sk.mix([x, y], [2, 1], seed=0),
+        "mix, 2 to 1",
+    ),
+    "pack": Figure(FEW, lambda x: sk.pack(x), "pack(x)"),
+    "random_split": Figure(ONE, lambda x: map(list, sk.random_split(x, [4, 2], seed=0)), "random_split"),
+    "repeat": Figure({"value": tokens("a")}, lambda x: sk.repeat(x[0]), "repeat(value)", first=5),
+    "shard": Figure(ONE, lambda x: [list(sk.shard(x, rank, 2)) for rank in (0, 1)], "2 shards"),
+    "split": Figure(ONE, lambda x: sk.split(x, 2), "split(x, 2)"),
+    "switch": Figure({"condition": [1, 0, 1], **TWO}, lambda c, x, y: sk.switch(c, x, y), "switch(c, x, y)"),
+    "uniter": Figure(FEW, lambda x: sk.uniter(x), "uniter(x)"),
+    "window": Figure(FEW, lambda x: sk.window(x, 2), "window(x, 2)"),
 }
 
 
