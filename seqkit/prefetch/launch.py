@@ -337,23 +337,27 @@ def serve(fd: int) -> None:
     try:
         while True:
             for ready, _ in poll.poll():
-                if ready == parent:
-                    leave()
                 if ready in pids:
                     poll.unregister(ready)
                     pid = pids.pop(ready)
                     os.close(ready)
                     server.send(_REPLY.pack(pid, os.waitpid(pid, 0)[1]))
                     continue
-                message, received, _, _ = socket.recv_fds(server, _REQUEST.size, 8)
+                message = b""
+                if ready != parent:
+                    message, received, _, _ = socket.recv_fds(server, _REQUEST.size, 8)
                 if not message:
-                    leave()
+                    raise ConnectionError
                 pid, pidfd = _fork_for(message, received, [fd, parent, *pids])
                 pids[pidfd] = pid
                 poll.register(pidfd, select.POLLIN)
                 socket.send_fds(server, [_REPLY.pack(pid, -1)], [pidfd])
     except ConnectionError:
-        leave()  # the parent is gone
+        # The node is closed, or its process gone; a worker may be left that it never heard of.
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        leave()
 
 
 def _fork_for(message: bytes, received: list[int], own: list[int]) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from .traces import adopt_orphans, children, descriptors, mapped, threads, until, visible_names
 
 adopt_orphans()
+
+# A shell that starts a job in the background has it ignore Ctrl-C, and so would everything it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
