@@ -6,6 +6,7 @@ Outside a prefetch worker everything here is a harmless default: `empty` is `num
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -133,3 +134,11 @@ def evaluating(allocate: Allocator | None) -> Iterator[None]:
 def private_memory() -> Any:
     """Return a context in which `empty` is `numpy.empty`: for views that keep what they compute."""
     return evaluating(None)
+
+
+def _after_fork_in_child() -> None:
+    _local.allocate = None  # the slot is the parent's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

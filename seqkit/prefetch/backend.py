@@ -151,12 +151,11 @@ class Evaluator:
         except caught as error:
             return Outcomes([None] * len(indices), dict.fromkeys(range(len(indices)), error))
         outcomes = collect(items, len(indices), caught)
-        if len(outcomes.values) < len(indices) and not isinstance(pipeline._n, Unsized):
-            for position in range(len(outcomes.values), len(indices)):
-                outcomes.failures[position] = RuntimeError(
-                    f"{pipeline._name}: its iteration ended {len(indices) - position} items early"
-                )
-                outcomes.values.append(None)
+        missing = range(len(outcomes.values), len(indices))
+        if missing and not isinstance(pipeline._n, Unsized):
+            early = RuntimeError(f"{pipeline._name}: its iteration ended {len(missing)} items early")
+            outcomes.failures.update(dict.fromkeys(missing, early))
+            outcomes.values.extend([None] * len(missing))
         return outcomes
 
     def _at(self, epoch: int) -> View[Any]:

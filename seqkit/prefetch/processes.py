@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.random  # a worker forked while another thread imports it would wait for ever
 
 from ..errors import seterr
 from ..view import View
@@ -102,10 +103,9 @@ class _InSlot:
             self._block = block[self._head :].copy()
             self._head = 0
             self.discard()
-        elif pool.count(State.LEASED) >= self._backend.most_leases:
-            self.detach()
-        else:
+        elif pool.count(State.LEASED) < self._backend.most_leases or not self.detach():
             self._block = pool.lease(self._slot, self.nbytes)
+            self._slot = -1
 
     def open(self) -> Outcomes:
         assert self._block is not None
@@ -115,7 +115,10 @@ class _InSlot:
     def detach(self) -> bool:
         if self._block is not None:
             return False
-        self._block = _private(self.nbytes)
+        try:
+            self._block = _private(self.nbytes)
+        except MemoryError:
+            return False
         self._block[:] = self._backend.pool.block(self._slot, self.nbytes)
         self._backend.copies += 1
         self.discard()
@@ -422,7 +425,11 @@ class Processes:
     def _begin_stream(self, employee: _Employee, record: tuple[int, ...], size: int) -> None:
         if employee.stream is not None:
             self._read_stream(employee)  # all there: a worker sends one result after the other
-        block = _private(size)
+        try:
+            block = _private(size)
+        except MemoryError:
+            employee.child.kill()  # it cannot be told to stop sending
+            return
         employee.stream = _Stream(record, block, block.data)
         self._streaming[employee.bulk] = employee
         self._poll.register(employee.bulk, select.POLLIN)
@@ -550,7 +557,7 @@ class Processes:
             "misses": self.misses,
             "slots": self._layout.slots,
             "slot_bytes": self._layout.slot_bytes,
-            "leased": self.pool.count(State.LEASED),
+            "leased": self.pool.count(State.LEASED) + self.pool.count(State.LENT),
             "retired": self.pool.count(State.RETIRED),
         }
 
@@ -601,6 +608,33 @@ class Processes:
             os.close(fd)
         self._fds.clear()
 
+    # ---------------------------------------------------------------- forks that are not ours
+
+    def lend(self) -> tuple[int, int] | None:
+        """Before a fork: if there are leases, make a pipe whose other end the child keeps for its life."""
+        if self._launcher is None or not self.pool.has_leases():
+            return None
+        try:
+            ours, childs = os.pipe()
+        except OSError:
+            self.pool.lend(lambda: False)  # there is no way to tell
+            return None
+        self._fds[f"loan {ours}"] = ours
+        return ours, childs
+
+    def lent(self, ours: int) -> None:
+        """After it, in the parent: the child sees the arrays leased by now, which must not change."""
+        pipe = select.poll()
+        pipe.register(ours, select.POLLIN)
+
+        def is_over() -> bool:
+            if not pipe.poll(0):
+                return False
+            os.close(self._fds.pop(f"loan {ours}"))
+            return True
+
+        self.pool.lend(is_over)
+
     def forget(self) -> None:
         """In a child that user code forked: close the engine's descriptors, so that they can end."""
         fds = [*self._fds.values()]
@@ -621,17 +655,29 @@ class Processes:
         self._closed = True
 
 
-# -------------------------------------------------------------------- forks that are not ours
-
-
 class _Launching(threading.local):
-    """The node that is launching a worker of its own in this thread; that keeps some descriptors."""
+    """What this thread is forking, if it is a worker of ours; and which slots the child will see."""
 
     backend: Processes | None = None
+    loans: list[tuple[Processes, int, int]]
 
 
 _living: weakref.WeakSet[Processes] = weakref.WeakSet()
 _launching = _Launching()
+
+
+def _before_fork() -> None:
+    _launching.loans = []
+    for backend in list(_living):
+        if backend is not _launching.backend and (pipe := backend.lend()):
+            _launching.loans.append((backend, *pipe))
+
+
+def _after_fork_in_parent() -> None:
+    for backend, ours, childs in _launching.loans:
+        os.close(childs)
+        backend.lent(ours)
+    _launching.loans.clear()
 
 
 def _after_fork_in_child() -> None:
@@ -640,4 +686,6 @@ def _after_fork_in_child() -> None:
             backend.forget()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

@@ -2,7 +2,8 @@
 
 Guarantees
 ----------
-- a slot is with one owner at a time: free, out with a job, leased to a reader, or retired;
+- a slot is with one owner at a time: free, out with a job, leased to a reader, lent to a forked process,
+  or retired;
 - a leased slot comes back when the last array, sub-view or memoryview over it is gone, and not before;
 - a late release cannot free a newer lease: every hand-over counts up the slot's generation;
 - releasing is safe from any thread, in the garbage collector, at interpreter exit and after a fork,
@@ -22,6 +23,7 @@ import mmap
 import os
 import weakref
 from collections import Counter, deque
+from collections.abc import Callable
 from enum import Enum
 
 import numpy as np
@@ -73,6 +75,7 @@ class State(Enum):
     FREE = "free"
     OUT = "out"  # a worker may write into it, or its result waits to be handed out
     LEASED = "leased"  # a reader holds arrays over it
+    LENT = "lent"  # its lease is back, but a process forked meanwhile may still see it
     RETIRED = "retired"  # a worker kept memory of it beyond the item
 
 
@@ -109,6 +112,7 @@ class SlotPool:
         self._free = list(range(count))[::-1]
         self._returned: deque[tuple[int, int]] = deque()
         self._leases: dict[tuple[int, int], weakref.ref[Block]] = {}
+        self._loans: deque[tuple[list[int], Callable[[], bool]]] = deque()
 
     def available(self) -> int:
         """Return how many slots can be acquired now."""
@@ -143,11 +147,19 @@ class SlotPool:
         self._leases[lease] = weakref.ref(block, lambda _: returned.append(lease))
         return block
 
+    def has_leases(self) -> bool:
+        """Is any slot leased? From any thread."""
+        return self._counts[State.LEASED] > 0
+
+    def lend(self, is_over: Callable[[], bool]) -> None:
+        """Use no slot again that is leased now until `is_over()`; from any thread."""
+        leased = [slot for slot, state in enumerate(self._states) if state is State.LEASED]
+        self._loans.append((leased, is_over))
+
     def release(self, slot: int) -> None:
         """Take back a slot that no reader holds."""
         self._expect(slot, State.OUT)
-        self._become(slot, State.FREE)
-        self._free.append(slot)
+        self._reuse(slot)
 
     def retire(self, slot: int) -> None:
         """Set a slot aside: somebody still has memory of it."""
@@ -157,8 +169,7 @@ class SlotPool:
     def restore(self, slot: int) -> None:
         """Take back a retired slot."""
         self._expect(slot, State.RETIRED)
-        self._become(slot, State.FREE)
-        self._free.append(slot)
+        self._reuse(slot)
 
     def retired(self) -> list[int]:
         """Return the slots that are set aside."""
@@ -171,8 +182,25 @@ class SlotPool:
             slot, generation = lease = self._returned.popleft()
             self._leases.pop(lease, None)
             if self._generations[slot] == generation:
-                self._become(slot, State.FREE)
-                self._free.append(slot)
+                self._become(slot, State.LENT)
+                if not self._loans:
+                    self._reuse(slot)
+        if self._loans:
+            self._end_loans()
+
+    def _end_loans(self) -> None:
+        for _ in range(len(self._loans)):
+            loan = self._loans.popleft()
+            if not loan[1]():
+                self._loans.append(loan)
+        lent = {slot for slots, _ in self._loans for slot in slots}
+        for slot, state in enumerate(self._states):
+            if state is State.LENT and slot not in lent:
+                self._reuse(slot)
+
+    def _reuse(self, slot: int) -> None:
+        self._become(slot, State.FREE)
+        self._free.append(slot)
 
     def _become(self, slot: int, state: State) -> None:
         self._counts[self._states[slot]] -= 1

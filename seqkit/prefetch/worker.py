@@ -25,7 +25,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, cast
@@ -165,20 +165,21 @@ class Worker:
         frame = self._encode(outcomes, block, used)
         # From here on nobody but user code may hold memory of the slot, or it would seem to survive.
         outcomes.values.clear()
-        head, end, stream = frame.head, frame.end, b""
-        fits = block is not None and end <= len(block)
-        if block is not None and fits:
+        head, end = frame.head, frame.end
+        stream: Iterable[Any] = ()
+        if block is not None and end <= len(block):
             frame.write(block)
         else:
-            stream = b"".join(frame.stream(block))
+            stream = [b"".join(frame.stream(block))] if used else frame.stream(block)
         del block, frame
         survives = arena is not None and used > 0 and self._survives(slot, arena)
-        if survives and fits:
+        if survives and not stream:
             # Whoever kept the memory may write to it again while the next item is evaluated.
-            stream = self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)[:end].tobytes()
+            stream = [self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)[:end].tobytes()]
         kind = Kind.PIPE if stream else Kind.SLOT
         tell(self.fds, self.number, kind, ticket, head, end, monotonic_ns() - begun, survives)
-        _write_all(self.fds.bulk, stream)
+        for part in stream:
+            _write_all(self.fds.bulk, part)
 
     def _survives(self, slot: int, arena: Arena) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
@@ -210,8 +211,8 @@ def tell(
     os.write(fds.results, RESULT.pack(ticket, worker, kind, head, end, cost, survives, 0))
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
+def _write_all(fd: int, data: bytes | memoryview) -> None:
+    view = memoryview(data).cast("B")
     while len(view):
         view = view[os.write(fd, view) :]
 

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["finished", "running"]
+__all__ = ["finished", "forked", "running"]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 50
@@ -55,3 +55,26 @@ def finished(folder: Path, code: str, *arguments: str) -> tuple[int, str, str]:
     with running(folder, code, *arguments) as process:
         out, err = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, err
+
+
+@contextmanager
+def forked(ask: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
+    """Fork this process; the child lives inside the block, and answers once, when it is asked."""
+    go, answer = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.read(go[0], 1)
+        os.write(answer[1], b"y" if ask() else b"n")
+        os._exit(0)
+
+    def asked() -> bool:
+        os.write(go[1], b"!")
+        return os.read(answer[0], 1) == b"y"
+
+    try:
+        yield asked
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        for end in (*go, *answer):
+            os.close(end)

@@ -249,6 +249,44 @@ def test_no_exception_of_an_item_looks_like_the_end(kind: Kind, raised: type[Bas
 
 
 @every_kind
+def test_a_view_whose_iteration_ends_too_early_loses_no_item_silently(kind: Kind) -> None:
+    from seqkit.view import View
+
+    class Short(View[int]):
+        def __init__(self) -> None:
+            super().__init__((), 9)
+
+        def _get(self, i: int) -> int:
+            return i
+
+        def _iter(self, plan: Any) -> Any:
+            return iter([i for i in plan if i < 4])
+
+    with kind.ahead(Short(), chunk_size=3) as ahead:
+        seen = outcomes(iter(ahead))
+    assert seen[:4] == [0, 1, 2, 3]
+    assert len(seen) == 9
+    assert ["ended 2 items early" in str(e) for e in seen[4:]] == [True, True, False, False, False]
+    assert all("ended 3 items early" in str(e) for e in seen[6:])
+
+
+@every_kind
+def test_a_pipeline_that_fails_as_a_whole_fails_item_by_item(kind: Kind) -> None:
+    from seqkit.view import View
+
+    class Broken(View[int]):
+        def __init__(self) -> None:
+            super().__init__((), 4)
+
+        def _iter(self, plan: Any) -> Any:
+            raise OSError("no disk")
+
+    with kind.ahead(Broken(), chunk_size=2) as ahead:
+        seen = outcomes(iter(ahead))
+    assert [str(error.__cause__) for error in seen] == ["no disk"] * 4
+
+
+@every_kind
 def test_an_exception_that_does_not_travel_is_told_in_words(kind: Kind) -> None:
     def f(x: int) -> int:
         class Local(Exception):
@@ -371,6 +409,18 @@ def test_a_failing_start_hook_is_told_to_every_reader_once_and_can_be_mended(
         (tmp_path / "mended").touch()
         ahead.restart()
         assert list(ahead) == list(range(5))
+
+
+def test_a_forked_worker_imports_nothing() -> None:
+    # Whatever it imported, another thread might have been importing at the fork: a lock held for ever.
+    script = """
+import sys, seqkit as sk
+with sk.prefetch(sk.smap(lambda _: set(sys.modules), range(1)), 1, "process", context="fork") as ahead:
+    (modules,) = ahead
+print(sorted(modules - set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr) == ("[]\n", "")
 
 
 @every_kind_of_process

@@ -6,10 +6,12 @@ What needs whole scripts and killed parents is in `test_faults.py`; what a fake 
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -22,7 +24,8 @@ import seqkit as sk
 from seqkit.prefetch.wire import Control
 
 from .kinds import PROCESSES, WORKERS, Kind
-from .traces import children, until
+from .scripts import forked
+from .traces import children, descriptors, pids_of, until, until_gone
 
 LARGE = 8192
 
@@ -63,6 +66,39 @@ def test_a_worker_killed_between_taking_a_job_and_claiming_it_loses_nothing(
         assert node.statistics().restarts == 1
 
 
+def test_a_worker_that_is_slow_to_claim_is_not_robbed_when_another_dies_before_its_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Control.claim
+    dying, slow = tmp_path / "dying", tmp_path / "slow"
+
+    def claim_badly(self: Control, worker: int, ticket: int, now_ns: int) -> None:
+        # Two workers hold a job each that nobody can tell whose it is; one dies, one goes on much later.
+        if ticket in (8, 9):
+            if once(dying):
+                dying.write_text(str(os.getpid()))
+                until(slow.exists)
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif once(slow):
+                until(lambda: not os.path.exists(f"/proc/{dying.read_text()}"))  # the parent has buried it
+                until(lambda: False, within_s=0.2)
+        claim(self, worker, ticket, now_ns)
+
+    monkeypatch.setattr(Control, "claim", claim_badly)
+    with FORK.ahead(sk.smap(full, range(60)), chunk_size=1, retries=0) as node:
+        assert right(list(node))
+        assert node.statistics().restarts == 1
+        backend = the_backend(node)
+        until(lambda: not backend.receive(0.01) and not backend._sent)
+        assert len(backend._cells) == backend.capacity
+        assert backend.pool.available() == node.statistics().slots
+
+
+def the_backend(node: sk.Prefetch) -> Any:
+    dispatcher: Any = node._engine._dispatcher
+    return dispatcher._backend
+
+
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
 def test_of_a_chunk_whose_worker_dies_one_item_is_named_and_all_others_come(kind: Kind) -> None:
     def work(i: int) -> int:
@@ -93,12 +129,28 @@ def test_memory_of_a_slot_that_outlives_its_item_is_noticed_and_comes_back_when_
 
     with FORK.ahead(sk.smap(keeping, range(60)), nworkers=1, max_buffered=2) as node:
         iterator = iter(node)
-        first = list(islice(iterator, 20))
-        assert node.statistics().retired == 4
-        assert right(first + list(iterator))
-        assert node.statistics().copies >= 4
+        assert all((array == i).all() for i, array in zip(range(20), iterator, strict=False))
+        seen = node.statistics()
+        assert (seen.retired, seen.misses, seen.copies) == (4, 4, 0)
+        assert right(list(iterator), 20)
         list(node[40:50])
         assert node.statistics().retired == 0
+
+
+def test_slots_that_a_worker_kept_come_back_when_it_dies() -> None:
+    kept: list[Any] = []
+
+    def keeping(i: int) -> Any:
+        kept.append(sk.empty(LARGE, np.int64))
+        kept[-1][:] = i
+        return kept[-1]
+
+    with FORK.ahead(sk.smap(keeping, range(8)), nworkers=1, chunk_size=1, retries=0) as node:
+        assert right(list(node))
+        assert node.statistics().retired == 8
+        os.kill(pids_of(node)[0], signal.SIGKILL)
+        assert right(list(node[:3]))
+        assert node.statistics().retired == 3
 
 
 def test_a_buffer_used_for_every_item_gives_every_item_right() -> None:
@@ -145,28 +197,82 @@ def test_only_the_evaluating_thread_allocates_in_the_slot() -> None:
         assert all(node)
 
 
-def test_a_process_that_the_user_forks_holds_nothing_of_the_engine() -> None:
-    with FORK.ahead(sk.smap(full, range(10))) as node:
-        list(node)
-        workers = children()
-        receiving, sending = os.pipe()
+def test_a_process_that_an_item_forks_does_not_allocate_in_the_slot() -> None:
+    def forking(i: int) -> Any:
+        ours = sk.empty(LARGE, np.int64)
         pid = os.fork()
         if pid == 0:
-            kinds = {os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_open(fd)}
-            engine = [kind for kind in kinds if "pidfd" in kind or "eventfd" in kind]
-            os.write(sending, repr(engine).encode())
+            theirs = sk.empty(LARGE, np.int64)
+            theirs[:] = -1
+            os._exit(0 if theirs.base is None else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        ours[:] = i
+        return ours
+
+    with FORK.ahead(sk.smap(forking, range(6))) as node:
+        assert right(list(node))
+        assert node.statistics().retired == 0
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_a_process_that_the_user_forks_holds_nothing_of_the_engine(kind: Kind) -> None:
+    before = set(descriptors().values())
+    with kind.ahead(sk.smap(full, range(10))) as node:
+        list(node)
+        workers = children()
+        engines = set(descriptors().values()) - before
+        assert engines > {"anon_inode:[pidfd]", "anon_inode:[eventfd]"}
+
+        def holds_nothing() -> bool:
+            # A mapping keeps a descriptor of its own, which ends with it.
+            return all("memfd" in kind for kind in engines.intersection(descriptors().values()))
+
+        with forked(holds_nothing) as answer:
+            assert answer()
+            node.close()  # while the child lives, which could hold the ends of pipes open
+            assert not workers & children()
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_closing_does_not_wait_for_a_process_that_holds_every_descriptor(kind: Kind) -> None:
+    with kind.ahead(sk.smap(full, range(10))) as node:
+        list(node)
+        workers = pids_of(node)
+        pid = ctypes.PyDLL(None).fork()  # no hook of Python's runs
+        if pid == 0:
             signal.pause()
-        assert os.read(receiving, 1000) == b"[]"
-        node.close()  # while the child lives, which would hold the ends of pipes open
-        assert until(lambda: not workers & children())
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(receiving)
-        os.close(sending)
+        try:
+            node.close()
+            assert not until_gone(workers, within_s=0)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
-def _is_open(fd: str) -> bool:
-    return os.path.lexists(f"/proc/self/fd/{fd}")
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_a_worker_that_dies_while_it_sends_is_noticed_whoever_holds_its_pipe(
+    kind: Kind, tmp_path: Path
+) -> None:
+    def item(i: int) -> Any:
+        if i != 1:
+            return i
+        if os.fork() == 0:  # a process of the item's, which inherits the worker's end of the pipe
+            while not (tmp_path / "end").exists():
+                time.sleep(0.01)
+            os._exit(0)
+        pid = os.getpid()
+        threading.Thread(target=lambda: (time.sleep(0.2), os.kill(pid, signal.SIGKILL))).start()
+        return b"x" * (1 << 28)
+
+    with kind.ahead(sk.smap(item, range(4)), shm_size=0, retries=0, chunk_size=1) as node:
+        iterator = iter(node)
+        assert next(iterator) == 0
+        with pytest.raises(sk.WorkerDied, match=r"prefetch\[1\].*SIGKILL"):
+            next(iterator)
+        assert list(iterator) == [2, 3]
+    (tmp_path / "end").touch()
+    for orphan in children():
+        until_gone([orphan], within_s=10)
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
@@ -177,6 +283,17 @@ def test_a_paused_iterator_does_not_starve_another_one(kind: Kind) -> None:
         assert right(list(node))
         for items, iterator in zip(begun, paused, strict=True):
             assert right(items + list(iterator))
+
+
+def test_results_that_were_copied_out_of_a_paused_iterator_may_be_dropped_unread() -> None:
+    with FORK.ahead(sk.smap(full, range(60)), max_buffered=4, chunk_size=1) as node:
+        paused = [iter(node) for _ in range(4)]
+        assert all((array == 0).all() for array in map(next, paused))
+        assert right(list(node))
+        assert node.statistics().copies > 0
+        paused.clear()
+        assert right(list(node))
+        assert the_backend(node).pool.available() == node.statistics().slots
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)

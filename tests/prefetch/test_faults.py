@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import random
 import re
 import resource
 import signal
@@ -135,7 +136,7 @@ PASSES_THROUGH = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterru
 
 @from_any_thread
 @every_kind
-@pytest.mark.parametrize("chunk_size", [1, 8, "auto"])
+@pytest.mark.parametrize("chunk_size", [8, "auto"])
 def test_an_item_that_raises_costs_that_item_only(kind: Kind, where: str, chunk_size: Any) -> None:
     faults = {x: fault for x, fault in RAISING.items() if kind.method == "process" or x != 19}
     if kind.method == "inline":  # the caller's own code, so its exit is the caller's
@@ -656,6 +657,73 @@ def test_a_worker_killed_again_and_again_does_not_stop_the_reader() -> None:
         assert seen == list(range(1, 1 + len(seen)))
 
 
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+@every_kind_of_process
+def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Kind) -> None:
+    def item(x: int) -> Any:
+        array = sk.empty(2000, np.int64)
+        array[:] = x
+        return array
+
+    def right(array: Any, x: int) -> bool:
+        return bool((array == x).all())
+
+    def read(number: int) -> None:
+        rng = random.Random(number)
+        kept: list[tuple[int, Any]] = []
+        paused: list[tuple[int, Iterator[Any]]] = []
+        while time.monotonic() < end:
+            start = rng.randrange(300)
+            for x, array in enumerate(ahead[start:], start):
+                kept.append((x, array))
+                del kept[: max(0, len(kept) - rng.randrange(20))]
+                wrong.extend(x for x, array in kept if not right(array, x))
+                if rng.random() < 0.02:
+                    break
+            it = iter(ahead[start:])
+            wrong.extend(x for x in range(start, start + 3) if not right(next(it), x))
+            paused.append((start + 3, it))
+            if len(paused) > 5:
+                first, it = paused.pop(rng.randrange(6))
+                wrong.extend(x for x, array in enumerate(it, first) if not right(array, x))
+
+    wrong: list[int] = []
+    end = time.monotonic() + 20
+    with kind.ahead(sk.smap(item, range(320)), nworkers=3, retries=10**6, max_buffered=6) as ahead:
+        list(ahead)
+        readers = [threading.Thread(target=read, args=(number,)) for number in range(3)]
+        for reader in readers:
+            reader.start()
+        rng = random.Random(0)
+        backend: Any = ahead._engine._dispatcher._backend  # type: ignore[union-attr]
+        while any(reader.is_alive() for reader in readers):
+            time.sleep(rng.random() * 0.1)
+            ready = [employee for employee in list(backend._team.values()) if employee.ready]
+            if ready:  # one that is killed while it starts, twice, would be the node's failure
+                rng.choice(ready).child.kill()
+        for reader in readers:
+            reader.join()
+        assert wrong == []
+        assert ahead.statistics().restarts > 20
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+@every_kind_with_workers
+def test_items_about_as_long_as_the_timeout_come_or_time_out(kind: Kind) -> None:
+    def item(x: int) -> int:
+        time.sleep(0.015 + x % 11 * 0.001)
+        return x
+
+    with kind.ahead(sk.smap(item, range(1500)), nworkers=4, timeout=0.02, retries=0) as ahead:
+        seen = drawn(iter(ahead))
+    assert len(seen) == 1500
+    late = [type(x) for x in seen if not isinstance(x, int)]
+    assert set(late) == {sk.ItemTimeout}
+    assert all(x == i for i, x in enumerate(seen) if isinstance(x, int))
+
+
 def test_the_fork_server_is_replaced_when_somebody_kills_it() -> None:
     with Kind("process", "forkserver").ahead(sk.smap(lambda x: x, range(10))) as ahead:
         assert list(ahead) == list(range(10))
@@ -1085,7 +1153,7 @@ LIMITED = """
     if what == "no descriptors":
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         failed = 0
-        for spare in range(1, 40):
+        for spare in range(1, 40, 3):
             resource.setrlimit(resource.RLIMIT_NOFILE, (before + spare, hard))
             try:
                 check()
@@ -1095,7 +1163,7 @@ LIMITED = """
                 assert any(reason in str(error) for reason in reasons), error
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert opened() == before, (spare, opened(), before)
-        assert 5 < failed < 39, failed
+        assert 2 < failed < 13, failed
         check()
     if what == "little address space":
         pages = int(open("/proc/self/statm").read().split()[0])
@@ -1104,6 +1172,24 @@ LIMITED = """
             resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
             seen = check()
             assert 0 < seen.slots * seen.slot_bytes < spare, seen
+    if what == "less memory than a result":
+        def item(x):
+            return b"x" * (1 << 28) if x == 2 else x
+        p = sk.prefetch(sk.smap(item, range(6)), 2, method, context=context, shm_size=0, chunk_size=1)
+        assert p[0] == 0
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + (1 << 27)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+        it = iter(p)
+        assert [next(it), next(it)] == [0, 1]
+        try:
+            next(it)
+        except sk.EvaluationError as error:
+            assert error.index == 2
+        else:
+            raise AssertionError
+        assert list(it) == [3, 4, 5]
+        p.close()
     if what == "small files":
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, resource.RLIM_INFINITY))
         check()
@@ -1127,7 +1213,15 @@ LIMITED = """
 
 @every_kind_of_process
 @pytest.mark.parametrize(
-    "what", ["few descriptors", "no descriptors", "little address space", "small files", "one page per pipe"]
+    "what",
+    [
+        "few descriptors",
+        "no descriptors",
+        "little address space",
+        "less memory than a result",
+        "small files",
+        "one page per pipe",
+    ],
 )
 def test_a_node_makes_do_with_little(kind: Kind, what: str, tmp_path: Path) -> None:
     assert finished(tmp_path, LIMITED, what, kind.method, str(kind.context)) == (0, "fine\n", "")
