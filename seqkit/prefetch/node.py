@@ -345,14 +345,17 @@ class _Engine:
         self.closed = False
 
     def running(self) -> Dispatcher:
-        if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
-            self._lock, self._pid, self._dispatcher = threading.Lock(), os.getpid(), None
+        self._forget_after_fork()
         with self._lock:
             if self.closed:
                 raise RuntimeError("prefetch: the node is closed; restart() starts it anew")
             if self._dispatcher is None or self._dispatcher.ended():
                 self._dispatcher = self._started()
             return self._dispatcher
+
+    def _forget_after_fork(self) -> None:
+        if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
+            self._lock, self._pid, self._dispatcher = threading.Lock(), os.getpid(), None
 
     def _started(self) -> Dispatcher:
         settings = self._settings
@@ -392,12 +395,14 @@ class _Engine:
         return Threads(self._source, infos, hook, capacity)
 
     def close(self) -> None:
+        self._forget_after_fork()
         with self._lock:
             self.closed = True
             if self._dispatcher is not None:
                 self._dispatcher.close()
 
     def statistics(self) -> Statistics:
+        self._forget_after_fork()
         with self._lock:
             return Statistics() if self._dispatcher is None else self._dispatcher.statistics()
 

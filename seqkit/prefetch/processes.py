@@ -43,8 +43,8 @@ from .backend import Done, Event, Failed, Job, Lost, Skipped
 from .codec import ALIGNMENT, Block, address, decode
 from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn, ctrl_c_held
 from .outcome import Outcomes
-from .slots import PAGE, Segment, SlotPool, State
-from .wire import CELL_BYTES, JOB, RESULT, Control, Kind, Layout, Spec, pack
+from .slots import PAGE, FreeMap, Segment, SlotPool, State
+from .wire import CELL_BYTES, JOB, RESULT, SMALL_BYTES, Control, Kind, Layout, Spec, pack
 from .worker import Descriptors
 
 __all__ = ["Processes"]
@@ -57,6 +57,7 @@ GRACE_S = 0.25
 SETTLE_S = 0.02
 VISIBLE_S = 0.001
 SLOT_BYTES_MAX = 1 << 30
+READ_BYTES = 1 << 16
 
 
 # -------------------------------------------------------------------- parcels
@@ -172,10 +173,10 @@ class _Employee:
 
 @dataclass(slots=True)
 class _Sent:
-    """Where in memory a job in flight lies."""
+    """What a job in flight has: a cell, and perhaps a slot reserved."""
 
-    slot: int
     cell: int
+    has_slot: bool
 
 
 class Processes:
@@ -227,6 +228,7 @@ class Processes:
         self._sent: dict[int, _Sent] = {}  # by ticket, in the order of sending
         self._streaming: dict[int, _Employee] = {}  # by the descriptor they stream through
         self._events: list[Event] = []
+        self._unread = b""  # the beginning of a record
         self._closed = False
         self._final: dict[str, int] | None = None
         self._segment: Segment | None = None
@@ -252,6 +254,7 @@ class Processes:
         self._make_segment()
         self._spec = Spec(
             self._layout,
+            self._small_bytes(),
             self._workers,
             secrets.randbits(64),
             self._native_threads,
@@ -278,7 +281,8 @@ class Processes:
                 if self._shm_bytes is not None or not slot_bytes:
                     raise
         self._control = Control(self._segment, self._layout)
-        self.pool = SlotPool(self._segment, self._layout.slots, slot_bytes, self._layout.slots_at)
+        free = FreeMap(self._segment, self._layout.slots, self._layout.free_map_at)
+        self.pool = SlotPool(self._segment, free, slot_bytes, self._layout.slots_at)
 
     def _slot_bytes(self, slots: int) -> int:
         if self._shm_bytes is None:
@@ -288,6 +292,12 @@ class Processes:
                 memory = min(memory, limit // 4)  # the user's own data needs address space too
             return min(memory // slots, SLOT_BYTES_MAX) // PAGE * PAGE
         return self._shm_bytes // slots // PAGE * PAGE
+
+    def _small_bytes(self) -> int:
+        """Return up to which size frames may follow their records, so that the pipe has room for all."""
+        pages = fcntl.fcntl(self._fds["results"], fcntl.F_GETPIPE_SZ) // PAGE
+        room = PAGE // -(-self.capacity // pages)  # a write does not straddle pages
+        return max(0, min(SMALL_BYTES, room - RESULT.size))
 
     def _make_launcher(self, context: str) -> Launcher:
         assert self._segment is not None
@@ -349,11 +359,10 @@ class Processes:
         except BaseException:
             self._cells.append(cell)
             raise
-        slot = self.pool.acquire()
-        slot = -1 if slot is None else slot
+        has_slot = self.pool.reserve()
         self._control.assign(cell, job.ticket)
-        self._sent[job.ticket] = _Sent(slot, cell)
-        os.write(self._fds["send"], JOB.pack(job.ticket, slot, cell, *packed, job.epoch))
+        self._sent[job.ticket] = _Sent(cell, has_slot)
+        os.write(self._fds["send"], JOB.pack(job.ticket, has_slot, cell, *packed, job.epoch))
 
     def cancel(self, ticket: int) -> None:
         sent = self._sent.get(ticket)
@@ -386,20 +395,32 @@ class Processes:
         """Read whatever has come."""
         while True:
             try:
-                data = os.read(self._fds["receive"], 64 * RESULT.size)
+                data = self._unread + os.read(self._fds["receive"], READ_BYTES)
             except BlockingIOError:
                 break
-            for record in RESULT.iter_unpack(data):
-                self._note(record)
+            at = 0
+            while len(data) - at >= RESULT.size:
+                record = RESULT.unpack_from(data, at)
+                body = at + RESULT.size
+                end = body + (record[4] if record[2] == Kind.SMALL else 0)
+                if len(data) < end:
+                    break
+                self._note(record, data[body:end])
+                at = end
+            self._unread = data[at:]
         for employee in list(self._streaming.values()):
             self._read_stream(employee)
 
-    def _note(self, record: tuple[int, ...]) -> None:
-        ticket, worker, kind, head, end, cost, *_ = record
+    def _note(self, record: tuple[int, ...], small: bytes) -> None:
+        ticket, worker, kind, head, end, cost, slot, _ = record
         if kind == Kind.SLOT:
-            sent = self._sent.pop(ticket)
-            self._cells.append(sent.cell)
-            self._events.append(Done(ticket, _InSlot(self, sent.slot, head, end), cost, worker))
+            self._land(ticket, slot)
+            self._events.append(Done(ticket, _InSlot(self, slot, head, end), cost, worker))
+        elif kind == Kind.SMALL:
+            self._land(ticket, slot, over=True)
+            self._events.append(
+                Done(ticket, _Memory(np.frombuffer(small, np.uint8), head, end), cost, worker)
+            )
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
         else:
@@ -412,15 +433,20 @@ class Processes:
             self._begin_stream(employee, record, end)
 
     def _skip(self, ticket: int) -> None:
-        sent = self._sent.pop(ticket, None)
-        if sent is not None:  # else it was revoked, and is long sent anew
-            self._free(sent)
+        if ticket in self._sent:  # else it was revoked, and is long sent anew
+            self._land(ticket)
             self._events.append(Skipped(ticket))
 
-    def _free(self, sent: _Sent, survives: bool = False) -> None:
+    def _land(self, ticket: int, slot: int = -1, *, over: bool = False, survives: bool = False) -> None:
+        """A job is no longer in flight; its result is in `slot`, or was, or there is none."""
+        sent = self._sent.pop(ticket)
         self._cells.append(sent.cell)
-        if sent.slot >= 0:
-            (self.pool.retire if survives else self.pool.release)(sent.slot)
+        if slot >= 0:
+            self.pool.arrived(slot)
+            if over:
+                (self.pool.retire if survives else self.pool.release)(slot)
+        elif sent.has_slot:
+            self.pool.unreserve()
 
     def _begin_stream(self, employee: _Employee, record: tuple[int, ...], size: int) -> None:
         if employee.stream is not None:
@@ -454,12 +480,12 @@ class Processes:
             self._streamed(stream)
 
     def _streamed(self, stream: _Stream) -> None:
-        ticket, worker, kind, head, end, cost, survives, _ = stream.record
+        ticket, worker, kind, head, end, cost, slot, survives = stream.record
         if kind == Kind.FAILED:
             self._events.append(Failed(pickle.loads(stream.block.data).rebuild()))
             return
         self.misses += self._layout.slots > 0
-        self._free(self._sent.pop(ticket), bool(survives))
+        self._land(ticket, slot, over=True, survives=bool(survives))
         self._events.append(Done(ticket, _Memory(stream.block, head, end), cost, worker))
 
     # ---------------------------------------------------------------- deaths
@@ -489,11 +515,12 @@ class Processes:
         elif employee.stopped not in (0, ticket):
             self._skip(ticket)  # just begun when it was killed for the one before
         else:
-            self._free(self._sent.pop(ticket))
+            self._land(ticket)
             self._events.append(
                 Lost(ticket, employee.number, employee.child.pid, cause, timed_out=bool(employee.stopped))
             )
         self._control.bury(employee.number)
+        self.pool.recover(employee.number)
 
     def _send_back_orphans(self) -> None:
         """Find the job of a worker that died between taking it and claiming it, if there is one."""
@@ -642,6 +669,7 @@ class Processes:
             fds += [employee.bulk, employee.child.pidfd]
         if self._segment is not None:
             fds.append(self._segment.fd)
+            self._segment.fd = -1
         for fd in fds:
             try:
                 os.close(fd)
@@ -649,10 +677,12 @@ class Processes:
                 pass
         if self._launcher is not None:
             self._launcher.forget()
+            self.pool.free.forget()
         self._fds.clear()
         self._team.clear()
         self._sent.clear()  # its cells are the parent's: nothing to cancel here
         self._closed = True
+        _living.discard(self)  # a fork of the child's own finds other descriptors under these numbers
 
 
 class _Launching(threading.local):

@@ -1,9 +1,15 @@
 """The shared-memory pool: one anonymous segment, cut into slots that are leased to readers.
 
+A job in flight has a slot reserved, but which one is decided by the worker, when it first has something to
+write: the lowest free one. So a reader that keeps up has its results in a few slots that stay in the
+processor's cache, however many are reserved; and only those ever have pages.
+
 Guarantees
 ----------
-- a slot is with one owner at a time: free, out with a job, leased to a reader, lent to a forked process,
-  or retired;
+- a slot is with one owner at a time: free, taken by a worker, out with a result, leased to a reader, lent to
+  a forked process, or retired;
+- taking a slot waits for nobody, also where another process is stopped or killed in the middle of it;
+- a worker whose job has a slot reserved finds one;
 - a leased slot comes back when the last array, sub-view or memoryview over it is gone, and not before;
 - a late release cannot free a newer lease: every hand-over counts up the slot's generation;
 - releasing is safe from any thread, in the garbage collector, at interpreter exit and after a fork,
@@ -12,13 +18,17 @@ Guarantees
 
 Relies on
 ---------
-- `acquire`, `lease`, `release`, `retire` being called from one thread at a time (the dispatcher's lock).
+- the methods of a `SlotPool` being called from one thread at a time (the dispatcher's lock), and only in the
+  parent; workers call `FreeMap.take` and `put_back`;
+- record locks being of a process, and ending with it: a worker opens and closes its segment once.
 
 Units: sizes and offsets in bytes.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import mmap
 import os
 import weakref
@@ -30,7 +40,7 @@ import numpy as np
 
 from .codec import Block
 
-__all__ = ["PAGE", "Segment", "SlotPool", "State"]
+__all__ = ["PAGE", "FreeMap", "Segment", "SlotPool", "State"]
 
 PAGE = mmap.PAGESIZE
 
@@ -69,30 +79,103 @@ class Segment:
             self.fd = -1
 
 
-class State(Enum):
-    """Who has a slot."""
+class FreeMap:
+    """Which slots are free, for all processes to see: a word for each, 0 or its owner's number plus one.
 
-    FREE = "free"
-    OUT = "out"  # a worker may write into it, or its result waits to be handed out
+    The word goes from 0 to an owner under a record lock on its own bytes, which is tried and never waited
+    for; from an owner to 0 it goes by a plain write of whoever has the slot.
+
+    Parameters
+    ----------
+    segment : Segment
+    count : int
+    offset : int
+        Where in the segment the words begin; there are `count` of 8 bytes each.
+
+    Examples
+    --------
+    >>> free = FreeMap(Segment.create(PAGE), count=2)
+    >>> free.take(7), free.take(8), free.take(9)
+    (0, 1, None)
+    >>> free.taken_by(8)
+    [1]
+    >>> free.put_back(0); free.take(9)
+    0
+    """
+
+    def __init__(self, segment: Segment, count: int, offset: int = 0) -> None:
+        self._segment = segment
+        self._offset = offset
+        self._owners = segment.block(offset, 8 * count).view(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def take(self, owner: int) -> int | None:
+        """Return the lowest free slot, which belongs to `owner` from now on; None where none is free."""
+        for slot in (self._owners == 0).nonzero()[0].tolist():
+            if self._take(slot, owner):
+                return int(slot)
+        return None
+
+    def _take(self, slot: int, owner: int) -> bool:
+        fd, at = self._segment.fd, self._offset + 8 * slot
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 8, at)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False  # somebody is just taking it
+            raise
+        try:
+            if self._owners[slot]:
+                return False
+            self._owners[slot] = owner + 1
+            return True
+        finally:
+            fcntl.lockf(fd, fcntl.LOCK_UN, 8, at)
+
+    def put_back(self, slot: int) -> None:
+        """Make a slot free, which the caller has."""
+        self._owners[slot] = 0
+
+    def forget(self) -> None:
+        """In a child that user code forked: leave the words alone, which are the parent's."""
+        self._owners = self._owners.copy()
+
+    def taken_by(self, owner: int) -> list[int]:
+        """Return the slots whose last taker was `owner`, and that are not free."""
+        return [int(slot) for slot in (self._owners == owner + 1).nonzero()[0]]
+
+
+class State(Enum):
+    """Who has a slot, as the parent knows."""
+
+    FREE = "free"  # or taken by a worker that has not delivered yet
+    OUT = "out"  # a result in it waits to be handed out
     LEASED = "leased"  # a reader holds arrays over it
     LENT = "lent"  # its lease is back, but a process forked meanwhile may still see it
     RETIRED = "retired"  # a worker kept memory of it beyond the item
 
 
 class SlotPool:
-    """Which of `count` slots of `slot_bytes` each is with whom.
+    """Which slots of `slot_bytes` each are with whom: the parent's books.
 
     Parameters
     ----------
     segment : Segment
-    count, slot_bytes : int
+    free : FreeMap
+    slot_bytes : int
     offset : int
         Where in the segment the first slot begins.
 
     Examples
     --------
-    >>> pool = SlotPool(Segment.create(2 * PAGE), count=2, slot_bytes=PAGE)
-    >>> slot = pool.acquire()
+    >>> segment = Segment.create(3 * PAGE)
+    >>> pool = SlotPool(segment, FreeMap(segment, count=2, offset=2 * PAGE), slot_bytes=PAGE)
+    >>> pool.reserve(), pool.available()
+    (True, 1)
+    >>> slot = pool.free.take(owner=0)  # in a worker
+    >>> pool.arrived(slot)
     >>> array = pool.lease(slot, 100)
     >>> pool.count(State.LEASED), pool.available()
     (1, 1)
@@ -101,37 +184,54 @@ class SlotPool:
     2
     """
 
-    def __init__(self, segment: Segment, count: int, slot_bytes: int, offset: int = 0) -> None:
+    def __init__(self, segment: Segment, free: FreeMap, slot_bytes: int, offset: int = 0) -> None:
         self.slot_bytes = slot_bytes
+        self.free = free
         self._segment = segment
         self._offset = offset
-        self._states = [State.FREE] * count
-        self._counts = Counter({State.FREE: count})
-        self._generations = [0] * count
-        # The slot that came back last is used first: its pages exist and are warm.
-        self._free = list(range(count))[::-1]
+        self._states = [State.FREE] * len(free)
+        self._counts = Counter({State.FREE: len(free)})
+        self._generations = [0] * len(free)
+        self._reserved = 0
         self._returned: deque[tuple[int, int]] = deque()
         self._leases: dict[tuple[int, int], weakref.ref[Block]] = {}
         self._loans: deque[tuple[list[int], Callable[[], bool]]] = deque()
 
+    # ---------------------------------------------------------------- for jobs
+
     def available(self) -> int:
-        """Return how many slots can be acquired now."""
-        self._take_back()
-        return len(self._free)
+        """Return how many slots can be reserved now."""
+        return self.count(State.FREE) - self._reserved
+
+    def reserve(self) -> bool:
+        """Set a free slot aside for a job, whichever its worker will take; say whether there was one."""
+        if not self.available():
+            return False
+        self._reserved += 1
+        return True
+
+    def arrived(self, slot: int) -> None:
+        """A job is back, and its worker took this slot."""
+        self._reserved -= 1
+        self._expect(slot, State.FREE)
+        self._become(slot, State.OUT)
+
+    def unreserve(self) -> None:
+        """A job is back, or lost, without having needed its slot."""
+        self._reserved -= 1
+
+    def recover(self, owner: int) -> None:
+        """Free the slots that a worker took and died with."""
+        for slot in self.free.taken_by(owner):
+            if self._states[slot] is State.FREE:
+                self.free.put_back(slot)
+
+    # ---------------------------------------------------------------- for readers
 
     def count(self, state: State) -> int:
         """Return how many slots are in a state."""
         self._take_back()
         return self._counts[state]
-
-    def acquire(self) -> int | None:
-        """Return a free slot for a job, or None."""
-        self._take_back()
-        if not self._free:
-            return None
-        slot = self._free.pop()
-        self._become(slot, State.OUT)
-        return slot
 
     def block(self, slot: int, size: int | None = None) -> Block:
         """Return the memory of a slot, or its first `size` bytes."""
@@ -200,7 +300,7 @@ class SlotPool:
 
     def _reuse(self, slot: int) -> None:
         self._become(slot, State.FREE)
-        self._free.append(slot)
+        self.free.put_back(slot)
 
     def _become(self, slot: int, state: State) -> None:
         self._counts[self._states[slot]] -= 1

@@ -2,13 +2,13 @@
 
 Guarantees
 ----------
-- records have one size, below PIPE_BUF and a divisor of the page: a write is all or nothing, so many
+- a record, with the small frame that may follow it, is below PIPE_BUF: a write is all or nothing, so many
   workers share one pipe without a lock, and one killed at any instruction leaves nothing half-written;
 - every control word has one writer at a time, and eight aligned bytes are stored at once.
 
 The segment::
 
-    | control words | job cells: indices that are no range | slots: results |
+    | control words, free map | job cells: indices that are no range | slots: results |
 
 Units: offsets and sizes in bytes unless a name says words.
 """
@@ -26,12 +26,27 @@ import numpy as np
 
 from .slots import PAGE, Segment
 
-__all__ = ["CELL_BYTES", "JOB", "RESULT", "Control", "Kind", "Layout", "Packing", "Spec", "pack", "unpack"]
+__all__ = [
+    "CELL_BYTES",
+    "JOB",
+    "RESULT",
+    "SMALL_BYTES",
+    "Control",
+    "Kind",
+    "Layout",
+    "Packing",
+    "Spec",
+    "pack",
+    "unpack",
+]
 
-# ticket, slot (-1: none), cell, packing, three numbers, epoch
+# ticket, is a slot reserved?, cell, packing, three numbers, epoch
 JOB = struct.Struct("<8q")
-# ticket, worker, kind, head, end, cost in ns, does memory of the slot survive?, unused
+# ticket, worker, kind, head, end, cost in ns, slot (-1: none was taken), does memory of the slot survive?
 RESULT = struct.Struct("<8q")
+# A frame of up to this many bytes may follow its record, as long as the results of all jobs in flight fit
+# a pipe so: a worker should not have to wait for a reader that is busy elsewhere.
+SMALL_BYTES = 1024
 
 # Room for the indices of one job: 131,072 of them, or that many bytes of pickled keys.
 CELL_BYTES = 1 << 20
@@ -42,11 +57,12 @@ _WORKER_WORDS = 8  # a cache line each: workers do not slow one another down
 class Kind(IntEnum):
     """What a result record says."""
 
-    SLOT = 0  # the frame lies in the job's slot
-    PIPE = 1  # the frame follows in the worker's own pipe
-    SKIPPED = 2  # the job was revoked before it was begun
-    READY = 3  # the worker has started
-    FAILED = 4  # it could not; a pickled record follows in its pipe
+    SLOT = 0  # the frame lies in a slot
+    SMALL = 1  # the frame follows the record
+    PIPE = 2  # the frame follows in the worker's own pipe
+    SKIPPED = 3  # the job was revoked before it was begun
+    READY = 4  # the worker has started
+    FAILED = 5  # it could not; a pickled record follows in its pipe
 
 
 class Packing(IntEnum):
@@ -68,7 +84,11 @@ class Layout:
 
     @property
     def control_words(self) -> int:
-        return 1 + self.workers * _WORKER_WORDS + self.cells + self.slots
+        return 1 + self.workers * _WORKER_WORDS + self.cells + 2 * self.slots
+
+    @property
+    def free_map_at(self) -> int:
+        return (self.control_words - self.slots) * 8
 
     @property
     def cells_at(self) -> int:
@@ -87,7 +107,7 @@ class Control:
     """The words through which parent and workers see each other's state without a message."""
 
     def __init__(self, segment: Segment, layout: Layout) -> None:
-        self._words = segment.block(0, layout.control_words * 8).view(np.int64).data
+        self._words = segment.block(0, layout.free_map_at).view(np.int64).data
         self._assigned = 1 + layout.workers * _WORKER_WORDS
         self._kept = self._assigned + layout.cells
         self._end = self._kept + layout.slots
@@ -117,7 +137,7 @@ class Control:
         return self._words[at], self._words[at + 1]
 
     def assign(self, cell: int, ticket: int) -> None:
-        """A cell and a slot belong to this job now; with 0, to none: it is revoked (parent writes)."""
+        """A cell belongs to this job now; with 0, to none: it is revoked (parent writes)."""
         self._words[self._assigned + cell] = ticket
 
     def is_assigned(self, cell: int, ticket: int) -> bool:
@@ -148,6 +168,7 @@ class Spec:
     """What a worker needs to know besides the pipeline; plain data, so that it ships anywhere."""
 
     layout: Layout
+    small_bytes: int
     num_workers: int
     entropy: int
     native_threads: int

@@ -41,10 +41,14 @@ from .blame import record
 from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, encode
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
-from .slots import Segment
+from .slots import FreeMap, Segment
 from .wire import CELL_BYTES, JOB, RESULT, Control, Kind, Spec, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
+
+# How often a worker looks for the slot that is reserved for its job. It is there; but between looking and
+# taking, another worker may have taken it while a second one came free.
+MOST_TRIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,22 @@ class Descriptors:
 
 
 class Arena:
-    """Hands out the memory of one slot to the item that is being evaluated."""
+    """Hands out the memory of one slot to the item that is being evaluated.
 
-    def __init__(self, block: Block) -> None:
-        self.block = block
+    The slot is taken when memory is first needed: a small result never needs any.
+    """
+
+    def __init__(self, take: Callable[[], tuple[int, Block]]) -> None:
+        self._take = take
+        self.slot = -1
+        self.block: Block | None = None
         self.used = 0
+
+    def open(self) -> Block:
+        """Return the memory; of no bytes where there is none."""
+        if self.block is None:
+            self.slot, self.block = self._take()
+        return self.block
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
         """Return an array in the slot, or None where that gains nothing or cannot be."""
@@ -76,10 +91,10 @@ class Arena:
         for dim in shape:
             nbytes *= dim
         at = aligned(self.used)
-        if nbytes < INLINE_BYTES or at + nbytes > len(self.block) or dtype.hasobject:
+        if nbytes < INLINE_BYTES or dtype.hasobject or at + nbytes > len(block := self.open()):
             return None
         self.used = at + nbytes
-        return self.block[at : self.used].view(dtype).reshape(shape)
+        return block[at : self.used].view(dtype).reshape(shape)
 
 
 class Worker:
@@ -90,9 +105,11 @@ class Worker:
     ) -> None:
         self.number = number
         self.layout = spec.layout
+        self.small_bytes = spec.small_bytes
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
+        self.free = FreeMap(segment, spec.layout.slots, spec.layout.free_map_at)
         self.evaluator = Evaluator(pipeline)
         self.dumps: Any = pickle.dumps
         self._kept: dict[int, weakref.ref[Block]] = {}
@@ -100,7 +117,7 @@ class Worker:
     def serve(self) -> None:
         """Take jobs until there will be no more."""
         while len(message := os.read(self.fds.jobs, JOB.size)) == JOB.size and not self.control.closing:
-            ticket, slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
+            ticket, has_slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
             begun = monotonic_ns()
             self.control.claim(self.number, ticket, begun)
             if not self.control.is_assigned(cell, ticket):
@@ -108,16 +125,26 @@ class Worker:
                 self.control.finish(self.number)
                 continue
             indices = unpack((packing, a, b, c), self._memory(self.layout.cells_at, cell, CELL_BYTES))
-            arena = self._arena(slot)
-            with evaluating(None if arena is None else arena.allocate):
+            arena = Arena(self._take if has_slot else self._take_none)
+            with evaluating(arena.allocate):
                 outcomes = self._outcomes(epoch, indices)
-            self._deliver(ticket, slot, arena, outcomes, begun)
+            self._deliver(ticket, arena, outcomes, begun)
             self.control.finish(self.number)
 
-    def _arena(self, slot: int) -> Arena | None:
-        if slot < 0:
-            return None
-        return Arena(self._memory(self.layout.slots_at, slot, self.layout.slot_bytes))
+    def _take(self) -> tuple[int, Block]:
+        """Take the slot that is reserved for the job."""
+        for _ in range(MOST_TRIES):
+            slot = self.free.take(self.number)
+            if slot is not None:
+                return slot, self._slot(slot)
+            os.sched_yield()  # others took, and the parent freed, behind our back
+        return self._take_none()
+
+    def _take_none(self) -> tuple[int, Block]:
+        return -1, self._memory(self.layout.slots_at, 0, 0)
+
+    def _slot(self, slot: int) -> Block:
+        return self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)
 
     def _memory(self, start: int, number: int, size: int) -> Block:
         return self.segment.block(start + number * size, size)
@@ -160,40 +187,44 @@ class Worker:
 
     # ---------------------------------------------------------------- delivering
 
-    def _deliver(self, ticket: int, slot: int, arena: Arena | None, outcomes: Outcomes, begun: int) -> None:
-        block, used = (arena.block, arena.used) if arena else (None, 0)
-        frame = self._encode(outcomes, block, used)
+    def _deliver(self, ticket: int, arena: Arena, outcomes: Outcomes, begun: int) -> None:
+        frame = self._encode(outcomes, arena.block, arena.used)
         # From here on nobody but user code may hold memory of the slot, or it would seem to survive.
         outcomes.values.clear()
-        head, end = frame.head, frame.end
+        head, end, used, small = frame.head, frame.end, arena.used, b""
         stream: Iterable[Any] = ()
-        if block is not None and end <= len(block):
-            frame.write(block)
+        if not used and end <= self.small_bytes:
+            kind, small = Kind.SMALL, b"".join(frame.stream(None))
+        elif end <= len(arena.open()):
+            kind = Kind.SLOT
+            frame.write(arena.open())
         else:
-            stream = [b"".join(frame.stream(block))] if used else frame.stream(block)
-        del block, frame
-        survives = arena is not None and used > 0 and self._survives(slot, arena)
-        if survives and not stream:
+            kind = Kind.PIPE
+            stream = [b"".join(frame.stream(arena.block))] if used else frame.stream(None)
+        del frame
+        survives = used > 0 and self._survives(arena)
+        if survives and kind is Kind.SLOT:
             # Whoever kept the memory may write to it again while the next item is evaluated.
-            stream = [self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)[:end].tobytes()]
-        kind = Kind.PIPE if stream else Kind.SLOT
-        tell(self.fds, self.number, kind, ticket, head, end, monotonic_ns() - begun, survives)
+            kind, stream = Kind.PIPE, [self._slot(arena.slot)[:end].tobytes()]
+        cost = monotonic_ns() - begun
+        tell(self.fds, self.number, kind, ticket, head, end, cost, arena.slot, survives, small)
         for part in stream:
             _write_all(self.fds.bulk, part)
 
-    def _survives(self, slot: int, arena: Arena) -> bool:
+    def _survives(self, arena: Arena) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
-        control, kept, pid = self.control, self._kept, os.getpid()
+        control, kept, slot, pid = self.control, self._kept, arena.slot, os.getpid()
 
         def gone(_: Any) -> None:
             if os.getpid() == pid:  # and not in a process that an item forked
                 kept.pop(slot, None)
                 control.let_go(slot)
 
+        assert arena.block is not None
         reference = weakref.ref(arena.block, gone)
         kept[slot] = reference
         control.keep(slot, self.number)
-        del arena.block
+        arena.block = None
         return reference() is not None
 
 
@@ -205,10 +236,12 @@ def tell(
     head: int = 0,
     end: int = 0,
     cost: int = 0,
+    slot: int = -1,
     survives: int = 0,
+    small: bytes = b"",
 ) -> None:
-    """Send the parent a record."""
-    os.write(fds.results, RESULT.pack(ticket, worker, kind, head, end, cost, survives, 0))
+    """Send the parent a record, and a small frame with it."""
+    os.write(fds.results, RESULT.pack(ticket, worker, kind, head, end, cost, slot, survives) + small)
 
 
 def _write_all(fd: int, data: bytes | memoryview) -> None:

@@ -16,7 +16,7 @@ from .measure import in_turn, seconds, table
 
 WORKERS = 2
 BATCH = 32
-BATCHES = 150
+BATCHES = 600
 SHAPE = (3, 224, 224)
 
 

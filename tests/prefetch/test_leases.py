@@ -298,3 +298,21 @@ def test_no_item_is_ever_mixed_up_over_epochs_breaks_and_cycles(kind: Kind) -> N
 def test_no_item_is_ever_mixed_up_in_a_million(kind: Kind) -> None:
     with kind.ahead(sk.smap(canary, sk.shuffle(range(1000), seed=0))) as node:
         assert soak(node, 1000, 10**6) >= 10**6
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_what_a_forked_child_does_with_a_node_and_its_arrays_is_its_own_affair(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(100)), max_buffered=4) as node:
+        iterator = iter(node)
+        kept = [next(iterator) for _ in range(6)]
+        pid = os.fork()
+        if pid == 0:
+            same = node.statistics() == sk.prefetch(range(3), 1).statistics()
+            kept.clear()
+            del iterator
+            gc.collect()
+            node.close()
+            os._exit(0 if same else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        rest = list(iterator)
+        assert all(is_canary(array, i) for i, array in enumerate(kept + rest))

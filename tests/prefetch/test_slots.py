@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,17 +19,38 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seqkit.prefetch.slots import PAGE, Segment, SlotPool, State
+from seqkit.prefetch.slots import PAGE, FreeMap, Segment, SlotPool, State
+
+
+_opened: list[Segment] = []
+
+
+@pytest.fixture(autouse=True)
+def _segments_are_closed() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
 
 
 def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0) -> SlotPool:
-    segment = Segment.create(offset + count * slot_bytes)
-    segment.close()  # the mapping stays
-    return SlotPool(segment, count, slot_bytes, offset)
+    words = offset + count * slot_bytes
+    segment = Segment.create(words + 8 * count)
+    _opened.append(segment)
+    return SlotPool(segment, FreeMap(segment, count, words), slot_bytes, offset)
+
+
+def acquire(pool: SlotPool, worker: int = 0) -> int | None:
+    """What a job does that takes a slot: it is reserved, taken by the worker, and arrives."""
+    if not pool.reserve():
+        return None
+    slot = pool.free.take(worker)
+    assert slot is not None
+    pool.arrived(slot)
+    return slot
 
 
 def a_lease(pool: SlotPool, size: int = PAGE) -> Any:
-    slot = pool.acquire()
+    slot = acquire(pool)
     assert slot is not None
     return pool.lease(slot, size)
 
@@ -61,6 +84,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.keepers: list[tuple[int, Any]] = []  # slot, and something that holds memory of it
         self.canaries: dict[int, int] = {}
         self.leases = 0
+        self.reserved = 0
 
     def slots(self, state: State) -> list[int]:
         return [slot for slot, known in self.states.items() if known is state]
@@ -69,15 +93,29 @@ class PoolMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self.slots(State.OUT)))
 
     @rule()
-    def acquire(self) -> None:
-        free = self.slots(State.FREE)
-        slot = self.pool.acquire()
-        if slot is None:
-            assert not free
-        else:
-            assert slot in free  # never a slot that somebody has
-            self.states[slot] = State.OUT
-            self.pool.block(slot)[:] = 255  # what a worker writes
+    def submit(self) -> None:
+        free = len(self.slots(State.FREE))
+        assert self.pool.reserve() == (free > self.reserved)
+        self.reserved = min(free, self.reserved + 1)
+
+    @precondition(lambda self: self.reserved)
+    @rule(worker=st.integers(0, 3))
+    def deliver(self, worker: int) -> None:
+        slot = self.pool.free.take(worker)
+        assert slot == min(self.slots(State.FREE))  # never one that somebody has
+        self.pool.block(slot)[:] = 255  # what a worker writes
+        self.pool.arrived(slot)
+        self.reserved -= 1
+        self.states[slot] = State.OUT
+
+    @precondition(lambda self: self.reserved)
+    @rule(takes=st.booleans())
+    def die_or_need_no_slot(self, takes: bool) -> None:
+        if takes:
+            assert self.pool.free.take(9) in self.slots(State.FREE)
+        self.pool.recover(9)
+        self.pool.unreserve()
+        self.reserved -= 1
 
     @precondition(lambda self: self.slots(State.OUT))
     @rule(data=st.data())
@@ -153,7 +191,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         for state in State:
             assert self.pool.count(state) == len(self.slots(state))
-        assert self.pool.available() == len(self.slots(State.FREE))
+        assert self.pool.available() == len(self.slots(State.FREE)) - self.reserved
         assert self.pool.retired() == self.slots(State.RETIRED)
 
     @invariant()
@@ -168,6 +206,8 @@ class PoolMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "pool"):
             self.keepers.clear()
+            for _ in range(self.reserved):
+                self.pool.unreserve()
             for slot in self.slots(State.OUT):
                 self.pool.release(slot)
             for slot in self.pool.retired():
@@ -192,17 +232,18 @@ def test_a_slot_stays_leased_for_as_long_as_anything_sees_its_memory(derive: Cal
 
 
 def test_slots_begin_where_they_are_told_to() -> None:
-    segment = Segment.create(3 * PAGE)
-    pool = SlotPool(segment, count=1, slot_bytes=PAGE, offset=2 * PAGE)
+    segment = Segment.create(4 * PAGE)
+    _opened.append(segment)
+    pool = SlotPool(segment, FreeMap(segment, 1, PAGE), slot_bytes=PAGE, offset=2 * PAGE)
     pool.block(0)[:] = 1
     assert not segment.block(0, 2 * PAGE).any()
     assert segment.block(2 * PAGE, PAGE).all()
-    segment.close()
+    assert not segment.block(3 * PAGE, PAGE).any()
 
 
 def test_slots_do_not_overlap_and_are_page_aligned() -> None:
     pool = a_pool(3, slot_bytes=2 * PAGE, offset=PAGE)
-    slots = [pool.acquire() for _ in range(3)]
+    slots = [acquire(pool) for _ in range(3)]
     assert sorted(slots) == [0, 1, 2]  # type: ignore[type-var]
     for slot in range(3):
         pool.block(slot)[:] = slot + 1
@@ -214,12 +255,86 @@ def test_slots_do_not_overlap_and_are_page_aligned() -> None:
         assert len(pool.block(slot, 10)) == 10
 
 
-def test_the_slot_that_came_back_last_is_used_first() -> None:
+def test_the_lowest_free_slot_is_taken_so_that_few_are_ever_touched() -> None:
+    pool = a_pool(5)
+    assert [acquire(pool) for _ in range(3)] == [0, 1, 2]
+    pool.release(1)
+    pool.release(0)
+    assert [acquire(pool) for _ in range(3)] == [0, 1, 3]
+
+
+# -------------------------------------------------------------------- reservations
+
+
+def test_a_reserved_slot_is_not_for_another_job_whichever_it_will_be() -> None:
+    pool = a_pool(2)
+    assert [pool.reserve() for _ in range(3)] == [True, True, False]
+    assert (pool.available(), pool.count(State.FREE)) == (0, 2)
+    slot = pool.free.take(3)
+    assert slot is not None
+    assert pool.count(State.FREE) == 2  # nobody has told the parent yet
+    pool.arrived(slot)
+    assert (pool.available(), pool.count(State.FREE), pool.count(State.OUT)) == (0, 1, 1)
+    pool.unreserve()  # the other job came back small
+    assert pool.available() == 1
+
+
+def test_what_a_worker_took_and_died_with_is_free_again_and_nothing_else() -> None:
+    pool = a_pool(4)
+    delivered, others = acquire(pool, worker=5), acquire(pool, worker=6)
+    assert pool.reserve()
+    died_with = pool.free.take(5)
+    assert (delivered, others, died_with) == (0, 1, 2)
+    pool.recover(5)
+    pool.unreserve()
+    assert pool.free.taken_by(5) == [0]
+    assert pool.free.taken_by(6) == [1]
+    assert pool.available() == 2
+    assert acquire(pool) == 2
+
+
+def test_a_slot_that_another_process_is_just_taking_is_passed_over_without_waiting() -> None:
     pool = a_pool(3)
-    first, second = pool.acquire(), pool.acquire()
-    pool.release(first)
-    pool.release(second)
-    assert pool.acquire() == second
+    gate, ready = os.pipe(), os.pipe()
+    segment = pool.free._segment
+    pid = os.fork()
+    if pid == 0:  # stopped in the middle of taking slot 0, for all anybody can tell
+        fcntl.lockf(segment.fd, fcntl.LOCK_EX, 8, pool.free._offset)
+        os.write(ready[1], b"x")
+        os.read(gate[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    assert pool.free.take(0) == 1
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert pool.free.take(0) == 0  # the lock went with its holder
+    for fd in (*gate, *ready):
+        os.close(fd)
+
+
+def test_processes_that_take_and_put_back_at_once_never_have_the_same_slot() -> None:
+    pool = a_pool(3)
+    here = pool.block(0).view(np.int64)  # who is in which slot
+    pids = []
+    for worker in range(4):
+        pid = os.fork()
+        if pid == 0:
+            clashes = 0
+            for _ in range(3000):
+                slot = pool.free.take(worker)
+                if slot is not None:
+                    here[slot] = worker + 1
+                    os.sched_yield()
+                    clashes += here[slot] != worker + 1
+                    pool.free.put_back(slot)
+            os._exit(min(int(clashes), 100))
+        pids.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * 4
+    assert pool.available() == 3
+    assert [pool.free.take(0) for _ in range(4)] == [0, 1, 2, None]
+
+
+# -------------------------------------------------------------------- arrays that come back
 
 
 def test_an_array_in_a_garbage_cycle_gives_its_slot_back_when_collected() -> None:
@@ -252,7 +367,7 @@ def test_arrays_may_be_dropped_in_other_threads_while_slots_are_acquired() -> No
         thread.start()
     for number in range(1000):
         dropped.acquire()
-        slot = pool.acquire()
+        slot = acquire(pool)
         assert slot is not None
         pool.block(slot)[:] = number % 256
         handed.put(pool.lease(slot, PAGE))
@@ -277,8 +392,8 @@ def test_a_late_release_does_not_free_a_newer_lease() -> None:
 
 
 def test_a_lease_outlives_pool_and_segment() -> None:
-    segment = Segment.create(2 * PAGE)
-    pool = SlotPool(segment, 2, PAGE)
+    pool = a_pool(2)
+    segment = pool._segment
     array = a_lease(pool)
     array[:] = 7
     segment.close()
@@ -295,18 +410,23 @@ def test_dropping_arrays_in_a_forked_child_does_not_free_the_parents_slots() -> 
     array = a_lease(pool)
     pid = os.fork()
     if pid == 0:
+        pool.free.forget()
         del array
         os._exit(pool.available())  # in the child's own books only
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     assert pool.available() == 0
+    assert pool.free.take(1) is None
     assert len(array) == PAGE
 
 
 def test_arrays_that_live_at_interpreter_exit_disturb_nothing() -> None:
     script = """
-from seqkit.prefetch.slots import PAGE, Segment, SlotPool
-pool = SlotPool(Segment.create(PAGE), 1, PAGE)
-kept = [pool.lease(pool.acquire(), PAGE)[5:]]
+from seqkit.prefetch.slots import PAGE, FreeMap, Segment, SlotPool
+segment = Segment.create(2 * PAGE)
+pool = SlotPool(segment, FreeMap(segment, 1, PAGE), PAGE)
+pool.reserve()
+pool.arrived(pool.free.take(0))
+kept = [pool.lease(0, PAGE)[5:]]
 kept.append(kept)
 print("ok")
 """
