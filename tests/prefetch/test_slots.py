@@ -21,7 +21,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from seqkit.prefetch.slots import PAGE, FreeMap, Segment, SlotPool, State
 
-
 _opened: list[Segment] = []
 
 
