@@ -53,6 +53,14 @@ def double(x: Any) -> Any:
     return x * 2
 
 
+def all_doubled(items: list[Any]) -> list[Any]:
+    return [x * 2 for x in items]
+
+
+def all_differences(a: list[Any], b: list[Any]) -> list[Any]:
+    return list(map(operator.sub, a, b))
+
+
 def plus_one(x: Any) -> Any:
     return x + 1
 
@@ -148,6 +156,16 @@ MAPS = [
         "smap zip=shortest",
         lambda s: sk.smap(operator.add, s, sk.view(s)[1:], zip="shortest"),
         lambda x: [a + b for a, b in pairwise(x)],
+    ),
+    Case(
+        "smap batched",
+        lambda s: sk.smap(all_doubled, s, batched=True),
+        lambda x: [i * 2 for i in x],
+    ),
+    Case(
+        "smap batched of two",
+        lambda s: sk.batch(sk.smap(all_differences, s, sk.view(s)[::-1], batched=True), 3),
+        lambda x: chunks([a - b for a, b in zip(x, x[::-1], strict=True)], 3),
     ),
     Case("smap of a slice", lambda s: sk.smap(double, sk.view(s)[::-2]), lambda x: [i * 2 for i in x[::-2]]),
     Case(

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn, cast
 
 from ..errors import fail
-from ..indices import Indices, Plan, as_list, nth
+from ..indices import Indices, Length, Plan, as_list, nth
 from ..view import Progress, View, restarting, view
 from .collate import Collate
 
-__all__ = ["Smap", "Spread", "smap", "starmap"]
+__all__ = ["BatchedSmap", "Smap", "Spread", "smap", "starmap"]
 
 
-def smap(f: Callable[..., Any], *sequences: Any, zip: Literal["strict", "shortest"] = "strict") -> View[Any]:
+def smap(
+    f: Callable[..., Any],
+    *sequences: Any,
+    zip: Literal["strict", "shortest"] = "strict",
+    batched: bool = False,
+) -> View[Any]:
     """Return the view of ``f(item)`` for every item of a sequence, or of several in step.
 
     Parameters
@@ -24,6 +29,10 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Literal["strict", "shortes
         At least one.
     zip : "strict" or "shortest"
         With sequences of different lengths: refuse them (default), or end with the shortest.
+    batched : bool
+        Does `f` take many items at once, and return as many? It is called with a list of items of each
+        sequence, or an array where the sequence is one: of all items that are read together (a batch above
+        it, ``numpy.asarray``), else of one.
 
     Returns
     -------
@@ -34,12 +43,13 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Literal["strict", "shortes
     TypeError
         If `f` is not callable or a sequence cannot be indexed.
     ValueError
-        Without a sequence, with unequal lengths under ``"strict"``, or with an unknown `zip`.
+        Without a sequence, with unequal lengths under ``"strict"``, or with an unknown `zip`. At reading,
+        as the cause of an `EvaluationError`: if a batched `f` returns another number of items than it got.
 
     Notes
     -----
-    One call of `f` per access; maps over maps are fused into one view. After ``smap`` of SeqTools; known
-    elsewhere as ``map``, ``transform`` or ``mapobs``.
+    One call of `f` per access, or per batched access; maps over maps are fused into one view. After ``smap``
+    of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
 
     Examples
     --------
@@ -48,15 +58,20 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Literal["strict", "shortes
     (9, [0, 1, 4])
     >>> list(smap(max, [1, 5], [3, 2]))
     [3, 5]
+    >>> import numpy as np, seqkit as sk
+    >>> scaled = smap(lambda x: x / 10, np.arange(6), batched=True)  # one division per batch
+    >>> sk.batch(scaled, 3, collate_fn=np.asarray)[1]
+    array([0.3, 0.4, 0.5])
     """
     _check_callable(f, "smap")
     if not sequences:
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
-    if len(sequences) == 1:
+    if len(sequences) == 1 and not batched:
         return Smap(f, view(sequences[0]))
-    return Smap(Spread(f), Collate(tuple(map(view, sequences)), None, zip, "smap"))
+    rows = Collate(tuple(map(view, sequences)), None, zip, "smap")
+    return BatchedSmap(f, rows._sources, rows._n) if batched else Smap(Spread(f, "smap"), rows)
 
 
 def starmap(f: Callable[..., Any], sequence: Any) -> View[Any]:
@@ -90,7 +105,7 @@ def starmap(f: Callable[..., Any], sequence: Any) -> View[Any]:
     {'x': 1}
     """
     _check_callable(f, "starmap")
-    return Smap(Spread(f), view(sequence))
+    return Smap(Spread(f, "starmap"), view(sequence))
 
 
 def _check_callable(f: Any, who: str) -> None:
@@ -99,11 +114,12 @@ def _check_callable(f: Any, who: str) -> None:
 
 
 class Spread:
-    """Call a function with the parts of an item as its arguments."""
+    """Call a function with the parts of an item as its arguments; `who` asks for it."""
 
-    def __init__(self, f: Callable[..., Any]) -> None:
+    def __init__(self, f: Callable[..., Any], who: str) -> None:
         self.f = f
-        self.__name__ = getattr(f, "__name__", type(f).__name__)
+        self.who = who
+        self.__name__ = _function_name(f)
 
     def __call__(self, item: Iterable[Any]) -> Any:
         return self.f(**item) if isinstance(item, Mapping) else self.f(*item)
@@ -118,6 +134,8 @@ class Smap(View[Any]):
 
     def __init__(self, f: Callable[[Any], Any], source: View[Any]) -> None:
         super().__init__((source,), source._n)
+        if type(f) is Spread:
+            self._name = f.who
         if type(source) is Smap:
             self._base: View[Any] = source._base
             self._steps: tuple[tuple[int, Callable[[Any], Any]], ...] = (
@@ -216,8 +234,45 @@ class Smap(View[Any]):
         return _stack_maps, (self._base, self._chain())
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        f = self._steps[-1][1]
-        return [getattr(f, "__name__", type(f).__name__), *sources]
+        return [_function_name(self._steps[-1][1]), *sources]
+
+
+class BatchedSmap(View[Any]):
+    """The view behind `smap` of a function that takes many items."""
+
+    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], n: Length) -> None:
+        super().__init__(sources, n)
+        self._f = f
+
+    def _get(self, i: int) -> Any:
+        return self._map([i])[0]
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._map(indices) if len(indices) else []
+
+    def _map(self, indices: Indices) -> Sequence[Any]:
+        columns = [source._getmany(indices) for source in self._sources]
+        try:
+            items = self._f(*columns)
+            if len(items) != len(indices):
+                raise ValueError(f"f returned {len(items)} items for {len(indices)}")
+        except Exception as error:
+            many = f"mapping {len(indices)} items at once" if len(indices) > 1 else ""
+            fail(self, as_list(indices)[0], error, many)
+        return cast(Sequence[Any], items)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return BatchedSmap(self._f, sources, self._n)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [_function_name(self._f), *sources, "batched=True"]
+
+
+BatchedSmap._name = "smap"
+
+
+def _function_name(f: Callable[..., Any]) -> str:
+    return getattr(f, "__name__", type(f).__name__)
 
 
 def _stack_maps(base: View[Any], maps: list[tuple[Callable[[Any], Any], Any]]) -> View[Any]:
