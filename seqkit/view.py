@@ -333,6 +333,8 @@ class Source(View[T_co]):
         if kind in _ITERATES_AS_INDEXED and len(data) == n:
             if isinstance(plan, range) and plan == range(len(data)):
                 return islice(data, len(data))  # a list that grows meanwhile has no more items for us
+            if kind is range and data.start == 0 and data.step == 1:
+                return cast(Iterator[T_co], each(plan))  # the items are the indices
             if kind is not np.ndarray:
                 return map(data.__getitem__, plan)  # cannot fail, so nothing to survive
         return super()._iter(plan)

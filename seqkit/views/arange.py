@@ -76,6 +76,8 @@ class Arange(View[int]):
     def _iter(self, plan: Plan) -> Iterator[int]:
         if isinstance(plan, range):
             return iter(self._range[as_slice(plan)])
+        if self._range.start == 0 and self._range.step == 1:
+            return each(plan)  # the items are the indices
         return map(self._range.__getitem__, each(plan))
 
     def _getmany(self, indices: Indices) -> Sequence[int]:

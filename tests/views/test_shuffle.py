@@ -42,6 +42,7 @@ def test_a_sequence_too_long_for_64_bits_cannot_be_shuffled() -> None:
         ({"seed": 1.0}, TypeError, "shuffle: seed must be an int of at least 0 or None, got 1.0"),
         ({"seed": "a"}, TypeError, "shuffle: seed must be an int of at least 0 or None, got 'a'"),
         ({"seed": 0, "epoch": -1}, ValueError, "shuffle: epoch must be an int of at least 0, got -1"),
+        ({"seed": 0, "order": "torch"}, ValueError, "shuffle: order must be 'keyed' or 'numpy', got 'torch'"),
         ({"seed": 0, "epoch": True}, TypeError, "shuffle: epoch must be an int of at least 0, got True"),
     ],
 )
@@ -128,6 +129,26 @@ def test_a_name_stands_for_the_place_in_the_pipeline() -> None:
     named = sk.shuffle(base, seed=0, name="outer")
     assert [base[:].index(x) for x in named[:5]] == order(seed=0, name="outer")[:5]
     assert order(seed=0, name="a") != order(seed=0, name="b") != order(seed=0)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 + 5, 2**63])
+def test_the_order_of_numpy_is_to_be_had_and_its_epochs_are_others(seed: int) -> None:
+    drawn = sk.shuffle(range(500), seed, order="numpy")
+    assert list(drawn) == np.random.default_rng(seed).permutation(500).tolist()
+    assert drawn[3] == list(drawn)[3] == drawn[[5, 3]][1]
+    epochs = [tuple(drawn.at_epoch(epoch)) for epoch in range(4)]
+    assert len(set(epochs)) == 4
+    assert all(sorted(epoch) == list(range(500)) for epoch in epochs)
+    assert tuple(sk.shuffle(range(500), seed, 2, order="numpy")) == epochs[2]
+    assert list(pickle.loads(pickle.dumps(drawn))) == list(drawn)
+
+
+def test_the_order_of_numpy_is_neither_salted_nor_named() -> None:
+    once = sk.shuffle(range(50), 1, order="numpy")
+    assert list(sk.shuffle(sk.smap(abs, once), 1, order="numpy")) == [once[i] for i in once]
+    with pytest.raises(ValueError, match="shuffle: name salts a keyed order"):
+        sk.shuffle(range(5), 1, name="x", order="numpy")
+    assert repr(once) == "shuffle(<range of 50>, seed=1, order='numpy')"
 
 
 def test_a_slice_of_a_shuffle_is_part_of_the_same_order() -> None:
