@@ -138,13 +138,13 @@ def as_index_map(indices: Any, who: str, n: Length) -> range | IndexArray:
         return np.flatnonzero(array)
     if array.size == 0:
         return array.astype(np.int64)
-    if not np.issubdtype(array.dtype, np.integer):
+    if array.dtype.kind not in "iu":
         raise TypeError(f"{who} must be ints, got {array.dtype} ({_preview(indices)})")
     return _from_start(array, n)
 
 
 def _from_start(array: IndexArray, n: Length) -> IndexArray:
-    if isinstance(n, Unsized) or array.dtype.kind == "u" or np.min(array) >= 0:
+    if isinstance(n, Unsized) or array.dtype.kind == "u" or array.min() >= 0:
         return array
     return np.where((array < 0) & (array >= -n), array + np.int64(n), array)
 
@@ -160,7 +160,7 @@ def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
         if not isinstance(indices, Iterable):
             raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
         indices = list(indices)
-    if indices and all(isinstance(i, bool | np.bool_) for i in indices):
+    if indices and isinstance(indices[0], bool | np.bool_) and {bool, np.bool_}.issuperset(map(type, indices)):
         return np.array(indices)
     try:
         return np.fromiter(map(operator.index, indices), np.int64, len(indices))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, cycle, islice
+from functools import cached_property
+from itertools import chain, cycle, islice, pairwise
 from typing import Any, Literal
 
-from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Selected, Unsized, as_list, each
+from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Selected, Unsized, as_list, each
 from ..view import Progress, View, restarting, view
 
 __all__ = ["Interleave", "interleave"]
@@ -72,15 +73,32 @@ class Interleave(View[Any]):
 
     def __init__(self, sources: tuple[View[Any], ...], stop: Stop) -> None:
         lengths = [source._n for source in sources]
+        if stop == "shortest":
+            lengths = [min(lengths)] * len(lengths) if lengths else []
+        endless = any(isinstance(n, Unsized) for n in lengths)
+        super().__init__(sources, UNBOUNDED if endless else int(sum(lengths)))
         self._stop = stop
-        self._longer = _Longer(lengths)
-        ends = sorted({0, *lengths}) if stop == "longest" else [0, min(lengths, default=0)]
-        self._rounds = [int(end) for end in ends[:-1]]
-        self._starts: list[Length] = [0]
-        for first, end in zip(self._rounds, ends[1:], strict=True):
-            size = self._longer.count(first) * (end - first)
-            self._starts.append(end if isinstance(end, Unsized) else int(self._starts[-1] + size))
-        super().__init__(sources, self._starts[-1])
+
+    @cached_property
+    def _longer(self) -> _Longer:
+        return _Longer([source._n for source in self._sources])
+
+    @cached_property
+    def _ends(self) -> list[Length]:
+        lengths = {source._n for source in self._sources}
+        return sorted({0, *lengths}) if self._stop == "longest" else [0, min(lengths, default=0)]
+
+    @cached_property
+    def _rounds(self) -> list[int]:
+        return [int(end) for end in self._ends[:-1]]
+
+    @cached_property
+    def _starts(self) -> list[Length]:
+        starts: list[Length] = [0]
+        for first, end in pairwise(self._ends):
+            size = self._longer.count(int(first)) * (end - first)
+            starts.append(end if isinstance(end, Unsized) else int(starts[-1] + size))
+        return starts
 
     def _stretch(self, i: int) -> tuple[int, int]:
         """Return the number of the stretch that item `i` lies in, and how far it is from its start."""
