@@ -15,7 +15,7 @@ from typing import Any as _Any
 
 from .chaining import attach as _attach
 from .context import WorkerInfo, empty, get_worker_info
-from .errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
+from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
 from .loader import (
     BatchSampler,
     DataLoader,
@@ -66,6 +66,7 @@ __all__ = [
     "RandomSampler",
     "SequentialSampler",
     "SerializableFunc",
+    "SlotsExhausted",
     "SubsetRandomSampler",
     "View",
     "WorkerDied",

@@ -17,6 +17,7 @@ __all__ = [
     "EvaluationError",
     "ItemTimeout",
     "RemoteError",
+    "SlotsExhausted",
     "WorkerDied",
     "errstate",
     "fail",
@@ -106,6 +107,16 @@ class ItemTimeout(EvaluationError, TimeoutError):
 
     def __str__(self) -> str:
         return EvaluationError.__str__(self)
+
+
+class SlotsExhausted(RuntimeError):
+    """The reader holds as many results of a prefetch node in shared memory as it may.
+
+    Raised where ``on_exhausted`` asks for it. The item is not lost: read it again once others are dropped.
+
+    >>> issubclass(SlotsExhausted, RuntimeError)
+    True
+    """
 
 
 class RemoteError(Exception):

@@ -160,7 +160,7 @@ def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
         if not isinstance(indices, Iterable):
             raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
         indices = list(indices)
-    if indices and isinstance(indices[0], bool | np.bool_) and {bool, np.bool_}.issuperset(map(type, indices)):
+    if indices and {bool, np.bool_}.issuperset(map(type, indices)):
         return np.array(indices)
     try:
         return np.fromiter(map(operator.index, indices), np.int64, len(indices))

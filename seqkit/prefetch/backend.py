@@ -26,6 +26,9 @@ class Parcel(Protocol):
 
     nbytes: int
 
+    def must_copy(self) -> bool:
+        """Would `claim` copy, since readers hold as much shared memory as they may (lock held)?"""
+
     def claim(self) -> None:
         """Make the memory the reader's own, by a lease or a copy (dispatcher's lock held)."""
 
@@ -121,6 +124,9 @@ class Ready:
 
     outcomes: Outcomes
     nbytes: int = 0
+
+    def must_copy(self) -> bool:
+        return False
 
     def claim(self) -> None:
         pass

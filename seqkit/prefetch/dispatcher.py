@@ -29,7 +29,7 @@ from dataclasses import dataclass, fields
 from time import perf_counter_ns
 from typing import Any
 
-from ..errors import EvaluationError, ItemTimeout, WorkerDied, summary
+from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
 from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Skipped
 from .outcome import Outcomes
 from .window import Chunk, Window
@@ -41,6 +41,10 @@ __all__ = ["Dispatcher", "Options", "Reader", "Statistics"]
 CHUNK_NS = 500_000
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNK = 4096
+# With on_exhausted="block", how long a reader waits for arrays to be dropped, and how often it looks: they
+# are dropped anywhere, also in the garbage collector, where nobody can be told. Nothing else looks at intervals.
+PATIENCE_S = 60.0
+LOOK_AGAIN_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class Options:
     """How a node works ahead.
 
     `depth` is the most chunks a reader has pending, `max_buffered` the most items (None: as many as the
-    chunks hold); `chunk_size` None means chosen; `timeout_s` None means none.
+    chunks hold); `chunk_size` None means chosen; `timeout_s` None means none. `on_exhausted` says what
+    happens to a reader who holds as many results in slots as there may be: "copy", "block" or "raise".
     """
 
     workers: int
@@ -57,6 +62,7 @@ class Options:
     chunk_size: int | None
     timeout_s: float | None
     retries: int
+    on_exhausted: str = "copy"
 
 
 @dataclass(frozen=True)
@@ -171,9 +177,11 @@ class Dispatcher:
 
     # ---------------------------------------------------------------- readers
 
-    def open(self, plan: Iterable[Any], epoch: int, limit: int | None = None) -> Reader:
+    def open(
+        self, plan: Iterable[Any], epoch: int, limit: int | None = None, in_order: bool = True
+    ) -> Reader:
         """Return a reader of a plan; it asks for nothing until its first `next` or `prepare`."""
-        feed = _Feed(Window(plan, self._limit(limit), self._options.depth), epoch)
+        feed = _Feed(Window(plan, self._limit(limit), self._options.depth, in_order), epoch)
         reader = Reader(self, feed)
         with self._lock:
             self._feeds[self._watch(reader, feed)] = feed
@@ -236,7 +244,9 @@ class Dispatcher:
                 self._check()
                 self._fill(feed, waiting=True)
                 self._check()  # once more: a signal handler may have closed the node meanwhile
-                if feed.window.ready():
+                chunk = feed.window.ready()
+                blocked = chunk is not None and self._is_exhausted(chunk, begun)
+                if chunk is not None and not blocked:
                     self._counts["waited_ns"] += perf_counter_ns() - begun if begun else 0
                     return self._hand_out(feed)
                 if feed.window.ended():
@@ -245,12 +255,29 @@ class Dispatcher:
                         raise failure
                     return None
                 begun = begun or perf_counter_ns()
+                patience = LOOK_AGAIN_S if blocked else None
                 if self._receiver is not None:
-                    self._follow()
+                    self._follow(patience)
                     continue
-                timeout = self._expire()
+                timeout = self._expire(patience)
                 self._receiver = threading.get_ident()
             self._receive(timeout)
+
+    def _is_exhausted(self, chunk: Chunk, since_ns: int) -> bool:
+        """Must the reader let go of other results before this one, which it would share memory with?"""
+        policy = self._options.on_exhausted
+        if policy == "copy" or not chunk.parcel.must_copy():
+            return False
+        waited_s = (perf_counter_ns() - since_ns) / 1e9 if since_ns else 0.0
+        if policy == "block" and waited_s < PATIENCE_S:
+            return True
+        held = self._backend.statistics()["leased"]
+        raise SlotsExhausted(
+            f"prefetch[{chunk.index(0)}] waits in shared memory, of which {held} results are held already;"
+            " drop some, copy what is to be kept, or let on_exhausted='copy' do so"
+            + f" (waited {waited_s:.0f} s)"
+            * (policy == "block")
+        )
 
     def _hand_out(self, feed: _Feed) -> Chunk:
         chunk = feed.window.hand_out()
@@ -323,11 +350,11 @@ class Dispatcher:
             self._lose()
             raise
 
-    def _follow(self) -> None:
+    def _follow(self, patience_s: float | None = None) -> None:
         """Wait until the reader that receives has received something."""
         if self._receiver == threading.get_ident():
             raise RuntimeError("prefetch: an item, or a signal handler, reads the node that waits for it")
-        self._arrived.wait()
+        self._arrived.wait(patience_s)
 
     def _lose(self) -> None:
         """Give the node up: Ctrl-C may have hit anywhere, and have lost what somebody waits for."""
@@ -338,12 +365,12 @@ class Dispatcher:
                 self._arrived.notify_all()
         self.close()
 
-    def _expire(self) -> float | None:
-        """Stop jobs that ran too long; return for how many seconds no other can run too long."""
+    def _expire(self, patience_s: float | None = None) -> float | None:
+        """Stop jobs that ran too long; return for how many seconds there is nothing to be done about time."""
         limit = self._options.timeout_s
         if limit is None:
-            return None
-        left = limit
+            return patience_s
+        left = limit if patience_s is None else min(limit, patience_s)
         for ticket, running_s in self._backend.running_s().items():
             if running_s >= limit:
                 self._backend.stop(ticket)

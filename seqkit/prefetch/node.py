@@ -25,7 +25,7 @@ from mmap import PAGESIZE
 from typing import Any, Literal, NoReturn, Self
 
 from ..context import in_process_worker
-from ..errors import EndOfSequence
+from ..errors import EndOfSequence, SlotsExhausted
 from ..indices import Indices, Length, Plan, Unsized, positive_int
 from ..view import View, view
 from .backend import Backend
@@ -41,6 +41,7 @@ __all__ = ["Prefetch", "prefetch"]
 
 Method = Literal["thread", "process", "inline"]
 Context = Literal["fork", "forkserver", "spawn"]
+OnExhausted = Literal["copy", "block", "raise"]
 
 # Slots beyond those in flight, for the arrays that readers hold.
 LEASES = 8
@@ -58,6 +59,8 @@ def prefetch(
     chunk_size: int | Literal["auto"] = "auto",
     timeout: float | None = None,
     retries: int = 1,
+    in_order: bool = True,
+    on_exhausted: OnExhausted = "copy",
 ) -> Prefetch:
     """Return the view of the same items, computed ahead of the reader by threads or processes.
 
@@ -94,6 +97,13 @@ def prefetch(
         None (the default) is no limit. With a timeout items travel singly.
     retries : int
         How many times an item is tried again whose worker died, at least 0.
+    in_order : bool
+        False: iterating the node itself yields items as they come, each once, so that a slow one holds
+        nobody up. Indexing, slices and views laid over the node keep to the order.
+    on_exhausted : "copy", "block" or "raise"
+        What happens to a reader who holds as many results in shared memory as there are slots for: further
+        ones are copied out (default); it waits until others are dropped, a minute at most; or it gets
+        `SlotsExhausted` at once. No item is lost: reading goes on where it was.
 
     Returns
     -------
@@ -124,6 +134,10 @@ def prefetch(
         raise ValueError(f"prefetch: method must be 'thread', 'process' or 'inline', got {method!r}")
     if context not in (None, "fork", "forkserver", "spawn"):
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
+    if on_exhausted not in ("copy", "block", "raise"):
+        raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")
+    if not isinstance(in_order, bool):
+        raise TypeError(f"prefetch: in_order must be a bool, got {in_order!r}")
     if start_hook is not None and not callable(start_hook):
         raise TypeError(f"prefetch: start_hook must be callable, got {start_hook!r}")
     if max_buffered is not None:
@@ -141,6 +155,8 @@ def prefetch(
         "chunk_size": chunk_size,
         "timeout": _timeout(timeout, workers),
         "retries": positive_int(retries, "prefetch: retries", least=0),
+        "in_order": in_order,
+        "on_exhausted": on_exhausted,
     }
     return Prefetch(source, settings)
 
@@ -217,19 +233,26 @@ class Prefetch(View[Any]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(self._iter(indices))
 
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        reader = self._open(plan)
+    def _iter(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
+        reader = self._open(plan, in_order=in_order)
         reader.prepare()
         return chain.from_iterable(self._pieces(reader))
 
-    def _open(self, plan: Iterable[Any], limit: int | None = None) -> Reader:
-        return self._engine.running().open(plan, self._epoch, limit)
+    def __iter__(self) -> Iterator[Any]:
+        # Views over this one go through `_iter`: what they pair with other sequences must come in order.
+        return self._iter(self._plan(), self._settings["in_order"])
+
+    def _open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
+        return self._engine.running().open(plan, self._epoch, limit, in_order)
 
     def _pieces(self, reader: Reader) -> Iterator[Iterable[Any]]:
         """Yield the items chunk by chunk. Never raises: what is to be raised is yielded as an iterator."""
         while True:
             try:
                 arrived = reader.next()
+            except SlotsExhausted as error:
+                yield _raising(error)
+                continue
             except BaseException as error:
                 yield _raising(error)
                 return
@@ -368,6 +391,7 @@ class _Engine:
             chunk_size=None if chunk == "auto" else chunk,
             timeout_s=settings["timeout"],
             retries=settings["retries"],
+            on_exhausted=settings["on_exhausted"],
         )
         return Dispatcher(self._backend(), options)
 

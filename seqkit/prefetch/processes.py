@@ -71,6 +71,9 @@ class _Memory:
     head: int
     nbytes: int
 
+    def must_copy(self) -> bool:
+        return False
+
     def claim(self) -> None:
         pass
 
@@ -94,17 +97,25 @@ class _InSlot:
         self.nbytes = end
         self._block: Block | None = None
 
+    def must_copy(self) -> bool:
+        if self._block is not None or not self._has_buffers():
+            return False
+        return self._backend.pool.count(State.LEASED) >= self._backend.most_leases
+
+    def _has_buffers(self) -> bool:
+        block = self._backend.pool.block(self._slot, self._head + 8)
+        return bool(block[self._head :].view(np.int64)[0])
+
     def claim(self) -> None:
         if self._block is not None:
             return
         pool = self._backend.pool
-        block = pool.block(self._slot, self.nbytes)
-        if not _placed(block, self._head):
+        if not self._has_buffers():
             # Nothing but a pickle: read from a copy of it, and the slot is free at once.
-            self._block = block[self._head :].copy()
+            self._block = pool.block(self._slot, self.nbytes)[self._head :].copy()
             self._head = 0
             self.discard()
-        elif pool.count(State.LEASED) < self._backend.most_leases or not self.detach():
+        elif not self.must_copy() or not self.detach():
             self._block = pool.lease(self._slot, self.nbytes)
             self._slot = -1
 
@@ -136,10 +147,6 @@ def _private(size: int) -> Block:
     block = np.empty(size + ALIGNMENT, np.uint8)
     skip = -address(block) % ALIGNMENT
     return block[skip : skip + size]
-
-
-def _placed(block: Block, head: int) -> int:
-    return int(block[head : head + 8].view(np.int64)[0])
 
 
 def _outcomes(block: Block, head: int) -> Outcomes:

@@ -2,7 +2,8 @@
 
 Guarantees
 ----------
-- chunks are handed out in plan order, each once, whatever order they complete in;
+- chunks are handed out in plan order, each once, whatever order they complete in; or, where order does not
+  matter, as they complete;
 - never more than `limit` items are asked for and not handed out, never an index beyond the plan; what
   `back` takes back comes on top;
 - the plan is drawn once, no further ahead than the limit; what it raises is its end.
@@ -69,6 +70,8 @@ class Window:
         Most items asked for and not yet handed out; 0: none but those the reader waits for.
     depth : int
         Most chunks drawn and not yet handed out; the pieces of lost ones come on top.
+    in_order : bool
+        Hand out in plan order, or what has arrived first?
 
     Attributes
     ----------
@@ -81,16 +84,17 @@ class Window:
     >>> first, second = window.ask(1), window.ask(1)
     >>> window.ask(1) is None
     True
-    >>> second.parcel = "B"; window.ready()
-    False
-    >>> first.parcel = "A"; window.hand_out().parcel
-    'A'
-    >>> window.ask(5).indices
-    ['c']
+    >>> second.parcel = "B"; window.ready() is None
+    True
+    >>> first.parcel = "A"; window.ready() is first
+    True
+    >>> window.hand_out().parcel, window.ask(5).indices
+    ('A', ['c'])
     """
 
-    def __init__(self, plan: Iterable[Any], limit: int, depth: int) -> None:
+    def __init__(self, plan: Iterable[Any], limit: int, depth: int, in_order: bool = True) -> None:
         self._cursor = Cursor(plan)
+        self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
         self._items = 0
         self._drawn = False
@@ -127,13 +131,20 @@ class Window:
         """Has everything been handed out?"""
         return self._drawn and not self._chunks
 
-    def ready(self) -> bool:
-        """Can the next chunk be handed out?"""
-        return bool(self._chunks) and self._chunks[0].parcel is not None
+    def ready(self) -> Chunk | None:
+        """Return the chunk that can be handed out now, if there is one."""
+        for chunk in self._chunks:
+            if chunk.parcel is not None:
+                return chunk
+            if self._in_order:
+                break
+        return None
 
     def hand_out(self) -> Chunk:
-        """Return the next chunk in order; it must be ready."""
-        chunk = self._chunks.popleft()
+        """Give the reader the chunk that is ready."""
+        chunk = self.ready()
+        assert chunk is not None
+        self._chunks.remove(chunk)
         self._items -= len(chunk)
         return chunk
 
@@ -156,7 +167,9 @@ class Window:
 
     def starving(self) -> bool:
         """Does the reader wait for a chunk that nobody has been asked for yet?"""
-        return not self._chunks[0].asked if self._chunks else not self._drawn
+        if not self._chunks:
+            return not self._drawn
+        return not (self._chunks[0].asked if self._in_order else any(chunk.asked for chunk in self._chunks))
 
     def arrived(self) -> list[Chunk]:
         """Return the chunks that wait to be handed out, the last one first."""

@@ -63,7 +63,7 @@ def shuffle(
     >>> shuffle(range(10**12), seed=0)[5] < 10**12
     True
     >>> import numpy as np
-    >>> list(shuffle("abcd", seed=0, order="numpy")) == list(np.random.default_rng(0).permutation(list("abcd")))
+    >>> list(shuffle(range(9), seed=0, order="numpy")) == np.random.default_rng(0).permutation(9).tolist()
     True
     """
     source = view(sequence)

@@ -38,6 +38,9 @@ class Parcel:
         self.fake.free += self.in_slot
         self.in_slot = False
 
+    def must_copy(self) -> bool:
+        return False
+
     def claim(self) -> None:
         if self.fate == "detached":
             return

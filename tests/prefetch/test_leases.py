@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import worker
+from seqkit.prefetch import dispatcher, node, worker
 
 from .kinds import PROCESSES, Kind
 from .scripts import forked
@@ -316,3 +316,94 @@ def test_what_a_forked_child_does_with_a_node_and_its_arrays_is_its_own_affair(k
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         rest = list(iterator)
         assert all(is_canary(array, i) for i, array in enumerate(kept + rest))
+
+
+# -------------------------------------------------------------------- more results held than there are slots for
+
+
+def a_frugal_node(kind: Kind, on_exhausted: Any, monkeypatch: pytest.MonkeyPatch) -> sk.Prefetch:
+    monkeypatch.setattr(node, "LEASES", 4)
+    return kind.ahead(sk.smap(canary, range(60)), max_buffered=4, on_exhausted=on_exhausted)
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_held_results_beyond_the_slots_are_copied_unless_asked_otherwise(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_frugal_node(kind, "copy", monkeypatch) as ahead:
+        kept = list(ahead)
+        assert all(is_canary(array, i) for i, array in enumerate(kept))
+        seen = ahead.statistics()
+        assert (seen.leased, seen.copies) == (4, 56)
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_with_raise_the_reader_hears_of_it_and_loses_nothing(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_frugal_node(kind, "raise", monkeypatch) as ahead:
+        iterator = iter(ahead)
+        kept = [next(iterator) for _ in range(4)]
+        for _ in range(3):
+            with pytest.raises(
+                sk.SlotsExhausted, match=r"^prefetch\[4\] waits in shared memory, of which 4 results are held"
+            ):
+                next(iterator)
+        assert all(is_canary(array, i) for i, array in enumerate(kept))
+        kept.clear()
+        for i, array in enumerate(iterator, 4):
+            assert is_canary(array, i)
+            del array
+        assert i == 59
+        held = [ahead[i] for i in (5, 6, 7, 8)]
+        with pytest.raises(sk.SlotsExhausted):
+            ahead[9]
+        held.clear()
+        assert is_canary(ahead[9], 9)
+        assert ahead.statistics().copies == 0
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_with_block_the_reader_waits_for_others_to_let_go(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_frugal_node(kind, "block", monkeypatch) as ahead:
+        iterator = iter(ahead)
+        kept = [next(iterator) for _ in range(4)]
+        looked = threading.Event()
+        receive = ahead._engine._dispatcher._backend.receive  # type: ignore[union-attr]
+
+        def watched(timeout: float | None) -> Any:
+            if timeout is not None:
+                looked.set()
+            return receive(timeout)
+
+        monkeypatch.setattr(ahead._engine._dispatcher._backend, "receive", watched)  # type: ignore[union-attr]
+
+        def let_go() -> None:
+            looked.wait()
+            kept.clear()
+
+        thread = threading.Thread(target=let_go)
+        thread.start()
+        assert is_canary(next(iterator), 4)
+        assert looked.is_set()
+        thread.join()
+        assert ahead.statistics().copies == 0
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_with_block_patience_ends(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "PATIENCE_S", 0.05)
+    with a_frugal_node(kind, "block", monkeypatch) as ahead:
+        iterator = iter(ahead)
+        kept = [next(iterator) for _ in range(4)]
+        with pytest.raises(sk.SlotsExhausted, match=r"4 results are held already; .*\(waited 0 s\)"):
+            next(iterator)
+        del kept[0]
+        assert is_canary(next(iterator), 4)
+
+
+def test_small_results_need_no_slot_and_are_never_short_of_one(kind: Kind) -> None:
+    with kind.ahead(range(500), chunk_size=1, on_exhausted="raise") as ahead:
+        assert list(ahead) == list(range(500))

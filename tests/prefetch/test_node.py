@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -104,6 +105,12 @@ class FileLog:
         ({"timeout": "1"}, TypeError, "prefetch: timeout must be a number of seconds or None, got '1'"),
         ({"timeout": True}, TypeError, "prefetch: timeout must be a number of seconds or None, got True"),
         ({"timeout": 1, "nworkers": 0}, ValueError, "prefetch: timeout needs workers, got nworkers=0"),
+        ({"in_order": 1}, TypeError, "prefetch: in_order must be a bool, got 1"),
+        (
+            {"on_exhausted": "wait"},
+            ValueError,
+            "prefetch: on_exhausted must be 'copy', 'block' or 'raise', got 'wait'",
+        ),
         ({"retries": -1}, ValueError, "prefetch: retries must be an int of at least 0, got -1"),
         ({"retries": None}, TypeError, "prefetch: retries must be an int of at least 0, got None"),
         ({"colour": "red"}, TypeError, "unexpected keyword argument 'colour'"),
@@ -559,6 +566,57 @@ def test_a_batch_of_a_node_follows_the_epoch() -> None:
         for epoch in range(3):
             assert list(batches.at_epoch(epoch)) == list(expected.at_epoch(epoch))
         assert node.statistics().items == 150  # the same workers all along
+
+
+# -------------------------------------------------------------------- items as they come
+
+
+@pytest.mark.parametrize("kind", WORKERS, ids=str)
+def test_where_order_does_not_matter_a_slow_item_holds_nobody_up(kind: Kind, tmp_path: Path) -> None:
+    enough = tmp_path / "enough"
+
+    def f(x: int) -> int:
+        while x == 3 and not enough.exists():
+            time.sleep(0.001)  # a worker has no other way to hear of it
+        return x
+
+    with kind.ahead(sk.smap(f, range(40)), chunk_size=1, in_order=False) as node:
+        iterator = iter(node)
+        others = list(islice(iterator, 39))
+        assert sorted(others) == [x for x in range(40) if x != 3]
+        enough.touch()
+        assert list(iterator) == [3]
+        assert sorted(node) == list(range(40))
+
+
+@every_kind
+def test_views_over_a_node_keep_to_the_order_whatever_it_does_itself(kind: Kind) -> None:
+    with kind.ahead(sk.smap(double, range(60)), in_order=False) as node:
+        expected = [2 * x for x in range(60)]
+        assert list(sk.collate([node, range(60)])) == list(zip(expected, range(60), strict=True))
+        assert list(sk.batch(node, 60)) == [expected]
+        assert list(node[5:20]) == expected[5:20]
+        assert [node[i] for i in (7, 8, -1)] == [14, 16, 118]
+        assert sk.batch(node, 10)[2] == expected[20:30]
+        assert sorted(node) == expected
+
+
+@pytest.mark.parametrize("kind", WORKERS, ids=str)
+def test_items_that_fail_are_told_as_they_come_too(kind: Kind) -> None:
+    def f(x: int) -> int:
+        if x % 7 == 3:
+            raise ValueError(f"no {x}")
+        return x
+
+    with kind.ahead(sk.smap(f, range(40)), in_order=False) as node:
+        iterator, seen = iter(node), []
+        while len(seen) < 40:
+            try:
+                seen.append(next(iterator))
+            except sk.EvaluationError as error:
+                seen.append(error.index)
+        assert sorted(seen) == list(range(40))
+        assert next(iterator, None) is None
 
 
 # -------------------------------------------------------------------- interruptions

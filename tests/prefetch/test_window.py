@@ -94,7 +94,7 @@ class Driver:
     def check(self) -> None:
         window = self.window
         assert self.handed == list(range(len(self.handed)))
-        assert window.ready() == (self.next_index() in self.arrived)
+        assert bool(window.ready()) == (self.next_index() in self.arrived)
         flying = {i for chunk in self.flying for i in chunk.indices}
         assert sum(map(len, self.flying)) == len(flying)
         if self.pending():
@@ -385,3 +385,23 @@ def test_ctrl_c_in_a_plan_passes_through() -> None:
     window = Window(plan(), limit=6, depth=6)
     with pytest.raises(KeyboardInterrupt):
         window.ask(2)
+
+
+def test_where_order_does_not_matter_what_has_arrived_is_handed_out_first() -> None:
+    window = Window(range(7), limit=4, depth=4, in_order=False)
+    chunks = [window.ask(1) for _ in range(4)]
+    assert window.ask(1) is None
+    assert window.ready() is None
+    assert not window.starving()
+    chunks[2].parcel = chunks[1].parcel = "there"  # type: ignore[union-attr]
+    assert [list(window.hand_out().indices) for _ in range(2)] == [[1], [2]]
+    assert window.ready() is None
+    more = [window.ask(1), window.ask(1)]
+    assert [list(chunk.indices) for chunk in more if chunk] == [[4], [5]]
+    window.again(chunks[0])  # type: ignore[arg-type]
+    assert not window.starving()  # others are on their way
+    for chunk in (chunks[3], *more):
+        chunk.parcel = "there"  # type: ignore[union-attr]
+        window.hand_out()
+    assert window.starving()
+    assert window.ask(1) is chunks[0]
