@@ -255,6 +255,7 @@ class Processes:
         tether, hold = os.pipe()
         self._fds.update(tether=tether, hold=hold)
         os.set_blocking(results_out, False)
+        os.set_blocking(jobs_out, False)
         # A pipe may hold no more than a page; what is in flight must fit, so that nobody blocks in a write.
         records = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // JOB.size
         self.capacity = min(self._wanted_capacity, records)

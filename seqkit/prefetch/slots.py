@@ -72,6 +72,12 @@ class Segment:
         """Return the bytes at an offset as an array; the mapping lives as long as it or its views do."""
         return np.frombuffer(self._map, np.uint8, size, offset)
 
+    def punch(self, start: int, stop: int) -> None:
+        """Give the pages that lie wholly between two offsets back to the system; they read as zeros then."""
+        start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
+        if start < stop:
+            self._map.madvise(mmap.MADV_REMOVE, start, stop - start)
+
     def close(self) -> None:
         """Give the descriptor back; blocks stay valid."""
         if self.fd >= 0:
@@ -83,14 +89,15 @@ class FreeMap:
     """Which slots are free, for all processes to see: a word for each, 0 or its owner's number plus one.
 
     The word goes from 0 to an owner under a record lock on its own bytes, which is tried and never waited
-    for; from an owner to 0 it goes by a plain write of whoever has the slot.
+    for; from an owner to 0 it goes by a plain write of whoever has the slot. A second word says how many
+    bytes of the slot have pages; it is written by whoever has the slot.
 
     Parameters
     ----------
     segment : Segment
     count : int
     offset : int
-        Where in the segment the words begin; there are `count` of 8 bytes each.
+        Where in the segment the words begin; there are two of 8 bytes for each slot.
 
     Examples
     --------
@@ -106,7 +113,8 @@ class FreeMap:
     def __init__(self, segment: Segment, count: int, offset: int = 0) -> None:
         self._segment = segment
         self._offset = offset
-        self._owners = segment.block(offset, 8 * count).view(np.int64)
+        words = segment.block(offset, 16 * count).view(np.int64)
+        self._owners, self.extents = words[:count], words[count:].data
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -114,11 +122,12 @@ class FreeMap:
     def take(self, owner: int) -> int | None:
         """Return the lowest free slot, which belongs to `owner` from now on; None where none is free."""
         for slot in (self._owners == 0).nonzero()[0].tolist():
-            if self._take(slot, owner):
+            if self.take_this(slot, owner):
                 return int(slot)
         return None
 
-    def _take(self, slot: int, owner: int) -> bool:
+    def take_this(self, slot: int, owner: int) -> bool:
+        """Take one certain slot if it is free; say whether it was."""
         fd, at = self._segment.fd, self._offset + 8 * slot
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 8, at)

@@ -84,11 +84,11 @@ class Layout:
 
     @property
     def control_words(self) -> int:
-        return 1 + self.workers * _WORKER_WORDS + self.cells + 2 * self.slots
+        return 1 + self.workers * _WORKER_WORDS + self.cells + 3 * self.slots
 
     @property
     def free_map_at(self) -> int:
-        return (self.control_words - self.slots) * 8
+        return (self.control_words - 2 * self.slots) * 8
 
     @property
     def cells_at(self) -> int:

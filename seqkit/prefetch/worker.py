@@ -27,7 +27,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from time import monotonic_ns
+from time import monotonic_ns, sleep
 from typing import Any, cast
 
 import numpy as np
@@ -49,6 +49,11 @@ __all__ = ["Descriptors", "boot", "leave", "main"]
 # How often a worker looks for the slot that is reserved for its job. It is there; but between looking and
 # taking, another worker may have taken it while a second one came free.
 MOST_TRIES = 1000
+# When a worker has had nothing to do for so long, it gives the pages of free slots back to the system; and
+# when so many results in a row left most of a slot unused, the pages of the rest.
+IDLE_S = 1.0
+SMALL_IN_A_ROW = 8
+SPARE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +118,14 @@ class Worker:
         self.evaluator = Evaluator(pipeline)
         self.dumps: Any = pickle.dumps
         self._kept: dict[int, weakref.ref[Block]] = {}
+        self._small_in_a_row: dict[int, int] = {}  # by slot
+        self._arrivals = select.epoll()
+        # Exclusive: a job wakes one idle worker, not all.
+        self._arrivals.register(fds.jobs, select.EPOLLIN | select.EPOLLEXCLUSIVE)
 
     def serve(self) -> None:
         """Take jobs until there will be no more."""
-        while len(message := os.read(self.fds.jobs, JOB.size)) == JOB.size and not self.control.closing:
+        while len(message := self._next_job()) == JOB.size and not self.control.closing:
             ticket, has_slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
             begun = monotonic_ns()
             self.control.claim(self.number, ticket, begun)
@@ -131,13 +140,48 @@ class Worker:
             self._deliver(ticket, arena, outcomes, begun)
             self.control.finish(self.number)
 
+    def _next_job(self) -> bytes:
+        """Wait for a job; of no bytes when there will be none."""
+        while True:
+            try:
+                return os.read(self.fds.jobs, JOB.size)
+            except BlockingIOError:
+                if not self._arrivals.poll(IDLE_S):
+                    self._give_back()
+                    self._arrivals.poll()
+
+    def _give_back(self) -> None:
+        """Give the memory of free slots back to the system; one at a time, as others may want them."""
+        for slot, extent in enumerate(self.free.extents):
+            if extent and self.free.take_this(slot, self.number):
+                self._shrink(slot, 0)
+                self.free.put_back(slot)
+
+    def _shrink(self, slot: int, nbytes: int) -> None:
+        start = self.layout.slots_at + slot * self.layout.slot_bytes
+        self.segment.punch(start + nbytes, start + self.free.extents[slot])
+        self.free.extents[slot] = nbytes
+
+    def _trim(self, slot: int, used: int) -> None:
+        """Note how much of a slot a result used; after some small ones, give the rest back."""
+        extent = self.free.extents[slot]
+        if used + SPARE_BYTES > extent // 2:
+            self.free.extents[slot] = max(extent, used)
+            self._small_in_a_row.pop(slot, None)
+            return
+        self._small_in_a_row[slot] = self._small_in_a_row.get(slot, 0) + 1
+        if self._small_in_a_row[slot] == SMALL_IN_A_ROW:
+            self._shrink(slot, used)
+            del self._small_in_a_row[slot]
+
     def _take(self) -> tuple[int, Block]:
         """Take the slot that is reserved for the job."""
-        for _ in range(MOST_TRIES):
+        for number in range(MOST_TRIES):
             slot = self.free.take(self.number)
             if slot is not None:
                 return slot, self._slot(slot)
-            os.sched_yield()  # others took, and the parent freed, behind our back
+            # Others took, and the parent freed, behind our back; or an idle worker gives memory back.
+            sleep(0.0001 if number > 100 else 0)
         return self._take_none()
 
     def _take_none(self) -> tuple[int, Block]:
@@ -202,6 +246,8 @@ class Worker:
             kind = Kind.PIPE
             stream = [b"".join(frame.stream(arena.block))] if used else frame.stream(None)
         del frame
+        if arena.slot >= 0:
+            self._trim(arena.slot, end if kind is Kind.SLOT else used)
         survives = used > 0 and self._survives(arena)
         if survives and kind is Kind.SLOT:
             # Whoever kept the memory may write to it again while the next item is evaluated.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.errors import EndOfSequence
+from seqkit.errors import EndOfSequence, Policy
 from seqkit.prefetch.blame import follow, record, reraise, route
 from seqkit.prefetch.outcome import Record, RemoteError, RemoteTraceback
 from seqkit.view import View
@@ -203,14 +203,18 @@ def test_a_worker_that_passes_through_and_a_reader_that_wraps_name_the_node() ->
     assert type(info.value.__cause__) is KeyError
 
 
-def test_under_passthrough_what_cannot_travel_is_still_an_evaluation_error() -> None:
+@pytest.mark.parametrize("worker", ["wrap", "passthrough"])
+def test_under_passthrough_what_cannot_travel_is_still_an_evaluation_error(worker: Policy) -> None:
     class Local(Exception):
         pass
 
     pipeline = sk.smap(fails_at(1, Local("told")), range(3))
-    copy = record(caught(pipeline, 1), pipeline)
-    with sk.errstate("passthrough"), pytest.raises(sk.EvaluationError, match="Local: told"):
+    with sk.errstate(worker):
+        copy = record(caught(pipeline, 1), pipeline)
+    with sk.errstate("passthrough"), pytest.raises(sk.EvaluationError, match="Local: told") as info:
         reraise(copy, sk.prefetch(pipeline, 1), 1, pipeline, 0)
+    assert "Local: told" in str(info.value.__cause__)
+    assert info.value.index == 1
 
 
 @pytest.mark.parametrize("kind", [sk.WorkerDied, sk.ItemTimeout])

@@ -33,7 +33,7 @@ def _segments_are_closed() -> Iterator[None]:
 
 def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0) -> SlotPool:
     words = offset + count * slot_bytes
-    segment = Segment.create(words + 8 * count)
+    segment = Segment.create(words + 16 * count)
     _opened.append(segment)
     return SlotPool(segment, FreeMap(segment, count, words), slot_bytes, offset)
 

@@ -1,0 +1,73 @@
+"""What a node takes of the machine's memory, and gives back."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch import worker
+
+from .kinds import PROCESSES, Kind
+from .traces import until
+
+FORK = PROCESSES[0]
+MIB = 1 << 20
+every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
+
+
+def pages_bytes(node: sk.Prefetch) -> int:
+    """Return how much memory the segment of a node has at the moment."""
+    node.statistics()  # what was dropped comes back with the next call of the engine
+    backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+    return os.fstat(backend._segment.fd).st_blocks * 512
+
+
+def own_bytes(pid: int) -> int:
+    """Return how much memory a process shares with nobody."""
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        lines = [line.split() for line in file if line.startswith(("Private_Clean", "Private_Dirty"))]
+    return 1024 * sum(int(kilobytes) for _, kilobytes, *_ in lines)
+
+
+def sized(i: int) -> Any:
+    """An array of `i` MiB, of its own number."""
+    array = sk.empty(i * MIB, np.uint8)
+    array[:] = i
+    return array
+
+
+@every_kind_of_process
+def test_a_node_with_nothing_to_do_gives_its_memory_back(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == FORK:
+        monkeypatch.setattr(worker, "IDLE_S", 0.05)  # others wait for the real second
+    with kind.ahead(sk.smap(sized, [4] * 20)) as node:
+        kept = [array for i, array in enumerate(node) if i in (3, 4)]
+        assert until(lambda: 8 * MIB <= pages_bytes(node) < 10 * MIB)
+        assert all((array == 4).all() for array in kept)
+        assert all((array == 4).all() for array in node)
+        assert pages_bytes(node) > 12 * MIB
+
+
+def test_slots_shrink_with_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [8] * 10 + [1] * 200
+    with FORK.ahead(sk.smap(sized, sizes), 1, chunk_size=1, max_buffered=1) as node:
+        seen = [(int(array[-1]), len(array) // MIB, pages_bytes(node)) for array in node]
+        assert [(value, size) for value, size, _ in seen] == [(size, size) for size in sizes]
+        assert seen[9][2] >= 8 * MIB
+        assert seen[-1][2] < 8 * MIB
+        assert node.statistics().misses == 0
+
+
+@every_kind_of_process
+def test_a_large_source_is_there_once_however_many_workers_read_it(kind: Kind) -> None:
+    source = np.ones((2048, 16 * 1024), np.float32)  # 128 MiB
+    with kind.ahead(sk.smap(np.sum, source), chunk_size=64) as node:
+        assert list(node) == [16 * 1024] * 2048
+        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        workers = [employee.child.pid for employee in backend._team.values()]
+        assert len(workers) == 2
+        assert max(map(own_bytes, workers)) < 64 * MIB
