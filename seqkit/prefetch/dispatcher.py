@@ -42,7 +42,8 @@ CHUNK_NS = 500_000
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNK = 4096
 # With on_exhausted="block", how long a reader waits for arrays to be dropped, and how often it looks: they
-# are dropped anywhere, also in the garbage collector, where nobody can be told. Nothing else looks at intervals.
+# are dropped anywhere, also in the garbage collector, where nobody can be told. Nothing else looks at
+# intervals.
 PATIENCE_S = 60.0
 LOOK_AGAIN_S = 0.005
 

@@ -318,7 +318,7 @@ def test_what_a_forked_child_does_with_a_node_and_its_arrays_is_its_own_affair(k
         assert all(is_canary(array, i) for i, array in enumerate(kept + rest))
 
 
-# -------------------------------------------------------------------- more results held than there are slots for
+# -------------------------------------------------------------------- more results held than slots
 
 
 def a_frugal_node(kind: Kind, on_exhausted: Any, monkeypatch: pytest.MonkeyPatch) -> sk.Prefetch:
