@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,15 +119,24 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> npt.NDArr
     return np.empty(shape, dtype)
 
 
-@contextmanager
-def evaluating(allocate: Allocator | None) -> Iterator[None]:
-    """Let `empty` take its memory from `allocate` in this thread inside the block (the engine's)."""
-    before = _local.allocate
-    _local.allocate = allocate
-    try:
-        yield
-    finally:
-        _local.allocate = before
+class _Evaluating:
+    # Not a generator: this is entered for every job.
+    __slots__ = ("_allocate", "_before")
+
+    def __init__(self, allocate: Allocator | None) -> None:
+        self._allocate = allocate
+
+    def __enter__(self) -> None:
+        self._before = _local.allocate
+        _local.allocate = self._allocate
+
+    def __exit__(self, *_: object) -> None:
+        _local.allocate = self._before
+
+
+def evaluating(allocate: Allocator | None) -> _Evaluating:
+    """Let `empty` take its memory from `allocate` in this thread inside a block (the engine's)."""
+    return _Evaluating(allocate)
 
 
 def private_memory() -> Any:

@@ -243,9 +243,11 @@ class Dispatcher:
         while True:
             with self._lock:
                 self._check()
-                self._fill(feed, waiting=True)
-                self._check()  # once more: a signal handler may have closed the node meanwhile
                 chunk = feed.window.ready()
+                if chunk is None:
+                    self._fill(feed, waiting=True)
+                    self._check()  # once more: a signal handler may have closed the node meanwhile
+                    chunk = feed.window.ready()
                 blocked = chunk is not None and self._is_exhausted(chunk, begun)
                 if chunk is not None and not blocked:
                     self._counts["waited_ns"] += perf_counter_ns() - begun if begun else 0
@@ -390,7 +392,7 @@ class Dispatcher:
             return
         if isinstance(event, Skipped):
             if landed is not None:
-                landed[1].asked = False
+                landed[0].window.skipped(landed[1])
             return
         self._counts["jobs"] += 1
         if landed is None:

@@ -44,7 +44,7 @@ from .codec import ALIGNMENT, Block, address, decode
 from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn, ctrl_c_held
 from .outcome import Outcomes
 from .slots import PAGE, FreeMap, Segment, SlotPool, State
-from .wire import CELL_BYTES, JOB, RESULT, SMALL_BYTES, Control, Kind, Layout, Spec, pack
+from .wire import JOB, RESULT, SMALL_BYTES, Control, Kind, Layout, Spec, cell_blocks, pack
 from .worker import Descriptors
 
 __all__ = ["Processes"]
@@ -289,6 +289,7 @@ class Processes:
                 if self._shm_bytes is not None or not slot_bytes:
                     raise
         self._control = Control(self._segment, self._layout)
+        self._blocks = cell_blocks(self._segment, self._layout)
         free = FreeMap(self._segment, self._layout.slots, self._layout.free_map_at)
         self.pool = SlotPool(self._segment, free, slot_bytes, self._layout.slots_at)
 
@@ -352,18 +353,15 @@ class Processes:
     # ---------------------------------------------------------------- jobs
 
     def ready(self) -> bool:
-        if not self._layout.slots:
-            return True
         for slot in self.pool.retired():
             if not self._control.is_kept(slot):
                 self.pool.restore(slot)
-        return self.pool.available() > 0
+        return self.pool.available() > 0 or not self._layout.slots
 
     def submit(self, job: Job) -> None:
         cell = self._cells.pop()
-        offset = self._layout.cells_at + cell * CELL_BYTES
         try:
-            packed = pack(job.indices, self._segment.block(offset, CELL_BYTES))  # type: ignore[union-attr]
+            packed = pack(job.indices, self._blocks[cell])
         except BaseException:
             self._cells.append(cell)
             raise
@@ -635,7 +633,7 @@ class Processes:
         if self._launcher is not None:
             self._launcher.close()
             # From here on only leased arrays keep the memory mapped.
-            del self.pool, self._control
+            del self.pool, self._control, self._blocks
         if self._segment is not None:
             self._segment.close()
         self._segment = self._launcher = None

@@ -32,9 +32,9 @@ import fcntl
 import mmap
 import os
 import weakref
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from enum import Enum
+from enum import IntEnum
 
 import numpy as np
 
@@ -156,14 +156,14 @@ class FreeMap:
         return [int(slot) for slot in (self._owners == owner + 1).nonzero()[0]]
 
 
-class State(Enum):
+class State(IntEnum):
     """Who has a slot, as the parent knows."""
 
-    FREE = "free"  # or taken by a worker that has not delivered yet
-    OUT = "out"  # a result in it waits to be handed out
-    LEASED = "leased"  # a reader holds arrays over it
-    LENT = "lent"  # its lease is back, but a process forked meanwhile may still see it
-    RETIRED = "retired"  # a worker kept memory of it beyond the item
+    FREE = 0  # or taken by a worker that has not delivered yet
+    OUT = 1  # a result in it waits to be handed out
+    LEASED = 2  # a reader holds arrays over it
+    LENT = 3  # its lease is back, but a process forked meanwhile may still see it
+    RETIRED = 4  # a worker kept memory of it beyond the item
 
 
 class SlotPool:
@@ -199,7 +199,7 @@ class SlotPool:
         self._segment = segment
         self._offset = offset
         self._states = [State.FREE] * len(free)
-        self._counts = Counter({State.FREE: len(free)})
+        self._counts = [len(free), 0, 0, 0, 0]  # by state
         self._generations = [0] * len(free)
         self._reserved = 0
         self._returned: deque[tuple[int, int]] = deque()
@@ -210,7 +210,9 @@ class SlotPool:
 
     def available(self) -> int:
         """Return how many slots can be reserved now."""
-        return self.count(State.FREE) - self._reserved
+        if self._returned or self._loans:
+            self._take_back()
+        return self._counts[State.FREE] - self._reserved
 
     def reserve(self) -> bool:
         """Set a free slot aside for a job, whichever its worker will take; say whether there was one."""
@@ -319,4 +321,4 @@ class SlotPool:
 
     def _expect(self, slot: int, state: State) -> None:
         if self._states[slot] is not state:
-            raise AssertionError(f"slot {slot} is {self._states[slot].value}, expected {state.value}")
+            raise AssertionError(f"slot {slot} is {self._states[slot].name}, expected {state.name}")

@@ -97,6 +97,7 @@ class Window:
         self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
         self._items = 0
+        self._lost = False  # may there be chunks that nobody is asked for any more?
         self._drawn = False
         self.limit = limit
         self.depth = depth
@@ -107,10 +108,12 @@ class Window:
 
         A reader that waits is owed at least the item it waits for, whatever the limit.
         """
-        for chunk in self._chunks:
-            if not chunk.asked:
-                chunk.asked = True
-                return chunk
+        if self._lost:
+            for chunk in self._chunks:
+                if not chunk.asked:
+                    chunk.asked = True
+                    return chunk
+            self._lost = False
         limit = self.limit or int(waiting)
         size = min(size, limit - self._items)
         if self._drawn or size < 1 or len(self._chunks) >= self.depth:
@@ -148,10 +151,15 @@ class Window:
         self._items -= len(chunk)
         return chunk
 
+    def skipped(self, chunk: Chunk) -> None:
+        """A chunk was asked for and not begun: ask for it once more."""
+        chunk.asked = False
+        self._lost = True
+
     def again(self, chunk: Chunk) -> None:
         """Ask for a lost chunk once more: one of several items in single ones, which find the culprit."""
+        self.skipped(chunk)
         if len(chunk) == 1:
-            chunk.asked = False
             return
         at = self._chunks.index(chunk)
         del self._chunks[at]

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from .codec import Block
 from .slots import PAGE, Segment
 
 __all__ = [
@@ -101,6 +102,11 @@ class Layout:
     @property
     def size(self) -> int:
         return self.slots_at + self.slots * self.slot_bytes
+
+
+def cell_blocks(segment: Segment, layout: Layout) -> list[Block]:
+    """Return the memory of every cell."""
+    return [segment.block(layout.cells_at + i * CELL_BYTES, CELL_BYTES) for i in range(layout.cells)]
 
 
 class Control:

@@ -42,7 +42,7 @@ from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, 
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
 from .slots import FreeMap, Segment
-from .wire import CELL_BYTES, JOB, RESULT, Control, Kind, Spec, unpack
+from .wire import JOB, RESULT, Control, Kind, Spec, cell_blocks, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
 
@@ -114,6 +114,7 @@ class Worker:
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
+        self._cells = cell_blocks(segment, spec.layout)
         self.free = FreeMap(segment, spec.layout.slots, spec.layout.free_map_at)
         self.evaluator = Evaluator(pipeline)
         self.dumps: Any = pickle.dumps
@@ -133,7 +134,7 @@ class Worker:
                 tell(self.fds, self.number, Kind.SKIPPED, ticket)
                 self.control.finish(self.number)
                 continue
-            indices = unpack((packing, a, b, c), self._memory(self.layout.cells_at, cell, CELL_BYTES))
+            indices = unpack((packing, a, b, c), self._cells[cell])
             arena = Arena(self._take if has_slot else self._take_none)
             with evaluating(arena.allocate):
                 outcomes = self._outcomes(epoch, indices)
@@ -185,13 +186,11 @@ class Worker:
         return self._take_none()
 
     def _take_none(self) -> tuple[int, Block]:
-        return -1, self._memory(self.layout.slots_at, 0, 0)
+        return -1, self.segment.block(0, 0)
 
     def _slot(self, slot: int) -> Block:
-        return self._memory(self.layout.slots_at, slot, self.layout.slot_bytes)
-
-    def _memory(self, start: int, number: int, size: int) -> Block:
-        return self.segment.block(start + number * size, size)
+        size = self.layout.slot_bytes
+        return self.segment.block(self.layout.slots_at + slot * size, size)
 
     def _outcomes(self, epoch: int, indices: Any) -> Outcomes:
         outcomes = self.evaluator.run(epoch, indices)

@@ -181,7 +181,7 @@ class PoolMachine(RuleBasedStateMachine):
         if held:
             slot = data.draw(st.sampled_from(held))
             operation = data.draw(st.sampled_from(["release", "lease", "retire"]))
-            with pytest.raises(AssertionError, match="expected out"):
+            with pytest.raises(AssertionError, match="expected OUT"):
                 getattr(self.pool, operation)(*(slot, 8)[: 1 + (operation == "lease")])
 
     @invariant()
