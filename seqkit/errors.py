@@ -58,15 +58,14 @@ class EvaluationError(RuntimeError):
 
     def __init__(
         self,
-        message: str,
-        *,
+        *args: Any,
         index: Any = None,
         view: Any = None,
         path: tuple[tuple[Any, Any], ...] = (),
         worker: int | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        super().__init__(*args)
+        self.message = BaseException.__str__(self)
         self.index = index
         self.view = view
         self.path = path
@@ -200,11 +199,12 @@ def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
 
     Call it from an ``except`` block around user code, and around nothing else: the end of another sequence
     that the code met is an error of this one. An `EvaluationError` of a view further in passes unchanged,
-    and a RecursionError, which is rather a matter of how deep the views lie.
+    and a RecursionError, which is rather a matter of how deep the views lie. What stands for an exception of
+    another process is wrapped under either policy: nobody could catch it by its class.
     """
     if isinstance(error, EvaluationError | RecursionError):
         raise error
-    if _policy.get() == "passthrough":
+    if _policy.get() == "passthrough" and not isinstance(error, RemoteError):
         raise IndexError(*error.args) if isinstance(error, EndOfSequence) else error
     message = f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {summary(error)}"
     raise EvaluationError(message, index=index, view=view) from error

@@ -77,6 +77,19 @@ def test_an_error_in_the_sources_own_code_names_the_source() -> None:
     assert str(error).startswith("source[0] failed: KeyError: 0")
 
 
+@pytest.mark.parametrize("args", [(), ("two", "words"), (ValueError("bad"),), (5,)], ids=str)
+def test_user_code_may_raise_the_error_with_any_arguments(args: tuple[Any, ...]) -> None:
+    raised = sk.EvaluationError(*args)
+
+    def fails(x: int) -> None:
+        raise raised
+
+    error = failure(sk.smap(fails, range(3)), 1)
+    assert error is raised
+    assert error.args == args
+    assert str(error) == error.message == str(Exception(*args))
+
+
 def test_an_exception_without_text_is_named_by_its_class() -> None:
     error = failure(sk.smap(FailsAt(1, error=lambda _: KeyError()), range(3)), 1)
     assert error.message == "smap[1] failed: KeyError"
