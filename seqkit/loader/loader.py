@@ -35,7 +35,7 @@ class DataLoader:
     ``batch_size=k, drop_last, collate_fn``     ``batch(…, k, drop_last, collate_fn=collate_fn)``
     ``batch_size=None, collate_fn``             ``smap(collate_fn, …)``
     ``sampler``, ``batch_sampler``              the plan of a view of ``collate_fn`` of the items at keys
-    ``num_workers``, ``method``, ``shm_size``   ``prefetch(…, num_workers, method, shm_size=shm_size)``
+    ``num_workers``, ``method``, ``shm_size``   ``prefetch(…, num_workers, method, shm_size=…, seed=…)``
     ``prefetch_factor``                         ``prefetch(…, max_buffered=prefetch_factor * num_workers)``
     ``worker_init_fn``                          ``prefetch(…, start_hook=worker_init_fn)``
     every `iter`                                ``iter(loader.view.at_epoch(loader.epoch))``
@@ -180,6 +180,7 @@ class DataLoader:
             max_buffered=self.prefetch_factor * self.num_workers,
             start_hook=self.worker_init_fn,
             shm_size=self.shm_size,
+            seed=self.seed,
         )
 
     @property

@@ -15,19 +15,23 @@ from ..context import WorkerInfo
 __all__ = ["call_hook", "seed_globals", "worker_info"]
 
 
-def worker_info(number: int, num_workers: int, entropy: int, method: str) -> WorkerInfo:
-    """Return who worker `number` is; its seed follows from the node's entropy and its number."""
-    seed = int(np.random.SeedSequence([entropy, number]).generate_state(1, np.uint64)[0])
-    return WorkerInfo(number, num_workers, seed, method)
+def worker_info(number: int, num_workers: int, seed: int, method: str) -> WorkerInfo:
+    """Return who worker `number` is; its seed follows from the node's and its number."""
+    own = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
+    return WorkerInfo(number, num_workers, own, method)
 
 
-def seed_globals(seed: int) -> None:
-    """Seed the global generators of a worker process, which would otherwise repeat their siblings'."""
-    random.seed(seed)
-    np.random.seed(np.random.SeedSequence(seed).generate_state(4))
+def seed_globals(seed: int, epoch: int) -> None:
+    """Seed the global generators of a worker process, which would otherwise repeat their siblings'.
+
+    Epoch -1 is the pipeline as it was given.
+    """
+    words = np.random.SeedSequence([seed, epoch + 1]).generate_state(4)
+    random.seed(words.tobytes())
+    np.random.seed(words)
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(seed)
+        torch.manual_seed(int(words[0]))
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:

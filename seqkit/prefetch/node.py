@@ -27,7 +27,8 @@ from typing import Any, Literal, NoReturn, Self
 from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
 from ..indices import Indices, Length, Plan, Unsized, positive_int
-from ..view import View, view
+from ..randomness import as_seed
+from ..view import Indexable, T, View, view
 from .backend import Backend
 from .blame import reraise
 from .dispatcher import MAX_CHUNK, Dispatcher, Options, Reader, Statistics
@@ -48,7 +49,7 @@ LEASES = 8
 
 
 def prefetch(
-    seq: Any,
+    seq: Indexable[T],
     nworkers: int | None = None,
     method: Method = "thread",
     max_buffered: int | None = None,
@@ -61,7 +62,8 @@ def prefetch(
     retries: int = 1,
     in_order: bool = True,
     on_exhausted: OnExhausted = "copy",
-) -> Prefetch:
+    seed: int | None = None,
+) -> Prefetch[T]:
     """Return the view of the same items, computed ahead of the reader by threads or processes.
 
     Items come in order; arrays from process workers arrive in shared memory without being copied, belong to
@@ -104,6 +106,11 @@ def prefetch(
         What happens to a reader who holds as many results in shared memory as there are slots for: further
         ones are copied out (default); it waits until others are dropped, a minute at most; or it gets
         `SlotsExhausted` at once. No item is lost: reading goes on where it was.
+    seed : int, optional
+        At least 0. With the epoch and the worker's number it seeds the global generators of `random`,
+        `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the default) draws one
+        from the system when workers start. Which worker computes an item is chance: for items that do not
+        depend on it, use `random_map`.
 
     Returns
     -------
@@ -150,13 +157,14 @@ def prefetch(
         "method": method if workers else "inline",
         "max_buffered": max_buffered,
         "start_hook": start_hook,
-        "shm_size": None if shm_size is None else _shm_size(shm_size, sum(_slots(max_buffered, workers))),
+        "shm_size": _shm_size(shm_size, sum(_slots(max_buffered, workers)) if method == "process" else 0),
         "context": context,
         "chunk_size": chunk_size,
         "timeout": _timeout(timeout, workers),
         "retries": positive_int(retries, "prefetch: retries", least=0),
         "in_order": in_order,
         "on_exhausted": on_exhausted,
+        "seed": None if seed is None else as_seed(seed, "prefetch: seed"),
     }
     return Prefetch(source, settings)
 
@@ -186,7 +194,9 @@ def _slots(max_buffered: int | None, workers: int) -> tuple[int, int]:
     return max(depth, 2 * workers), max(depth, LEASES)
 
 
-def _shm_size(shm_size: int, slots: int) -> int:
+def _shm_size(shm_size: int | None, slots: int) -> int | None:
+    if shm_size is None:
+        return None
     size = positive_int(shm_size, "prefetch: shm_size", least=0)
     if 0 < size < slots * PAGESIZE:
         raise ValueError(
@@ -208,7 +218,7 @@ def _timeout(timeout: float | None, workers: int) -> float | None:
     return float(timeout)
 
 
-class Prefetch(View[Any]):
+class Prefetch(View[T]):
     """The view behind `prefetch`.
 
     The views of all epochs of a node share its workers. Closing it from any of them closes it for all; a
@@ -217,7 +227,7 @@ class Prefetch(View[Any]):
 
     _reads_ahead = True
 
-    def __init__(self, source: View[Any], settings: dict[str, Any], engine: _Engine | None = None) -> None:
+    def __init__(self, source: View[T], settings: dict[str, Any], engine: _Engine | None = None) -> None:
         super().__init__((source,), source._n)
         self._reads_ahead = True
         self._settings = settings
@@ -238,7 +248,7 @@ class Prefetch(View[Any]):
         reader.prepare()
         return chain.from_iterable(self._pieces(reader))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         # Views over this one go through `_iter`: what they pair with other sequences must come in order.
         return self._iter(self._plan(), self._settings["in_order"])
 
@@ -401,6 +411,7 @@ class _Engine:
         if not workers:
             return Inline(self._source)
         capacity, leases = _slots(settings["max_buffered"], workers)
+        seed = as_seed(settings["seed"], "prefetch: seed")
         if settings["method"] == "process" and _can_have_processes():
             from .processes import Processes  # only here: it needs Linux, and takes a while to import
 
@@ -413,9 +424,9 @@ class _Engine:
                 most_leases=leases,
                 shm_bytes=settings["shm_size"],
                 native_threads=int(os.environ.get("SEQKIT_NATIVE_THREADS", "1")),
+                seed=seed,
             )
-        entropy = int.from_bytes(os.urandom(8), "little")
-        infos = [worker_info(number, workers, entropy, "thread") for number in range(workers)]
+        infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity)
 
     def close(self) -> None:
@@ -466,7 +477,7 @@ class _Scan:
         self._outcomes = Outcomes()
         self._position = 0
 
-    def read(self, node: Prefetch) -> Any:
+    def read(self, node: Prefetch[Any]) -> Any:
         """Return the next item, or raise its error."""
         if self._position >= len(self._outcomes.values):
             self._advance()
@@ -498,7 +509,7 @@ class _Scans:
         self._lock = threading.Lock()
         self._idle: list[_Scan] = []
 
-    def read(self, node: Prefetch, i: int) -> Any:
+    def read(self, node: Prefetch[Any], i: int) -> Any:
         scan = self._take(i) or _Scan(node._open(_from(i, node._n), 0), i)
         try:
             item = scan.read(node)

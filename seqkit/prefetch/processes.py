@@ -23,7 +23,6 @@ import fcntl
 import os
 import pickle
 import resource
-import secrets
 import select
 import struct
 import termios
@@ -204,6 +203,8 @@ class Processes:
         Bytes of all slots together; 0 for no slots, None for as much as the machine's memory.
     native_threads : int
         Threads of BLAS and OpenMP in a worker; 0 leaves them alone.
+    seed : int
+        Seeds the workers' global generators.
     """
 
     def __init__(
@@ -216,8 +217,10 @@ class Processes:
         most_leases: int,
         shm_bytes: int | None,
         native_threads: int,
+        seed: int,
     ) -> None:
         self._pipeline = pipeline
+        self._seed = seed
         self._context = context
         self._native_threads = native_threads
         self._wanted_capacity = capacity
@@ -264,7 +267,7 @@ class Processes:
             self._layout,
             self._small_bytes(),
             self._workers,
-            secrets.randbits(64),
+            self._seed,
             self._native_threads,
             seterr(),
             self._hook,

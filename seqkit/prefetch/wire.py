@@ -176,7 +176,7 @@ class Spec:
     layout: Layout
     small_bytes: int
     num_workers: int
-    entropy: int
+    seed: int
     native_threads: int
     errors: str
     hook: Callable[..., Any] | None

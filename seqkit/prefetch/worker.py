@@ -106,9 +106,11 @@ class Worker:
     """The state of one worker process."""
 
     def __init__(
-        self, number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: View[Any]
+        self, number: int, seed: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: View[Any]
     ) -> None:
         self.number = number
+        self.seed = seed
+        self.epoch = -1
         self.layout = spec.layout
         self.small_bytes = spec.small_bytes
         self.fds = fds
@@ -193,6 +195,9 @@ class Worker:
         return self.segment.block(self.layout.slots_at + slot * size, size)
 
     def _outcomes(self, epoch: int, indices: Any) -> Outcomes:
+        if epoch != self.epoch:
+            seed_globals(self.seed, epoch)
+            self.epoch = epoch
         outcomes = self.evaluator.run(epoch, indices)
         if outcomes.failures:
             for position, error in outcomes.failures.items():
@@ -303,8 +308,8 @@ def main(number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: 
     _settle(fds)
     with threadpoolctl.threadpool_limits(spec.native_threads or None):
         try:
-            info = worker_info(number, spec.num_workers, spec.entropy, "process")
-            seed_globals(info.seed)
+            info = worker_info(number, spec.num_workers, spec.seed, "process")
+            seed_globals(info.seed, -1)
             set_worker_info(info)
             seterr(cast(Policy, spec.errors))
             call_hook(spec.hook, number)
@@ -313,7 +318,7 @@ def main(number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: 
             return
         try:
             tell(fds, number, Kind.READY)
-            Worker(number, spec, fds, segment, pipeline).serve()
+            Worker(number, info.seed, spec, fds, segment, pipeline).serve()
         except BrokenPipeError:
             pass  # the parent is gone
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -578,3 +579,19 @@ for method, context in [("inline", None), ("thread", None)] + [("process", c) fo
     lines = result.stdout.splitlines()
     assert Counter(lines)["main runs"] == 1  # workers do not run it again
     assert lines[1:] == [f"{kind} Odd" for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_global_generators_repeat_with_the_seed_and_change_with_the_epoch(kind: Kind) -> None:
+    def draw(_: int, rng: np.random.Generator) -> tuple[float, float]:
+        return random.random(), float(np.random.rand())
+
+    def draws(seed: int | None, *epochs: int) -> list[list[tuple[float, float]]]:
+        with kind.ahead(sk.random_map(draw, range(6), seed=0), nworkers=1, seed=seed) as node:
+            return [list(node.at_epoch(epoch)) for epoch in epochs]
+
+    first, second, again = draws(3, 1, 2, 1)
+    assert first == again != second
+    assert draws(3, 2) == [second]
+    assert draws(4, 1) != [first]
+    assert draws(None, 1) != draws(None, 1)

@@ -106,7 +106,7 @@ def test_workers_know_who_they_are_and_have_seeds_of_their_own() -> None:
     assert {type(info.seed) for info in infos} == {int}
 
 
-def test_a_workers_seed_follows_from_entropy_and_number() -> None:
+def test_a_workers_seed_follows_from_the_nodes_and_its_number() -> None:
     assert worker_info(3, 4, 99, "process") == worker_info(3, 4, 99, "process")
     assert worker_info(3, 4, 99, "thread").seed == worker_info(3, 9, 99, "process").seed
 
@@ -120,20 +120,23 @@ def restored() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restored")
-def test_the_global_generators_follow_from_the_seed() -> None:
+def test_the_global_generators_follow_from_seed_and_epoch() -> None:
     draws = []
-    for seed in (1, 2**64 - 1, 1):
-        seed_globals(seed)
+    for seed, epoch in ((1, -1), (2**64 - 1, -1), (1, 0), (1, 1), (0, 1), (1, -1)):
+        seed_globals(seed, epoch)
         draws.append((random.random(), np.random.rand()))
-    assert draws[0] == draws[2] != draws[1]
+    assert draws[0] == draws[-1]
+    assert len(set(draws)) == 5
+    assert len({numpy for _, numpy in draws}) == 5
 
 
 @pytest.mark.usefixtures("restored")
 def test_torch_is_seeded_where_it_is_loaded_and_never_loaded_for_it(monkeypatch: Any) -> None:
     seeds: list[int] = []
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(manual_seed=seeds.append))
-    seed_globals(5)
-    assert seeds == [5]
+    for epoch in (0, 1, 0):
+        seed_globals(5, epoch)
+    assert seeds[0] == seeds[2] != seeds[1]
     monkeypatch.delitem(sys.modules, "torch")
-    seed_globals(6)
+    seed_globals(6, 0)
     assert "torch" not in sys.modules

@@ -93,7 +93,7 @@ class FileLog:
         ({"shm_size": -1}, ValueError, "prefetch: shm_size must be an int of at least 0, got -1"),
         ({"shm_size": 1.5}, TypeError, "prefetch: shm_size must be an int of at least 0, got 1.5"),
         (
-            {"shm_size": 100},
+            {"shm_size": 100, "method": "process"},
             ValueError,
             "prefetch: shm_size must be 0 or at least 57344 bytes, a page for each of 14 slots, got 100",
         ),
@@ -105,6 +105,7 @@ class FileLog:
         ({"timeout": "1"}, TypeError, "prefetch: timeout must be a number of seconds or None, got '1'"),
         ({"timeout": True}, TypeError, "prefetch: timeout must be a number of seconds or None, got True"),
         ({"timeout": 1, "nworkers": 0}, ValueError, "prefetch: timeout needs workers, got nworkers=0"),
+        ({"seed": -1}, ValueError, "prefetch: seed must be an int of at least 0 or None, got -1"),
         ({"in_order": 1}, TypeError, "prefetch: in_order must be a bool, got 1"),
         (
             {"on_exhausted": "wait"},
