@@ -29,6 +29,7 @@ from .observe import debug, explain, monitor_throughput, profile
 from .observe import notebook as _notebook
 from .prefetch import Prefetch, prefetch
 from .serializable import SerializableFunc
+from .transforms import ClipSequence, PadSequence
 from .view import View, view
 from .views.add_cache import add_cache
 from .views.arange import arange
@@ -59,9 +60,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchSampler",
+    "ClipSequence",
     "DataLoader",
     "EvaluationError",
     "ItemTimeout",
+    "PadSequence",
     "Prefetch",
     "RandomSampler",
     "SequentialSampler",

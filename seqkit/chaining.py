@@ -3,25 +3,31 @@
 Attached here, in one place at the top, so that the base class need not know the combinators::
 
     sk.view(paths).smap(decode).shuffle(seed=0).batch(32).prefetch(4)
+
+Type checkers read chaining.pyi instead, which names the methods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from .view import View
+__all__ = ["Chainable", "attach"]
 
-__all__ = ["attach"]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Chainable(Generic[T_co]):
+    """Where the methods are: the base class of `View`, with items of type `T_co`."""
 
 
 def attach(function: Callable[..., Any], position: int = 0) -> None:
     """Make `function` a method of every view, the view being its argument number `position`."""
 
     @wraps(function)
-    def method(self: View[Any], *args: Any, **kwargs: Any) -> Any:
+    def method(self: Chainable[Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args[:position], self, *args[position:], **kwargs)
 
     method.__doc__ = f"Return ``{function.__name__}`` of this view; see `seqkit.{function.__name__}`."
-    setattr(View, function.__name__, method)
+    setattr(Chainable, function.__name__, method)

@@ -29,10 +29,9 @@ def as_seed(seed: Any, who: str) -> int:
     """
     if seed is None:
         return secrets.randbits(63)
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"{who} must be an int of at least 0 or None, got {seed!r}") from None
+    if isinstance(seed, bool | np.bool_) or not hasattr(seed, "__index__"):
+        raise TypeError(f"{who} must be an int of at least 0 or None, got {seed!r}")
+    number = operator.index(seed)
     if number < 0:
         raise ValueError(f"{who} must be an int of at least 0 or None, got {seed!r}")
     return number

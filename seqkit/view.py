@@ -30,10 +30,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, islice, repeat
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, Self, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
+from .chaining import Chainable
 from .errors import EndOfSequence, EvaluationError, fail
 from .indices import (
     UNKNOWN,
@@ -52,16 +53,37 @@ from .indices import (
     unsized_range,
 )
 
-__all__ = ["Progress", "Source", "View", "locate", "restarting", "step_over", "view"]
+__all__ = [
+    "Indexable",
+    "Progress",
+    "Source",
+    "T",
+    "U",
+    "V",
+    "View",
+    "locate",
+    "restarting",
+    "step_over",
+    "view",
+]
 
+# The types of items, in the signatures of all combinators.
 T = TypeVar("T")
+U = TypeVar("U")
+V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TESTING = _HERE + "testing" + os.sep
 
 
-class View(Sequence[T_co], Generic[T_co]):
+class Indexable(Protocol[T_co]):
+    """What a view can be laid over, as type checkers see it: most sources have a length besides."""
+
+    def __getitem__(self, i: int, /) -> T_co: ...
+
+
+class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
     Nothing is computed until an item is asked for. ``view[i]`` reads one item, slices, index arrays and
@@ -190,9 +212,9 @@ class View(Sequence[T_co], Generic[T_co]):
         return n
 
     @overload
-    def __getitem__(self, key: int) -> T_co: ...
+    def __getitem__(self, key: int | np.integer[Any]) -> T_co: ...
     @overload
-    def __getitem__(self, key: slice | Sequence[int] | IndexArray) -> View[T_co]: ...
+    def __getitem__(self, key: slice | Sequence[SupportsIndex] | np.ndarray[Any, Any]) -> View[T_co]: ...
     def __getitem__(self, key: Any) -> Any:
         if type(key) is not int:
             if isinstance(key, slice):
@@ -372,7 +394,7 @@ class Source(View[T_co]):
 _ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}
 
 
-def view(source: Any) -> View[Any]:
+def view(source: Indexable[T]) -> View[T]:
     """Return `source` as a view: itself if it is one, a thin wrapper otherwise.
 
     Views understand slices, index arrays, masks and method chaining.

@@ -395,12 +395,12 @@ RANDOM = [
 CHAINED = [
     Case(
         "smap by method",
-        lambda s: sk.view(s).smap(double).shuffle(seed=0).batch(2),  # type: ignore[attr-defined]
+        lambda s: sk.view(s).smap(double).shuffle(seed=0).batch(2),
         lambda x: chunks(shuffled([i * 2 for i in x], 0), 2),
     ),
     Case(
         "gather by method",
-        lambda s: sk.view(s).gather(back_and_forth(len(s))).batch(2).unbatch(2),  # type: ignore[attr-defined]
+        lambda s: sk.view(s).gather(back_and_forth(len(s))).batch(2).unbatch(2),
         lambda x: x[::-1] + x,
         length_reads=True,
     ),

@@ -9,19 +9,19 @@ from typing import Any
 
 from ..errors import fail
 from ..indices import Indices, Plan, as_list, each, positive_int
-from ..view import Progress, View, restarting, view
+from ..view import Indexable, Progress, T, View, restarting, view
 
 __all__ = ["Debug", "debug"]
 
 
 def debug(
-    sequence: Any,
-    func: Callable[[int, Any], object],
+    sequence: Indexable[T],
+    func: Callable[[int, T], object],
     max_calls: int | None = None,
     max_rate: float | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
-) -> View[Any]:
+) -> View[T]:
     """Return the view of the same items, with a function called on those that are read.
 
     Parameters

@@ -6,12 +6,12 @@ from html import escape
 from typing import Any
 
 from ..indices import Unsized
-from ..view import Source, View, view
+from ..view import Indexable, Source, View, view
 
 __all__ = ["explain", "notebook", "outline"]
 
 
-def explain(sequence: Any) -> str:
+def explain(sequence: Indexable[Any]) -> str:
     """Return a drawing of an expression: one line per view, the outermost first, with lengths.
 
     Parameters

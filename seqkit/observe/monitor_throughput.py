@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..indices import Indices, Plan
-from ..view import Progress, View, restarting, view
+from ..view import Indexable, Progress, T, View, restarting, view
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 
 
-def monitor_throughput(sequence: Any, *, clock: Callable[[], float] = time.perf_counter) -> MonitorThroughput:
+def monitor_throughput(
+    sequence: Indexable[T], *, clock: Callable[[], float] = time.perf_counter
+) -> MonitorThroughput[T]:
     """Return the view of the same items, which measures how long its readers wait for them.
 
     Parameters
@@ -73,7 +75,7 @@ class Meter:
         return self._total
 
 
-class MonitorThroughput(View[Any]):
+class MonitorThroughput(View[T]):
     """The view behind `monitor_throughput`."""
 
     def __init__(self, source: View[Any], meter: Meter) -> None:

@@ -11,13 +11,15 @@ from typing import Any
 from ..errors import EvaluationError
 from ..indices import Indices, Plan, positive_int
 from ..prefetch.node import Prefetch
-from ..view import Progress, View, restarting, view
+from ..view import Indexable, Progress, View, restarting, view
 from .explain import outline
 
 __all__ = ["Profile", "Stage", "profile"]
 
 
-def profile(sequence: Any, n: int = 100, *, clock: Callable[[], float] = time.perf_counter) -> Profile:
+def profile(
+    sequence: Indexable[Any], n: int = 100, *, clock: Callable[[], float] = time.perf_counter
+) -> Profile:
     """Return how long each view of an expression takes for the first items, without the views beneath it.
 
     Parameters

@@ -243,14 +243,17 @@ class Prefetch(View[T]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(self._iter(indices))
 
-    def _iter(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
-        reader = self._open(plan, in_order=in_order)
-        reader.prepare()
-        return chain.from_iterable(self._pieces(reader))
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return self._read(plan)
 
     def __iter__(self) -> Iterator[T]:
         # Views over this one go through `_iter`: what they pair with other sequences must come in order.
-        return self._iter(self._plan(), self._settings["in_order"])
+        return super().__iter__() if self._settings["in_order"] else self._read(self._plan(), in_order=False)
+
+    def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
+        reader = self._open(plan, in_order=in_order)
+        reader.prepare()
+        return chain.from_iterable(self._pieces(reader))
 
     def _open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         return self._engine.running().open(plan, self._epoch, limit, in_order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from ..indices import IndexArray, Indices, Plan, as_list, as_slice, each
 from ..view import View
@@ -12,7 +12,9 @@ from ..view import View
 __all__ = ["Arange", "arange"]
 
 
-def arange(start: Any, stop: Any = None, step: Any = None) -> View[int]:
+def arange(
+    start: SupportsIndex, stop: SupportsIndex | None = None, step: SupportsIndex | None = None
+) -> View[int]:
     """Return the view of the ints from `start` up to `stop`, in steps of `step`.
 
     Parameters

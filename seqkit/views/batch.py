@@ -4,21 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ..context import empty
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Progress, View, locate, restarting, step_over, view
+from ..view import Indexable, Progress, T, U, View, locate, restarting, step_over, view
 from .deferred import Deferred
+from .grouped import Groups
 
 __all__ = ["Batch", "Unbatch", "batch", "unbatch"]
 
 Last = Literal["keep", "discard", "pad"]
 
 
+@overload
+def batch(
+    sequence: Indexable[T],
+    k: int,
+    drop_last: bool = False,
+    pad: Any = None,
+    collate_fn: None = None,
+    *,
+    last: Last | None = None,
+) -> View[list[T]]: ...
+@overload
+def batch(
+    sequence: Indexable[T],
+    k: int,
+    drop_last: bool = False,
+    pad: Any = None,
+    collate_fn: Callable[[list[T]], U] = ...,
+    *,
+    last: Last | None = None,
+) -> View[U]: ...
 def batch(
     sequence: Any,
     k: int,
@@ -232,7 +253,9 @@ def _alike(items: list[Any]) -> bool:
 _stacked.takes_arrays = True  # type: ignore[attr-defined]
 
 
-def unbatch(sequence: Any, batch_size: int, last_batch_size: int | None = None) -> View[Any]:
+def unbatch(
+    sequence: Indexable[Indexable[T]], batch_size: int, last_batch_size: int | None = None
+) -> View[T]:
     """Return the view of the single items of a sequence of batches.
 
     Parameters
@@ -348,19 +371,13 @@ class Unbatch(View[Any]):
 
     def _stream(self, plan: Plan, batch_plan: Plan) -> Iterator[Any]:
         """Read every batch once; where reading fails, each of its items fails."""
-        batches, indices = self._sources[0]._iter(batch_plan), each(plan)
-        held, items, failure = -1, None, None
+        source, indices = self._sources[0], each(plan)
+        batches = Groups(source, source._iter(batch_plan))
 
         def run(progress: Progress) -> Iterator[Any]:
-            nonlocal held, items, failure
             for i in indices:
-                if i // self._batch_size != held:
-                    held = i // self._batch_size
-                    items, failure = _drawn(batches)
                 try:
-                    if failure is not None:
-                        raise failure
-                    item = self._pick(i, items)
+                    item = self._pick(i, batches.read(i // self._batch_size))
                 except EndOfSequence:
                     break
                 yield item
@@ -376,13 +393,3 @@ class Unbatch(View[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, str(self._batch_size)]
-
-
-def _drawn(items: Iterator[Any]) -> tuple[Any, BaseException | None]:
-    """Return the next item, or what became of it."""
-    try:
-        return next(items), None
-    except StopIteration:
-        return None, EndOfSequence("there is no further batch")
-    except BaseException as failure:
-        return None, failure

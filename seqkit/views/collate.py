@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized
-from ..view import Progress, View, restarting, step_over, view
+from ..view import Indexable, Progress, T, U, V, View, restarting, step_over, view
 
 __all__ = ["Collate", "collate"]
 
 
+@overload
+def collate(sequences: Mapping[str, Indexable[Any]]) -> View[dict[str, Any]]: ...
+@overload
+def collate(sequences: tuple[Indexable[T], Indexable[U]]) -> View[tuple[T, U]]: ...
+@overload
+def collate(sequences: tuple[Indexable[T], Indexable[U], Indexable[V]]) -> View[tuple[T, U, V]]: ...
+@overload
+def collate(sequences: Iterable[Indexable[Any]]) -> View[tuple[Any, ...]]: ...
 def collate(sequences: Iterable[Any] | Mapping[str, Any]) -> View[Any]:
     """Return the view of tuples (or dicts) of the i-th items of several sequences.
 

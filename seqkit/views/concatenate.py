@@ -5,17 +5,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, as_list, each
-from ..view import Progress, View, restarting, view
+from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, each
+from ..view import Indexable, T, View, view
+from .grouped import iterate_in_turn, read_grouped
 
 __all__ = ["Concatenate", "concatenate"]
 
 
-def concatenate(sequences: Iterable[Any]) -> View[Any]:
+@overload
+def concatenate(sequences: Iterable[Indexable[T]]) -> View[T]: ...
+@overload
+def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]: ...
+def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     """Return the view of the items of several sequences, one sequence after the other.
 
     Parameters
@@ -77,13 +82,8 @@ class Concatenate(View[Any]):
         if wanted.size and (parts == parts[0]).all():
             which = int(parts[0])
             return self._sources[which]._getmany(wanted - self._starts[which])
-        items: list[Any] = [None] * len(wanted)
-        for which in np.unique(parts).tolist():
-            places = np.flatnonzero(parts == which)
-            found = self._sources[which]._getmany(wanted[places] - self._starts[which])
-            for place, item in zip(as_list(places), found, strict=True):
-                items[place] = item
-        return items
+        local = wanted - np.asarray(self._starts)[parts]
+        return read_grouped(parts, lambda which, positions: self._sources[which]._getmany(local[positions]))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, Endless):
@@ -110,19 +110,8 @@ class Concatenate(View[Any]):
 
             return Selected(plan, local)
 
-        iterators = [source._iter(share(which)) for which, source in enumerate(self._sources)]
-        indices = each(plan)
-
-        def run(progress: Progress) -> Iterator[Any]:
-            for i in indices:
-                try:
-                    item = next(iterators[self._place(i)[0]])
-                except StopIteration:
-                    break
-                yield item
-            progress.done = True
-
-        return restarting(run)
+        turns = (self._place(i)[0] for i in each(plan))
+        return iterate_in_turn(self, plan, turns, self._sources, [*map(share, range(len(self._sources)))])
 
     def _set(self, i: int, value: Any) -> None:
         which, j = self._place(i)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Translated, Unsized, as_array, positive_int
-from ..view import View, view
+from ..view import Indexable, T, View, view
 
 __all__ = ["Cycle", "cycle"]
 
 
-def cycle(sequence: Any, limit: int | None = None) -> View[Any]:
+def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     """Return the view of a sequence repeated over and over, for ever or up to `limit` items.
 
     Parameters

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import fail
-from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array, positive_int
-from ..view import View, view
+from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Length, Plan, Unsized, as_array, positive_int
+from ..view import Indexable, T, View, view
+from .grouped import read_grouped
 from .shuffle import shuffle
 
 __all__ = ["Epochs", "epochs"]
 
 
-def epochs(sequence: Any, n: int | None = None, seed: int | None = None) -> View[Any]:
+def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None) -> View[T]:
     """Return the view of n passes over a sequence, one after the other, pass e being its ``at_epoch(e)``.
 
     The passes are one sequence: what works ahead of the reader does not stop where one ends.
@@ -110,21 +111,23 @@ class Epochs(View[Any]):
                 return self._checked(indices[0], first)._getmany(part)
         wanted = as_array(indices).astype(np.int64, copy=False)
         numbers, local = wanted // self._period, wanted % self._period
-        items: list[Any] = [None] * len(wanted)
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number)
-            found = self._checked(int(wanted[places[0]]), number)._getmany(local[places])
-            for place, item in zip(places.tolist(), found, strict=True):
-                items[place] = item
-        return items
+
+        def read(number: int, places: IndexArray) -> Sequence[Any]:
+            return self._checked(int(wanted[places[0]]), number)._getmany(local[places])
+
+        return read_grouped(numbers, read)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, Endless) or (isinstance(plan, range) and 0 < plan.step <= self._period):
-            return chain.from_iterable(
-                self._checked(number * self._period + part.start, number)._iter(part)
-                for number, part in self._pieces(plan)
-            )
+            return chain.from_iterable(self._iter_pass(*piece) for piece in self._pieces(plan))
         return super()._iter(plan)
+
+    def _iter_pass(self, number: int, part: range) -> Iterator[Any]:
+        start = number * self._period
+        try:
+            return self._checked(start + part.start, number)._iter(part)
+        except Exception:  # which is to be raised for every item of the pass
+            return super()._iter(range(start + part.start, start + part.stop, part.step))
 
     def _pieces(self, plan: Endless | range) -> Iterator[tuple[int, range]]:
         """Cut an ascending plan where a pass ends."""

@@ -10,19 +10,19 @@ import numpy as np
 
 from ..errors import fail
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
-from ..view import View, view
+from ..view import Indexable, T, View, view
 from .deferred import Deferred
 
 __all__ = ["Filter", "filter"]
 
 
 def filter(  # noqa: A001 - the field's word for it
-    pred: Callable[[Any], Any],
-    sequence: Any,
+    pred: Callable[[T], Any],
+    sequence: Indexable[T],
     *,
     eager: bool = False,
     progress: Callable[[int, int | None], Any] | None = None,
-) -> Filter:
+) -> Filter[T]:
     """Return the view of those items of a sequence for which a function is true.
 
     Which they are is found out by one scan over the sequence, when the length or an item is first asked
@@ -83,13 +83,13 @@ class Chosen(NamedTuple):
     view: View[Any]
 
 
-class Filter(View[Any]):
+class Filter(View[T]):
     """The view behind `filter`: a gather whose indices are found when they are needed."""
 
     def __init__(
         self,
         pred: Callable[[Any], Any],
-        source: View[Any],
+        source: View[T],
         progress: Callable[[int, int | None], Any] | None,
     ) -> None:
         super().__init__((source,), None)
@@ -165,7 +165,7 @@ class Filter(View[Any]):
         return [getattr(self._pred, "__name__", type(self._pred).__name__), *sources]
 
 
-def _restored(pred: Callable[[Any], Any], source: View[Any], scanned: Deferred[Chosen]) -> Filter:
+def _restored(pred: Callable[[Any], Any], source: View[Any], scanned: Deferred[Chosen]) -> Filter[Any]:
     restored = Filter(pred, source, None)
     restored._scanned = scanned
     return restored

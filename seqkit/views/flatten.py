@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -22,13 +22,14 @@ from ..indices import (
     each,
     positive_int,
 )
-from ..view import Progress, View, locate, restarting, view
+from ..view import Indexable, Progress, T, View, locate, restarting, view
 from .deferred import Deferred
+from .grouped import Groups
 
 __all__ = ["Flatten", "flatten"]
 
 
-def flatten(sequence: Any, lengths: Any = None) -> View[Any]:
+def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] | None = None) -> View[T]:
     """Return the view of the items of a sequence of sequences, which may differ in length, one after another.
 
     Parameters
@@ -171,15 +172,16 @@ class Flatten(View[Any]):
             return super()._iter(plan)  # where the sequences end, the iteration of them would
         sequences = self._sources[0]._iter(self._outer_plan(plan))
         numbered = zip(each(plan), Translated(plan, self._which), strict=True)
-        held, items, failure, start = -1, None, None, None
+        groups, held, start = Groups(self._sources[0], sequences), -1, None
 
         def run(progress: Progress) -> Iterator[Any]:
-            nonlocal held, items, failure, start
+            nonlocal held, start
             for i, which in numbered:
                 if which != held:
                     held, start = which, None
-                    items, failure = _drawn(sequences)
-                if failure is not None:
+                try:
+                    items = groups.read(which)
+                except Exception as failure:
                     self._refuse(i, failure)
                 item = self._pick(i, which, items, start)
                 if start is None:
@@ -189,7 +191,7 @@ class Flatten(View[Any]):
 
         return restarting(run)
 
-    def _refuse(self, i: int, failure: BaseException) -> NoReturn:
+    def _refuse(self, i: int, failure: Exception) -> NoReturn:
         """Raise what came instead of the sequence of item `i`."""
         if isinstance(failure, EvaluationError):
             locate(failure, self, i)
@@ -224,15 +226,5 @@ class _Changes:
         return (i for i, _ in groupby(self.plan))
 
 
-def _drawn(items: Iterator[Any]) -> tuple[Any, BaseException | None]:
-    """Return the next item, or what became of it."""
-    try:
-        return next(items), None
-    except StopIteration:
-        return None, _the_end()
-    except BaseException as failure:
-        return None, failure
-
-
 def _the_end() -> EndOfSequence:
-    return EndOfSequence("there is no further sequence")
+    return EndOfSequence("there is no further group")

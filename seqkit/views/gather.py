@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN, IndexArray, Indices, Length, Plan, Translated, Unsized, as_index_map, select
-from ..view import View, view
+from ..view import Indexable, T, View, view
 
 __all__ = ["Gather", "gather", "take"]
 
 
-def gather(sequence: Any, indexes: Any) -> View[Any]:
+def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex]) -> View[T]:
     """Return the view of the items of a sequence at `indexes`, in that order.
 
     Item ``i`` is ``sequence[indexes[i]]``; nothing is read until it is asked for.

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, cycle, islice, pairwise
 from typing import Any, Literal
 
+import numpy as np
+
 from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Selected, Unsized, as_list, each
-from ..view import Progress, View, restarting, view
+from ..view import Indexable, T, View, view
+from .grouped import iterate_in_turn, read_grouped
 
 __all__ = ["Interleave", "interleave"]
 
 Stop = Literal["longest", "shortest"]
 
 
-def interleave(*sequences: Any, stop: Stop = "longest") -> View[Any]:
+def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     """Return the view of the items of several sequences in turn: first items, then second ones, and so on.
 
     Parameters
@@ -117,34 +119,22 @@ class Interleave(View[Any]):
         return self._sources[which]._get(j)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        places = [self._place(i) for i in as_list(indices)]
-        wanted: defaultdict[int, list[int]] = defaultdict(list)
-        for which, j in places:
-            wanted[which].append(j)
-        found = {which: iter(self._sources[which]._getmany(share)) for which, share in wanted.items()}
-        return [next(found[which]) for which, _ in places]
+        places = np.array([self._place(i) for i in as_list(indices)], np.int64).reshape(-1, 2)
+        sources, inner = self._sources, places[:, 1]
+        return read_grouped(places[:, 0], lambda which, positions: sources[which]._getmany(inner[positions]))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, Endless):
-            return self._merge(self._turns(0, self._n), [source._plan() for source in self._sources])
+            shares: list[Plan] = [source._plan() for source in self._sources]
+            return iterate_in_turn(self, plan, self._turns(0, self._n), self._sources, shares)
         if isinstance(plan, range) and plan.step == 1 and plan:
-            shares = map(range, self._before(plan.start), self._before(plan.stop))
-            return self._merge(self._turns(plan.start, plan.stop), list(shares))
+            shares = [*map(range, self._before(plan.start), self._before(plan.stop))]
+            return iterate_in_turn(self, plan, self._turns(plan.start, plan.stop), self._sources, shares)
         if self._reads_ahead:
             turns = (self._place(i)[0] for i in each(plan))
-            return self._merge(turns, [self._share(plan, which) for which in range(len(self._sources))])
+            shares = [self._share(plan, which) for which in range(len(self._sources))]
+            return iterate_in_turn(self, plan, turns, self._sources, shares)
         return super()._iter(plan)
-
-    def _merge(self, turns: Iterator[int], shares: Sequence[Plan]) -> Iterator[Any]:
-        """Iterate every sequence over its share of a plan, and take from them in turn."""
-        items = [source._iter(share) for source, share in zip(self._sources, shares, strict=True)]
-
-        def run(progress: Progress) -> Iterator[Any]:
-            for which in turns:
-                yield next(items[which])
-            progress.done = True
-
-        return restarting(run)
 
     def _turns(self, start: int, stop: Length) -> Iterator[int]:
         """Yield which sequence has the turn, for every item from `start` to `stop`."""

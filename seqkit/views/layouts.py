@@ -25,7 +25,7 @@ import pickle
 from array import array
 from ast import literal_eval
 from collections.abc import Sequence
-from typing import Any, BinaryIO, ClassVar, NoReturn
+from typing import Any, BinaryIO, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -244,7 +244,7 @@ def _builder(item: Any) -> _Builder:
     if _is_plain_array(item):
         return _ArrayBuilder(item)
     if isinstance(item, np.generic) and item.dtype.kind in "biufcmM":
-        return _ScalarBuilder(item)
+        return _ArrayBuilder(item)
     return _PickleBuilder()
 
 
@@ -262,17 +262,14 @@ def _is_plain_array(value: Any) -> bool:
     return type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject and value.dtype.itemsize > 0
 
 
-class _Builder:
+class _Builder(Protocol):
     """Takes items one by one, as long as they are of its kind."""
 
-    def add(self, item: Any) -> bool:
-        raise NotImplementedError
-
-    def built(self) -> Layout:
-        raise NotImplementedError
+    def add(self, item: Any) -> bool: ...
+    def built(self) -> Layout: ...
 
 
-class _NumberBuilder(_Builder):
+class _NumberBuilder:
     CODES: ClassVar[dict[type, str]] = {int: "q", float: "d", bool: "B"}
 
     def __init__(self, kind: type[Any]) -> None:
@@ -303,24 +300,11 @@ def _narrowed(values: Array) -> Array:
     return values
 
 
-class _ScalarBuilder(_Builder):
+class _ArrayBuilder:
+    """Of arrays of one dtype that differ at most in the length of their first dimension, or of scalars."""
+
     def __init__(self, first: Any) -> None:
-        self._kind = type(first)
-        self._dtype = first.dtype
-        self._data = bytearray()
-
-    def add(self, item: Any) -> bool:
-        if type(item) is not self._kind or item.dtype != self._dtype:
-            return False
-        self._data += item.tobytes()
-        return True
-
-    def built(self) -> Layout:
-        return Scalars(np.frombuffer(self._data, self._dtype))
-
-
-class _ArrayBuilder(_Builder):
-    def __init__(self, first: Array) -> None:
+        self._kinds = (np.ndarray, np.memmap) if isinstance(first, np.ndarray) else (type(first),)
         self._dtype = first.dtype
         self._ndim = first.ndim
         self._trailing = first.shape[1:]
@@ -328,7 +312,7 @@ class _ArrayBuilder(_Builder):
         self._lengths = array("q")
 
     def add(self, item: Any) -> bool:
-        if not _is_plain_array(item) or item.dtype != self._dtype:
+        if type(item) not in self._kinds or item.dtype != self._dtype:
             return False
         if item.ndim != self._ndim or item.shape[1:] != self._trailing:
             return False
@@ -337,16 +321,16 @@ class _ArrayBuilder(_Builder):
         return True
 
     def built(self) -> Layout:
-        lengths = np.array(self._lengths)
-        shape = (int(lengths.sum()), *self._trailing)
         values = np.frombuffer(self._data, self._dtype) if self._data else np.empty(0, self._dtype)
-        if (lengths != lengths[0]).any():
-            return Ragged(values.reshape(shape), _starts(lengths.cumsum()))
-        each = (int(lengths[0]), *self._trailing) if self._ndim else ()
-        return Rows(values.reshape((len(lengths), *each)))
+        if not self._ndim:
+            return Rows(values) if np.ndarray in self._kinds else Scalars(values)
+        lengths = np.array(self._lengths)
+        if (lengths == lengths[0]).all():
+            return Rows(values.reshape(len(lengths), int(lengths[0]), *self._trailing))
+        return Ragged(values.reshape(int(lengths.sum()), *self._trailing), _starts(lengths.cumsum()))
 
 
-class _StringBuilder(_Builder):
+class _StringBuilder:
     def __init__(self, kind: type[Any]) -> None:
         self._kind = kind
         self._data = bytearray()
@@ -364,7 +348,7 @@ class _StringBuilder(_Builder):
         return layout(_as_bytes(self._data), _starts(np.array(self._ends)))
 
 
-class _PickleBuilder(_Builder):
+class _PickleBuilder:
     def __init__(self) -> None:
         self._file = io.BytesIO()
         self._pickler = _Pickler(self._file, protocol=5)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..context import private_memory
 from ..indices import UNBOUNDED
-from ..view import View, view
+from ..view import Indexable, T, View, view
 
 __all__ = ["materialize"]
 
 
-def materialize(sequence: Any) -> View[Any]:
+def materialize(sequence: Indexable[T]) -> View[T]:
     """Return a view of the items of a sequence, all computed now, each once.
 
     Parameters

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,9 @@ from ..indices import (
     each,
 )
 from ..randomness import as_name, as_seed, node_key
-from ..view import Progress, View, restarting, view
+from ..view import Indexable, T, View, view
 from .epochs import epochs
+from .grouped import iterate_in_turn, read_grouped
 
 __all__ = ["Mix", "Turns", "mix"]
 
@@ -35,8 +36,26 @@ Stop = Literal["first", "last", "cycle"]
 IntArray = npt.NDArray[np.int64]
 
 
+@overload
 def mix(
-    sequences: Iterable[Any],
+    sequences: Iterable[Indexable[T]],
+    weights: Iterable[float] | None = None,
+    seed: int | None = None,
+    *,
+    stop: Stop = "first",
+    name: str | None = None,
+) -> View[T]: ...
+@overload
+def mix(
+    sequences: Iterable[Indexable[Any]],
+    weights: Iterable[float] | None = None,
+    seed: int | None = None,
+    *,
+    stop: Stop = "first",
+    name: str | None = None,
+) -> View[Any]: ...
+def mix(
+    sequences: Iterable[Indexable[Any]],
     weights: Iterable[float] | None = None,
     seed: int | None = None,
     *,
@@ -73,8 +92,8 @@ def mix(
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed, or ends nobody knows where; if a weight is no number, `seed` no int,
-        or `name` no str.
+        If `sequences` is no iterable, or a mapping; if a sequence cannot be indexed, or ends nobody knows
+        where; if a weight is no number, `seed` no int, or `name` no str.
     ValueError
         Without a sequence; if weights are not as many, not above 0, or too unequal; if an empty sequence
         would have to start anew; if `seed` is negative or `stop` unknown.
@@ -93,6 +112,8 @@ def mix(
     >>> len(mix(["abcdef", "xy"], weights=[1, 1], seed=0, stop="last"))
     12
     """
+    if not isinstance(sequences, Iterable) or isinstance(sequences, Mapping):
+        raise TypeError(f"mix: sequences must be an iterable of sequences, got {sequences!r}")
     sources = tuple(map(view, sequences))
     if not sources:
         raise ValueError("mix: at least one sequence is needed, got none")
@@ -104,29 +125,33 @@ def mix(
     if stop not in ("first", "last", "cycle"):
         raise ValueError(f"mix: stop must be 'first', 'last' or 'cycle', got {stop!r}")
     shares = _shares(len(sources), weights)
-    n, sources = _ended(sources, shares, stop)
-    return Mix(sources, shares, n, as_seed(seed, "mix: seed"), 0, as_name(name, "mix: name"))
+    most, sources = _starting_anew(sources, shares, stop)
+    return Mix(sources, shares, most, as_seed(seed, "mix: seed"), 0, as_name(name, "mix: name"))
 
 
-def _ended(
+def _starting_anew(
     sources: tuple[View[Any], ...], shares: Sequence[int], stop: Stop
 ) -> tuple[Length, tuple[View[Any], ...]]:
-    """Return the length of a mixture, and its sequences, those that start anew as `epochs`."""
-    period = sum(shares)
+    """Return how long a mixture may be, and its sequences: those that start anew as `epochs`."""
     lengths = [source._n for source in sources]
-    ends = [(n, share) for n, share in zip(lengths, shares, strict=True) if not isinstance(n, Unsized)]
-    if stop == "first":
-        return min((n * period // share for n, share in ends), default=UNBOUNDED), sources
-    if stop == "last" and not any(lengths):
-        return 0, sources
+    if stop == "first" or (stop == "last" and not any(lengths)):
+        return UNBOUNDED, sources
     if not all(lengths):
         raise ValueError(f"mix: an empty sequence cannot start anew, as stop={stop!r} asks for")
-    if stop == "cycle" or len(ends) < len(sources):
+    if stop == "cycle" or any(isinstance(n, Unsized) for n in lengths):
         return UNBOUNDED, tuple(s if isinstance(s._n, Unsized) else epochs(s) for s in sources)
-    n = max(-(-n * period // share) for n, share in ends)
-    most = [-(-n * share // period) for share in shares]  # items that are drawn from each
-    passes = [-(-drawn // len(source)) for drawn, source in zip(most, sources, strict=True)]
-    return n, tuple(s if p <= 1 else epochs(s, p) for s, p in zip(sources, passes, strict=True))
+    period = sum(shares)
+    most = max(-(-len(s) * period // share) for s, share in zip(sources, shares, strict=True))
+    drawn = [-(-most * share // period) for share in shares]
+    passes = [-(-number // len(s)) for number, s in zip(drawn, sources, strict=True)]
+    return most, tuple(s if p <= 1 else epochs(s, p) for s, p in zip(sources, passes, strict=True))
+
+
+def _first_end(sources: Sequence[View[Any]], shares: Sequence[int]) -> Length:
+    """Return how long a mixture is whose sequences do not start anew."""
+    period = sum(shares)
+    sized = [(s._n, share) for s, share in zip(sources, shares, strict=True) if not isinstance(s._n, Unsized)]
+    return min((n * period // share for n, share in sized), default=UNBOUNDED)
 
 
 # -------------------------------------------------------------------- weights
@@ -137,7 +162,11 @@ MOST_ROUNDED = 1 << 14
 
 def _shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
     """Return weights as small ints: how many turns each sequence has in a period."""
-    exact = [Fraction(1)] * k if weights is None else [_weight(weight) for weight in weights]
+    if weights is None:
+        return (1,) * k
+    if not isinstance(weights, Iterable):
+        raise TypeError(f"mix: weights must be a number for each sequence, got {weights!r}")
+    exact = [_weight(weight) for weight in weights]
     if len(exact) != k:
         raise ValueError(f"mix: weights must be as many as the sequences, {k}, got {len(exact)}")
     factor = math.lcm(*(weight.denominator for weight in exact))
@@ -162,9 +191,14 @@ def _weight(weight: Any) -> Fraction:
 
 def _rounded(exact: Sequence[Fraction]) -> tuple[int, ...]:
     """Return the small ints whose ratios are nearest to those of the weights."""
-    total = sum(exact)
+    total, smallest = sum(exact), min(exact)
+    if smallest * MOST_ROUNDED < total:
+        raise ValueError(
+            f"mix: a weight must be at least one in {MOST_ROUNDED} of their sum,"
+            f" got one in {int(total / smallest)}"
+        )
     wanted = np.array([float(weight / total) for weight in exact])
-    best, least = None, math.inf
+    best, least = wanted, math.inf
     for start in range(1, MOST_ROUNDED + 1, 1024):
         periods = np.arange(start, start + 1024)
         shares = np.rint(np.multiply.outer(periods, wanted))
@@ -173,11 +207,6 @@ def _rounded(exact: Sequence[Fraction]) -> tuple[int, ...]:
         nearest = int(errors.argmin())
         if errors[nearest] < least:
             best, least = shares[nearest], float(errors[nearest])
-    if best is None:
-        raise ValueError(
-            f"mix: a weight must be at least one in {MOST_ROUNDED} of their sum, got"
-            f" {float(min(exact)):g} of {float(total):g}"
-        )
     return tuple(int(share) for share in best)
 
 
@@ -299,12 +328,14 @@ class Mix(View[Any]):
         self,
         sources: tuple[View[Any], ...],
         shares: tuple[int, ...],
-        n: Length,
+        most: Length,
         seed: int,
         epoch: int,
         name: str | None,
     ) -> None:
-        super().__init__(sources, n)
+        # Anew in every epoch: the sequences may differ in length.
+        super().__init__(sources, min(most, _first_end(sources, shares)))
+        self._most = most
         self._turns = Turns(shares, node_key("mix", seed, epoch, self._randoms if name is None else name))
         self._randoms += 1
         self._seed = seed
@@ -317,36 +348,21 @@ class Mix(View[Any]):
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         turns, wanted = self._turns.many(indices)
-        items: list[Any] = [None] * len(wanted)
-        for which in np.unique(turns).tolist():
-            places = np.flatnonzero(turns == which)
-            found = self._sources[which]._getmany(wanted[places])
-            for place, item in zip(places.tolist(), found, strict=True):
-                items[place] = item
-        return items
+        return read_grouped(turns, lambda which, places: self._sources[which]._getmany(wanted[places]))
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         turns = self._turns
         if isinstance(plan, Endless):
-            return self._merge(turns.each(0, UNBOUNDED), [source._plan() for source in self._sources])
+            parts: list[Plan] = [source._plan() for source in self._sources]
+            return iterate_in_turn(self, plan, turns.each(0, UNBOUNDED), self._sources, parts)
         if isinstance(plan, range) and plan.step == 1:
-            parts = map(range, turns.before(plan.start), turns.before(plan.stop))
-            return self._merge(turns.each(plan.start, plan.stop), list(parts))
+            parts = [*map(range, turns.before(plan.start), turns.before(plan.stop))]
+            return iterate_in_turn(self, plan, turns.each(plan.start, plan.stop), self._sources, parts)
         if self._reads_ahead:
             order = (turns.at(i)[0] for i in each(plan))
-            return self._merge(order, [self._part(plan, which) for which in range(len(self._sources))])
+            parts = [self._part(plan, which) for which in range(len(self._sources))]
+            return iterate_in_turn(self, plan, order, self._sources, parts)
         return super()._iter(plan)
-
-    def _merge(self, order: Iterator[int], parts: Sequence[Plan]) -> Iterator[Any]:
-        """Iterate every sequence over its part of a plan, and take from them as it is their turn."""
-        items = [source._iter(part) for source, part in zip(self._sources, parts, strict=True)]
-
-        def run(progress: Progress) -> Iterator[Any]:
-            for which in order:
-                yield next(items[which])
-            progress.done = True
-
-        return restarting(run)
 
     def _part(self, plan: Plan, which: int) -> Plan:
         def local(i: int) -> int | None:
@@ -364,7 +380,7 @@ class Mix(View[Any]):
         return ((self._sources[which], (j,)),)
 
     def _rebuilt(self, sources: tuple[View[Any], ...], epoch: int) -> Mix:
-        return Mix(sources, self._turns.shares, self._n, self._seed, epoch, self._given_name)
+        return Mix(sources, self._turns.shares, self._most, self._seed, epoch, self._given_name)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self._rebuilt(sources, self._epoch)

@@ -129,16 +129,21 @@ class Contents:
             self._flights[i] = flight
             return flight, True
 
-    def land(self, i: int, flight: Flight, item: Any, error: BaseException | None) -> None:
-        """End an evaluation: keep the item, unless it was forgotten meanwhile, and hand it to who waits."""
+    def land(
+        self, flights: dict[int, Flight], items: dict[int, Any], error: BaseException | None = None
+    ) -> None:
+        """End evaluations: keep the items that are not forgotten meanwhile, and hand them to who waits."""
         try:
             with self._lock:
-                if self._flights.get(i) is flight:
+                current = [i for i, flight in flights.items() if self._flights.get(i) is flight]
+                for i in current:
                     del self._flights[i]
-                    if item is not ABSENT:
-                        self.memory.put(i, item)
+                for i in current:
+                    if i in items:
+                        self.memory.put(i, items[i])
         finally:  # a mapping of the user's may fail
-            flight.land(item, error)
+            for i, flight in flights.items():
+                flight.land(items.get(i, ABSENT), error)
 
     def put(self, i: int, item: Any) -> None:
         with self._lock:

@@ -10,13 +10,13 @@ from typing import Any
 from ..context import private_memory
 from ..errors import fail
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
-from ..view import View, view
+from ..view import Indexable, T, View, view
 from .layouts import LAYOUTS, Layout, lay_out, read_layout, write_layout
 
 __all__ = ["Pack", "load_packed", "pack"]
 
 
-def pack(sequence: Any) -> Pack:
+def pack(sequence: Indexable[T]) -> Pack[T]:
     """Return the view of the same items, all computed now and laid side by side in memory.
 
     A list of a million objects is a million places that a forked worker writes to when it counts references,
@@ -61,7 +61,7 @@ def pack(sequence: Any) -> Pack:
         return Pack(lay_out(source))
 
 
-def load_packed(path: str | os.PathLike[str]) -> Pack:
+def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
     """Return the view of packed items that lie in a file, mapped into memory.
 
     Nothing is read before it is asked for, and all processes that read the file share the memory it takes.
@@ -78,8 +78,10 @@ def load_packed(path: str | os.PathLike[str]) -> Pack:
 
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
+    TypeError
+        If `path` is no path.
+    OSError
+        If there is no such file, or it cannot be read.
     ValueError
         If the file is something else, cut off, or of a later format.
 
@@ -95,11 +97,17 @@ def load_packed(path: str | os.PathLike[str]) -> Pack:
     ...     list(load_packed(f"{folder}/words"))
     [b'ab', b'']
     """
-    path = os.path.abspath(path)
+    path = _absolute(path, "load_packed")
     return Pack(read_layout(path), path)
 
 
-class Pack(View[Any]):
+def _absolute(path: Any, who: str) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{who}: path must be a path, got {path!r}")
+    return os.path.abspath(path)
+
+
+class Pack(View[T]):
     """The view behind `pack` and `load_packed`.
 
     Attributes
@@ -119,7 +127,7 @@ class Pack(View[Any]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the items to a file for `load_packed`; one that exists is replaced once all is written."""
-        write_layout(self._layout, os.path.abspath(path))
+        write_layout(self._layout, _absolute(path, "save"))
 
     def _get(self, i: int) -> Any:
         try:
@@ -157,13 +165,13 @@ def _blocks(plan: Plan) -> Iterator[Indices]:
         size = 1024
 
 
-def _revive(kind: str, arrays: tuple[Any, ...], classes: tuple[type, ...]) -> Pack:
+def _revive(kind: str, arrays: tuple[Any, ...], classes: tuple[type, ...]) -> Pack[Any]:
     layout = LAYOUTS[kind](*arrays)
     layout.classes = classes
     return Pack(layout)
 
 
-def _load_again(path: str, length: int, nbytes: int) -> Pack:
+def _load_again(path: str, length: int, nbytes: int) -> Pack[Any]:
     packed = load_packed(path)
     if (len(packed), packed.nbytes) != (length, nbytes):
         raise ValueError(f"load_packed: {path} is another file than the one that was loaded")

@@ -10,18 +10,18 @@ import numpy as np
 from ..errors import fail
 from ..indices import Indices, Plan, as_list, each
 from ..randomness import as_name, as_seed, item_generator, node_key
-from ..view import Progress, View, restarting, view
+from ..view import Indexable, Progress, T, U, View, restarting, view
 
 __all__ = ["RandomMap", "random_map"]
 
 
 def random_map(
-    f: Callable[[Any, np.random.Generator], Any],
-    sequence: Any,
+    f: Callable[[T, np.random.Generator], U],
+    sequence: Indexable[T],
     seed: int | None = None,
     *,
     name: str | None = None,
-) -> View[Any]:
+) -> View[U]:
     """Return the view of ``f(item, rng)``, every item with a random generator of its own.
 
     The generator of item i is a pure function of (seed, epoch, node, i): augmentation comes out bitwise

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..indices import Unsized, compact, positive_int
 from ..randomness import Permutation, as_seed, node_key
-from ..view import View, view
+from ..view import Indexable, T, View, view
 
 __all__ = ["random_split"]
 
@@ -19,13 +19,13 @@ IntArray = npt.NDArray[np.int64]
 
 
 def random_split(
-    sequence: Any,
+    sequence: Indexable[T],
     lengths: Iterable[float],
     seed: int | None = None,
     *,
     groups: Iterable[Any] | None = None,
     stratify: Iterable[Any] | None = None,
-) -> tuple[View[Any], ...]:
+) -> tuple[View[T], ...]:
     """Return views of random parts of a sequence: every item is in just one of them.
 
     Which items a part has is settled now, and stays so in every epoch; their order in it is random. Nothing
@@ -37,7 +37,7 @@ def random_split(
         Of known length n.
     lengths : iterable of int or float
         Lengths of the parts, ints that add up to n; or fractions of n that add up to 1, rounded down, what is
-        then left over going to the parts in turn, the first ones first.
+        then left over going in turn to the parts whose fraction is not 0, the first ones first.
     seed : int, optional
         At least 0. None (the default) draws one from the system.
     groups : iterable, optional
@@ -120,8 +120,9 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
         )
     # A product that is a whole number but for rounding counts as one: 0.29 * 100 is 28.999999999999996.
     sizes = [math.floor(n * fraction * (1 + 2**-50)) for fraction in fractions]
+    takers = [part for part, fraction in enumerate(fractions) if fraction]
     for turn in range(n - sum(sizes)):
-        sizes[turn % len(sizes)] += 1
+        sizes[takers[turn % len(takers)]] += 1
     return sizes
 
 

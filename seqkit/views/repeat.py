@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..indices import UNBOUNDED, Indices, positive_int
-from ..view import View
+from ..view import T, View
 
 __all__ = ["Repeat", "repeat"]
 
 
-def repeat(value: Any, times: int | None = None) -> View[Any]:
+def repeat(value: T, times: int | None = None) -> View[T]:
     """Return the view whose every item is `value`.
 
     Parameters

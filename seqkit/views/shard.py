@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from ..indices import Unsized, positive_int
-from ..view import View, view
+from ..view import Indexable, T, View, view
 from .concatenate import concatenate
 
 __all__ = ["shard"]
@@ -14,8 +14,8 @@ Even = Literal["pad", "drop"]
 
 
 def shard(
-    sequence: Any, rank: int, world: int, contiguous: bool = True, *, even: Even | None = None
-) -> View[Any]:
+    sequence: Indexable[T], rank: int, world: int, contiguous: bool = True, *, even: Even | None = None
+) -> View[T]:
     """Return the view of part number `rank` of `world` parts, that have all items between them.
 
     Parameters

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..indices import Indices, Plan, Translated, Unsized, positive_int
 from ..randomness import NumpyPermutation, Permutation, as_name, as_seed, node_key
-from ..view import View, view
+from ..view import Indexable, T, View, view
 
 __all__ = ["Shuffle", "shuffle"]
 
@@ -16,8 +16,13 @@ Order = Literal["keyed", "numpy"]
 
 
 def shuffle(
-    sequence: Any, seed: int | None = None, epoch: int = 0, *, name: str | None = None, order: Order = "keyed"
-) -> View[Any]:
+    sequence: Indexable[T],
+    seed: int | None = None,
+    epoch: int = 0,
+    *,
+    name: str | None = None,
+    order: Order = "keyed",
+) -> View[T]:
     """Return the view of the items of a sequence in random order.
 
     The order is a pure function of (seed, epoch) and of the node's place among the random nodes of the

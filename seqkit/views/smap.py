@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast, overload
 
 from ..errors import fail
 from ..indices import Indices, Length, Plan, as_list, nth
-from ..view import Progress, View, restarting, view
+from ..view import Indexable, Progress, T, U, V, View, restarting, view
 from .collate import Collate
 
-__all__ = ["BatchedSmap", "Smap", "Spread", "smap", "starmap"]
+__all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]
+
+Zip = Literal["strict", "shortest"]
 
 
+@overload
 def smap(
-    f: Callable[..., Any],
-    *sequences: Any,
-    zip: Literal["strict", "shortest"] = "strict",
-    batched: bool = False,
-) -> View[Any]:
+    f: Callable[[T], U], sequence: Indexable[T], /, *, zip: Zip = "strict", batched: Literal[False] = False
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[[T, V], U],
+    first: Indexable[T],
+    second: Indexable[V],
+    /,
+    *,
+    zip: Zip = "strict",
+    batched: Literal[False] = False,
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[..., U],
+    first: Indexable[Any],
+    second: Indexable[Any],
+    third: Indexable[Any],
+    /,
+    *more: Indexable[Any],
+    zip: Zip = "strict",
+    batched: Literal[False] = False,
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[..., Indexable[U]],
+    /,
+    *sequences: Indexable[Any],
+    zip: Zip = "strict",
+    batched: Literal[True],
+) -> View[U]: ...
+@overload
+def smap(
+    f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
+) -> View[Any]: ...
+def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
     """Return the view of ``f(item)`` for every item of a sequence, or of several in step.
 
     Parameters
@@ -74,7 +108,7 @@ def smap(
     return BatchedSmap(f, rows._sources, rows._n) if batched else Smap(Spread(f, "smap"), rows)
 
 
-def starmap(f: Callable[..., Any], sequence: Any) -> View[Any]:
+def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     """Return the view of ``f(*item)`` for every item of a sequence; ``f(**item)`` for mappings.
 
     Parameters

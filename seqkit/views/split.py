@@ -7,17 +7,25 @@ import reprlib
 from array import array
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
 from ..errors import fail
 from ..indices import IndexArray, Unsized, positive_int
-from ..view import Source, View, view
+from ..view import Indexable, Source, T, View, view
 
 __all__ = ["Split", "split"]
 
+Edges = SupportsIndex | Iterable[SupportsIndex] | Iterable[Iterable[SupportsIndex]]
 
+
+@overload
+def split(sequence: View[T], edges: Edges) -> View[View[T]]: ...
+@overload
+def split(sequence: list[T], edges: Edges) -> View[list[T]]: ...
+@overload
+def split(sequence: Indexable[Any], edges: Edges) -> View[Any]: ...
 def split(sequence: Any, edges: Any) -> View[Any]:
     """Return the view of the parts of a sequence, cut at `edges`.
 

@@ -134,8 +134,8 @@ class Memory:
             pass
 
     def clear(self) -> None:
-        """Drop every value that was put or read here."""
-        for key in list(self._sizes):
+        """Drop every value; of values that cannot be iterated, those that were put or read here."""
+        for key in list(self._values if isinstance(self._values, Iterable) else self._sizes):
             self.drop(key)
 
     def mend(self) -> None:
@@ -175,9 +175,9 @@ def replace_file(path: str, write: Callable[[BinaryIO], object]) -> None:
 class Directory:
     """Values by key, each in a file of a directory.
 
-    An array is a file in numpy's ``.npy`` format, anything else a pickle with its arrays beside it. Large
-    files are mapped into memory, private and writable: what a reader changes there stays its own. A file
-    appears complete or not at all, and one that cannot be understood counts as absent.
+    A value is a pickle with its arrays beside it. Large files are mapped into memory, private and writable:
+    what a reader changes there stays its own. A file appears complete or not at all, and one that cannot be
+    understood counts as absent.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class Directory:
     Raises
     ------
     ValueError
-        If something else is at `path`.
+        If something else is at `path`, or comes to be there before the first value is read or written.
     """
 
     HEADER = "seqkit-store.json"
@@ -202,30 +202,34 @@ class Directory:
         self.path = path
         self._length = length
         self._folder = os.path.join(self.path, scope)
-        self._check()
+        self._is_ours = self._check()
 
     def __contains__(self, key: Any) -> bool:
         return os.path.exists(self._file(key))
 
     def get(self, key: Any) -> Any:
         """Return a value, or `ABSENT`."""
-        path = self._file(key)
         try:
-            with open(path, "rb") as file:
-                return _read(file)
+            with open(self._file(key), "rb") as file:
+                self._is_ours = self._is_ours or self._check()
+                block = _block(file)
         except FileNotFoundError:
             return ABSENT
-        except (OSError, MemoryError):
+        try:
+            return _unpacked(memoryview(block))
+        except MemoryError:
             raise
         except Exception:  # cut off by a power failure, or of a class that is no more
             return ABSENT
 
     def put(self, key: Any, value: Any) -> None:
         path = self._file(key)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
         if not os.path.exists(self._header()):
             header = {"format": self.FORMAT, "version": self.VERSION, "length": self._length}
+            os.makedirs(self.path, exist_ok=True)
             replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
+        self._is_ours = self._is_ours or self._check()
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         replace_file(path, lambda file: _write(file, value))
 
     def clear(self) -> None:
@@ -237,24 +241,27 @@ class Directory:
         return os.path.join(self.path, self.HEADER)
 
     def _file(self, key: Any) -> str:
-        name = str(key) if type(key) is int else blake2b(_text(key).encode(), digest_size=16).hexdigest()
+        text = _text(key)
+        is_index = type(key) is int or isinstance(key, np.integer)
+        name = text if is_index else blake2b(text.encode(), digest_size=16).hexdigest()
         return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
 
-    def _check(self) -> None:
-        """Refuse a directory that is not ours."""
+    def _check(self) -> bool:
+        """Refuse a directory that is not ours; return whether it says that it is."""
         try:
             header = json.loads(Path(self._header()).read_bytes())
             version, length = header["version"], header["length"]
         except FileNotFoundError:
             if any(not name.startswith(".") for name in _listed(self.path)):
                 self._refuse("is not empty, and was not made by add_cache")
-            return
+            return False
         except (ValueError, LookupError, TypeError, NotADirectoryError):
             self._refuse("was not made by add_cache")
         if version != self.VERSION:
             self._refuse(f"has format {version}, this seqkit knows {self.VERSION}")
         if length != self._length:
             self._refuse(f"was made for length {length}, this is {self._length} (None: items named by key)")
+        return True
 
     def _refuse(self, why: str) -> NoReturn:
         raise ValueError(f"add_cache: store {self.path} {why}; remove it or use another path")
@@ -277,7 +284,6 @@ def _text(key: Any) -> str:
 
 # -------------------------------------------------------------------- files
 
-_NPY = b"\x93NUMPY"
 _MAGIC = b"\x93SEQKIT"
 _HEAD = struct.Struct("<7sBqq")  # magic, version, bytes of the pickle, number of buffers
 # A buffer below this stays in the pickle: that costs less than a place of its own.
@@ -288,9 +294,6 @@ _MAPPED_BYTES = 1 << 16
 
 
 def _write(file: BinaryIO, value: Any) -> None:
-    if type(value) is np.ndarray and not value.dtype.hasobject:
-        np.save(file, value, allow_pickle=False)
-        return
     buffers: list[memoryview] = []
 
     def aside(buffer: pickle.PickleBuffer) -> bool:
@@ -309,10 +312,17 @@ def _write(file: BinaryIO, value: Any) -> None:
         file.write(raw)
 
 
-def _read(file: BinaryIO) -> Any:
-    if file.peek(len(_NPY)).startswith(_NPY):  # type: ignore[attr-defined]
-        return _read_array(file)
-    block = memoryview(_block(file))
+def _block(file: BinaryIO) -> bytearray | mmap.mmap:
+    """Return the content of a file in memory that may be written."""
+    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError:
+            pass  # too many maps
+    return bytearray(file.read())
+
+
+def _unpacked(block: memoryview) -> Any:
     magic, version, length, count = _HEAD.unpack_from(block)
     if (magic, version) != (_MAGIC, 1):
         raise ValueError("not an item of a store")
@@ -327,23 +337,3 @@ def _read(file: BinaryIO) -> Any:
     if end > len(block):
         raise ValueError("cut off")
     return pickle.loads(pickled, buffers=buffers)
-
-
-def _read_array(file: BinaryIO) -> Any:
-    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
-        try:
-            mapped: Any = np.lib.format.open_memmap(file.name, mode="c")
-            return mapped.view(np.ndarray)
-        except OSError:
-            pass  # too many maps
-    return np.load(file, allow_pickle=False)
-
-
-def _block(file: BinaryIO) -> bytearray | mmap.mmap:
-    """Return the content of a file in memory that may be written."""
-    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
-        try:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except OSError:
-            pass
-    return bytearray(file.read())

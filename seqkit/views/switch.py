@@ -5,18 +5,18 @@ from __future__ import annotations
 import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, each
-from ..view import Progress, View, locate, restarting, view
+from ..view import Indexable, Progress, T, U, View, locate, restarting, view
 
 __all__ = ["Case", "Switch", "case", "switch"]
 
 
-def switch(condition: Any, x: Any, y: Any) -> View[Any]:
+def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> View[T | U]:
     """Return the view of the items of `x` where a condition holds, and of `y` elsewhere.
 
     Parameters
@@ -53,7 +53,7 @@ def switch(condition: Any, x: Any, y: Any) -> View[Any]:
     return Switch(tuple(map(view, (condition, x, y))))
 
 
-def case(selector: Any, *values: Any) -> View[Any]:
+def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     """Return the view whose item i is ``values[selector[i]][i]``.
 
     Parameters

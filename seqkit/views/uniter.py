@@ -12,17 +12,17 @@ from typing import Any, NoReturn
 
 from ..errors import EndOfSequence, fail
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list, positive_int
-from ..view import Progress, View, restarting
+from ..view import Progress, T, View, restarting
 
 __all__ = ["Uniter", "uniter"]
 
 
 def uniter(
-    iterable: Iterable[Any] | Callable[[], Iterable[Any]],
+    iterable: Iterable[T] | Callable[[], Iterable[T]],
     cache_size: int = 0,
     n_parallel: int = 1,
     size: int | None = None,
-) -> View[Any]:
+) -> View[T]:
     """Return the view of the items of an iterable, which is iterated as far as the index says.
 
     An index ahead of the last one goes on from there, one behind it starts a new pass from the beginning.

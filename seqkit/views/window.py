@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..errors import EndOfSequence, EvaluationError
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Progress, View, locate, restarting, view
+from ..view import Indexable, Progress, T, View, locate, restarting, view
 
 __all__ = ["Window", "window"]
 
@@ -16,8 +16,8 @@ Last = Literal["keep", "discard", "pad"]
 
 
 def window(
-    sequence: Any, size: int, stride: int = 1, *, last: Last | None = None, pad: Any = None
-) -> View[Any]:
+    sequence: Indexable[T], size: int, stride: int = 1, *, last: Last | None = None, pad: Any = None
+) -> View[list[T]]:
     """Return the view of lists of `size` successive items, each starting `stride` items after the one before.
 
     Parameters
@@ -90,9 +90,9 @@ class Window(View[Any]):
         return items + [self._pad] * missing
 
     def _is_behind_the_end(self, i: int, count: int) -> bool:
-        """Is there no window `i`, of which a sequence without length has so many items?"""
-        if self._last == "discard":
-            return count < self._size
+        """Is there no window `i`, of which a sequence has so many items?"""
+        if self._last == "discard" or self._sources[0]._n is not UNKNOWN:
+            return count < len(self._members(i))
         return count <= (max(self._size - self._stride, 0) if i else 0)
 
     def _get(self, i: int) -> Any:
@@ -148,7 +148,7 @@ class Window(View[Any]):
                 kept = _drawn(items, members.start, shared.start, failed) + between
                 kept += _drawn(items, shared.stop, members.stop, failed)
                 torn, held = False, members
-                if self._sources[0]._n is UNKNOWN and self._is_behind_the_end(i, len(kept)):
+                if self._is_behind_the_end(i, len(kept)):
                     break
                 if failed:
                     failed = {j: error for j, error in failed.items() if j in members}

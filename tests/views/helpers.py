@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import seqkit as sk
-from seqkit.indices import UNBOUNDED
+from seqkit.indices import UNBOUNDED, Plan
 from seqkit.testing.failing import by_index, by_iteration
 
-__all__ = ["FailsAt", "Naturals", "agree_after_errors", "says"]
+__all__ = ["FailsAt", "Interrupted", "Naturals", "agree_after_errors", "costs_one_item", "says"]
 
 
 class Naturals(sk.View[int]):
@@ -26,6 +26,33 @@ class Naturals(sk.View[int]):
 
     def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[int]:
         return self
+
+
+class Interrupted(sk.View[Any]):
+    """A view that reads ahead. Iterating it, Ctrl-C hits once, before item `at` is drawn."""
+
+    def __init__(self, source: sk.View[Any], at: int) -> None:
+        super().__init__((source,), source._n)
+        self._reads_ahead = True
+        self._at = at
+
+    def _get(self, i: int) -> Any:
+        return self._sources[0]._get(i)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        indices, interrupts = iter(plan), [KeyboardInterrupt()]
+        drawn: list[Any] = []
+
+        def draw() -> Any:
+            if len(drawn) == self._at and interrupts:
+                raise interrupts.pop()
+            drawn.append(next(indices, None))
+            return drawn[-1] if drawn[-1] is None else self._get(drawn[-1])
+
+        return iter(draw, None)
+
+    def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[Any]:
+        return Interrupted(*sources, self._at)
 
 
 class FailsAt:
@@ -47,6 +74,20 @@ def agree_after_errors(view: sk.View[Any]) -> list[Any]:
     assert by_iteration(iter(view)) == found
     assert by_iteration(reversed(view)) == found[::-1]
     return found
+
+
+def costs_one_item(view: sk.View[Any], plan: Plan) -> bool:
+    """Does the interrupt of an `Interrupted` beneath cost one item of a plan at most, and shift none?"""
+    expected = [view[i] for i in plan]
+    items, found, at = view._iter(plan), [], []
+    while True:
+        try:
+            found.append(next(items))
+        except StopIteration:
+            break
+        except KeyboardInterrupt:
+            at.append(len(found))
+    return len(at) == 1 and found in (expected, expected[: at[0]] + expected[at[0] + 1 :])
 
 
 def says(kind: type[Exception], text: str) -> Any:

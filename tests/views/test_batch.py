@@ -13,7 +13,7 @@ from seqkit.testing import CountingSource, ExplodingSource, FailingSource, Unsiz
 from seqkit.testing.failing import by_index, by_iteration
 
 from ..registry import flat
-from .helpers import FailsAt, Naturals, agree_after_errors, says
+from .helpers import FailsAt, Interrupted, Naturals, agree_after_errors, costs_one_item, says
 
 
 def ahead(source: Any) -> sk.View[Any]:
@@ -40,18 +40,18 @@ def test_k_must_be_a_positive_int(k: Any, kind: type[Exception]) -> None:
 
 
 def test_k_may_be_any_kind_of_int() -> None:
-    assert sk.batch(range(4), np.int8(2))[1] == [2, 3]  # type: ignore[arg-type]
+    assert sk.batch(range(4), np.int8(2))[1] == [2, 3]  # type: ignore[call-overload]
 
 
 def test_policies_must_agree() -> None:
     with says(ValueError, "batch: last must be 'keep', 'discard' or 'pad', got 'rollover'"):
-        sk.batch(range(4), 2, last="rollover")  # type: ignore[arg-type]
+        sk.batch(range(4), 2, last="rollover")  # type: ignore[call-overload]
     with says(ValueError, "batch: drop_last=True means last='discard', got last='keep'"):
         sk.batch(range(4), 2, drop_last=True, last="keep")
     with says(ValueError, "batch: pad needs last='pad', got last='keep'"):
         sk.batch(range(4), 2, pad=0, last="keep")
     with says(TypeError, "batch: collate_fn must be callable, got 3"):
-        sk.batch(range(4), 2, collate_fn=3)  # type: ignore[arg-type]
+        sk.batch(range(4), 2, collate_fn=3)  # type: ignore[call-overload]
 
 
 def test_drop_last_goes_before_pad_and_no_padding_is_left_over() -> None:
@@ -309,3 +309,9 @@ def test_reading_batches_of_unbatches_to_know_the_length_never_hangs():
 
 def test_explaining_an_unbatch_reads_no_batch():
     assert "not known yet" in sk.explain(sk.unbatch(ExplodingSource("abc"), 2))
+
+
+@pytest.mark.parametrize("plan", [range(10), range(1, 10)], ids=str)
+@pytest.mark.parametrize("at", [0, 2])
+def test_an_interrupt_costs_one_item_and_shifts_nothing_in_unbatch(plan: Any, at: int) -> None:
+    assert costs_one_item(sk.unbatch(Interrupted(sk.view(["abc", "def", "ghi", "j"]), at), 3), plan)

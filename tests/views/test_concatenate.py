@@ -11,7 +11,7 @@ import seqkit as sk
 from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import by_index, by_iteration
 
-from .helpers import Naturals, agree_after_errors
+from .helpers import Interrupted, Naturals, agree_after_errors, costs_one_item
 
 
 def test_only_the_last_sequence_may_lack_a_length() -> None:
@@ -92,3 +92,9 @@ def test_errors_of_sequences_that_read_ahead_concern_their_items_only() -> None:
     assert [found[0], found[2], found[5]] == [0, 2, 2]
     order = [4, 1, 0, 3, 5, 1, 2]
     assert by_iteration(view._iter(order)) == [by_index(view)[i] for i in order]
+
+
+@pytest.mark.parametrize("plan", [range(10), range(1, 9), [9, 0, 5, 1, 8, 2, 7, 3]], ids=str)
+@pytest.mark.parametrize("at", [0, 2])
+def test_an_interrupt_costs_one_item_and_shifts_nothing(plan: Any, at: int) -> None:
+    assert costs_one_item(sk.concatenate([range(3), Interrupted(sk.view("abcdefg"), at)]), plan)

@@ -12,7 +12,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.flatten import flatten
 
-from .helpers import FailsAt, Naturals, agree_after_errors, says
+from .helpers import FailsAt, Interrupted, Naturals, agree_after_errors, costs_one_item, says
 
 NESTED = [["a", "b"], [], ("c",), "de", [], np.array(["f"]), sk.view("gh")[::-1], []]
 FLAT = list("abcdefhg")
@@ -104,6 +104,13 @@ def test_a_sequence_that_fails_costs_its_own_items(failing):
     found = agree_after_errors(view)
     expected = [None if which in failing else item for which, row in enumerate(rows) for item in row]
     assert [None if isinstance(item, Failure) else item for item in found] == expected
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_an_interrupt_costs_the_item_at_which_it_hit_and_shifts_nothing(at):
+    view = flatten(Interrupted(sk.view(["aa", "bbb", "c", "dd"]), at), [2, 3, 1, 2])
+    for plan in (range(8), [7, 6, 0, 1, 2, 5]):
+        assert costs_one_item(view, plan)
 
 
 def test_an_item_that_fails_costs_itself():

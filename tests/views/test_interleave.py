@@ -15,6 +15,8 @@ from seqkit.views.cycle import cycle
 from seqkit.views.interleave import interleave
 from seqkit.views.repeat import repeat
 
+from .helpers import Interrupted, costs_one_item
+
 
 def in_turn(lists):
     """Return the items in turn, by the plainest loop there is."""
@@ -163,3 +165,9 @@ def test_thousands_of_sequences_of_all_lengths_stay_small():
 def test_its_repr_shows_how_it_stops():
     assert repr(interleave("ab", [1])) == "interleave(<str of 2>, <list of 1>)"
     assert repr(interleave("ab", stop="shortest")) == "interleave(<str of 2>, stop='shortest')"
+
+
+@pytest.mark.parametrize("plan", [range(10), range(1, 9), [9, 0, 4, 1, 8, 2, 6, 3]], ids=str)
+@pytest.mark.parametrize("at", [0, 2])
+def test_an_interrupt_costs_one_item_and_shifts_nothing(plan, at):
+    assert costs_one_item(sk.interleave(Interrupted(sk.view("abcd"), at), range(6)), plan)

@@ -15,7 +15,7 @@ from seqkit.views.epochs import epochs
 from seqkit.views.mix import Turns, mix
 from seqkit.views.repeat import repeat
 
-from .helpers import Naturals, agree_after_errors, says
+from .helpers import Interrupted, Naturals, agree_after_errors, costs_one_item, says
 
 
 def turns_of(view, n):
@@ -187,6 +187,15 @@ def test_sequences_that_start_anew_are_keyed_for_their_next_epoch():
     assert [x for x in again if x != "x"] == list(epochs(order)[20:37])
 
 
+def test_sequences_of_another_length_in_another_epoch_make_a_mixture_of_another_length():
+    noisy = sk.random_map(lambda x, rng: int(rng.integers(2)), range(9), seed=0)
+    view = mix([sk.filter(bool, noisy), range(100, 140)], [1, 2], seed=0)
+    for epoch in range(5):
+        keyed = view.at_epoch(epoch)
+        assert list(keyed) == [keyed[i] for i in range(len(keyed))]
+        assert len(keyed) == 3 * len(sk.filter(bool, noisy).at_epoch(epoch))
+
+
 def test_cycling_never_ends():
     view = mix(["ab", "xyz", repeat(0)], [2, 1, 1], seed=0, stop="cycle")
     found = list(islice(view, 4000))
@@ -310,6 +319,24 @@ def test_a_failing_item_costs_its_own_turn_only():
         [view[i] for i in range(9)]
 
 
+@pytest.mark.parametrize("plan", [range(12), range(11, -1, -2)], ids=str)
+def test_an_interrupt_costs_one_turn_and_shifts_nothing(plan):
+    view = mix([Interrupted(sk.view("abcdefgh"), 2), range(4)], [2, 1], seed=0)
+    assert costs_one_item(view, plan)
+
+
+def test_a_sequence_that_fails_for_good_ends_it_after_the_error():
+    node = sk.prefetch(range(1000), 2, max_buffered=4)
+    items = iter(mix([node, range(1000)], seed=0))
+    assert next(items) == next(items) == 0
+    node.close()
+    found = by_iteration(items)
+    assert [item.cause for item in found if isinstance(item, Failure)] == [
+        "RuntimeError('prefetch: the node is closed; restart() starts it anew')"
+    ]
+    assert isinstance(found[-1], Failure) or found[-1] < 20
+
+
 def test_writing_goes_to_the_sequence_whose_turn_it_is():
     first, second = [0, 0, 0, 0], [0, 0]
     view = mix([first, second], [2, 1], seed=0)
@@ -332,8 +359,19 @@ def test_unfit_arguments_are_refused():
     for weight in ("1", None, True, "x", [1]):
         with says(TypeError, f"mix: a weight must be a number above 0, got {weight!r}"):
             mix(["a", "b"], [1, weight])
-    with says(ValueError, "mix: a weight must be at least one in 16384 of their sum, got 1e-06 of 1"):
+    with says(ValueError, "mix: a weight must be at least one in 16384 of their sum, got one in 1000000"):
         mix(["a", "b"], [0.000001, 0.999999])
+    with says(ValueError, "mix: a weight must be at least one in 16384 of their sum, got one in 16385"):
+        mix(["a", "b"], [1, 16384.0000001])
+    with pytest.raises(ValueError, match="mix: a weight must be at least one in 16384 of their sum"):
+        mix(["a", "b"], [1e-300, 1e300])
+    assert len(mix(["a", "b" * 99999], [1, 16382.9999999])) == 16384
+    with says(TypeError, "mix: weights must be a number for each sequence, got 3"):
+        mix(["a", "b"], 3)
+    with says(TypeError, "mix: sequences must be an iterable of sequences, got 3"):
+        mix(3)
+    with says(TypeError, "mix: sequences must be an iterable of sequences, got {'x': [1], 'y': [2]}"):
+        mix({"x": [1], "y": [2]})  # not a mixture of the letters of its keys
     with says(ValueError, "mix: stop must be 'first', 'last' or 'cycle', got 'longest'"):
         mix(["a"], stop="longest")
     with pytest.raises(ValueError, match="mix: seed must be an int of at least 0 or None, got -1"):

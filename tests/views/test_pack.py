@@ -389,6 +389,13 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path):
         load_packed(tmp_path / "none")
 
 
+def test_what_is_no_path_is_refused():
+    with says(TypeError, "load_packed: path must be a path, got 3"):
+        load_packed(3)
+    with says(TypeError, "save: path must be a path, got None"):
+        pack("ab").save(None)
+
+
 # -------------------------------------------------------------------- workers
 
 

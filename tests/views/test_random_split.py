@@ -53,6 +53,12 @@ def test_fractions_are_rounded_down_and_the_rest_dealt_in_turn(n, fractions, len
     assert [len(part) for part in random_split(range(n), np.array(fractions), seed=1)] == lengths
 
 
+def test_a_fraction_of_0_stays_empty():
+    third = 1 / 3
+    parts = random_split(range(5), [0.0, third, 0, third, third], seed=0)
+    assert [len(part) for part in parts] == [0, 2, 0, 2, 1]
+
+
 def test_a_seed_settles_the_parts_and_no_global_generator_is_touched():
     random.seed(5)
     np.random.seed(5)

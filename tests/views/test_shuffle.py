@@ -40,6 +40,7 @@ def test_a_sequence_too_long_for_64_bits_cannot_be_shuffled() -> None:
     [
         ({"seed": -1}, ValueError, "shuffle: seed must be an int of at least 0 or None, got -1"),
         ({"seed": 1.0}, TypeError, "shuffle: seed must be an int of at least 0 or None, got 1.0"),
+        ({"seed": True}, TypeError, "shuffle: seed must be an int of at least 0 or None, got True"),
         ({"seed": "a"}, TypeError, "shuffle: seed must be an int of at least 0 or None, got 'a'"),
         ({"seed": 0, "epoch": -1}, ValueError, "shuffle: epoch must be an int of at least 0, got -1"),
         ({"seed": 0, "order": "torch"}, ValueError, "shuffle: order must be 'keyed' or 'numpy', got 'torch'"),

@@ -34,7 +34,7 @@ def test_sequences_of_different_lengths_are_refused_by_default() -> None:
     with says(ValueError, "smap: the sequences must have one length, got 3, 1"):
         sk.smap(max, [1, 2, 3], [1])
     with says(ValueError, "smap: zip must be 'strict' or 'shortest', got 'longest'"):
-        sk.smap(max, [1], [2], zip="longest")  # type: ignore[arg-type]
+        sk.smap(max, [1], [2], zip="longest")  # type: ignore[call-overload]
 
 
 def test_the_shortest_sequence_sets_the_length_that_iteration_has() -> None:

@@ -192,6 +192,18 @@ def test_after_an_interrupt_the_windows_that_follow_are_whole():
     assert list(rows) == [[3, 4, 5], [4, 5, 6], [5, 6, 7]]
 
 
+def test_a_node_beneath_that_fails_for_good_leaves_no_short_windows():
+    node = sk.prefetch(range(100), 2, max_buffered=4)
+    rows = iter(window(node, 3))
+    found = [next(rows)]
+    node.close()
+    found += by_iteration(rows)
+    failed = [isinstance(row, Failure) for row in found].index(True)
+    assert found[:failed] == [[i, i + 1, i + 2] for i in range(failed)]
+    assert all(isinstance(row, Failure) for row in found[failed:])
+    assert len(found) < 98
+
+
 @pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2), (2, 5)])
 @pytest.mark.parametrize("plan", [range(6), range(1, 6, 2), range(5, -1, -1), [3, 3, 0, 5]], ids=str)
 def test_a_node_beneath_that_works_ahead_learns_what_will_be_read(size, stride, plan):

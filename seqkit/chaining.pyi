@@ -1,0 +1,118 @@
+"""The methods of every view, for type checkers; `seqkit` attaches the same ones when it is imported.
+
+A function whose first parameter is the sequence is a method as it stands. The others are written out, without
+the sequence; what comes before it is then given by position.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Literal, TypeVar, overload
+
+import numpy as np
+
+from .observe.debug import debug as _debug
+from .observe.explain import explain as _explain
+from .observe.monitor_throughput import monitor_throughput as _monitor_throughput
+from .observe.profile import profile as _profile
+from .prefetch.node import prefetch as _prefetch
+from .view import Indexable, U, V, View
+from .views.add_cache import add_cache as _add_cache
+from .views.batch import batch as _batch
+from .views.batch import unbatch as _unbatch
+from .views.cycle import cycle as _cycle
+from .views.epochs import epochs as _epochs
+from .views.filter import Filter
+from .views.flatten import flatten as _flatten
+from .views.gather import gather as _gather
+from .views.interleave import Stop
+from .views.materialize import materialize as _materialize
+from .views.pack import pack as _pack
+from .views.random_split import random_split as _random_split
+from .views.shard import shard as _shard
+from .views.shuffle import shuffle as _shuffle
+from .views.smap import Zip
+from .views.split import split as _split
+from .views.window import window as _window
+
+__all__ = ["Chainable", "attach"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+class Chainable(Generic[T_co]):
+    add_cache = _add_cache
+    batch = _batch
+    cycle = _cycle
+    debug = _debug
+    epochs = _epochs
+    explain = _explain
+    flatten = _flatten
+    gather = _gather
+    materialize = _materialize
+    monitor_throughput = _monitor_throughput
+    pack = _pack
+    prefetch = _prefetch
+    profile = _profile
+    random_split = _random_split
+    shard = _shard
+    shuffle = _shuffle
+    split = _split
+    unbatch = _unbatch
+    window = _window
+
+    def filter(
+        self,
+        pred: Callable[[T_co], Any],
+        /,
+        *,
+        eager: bool = False,
+        progress: Callable[[int, int | None], Any] | None = None,
+    ) -> Filter[T_co]: ...
+    def interleave(self, *sequences: Indexable[U], stop: Stop = "longest") -> View[T_co | U]: ...
+    def random_map(
+        self,
+        f: Callable[[T_co, np.random.Generator], U],
+        /,
+        seed: int | None = None,
+        *,
+        name: str | None = None,
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self, f: Callable[[T_co], U], /, *, zip: Zip = "strict", batched: Literal[False] = False
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self,
+        f: Callable[[T_co, V], U],
+        second: Indexable[V],
+        /,
+        *,
+        zip: Zip = "strict",
+        batched: Literal[False] = False,
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self,
+        f: Callable[..., U],
+        second: Indexable[Any],
+        third: Indexable[Any],
+        /,
+        *more: Indexable[Any],
+        zip: Zip = "strict",
+        batched: Literal[False] = False,
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self,
+        f: Callable[..., Indexable[U]],
+        /,
+        *sequences: Indexable[Any],
+        zip: Zip = "strict",
+        batched: Literal[True],
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self, f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
+    ) -> View[Any]: ...
+    def starmap(self: Chainable[Iterable[Any]], f: Callable[..., U], /) -> View[U]: ...
+
+def attach(function: Callable[..., Any], position: int = 0) -> None: ...
