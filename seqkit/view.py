@@ -424,13 +424,22 @@ def view(source: Indexable[T]) -> View[T]:
     >>> letters[-1], list(letters[::2]), list(letters[[0, 0, 5]])
     ('t', ['s', 'q', 'i'], ['s', 's', 't'])
     """
+    return as_view(source, "view")
+
+
+def as_view(source: Indexable[T], who: str) -> View[T]:
+    """Return `source` as a view, or say who cannot do with it.
+
+    >>> as_view(5, "batch")
+    Traceback (most recent call last):
+    TypeError: batch: a sequence needs [i] and usually len(), got int
+    """
     if isinstance(source, View):
         return source
     if not hasattr(source, "__getitem__") or isinstance(source, type):
-        raise TypeError(
-            f"view: a source needs [i] and usually len(), got {type(source).__name__};"
-            " turn an iterable into a list first"
-        )
+        kind = source.__name__ if isinstance(source, type) else type(source).__name__
+        hint = "; make a list of it, or see uniter" if hasattr(source, "__iter__") else ""
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {kind}{hint}")
     return Source(source)
 
 

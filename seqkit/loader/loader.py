@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from ..indices import positive_int
 from ..prefetch import Prefetch, prefetch
 from ..randomness import as_seed
-from ..view import View, view
+from ..view import View, as_view
 from ..views.batch import batch
 from ..views.shuffle import shuffle as shuffled
 from ..views.smap import smap
@@ -158,7 +158,7 @@ class DataLoader:
 
     def _items(self) -> View[Any]:
         """Return the view of what the loader hands out."""
-        source = view(self.dataset)
+        source = as_view(self.dataset, "DataLoader")
         if self.batch_sampler is not None:
             return Fetch(source, self.collate_fn)
         if self.sampler is not None:
@@ -205,7 +205,8 @@ class DataLoader:
         return len(self.view if self._reads is None else self._reads)
 
     def __repr__(self) -> str:
-        return f"DataLoader({', '.join([repr(view(self.dataset)), *shown(DataLoader, self._given)])})"
+        data = repr(as_view(self.dataset, "DataLoader"))
+        return f"DataLoader({', '.join([data, *shown(DataLoader, self._given)])})"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "view" in self.__dict__ and not name.startswith("_"):

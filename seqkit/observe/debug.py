@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import fail
 from ..indices import Indices, Plan, as_list, each, positive_int
-from ..view import Indexable, Progress, T, View, restarting, view
+from ..view import Indexable, Progress, T, View, as_view, restarting
 
 __all__ = ["Debug", "debug"]
 
@@ -70,7 +70,7 @@ def debug(
             raise TypeError(f"debug: max_rate must be a number of calls per second or None, got {max_rate!r}")
         if not max_rate > 0:
             raise ValueError(f"debug: max_rate must be above 0 per second, got {max_rate!r}")
-    return Debug(view(sequence), func, Limits(max_calls, max_rate, clock))
+    return Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate, clock))
 
 
 class Limits:

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from ..indices import Unsized
-from ..view import Indexable, Source, View, view
+from ..view import Indexable, Source, View, as_view
 
 __all__ = ["explain", "notebook", "outline"]
 
@@ -40,7 +40,7 @@ def explain(sequence: Indexable[Any]) -> str:
        └─ shuffle(seed=1)   length 10
           └─ <range of 10>
     """
-    rows = [(line, _note(node)) for line, node in outline(view(sequence))]
+    rows = [(line, _note(node)) for line, node in outline(as_view(sequence, "explain"))]
     width = max(len(line) for line, _ in rows)
     return "\n".join(f"{line:<{width}}   {note}".rstrip() for line, note in rows)
 
@@ -50,7 +50,7 @@ def notebook(sequence: View[Any]) -> str:
 
     Examples
     --------
-    >>> notebook(view([1, 2]))
+    >>> notebook(as_view([1, 2], "notebook"))
     '<pre>&lt;list of 2&gt;</pre>'
     """
     return f"<pre>{escape(explain(sequence))}</pre>"
@@ -59,7 +59,7 @@ def notebook(sequence: View[Any]) -> str:
 def outline(node: View[Any]) -> list[tuple[str, View[Any]]]:
     """Return the views of an expression, the outermost first, each with the line that stands for it.
 
-    >>> [line for line, _ in outline(view("abc")[[2, 0]])]
+    >>> [line for line, _ in outline(as_view("abc", "outline")[[2, 0]])]
     ['gather(<2 indices>)', '└─ <str of 3>']
     """
     found: list[tuple[str, View[Any]]] = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..indices import Indices, Plan
-from ..view import Indexable, Progress, T, View, restarting, view
+from ..view import Indexable, Progress, T, View, as_view, restarting
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 
@@ -49,7 +49,7 @@ def monitor_throughput(
     >>> list(monitored), monitored.read_delay(), monitored.throughput()
     ([0, 1, 2], 0.25, 4.0)
     """
-    return MonitorThroughput(view(sequence), Meter(clock))
+    return MonitorThroughput(as_view(sequence, "monitor_throughput"), Meter(clock))
 
 
 class Meter:

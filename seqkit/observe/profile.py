@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import EvaluationError
 from ..indices import Indices, Plan, positive_int
 from ..prefetch.node import Prefetch
-from ..view import Indexable, Progress, View, restarting, view
+from ..view import Indexable, Progress, View, as_view, restarting
 from .explain import outline
 
 __all__ = ["Profile", "Stage", "profile"]
@@ -59,7 +59,7 @@ def profile(
     (10, 'smap(slow)', 100)
     """
     n = positive_int(n, "profile: n")
-    source, meter = view(sequence), _Meter(clock)
+    source, meter = as_view(sequence, "profile"), _Meter(clock)
     probes: dict[int, _Probe] = {}
     probed = _probed(source, meter, probes)
     for probe in probes.values():

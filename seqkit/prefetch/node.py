@@ -28,7 +28,7 @@ from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
 from ..indices import Indices, Length, Plan, Unsized, positive_int
 from ..randomness import as_seed
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .backend import Backend
 from .blame import reraise
 from .dispatcher import MAX_CHUNK, Dispatcher, Options, Reader, Statistics
@@ -136,7 +136,7 @@ def prefetch(
     ...     list(ahead) == list(squares), ahead[-1], list(ahead[:3])
     (True, 998001, [0, 1, 4])
     """
-    source = view(seq)
+    source = as_view(seq, "prefetch")
     if method not in ("thread", "process", "inline"):
         raise ValueError(f"prefetch: method must be 'thread', 'process' or 'inline', got {method!r}")
     if context not in (None, "fork", "forkserver", "spawn"):

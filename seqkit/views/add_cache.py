@@ -13,7 +13,7 @@ import numpy as np
 from ..context import private_memory
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Indexable, Progress, T, View, locate, restarting, view
+from ..view import Indexable, Progress, T, View, as_view, locate, restarting
 from .once import Contents, Flight, Missing, holding_many
 from .stores import ABSENT, Directory, Keeper, Memory
 
@@ -111,7 +111,7 @@ def add_cache(
     if cache_size is None and cache is None and max_bytes is None:
         cache_size = 1
     path = None if store is None else os.path.abspath(store)
-    return AddCache(view(arr), Settings(cache_size, cache, policy, max_bytes, path, key))
+    return AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
 
 
 def _check_keeper(cache: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from ..context import empty
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Indexable, Progress, T, U, View, locate, restarting, step_over, view
+from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting, step_over
 from .deferred import Deferred
 from .grouped import Groups
 
@@ -97,7 +97,7 @@ def batch(
     k = positive_int(k, "batch: k")
     if collate_fn is not None and not callable(collate_fn):
         raise TypeError(f"batch: collate_fn must be callable, got {collate_fn!r}")
-    return Batch(view(sequence), k, _last_policy(drop_last, pad, last), pad, collate_fn)
+    return Batch(as_view(sequence, "batch"), k, _last_policy(drop_last, pad, last), pad, collate_fn)
 
 
 def _last_policy(drop_last: bool, pad: Any, last: Last | None) -> Last:
@@ -295,7 +295,7 @@ def unbatch(
             raise ValueError(
                 f"unbatch: last_batch_size must be at most batch_size {batch_size}, got {last_batch_size}"
             )
-    return Unbatch(view(sequence), batch_size, last_batch_size)
+    return Unbatch(as_view(sequence, "unbatch"), batch_size, last_batch_size)
 
 
 class Unbatch(View[Any]):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized
-from ..view import Indexable, Progress, T, U, V, View, restarting, step_over, view
+from ..view import Indexable, Progress, T, U, V, View, as_view, restarting, step_over
 
 __all__ = ["Collate", "collate"]
 
@@ -53,8 +53,8 @@ def collate(sequences: Iterable[Any] | Mapping[str, Any]) -> View[Any]:
     """
     if isinstance(sequences, Mapping):
         names = tuple(sequences)
-        return Collate(tuple(view(sequences[name]) for name in names), names)
-    return Collate(tuple(map(view, sequences)), None)
+        return Collate(tuple(as_view(sequences[name], "collate") for name in names), names)
+    return Collate(tuple(as_view(s, "collate") for s in sequences), None)
 
 
 class Collate(View[Any]):

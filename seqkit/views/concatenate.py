@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, each
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .grouped import iterate_in_turn, read_grouped
 
 __all__ = ["Concatenate", "concatenate"]
@@ -48,8 +48,10 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     >>> list(both), both[-1]
     (['a', 'b', 1, 2, 3], 3)
     """
+    if not isinstance(sequences, Iterable):
+        raise TypeError(f"concatenate: sequences must be an iterable of them, got {type(sequences).__name__}")
     parts: list[View[Any]] = []
-    for source in map(view, sequences):
+    for source in (as_view(sequence, "concatenate") for sequence in sequences):
         parts.extend(source._sources if type(source) is Concatenate else [source])
     for part in parts[:-1]:
         if isinstance(part._n, Unsized):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Translated, Unsized, as_array, positive_int
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 
 __all__ = ["Cycle", "cycle"]
 
@@ -48,7 +48,7 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     >>> forever[10**12], list(forever[4:8])
     ('b', ['b', 'c', 'a', 'b'])
     """
-    source = view(sequence)
+    source = as_view(sequence, "cycle")
     if limit is not None:
         limit = positive_int(limit, "cycle: limit", least=0)
     if isinstance(source._n, Unsized):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import fail
 from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Length, Plan, Unsized, as_array, positive_int
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .grouped import read_grouped
 from .shuffle import shuffle
 
@@ -60,7 +60,7 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     >>> list(forever[200:300]) == list(order.at_epoch(2)), forever[10**12] < 100
     (True, True)
     """
-    source = view(sequence)
+    source = as_view(sequence, "epochs")
     if isinstance(source._n, Unsized):
         raise TypeError(f"epochs: the sequence needs a length, and has none: {source._n.reason}")
     if n is not None:

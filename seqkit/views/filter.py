@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import fail
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .deferred import Deferred
 
 __all__ = ["Filter", "filter"]
@@ -67,7 +67,7 @@ def filter(  # noqa: A001 - the field's word for it
         raise TypeError(f"filter: pred must be callable, got {pred!r}")
     if progress is not None and not callable(progress):
         raise TypeError(f"filter: progress must be callable or None, got {progress!r}")
-    source = view(sequence)
+    source = as_view(sequence, "filter")
     if source._measured and source._n is UNBOUNDED:
         raise TypeError(f"filter: the sequence needs an end, and has none: {UNBOUNDED.reason}")
     filtered = Filter(pred, source, progress)

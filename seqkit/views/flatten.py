@@ -22,7 +22,7 @@ from ..indices import (
     each,
     positive_int,
 )
-from ..view import Indexable, Progress, T, View, locate, restarting, view
+from ..view import Indexable, Progress, T, View, as_view, locate, restarting
 from .deferred import Deferred
 from .grouped import Groups
 
@@ -65,12 +65,12 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     >>> list(words), words[-2], len(words)
     (['a', 'b', 'c', 'd', 'e'], 'd', 5)
     """
-    source = view(sequence)
+    source = as_view(sequence, "flatten")
     if lengths is None:
         if source._measured and source._n is UNBOUNDED:
             raise TypeError("flatten: a sequence that never ends needs lengths, got None")
         return Flatten((source,))
-    known = lengths if isinstance(lengths, View) else view(_checked(lengths))
+    known = lengths if isinstance(lengths, View) else as_view(_checked(lengths), "flatten")
     if isinstance(known._n, Unsized):
         raise TypeError(f"flatten: lengths must be a sequence with a length, got {lengths!r}")
     if source._measured and not isinstance(source._n, Unsized) and known._n != source._n:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN, IndexArray, Indices, Length, Plan, Translated, Unsized, as_index_map, select
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 
 __all__ = ["Gather", "gather", "take"]
 
@@ -53,7 +53,7 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex]) -> View[T]:
     Traceback (most recent call last):
     IndexError: gather: indexes[0] is 4, outside [-4, 4)
     """
-    source = view(sequence)
+    source = as_view(sequence, "gather")
     return source._take(as_index_map(indexes, "gather: indexes", source._n))
 
 

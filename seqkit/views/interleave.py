@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Selected, Unsized, as_list, each
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .grouped import iterate_in_turn, read_grouped
 
 __all__ = ["Interleave", "interleave"]
@@ -56,7 +56,7 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     """
     if stop not in ("longest", "shortest"):
         raise ValueError(f"interleave: stop must be 'longest' or 'shortest', got {stop!r}")
-    sources = tuple(map(view, sequences))
+    sources = tuple(as_view(s, "interleave") for s in sequences)
     for source in sources:
         if source._n is UNKNOWN:
             raise TypeError(

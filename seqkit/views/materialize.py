@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..context import private_memory
 from ..indices import UNBOUNDED
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 
 __all__ = ["materialize"]
 
@@ -42,8 +42,8 @@ def materialize(sequence: Indexable[T]) -> View[T]:
     >>> squares, squares[-1]
     (<list of 1000>, 998001)
     """
-    source = view(sequence)
+    source = as_view(sequence, "materialize")
     if source._n is UNBOUNDED:
         raise TypeError("materialize: the sequence must come to an end, and this one never does")
     with private_memory():
-        return view(list(source))
+        return as_view(list(source), "materialize")

@@ -26,7 +26,7 @@ from ..indices import (
     each,
 )
 from ..randomness import as_name, as_seed, node_key
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .epochs import epochs
 from .grouped import iterate_in_turn, read_grouped
 
@@ -114,7 +114,7 @@ def mix(
     """
     if not isinstance(sequences, Iterable) or isinstance(sequences, Mapping):
         raise TypeError(f"mix: sequences must be an iterable of sequences, got {sequences!r}")
-    sources = tuple(map(view, sequences))
+    sources = tuple(as_view(s, "mix") for s in sequences)
     if not sources:
         raise ValueError("mix: at least one sequence is needed, got none")
     for source in sources:

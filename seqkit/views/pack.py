@@ -10,7 +10,7 @@ from typing import Any
 from ..context import private_memory
 from ..errors import fail
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .layouts import LAYOUTS, Layout, lay_out, read_layout, write_layout
 
 __all__ = ["Pack", "load_packed", "pack"]
@@ -54,7 +54,7 @@ def pack(sequence: Indexable[T]) -> Pack[T]:
     >>> names[1], list(names[::-1]), names.nbytes
     ('bee', ['cicada', 'bee', 'ant'], 28)
     """
-    source = view(sequence)
+    source = as_view(sequence, "pack")
     if source._n is UNBOUNDED:
         raise TypeError("pack: the sequence must come to an end, and this one never does")
     with private_memory():

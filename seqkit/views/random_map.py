@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import fail
 from ..indices import Indices, Plan, as_list, each
 from ..randomness import as_name, as_seed, item_generator, node_key
-from ..view import Indexable, Progress, T, U, View, restarting, view
+from ..view import Indexable, Progress, T, U, View, as_view, restarting
 
 __all__ = ["RandomMap", "random_map"]
 
@@ -62,7 +62,11 @@ def random_map(
     if not callable(f):
         raise TypeError(f"random_map: f must be callable, got {f!r}")
     return RandomMap(
-        f, view(sequence), as_seed(seed, "random_map: seed"), 0, as_name(name, "random_map: name")
+        f,
+        as_view(sequence, "random_map"),
+        as_seed(seed, "random_map: seed"),
+        0,
+        as_name(name, "random_map: name"),
     )
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..indices import Unsized, compact, positive_int
 from ..randomness import Permutation, as_seed, node_key
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 
 __all__ = ["random_split"]
 
@@ -76,7 +76,7 @@ def random_split(
     >>> sorted(train), sorted(test)
     (['a', 'b', 'b', 'c'], ['a', 'b', 'b', 'c'])
     """
-    source = view(sequence)
+    source = as_view(sequence, "random_split")
     n = source._n
     if isinstance(n, Unsized):
         raise TypeError(f"random_split: the sequence needs a length, and has none: {n.reason}")

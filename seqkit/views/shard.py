@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..indices import Unsized, positive_int
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 from .concatenate import concatenate
 
 __all__ = ["shard"]
@@ -57,7 +57,7 @@ def shard(
     >>> [list(shard("abcdefg", rank, 3, contiguous=False, even="pad")) for rank in range(3)]
     [['a', 'd', 'g'], ['b', 'e', 'a'], ['c', 'f', 'b']]
     """
-    source = view(sequence)
+    source = as_view(sequence, "shard")
     world = positive_int(world, "shard: world")
     rank = positive_int(rank, "shard: rank", least=0)
     if rank >= world:

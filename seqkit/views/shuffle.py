@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..indices import Indices, Plan, Translated, Unsized, positive_int
 from ..randomness import NumpyPermutation, Permutation, as_name, as_seed, node_key
-from ..view import Indexable, T, View, view
+from ..view import Indexable, T, View, as_view
 
 __all__ = ["Shuffle", "shuffle"]
 
@@ -71,7 +71,7 @@ def shuffle(
     >>> list(shuffle(range(9), seed=0, order="numpy")) == np.random.default_rng(0).permutation(9).tolist()
     True
     """
-    source = view(sequence)
+    source = as_view(sequence, "shuffle")
     if isinstance(source._n, Unsized):
         raise TypeError(f"shuffle: the sequence needs a length, and has none: {source._n.reason}")
     if source._n >= 1 << 63:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NoReturn, cast, overload
 
 from ..errors import fail
 from ..indices import Indices, Length, Plan, as_list, nth
-from ..view import Indexable, Progress, T, U, V, View, restarting, view
+from ..view import Indexable, Progress, T, U, V, View, as_view, restarting
 from .collate import Collate
 
 __all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]
@@ -103,8 +103,8 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
     if len(sequences) == 1 and not batched:
-        return Smap(f, view(sequences[0]))
-    rows = Collate(tuple(map(view, sequences)), None, zip, "smap")
+        return Smap(f, as_view(sequences[0], "smap"))
+    rows = Collate(tuple(as_view(s, "smap") for s in sequences), None, zip, "smap")
     return BatchedSmap(f, rows._sources, rows._n) if batched else Smap(Spread(f, "smap"), rows)
 
 
@@ -139,7 +139,7 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     {'x': 1}
     """
     _check_callable(f, "starmap")
-    return Smap(Spread(f, "starmap"), view(sequence))
+    return Smap(Spread(f, "starmap"), as_view(sequence, "starmap"))
 
 
 def _check_callable(f: Any, who: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import fail
 from ..indices import IndexArray, Unsized, positive_int
-from ..view import Indexable, Source, T, View, view
+from ..view import Indexable, Source, T, View, as_view
 
 __all__ = ["Split", "split"]
 
@@ -67,7 +67,7 @@ def split(sequence: Any, edges: Any) -> View[Any]:
     >>> list(split("abcdef", [(0, 4), (2, 6), (9, 12)]))
     ['abcd', 'cdef', '']
     """
-    source = view(sequence)
+    source = as_view(sequence, "split")
     if isinstance(source._n, Unsized):
         raise TypeError(f"split: the sequence needs a length, and has none: {source._n.reason}")
     return Split(source, np.array(_bounds(edges, source._n), np.int64).reshape(-1, 2))

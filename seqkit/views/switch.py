@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, each
-from ..view import Indexable, Progress, T, U, View, locate, restarting, view
+from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting
 
 __all__ = ["Case", "Switch", "case", "switch"]
 
@@ -50,7 +50,7 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     >>> list(switch([True, False, 1, ""], "abcd", range(4)))
     ['a', 1, 'c', 3]
     """
-    return Switch(tuple(map(view, (condition, x, y))))
+    return Switch(tuple(as_view(s, "switch") for s in (condition, x, y)))
 
 
 def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
@@ -89,7 +89,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     """
     if not values:
         raise ValueError("case: at least one sequence to select from is needed, got none")
-    return Case(tuple(map(view, (selector, *values))))
+    return Case(tuple(as_view(s, "case") for s in (selector, *values)))
 
 
 class Case(View[Any]):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..errors import EndOfSequence, EvaluationError
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Indexable, Progress, T, View, locate, restarting, view
+from ..view import Indexable, Progress, T, View, as_view, locate, restarting
 
 __all__ = ["Window", "window"]
 
@@ -68,7 +68,7 @@ def window(
         raise ValueError(f"window: last must be 'keep', 'discard' or 'pad', got {last!r}")
     if pad is not None and last != "pad":
         raise ValueError(f"window: pad needs last='pad', got last={last!r}")
-    return Window(view(sequence), size, stride, last, pad)
+    return Window(as_view(sequence, "window"), size, stride, last, pad)
 
 
 class Window(View[Any]):

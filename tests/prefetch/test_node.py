@@ -71,7 +71,7 @@ class FileLog:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"seq": 5}, TypeError, "a source needs [i] and usually len(), got int"),
+        ({"seq": 5}, TypeError, "prefetch: a sequence needs [i] and usually len(), got int"),
         (
             {"method": "fork"},
             ValueError,

@@ -248,5 +248,5 @@ def test_unfit_arguments_are_refused():
         sk.filter(is_even, [1], progress=True)
     with says(TypeError, "filter: the sequence needs an end, and has none: it never ends"):
         sk.filter(is_even, Naturals())
-    with pytest.raises(TypeError, match=r"a source needs \[i\]"):
+    with pytest.raises(TypeError, match=r"^filter: a sequence needs \[i\]"):
         sk.filter(is_even, 5)

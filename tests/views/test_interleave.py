@@ -107,7 +107,7 @@ def test_a_sequence_that_ends_nobody_knows_where_is_refused():
 def test_unfit_arguments_are_refused():
     with pytest.raises(ValueError, match="interleave: stop must be 'longest' or 'shortest', got 'first'"):
         interleave([1], stop="first")
-    with pytest.raises(TypeError, match=r"a source needs \[i\]"):
+    with pytest.raises(TypeError, match=r"^interleave: a sequence needs \[i\]"):
         interleave([1], 5)
 
 

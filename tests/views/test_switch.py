@@ -199,7 +199,7 @@ def test_assignment_goes_to_the_selected_sequence():
 def test_unfit_arguments_are_refused():
     with pytest.raises(ValueError, match="case: at least one sequence to select from is needed, got none"):
         case([])
-    with pytest.raises(TypeError, match=r"a source needs \[i\]"):
+    with pytest.raises(TypeError, match=r"^(switch|case): a sequence needs \[i\]"):
         switch([1], 5, [2])
 
 
