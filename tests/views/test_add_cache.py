@@ -354,7 +354,7 @@ def test_bad_arguments_are_refused_at_once(arguments, kind, message):
 
 
 def test_what_cannot_be_indexed_is_refused():
-    with pytest.raises(TypeError, match="^add_cache: a sequence needs"):
+    with pytest.raises(TypeError, match=r"^add_cache: a sequence needs"):
         add_cache(3)
 
 
