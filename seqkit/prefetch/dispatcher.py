@@ -41,6 +41,8 @@ __all__ = ["Dispatcher", "Options", "Reader", "Statistics"]
 CHUNK_NS = 500_000
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNK = 4096
+# Unless the user says how much, no more than this is computed ahead, as long as every worker has a job.
+AHEAD_BYTES = 1 << 30
 # With on_exhausted="block", how long a reader waits for arrays to be dropped, and how often it looks: they
 # are dropped anywhere, also in the garbage collector, where nobody can be told. Nothing else looks at
 # intervals.
@@ -168,6 +170,7 @@ class Dispatcher:
         self._item_ns: float | None = None
         self._item_bytes = 0.0
         self._chunk = options.chunk_size or 1
+        self._depth = options.depth
         # Runs when the dispatcher is collected and at interpreter exit; the backend holds no way back.
         self._finalizer = weakref.finalize(self, _finish, backend, self._lock, self.pid)
         try:
@@ -303,6 +306,7 @@ class Dispatcher:
     def _fill(self, feed: _Feed, waiting: bool = False) -> None:
         self._sweep()
         window = feed.window
+        window.depth = self._depth
         while len(self._flying) < self._backend.capacity:
             if not self._backend.ready() and not (window.starving() and self._make_room(feed)):
                 # Slots come back from jobs in flight. Where there are none, all slots are leased or
@@ -430,9 +434,12 @@ class Dispatcher:
         return WorkerDied(f"prefetch[{index}]: {who} {event.cause} while computing it{tries}", **known)
 
     def _measure(self, event: Done, count: int) -> None:
-        """Adapt the chunk size to what items cost."""
+        """Adapt to what items cost how large a chunk is, and how many are pending."""
         self._counts["worked_ns"] += event.cost_ns
         self._counts["nbytes"] += event.parcel.nbytes
+        if self._options.max_buffered is None:
+            fitting = max(AHEAD_BYTES // max(event.parcel.nbytes, 1), self._options.workers)
+            self._depth = min(fitting, self._options.depth)
         if self._options.chunk_size is not None:
             return
         item_ns = event.cost_ns / count

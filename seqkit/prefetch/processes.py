@@ -28,6 +28,7 @@ import struct
 import termios
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -232,6 +233,7 @@ class Processes:
         self.copies = 0
         self.misses = 0
         self.restarts = 0
+        self._warned = False
         self._pid = os.getpid()
         self._fds: dict[str, int] = {}
         self._team: dict[int, _Employee] = {}  # by pidfd
@@ -493,9 +495,23 @@ class Processes:
         if kind == Kind.FAILED:
             self._events.append(Failed(pickle.loads(stream.block.data).rebuild()))
             return
-        self.misses += self._layout.slots > 0
+        if self._layout.slots:
+            self.misses += 1
+            self._warn(end)
         self._land(ticket, slot, over=True, survives=bool(survives))
         self._events.append(Done(ticket, _Memory(stream.block, head, end), cost, worker))
+
+    def _warn(self, nbytes: int) -> None:
+        """Tell the first time that a result does not fit a slot."""
+        slot_bytes = self._layout.slot_bytes
+        if nbytes > slot_bytes and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"prefetch: a result of {nbytes} bytes does not fit into a slot of {slot_bytes} and travels"
+                " through a pipe, as all such do: raise shm_size",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     # ---------------------------------------------------------------- deaths
 

@@ -514,6 +514,7 @@ def test_stacked_batches_lie_in_shared_memory(kind: Kind) -> None:
 
 
 @every_kind_of_process
+@pytest.mark.filterwarnings("ignore:prefetch. a result of:RuntimeWarning")
 @pytest.mark.parametrize("shm_size", [0, 40 * 4096])
 def test_items_that_do_not_fit_travel_another_way(kind: Kind, shm_size: int) -> None:
     def make(i: int) -> np.ndarray[Any, Any]:
