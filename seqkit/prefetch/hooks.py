@@ -27,7 +27,7 @@ def seed_globals(seed: int, epoch: int) -> None:
     Epoch -1 is the pipeline as it was given.
     """
     words = np.random.SeedSequence([seed, epoch + 1]).generate_state(4)
-    random.seed(words.tobytes())
+    random.seed(int.from_bytes(words.tobytes(), "little"))
     np.random.seed(words)
     torch = sys.modules.get("torch")
     if torch is not None:

@@ -936,7 +936,7 @@ def test_ctrl_c_at_any_moment_neither_hangs_nor_mixes_up_items(
 # -------------------------------------------------------------------- the end of the interpreter
 
 ENDING = """
-    import gc, os, sys, threading
+    import gc, os, sys, threading, warnings
     import numpy as np
     import seqkit as sk
 
@@ -963,6 +963,7 @@ ENDING = """
         threading.Thread(target=read, daemon=True).start()
         reading.wait()
     if how == "forked":
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads live
         pid = os.fork()
         if pid == 0:
             assert [int(x[0]) for x in node[:3]] == [0, 1, 2]

@@ -375,4 +375,7 @@ def test_overloads_have_the_parameters_and_defaults_of_the_function(name: str) -
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"load_packed"}))
 def test_functions_say_what_items_their_views_have(name: str) -> None:
     first: Callable[..., Any] = next(iter(typing.get_overloads(FUNCTIONS[name])), FUNCTIONS[name])
-    assert typing.get_args(typing.get_type_hints(first)["return"]) != (Any,)
+    returned = typing.get_type_hints(first)["return"]
+    kind = typing.get_origin(returned)
+    if isinstance(kind, type) and issubclass(kind, sk.View):
+        assert typing.get_args(returned) != (Any,)
