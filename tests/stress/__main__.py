@@ -1,0 +1,136 @@
+"""Run the concurrency tests again and again, under CPU load and random delays.
+
+    python -m tests.stress --rounds 200 [arguments for pytest]
+
+Every round is a fresh pytest. Meanwhile a process on every CPU does nothing but compute, and the children of
+the tests, workers and servers, are stopped at random instants and go on a few milliseconds later: between any
+two instructions, so to say. A test that takes two minutes fails with the stacks of all threads; a round that
+does not end is killed and counts as failed. What pytest printed of a round with failures is added to
+``stress.log``. At the end stands which tests failed how often; the exit status is 1 if any did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# What the engine promises about threads, processes and their memory.
+TESTS = [f"tests/prefetch/test_{name}.py" for name in ("bites", "backends", "dispatcher", "leases", "memory")]
+TESTS += [f"tests/prefetch/test_{name}.py" for name in ("node", "slots", "faults")]
+OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]
+# These stop a worker themselves, and see whether it stays so.
+STOPPING = "not SIGSTOP and not stopped"
+
+ROUND_S = 3600
+PAUSE_S = 0.02  # between two delays, on average
+DELAY_S = 0.005  # at most
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.stress")
+    parser.add_argument("--rounds", type=int, default=200)
+    known, arguments = parser.parse_known_args()
+    began, failures, seen = time.monotonic(), Counter[str](), 0
+    with cpu_load():
+        for number in range(1, known.rounds + 1):
+            ran, failed = one_round(arguments)
+            seen += ran
+            failures.update(failed)
+            print(f"round {number}: {ran} tests, failed: {', '.join(failed) or 'none'}", flush=True)
+    hours = (time.monotonic() - began) / 3600
+    print(
+        f"\n{known.rounds} rounds, {seen} tests in {hours:.1f} h on {os.cpu_count()} CPUs,"
+        f" Python {platform.python_version()}, Linux {platform.release()}"
+    )
+    for name, count in failures.most_common():
+        print(f"failed {count} times: {name}")
+    return 1 if failures else 0
+
+
+@contextmanager
+def cpu_load() -> Iterator[None]:
+    """Keep every CPU busy."""
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+def one_round(arguments: list[str]) -> tuple[int, list[str]]:
+    """Return how many tests ran, and which failed."""
+    command = [sys.executable, "-X", "faulthandler", "-m", "pytest", *OPTIONS, "-k", STOPPING]
+    process = subprocess.Popen(
+        [*command, *(arguments or TESTS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    over = threading.Event()
+    delays = threading.Thread(target=delay_descendants, args=(process.pid, over))
+    watchdog = threading.Timer(ROUND_S, process.kill)
+    delays.start()
+    watchdog.start()
+    output, _ = process.communicate()
+    over.set()
+    delays.join()
+    watchdog.cancel()
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.M)
+    if process.returncode not in (0, 1) or (process.returncode and not failed):
+        failed.append(f"the whole round, with exit status {process.returncode}")
+    if failed:
+        with open("stress.log", "a") as log:
+            log.write(output)
+    return sum(int(count) for count in re.findall(r"(\d+) (?:passed|failed)", output)), failed
+
+
+def delay_descendants(root: int, over: threading.Event) -> None:
+    """Stop a process below `root` now and then, for a moment."""
+    rng = random.Random()
+    while not over.wait(rng.expovariate(1 / PAUSE_S)):
+        running = [pid for pid in descendants(root) if state(pid) in "RS"]
+        if running:
+            pid = rng.choice(running)
+            try:
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(rng.random() * DELAY_S)
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+
+
+def descendants(root: int) -> list[int]:
+    found, new = [], [root]
+    while new:
+        try:
+            tasks = Path(f"/proc/{new.pop()}/task").iterdir()
+            new_ones = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        except OSError:
+            continue
+        found += new_ones
+        new += new_ones
+    return found
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "gone"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
