@@ -41,13 +41,17 @@ __all__ = ["Dispatcher", "Options", "Reader", "Statistics"]
 CHUNK_NS = 500_000
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNK = 4096
-# Unless the user says how much, no more than this is computed ahead, as long as every worker has a job.
+# Unless the user says how much is computed ahead: no more bytes than this, as long as every worker has a job;
+# and so many chunks, as long as they are small, that a slow item holds the others up for long only.
 AHEAD_BYTES = 1 << 30
+SMALL_AHEAD_BYTES = 1 << 26
+MAX_DEPTH = 64
 # With on_exhausted="block", how long a reader waits for arrays to be dropped, and how often it looks: they
 # are dropped anywhere, also in the garbage collector, where nobody can be told. Nothing else looks at
 # intervals.
 PATIENCE_S = 60.0
 LOOK_AGAIN_S = 0.005
+CLOSED = "prefetch: the node is closed; restart() starts it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +246,7 @@ class Dispatcher:
                 return chunk, outcomes
 
     def _next_chunk(self, feed: _Feed) -> Chunk | None:
-        begun = 0
+        begun = blocked_since = 0
         while True:
             with self._lock:
                 self._check()
@@ -251,7 +255,7 @@ class Dispatcher:
                     self._fill(feed, waiting=True)
                     self._check()  # once more: a signal handler may have closed the node meanwhile
                     chunk = feed.window.ready()
-                blocked = chunk is not None and self._is_exhausted(chunk, begun)
+                blocked = chunk is not None and self._is_exhausted(chunk, blocked_since)
                 if chunk is not None and not blocked:
                     self._counts["waited_ns"] += perf_counter_ns() - begun if begun else 0
                     return self._hand_out(feed)
@@ -261,6 +265,7 @@ class Dispatcher:
                         raise failure
                     return None
                 begun = begun or perf_counter_ns()
+                blocked_since = (blocked_since or perf_counter_ns()) if blocked else 0
                 patience = LOOK_AGAIN_S if blocked else None
                 if self._receiver is not None:
                     self._follow(patience)
@@ -438,8 +443,9 @@ class Dispatcher:
         self._counts["worked_ns"] += event.cost_ns
         self._counts["nbytes"] += event.parcel.nbytes
         if self._options.max_buffered is None:
-            fitting = max(AHEAD_BYTES // max(event.parcel.nbytes, 1), self._options.workers)
-            self._depth = min(fitting, self._options.depth)
+            nbytes = max(event.parcel.nbytes, 1)
+            depth = max(self._options.depth, min(SMALL_AHEAD_BYTES // nbytes, MAX_DEPTH))
+            self._depth = min(depth, max(AHEAD_BYTES // nbytes, self._options.workers))
         if self._options.chunk_size is not None:
             return
         item_ns = event.cost_ns / count
@@ -492,7 +498,7 @@ class Dispatcher:
             error = self._failure.error
             raise RuntimeError(f"prefetch: a worker could not start: {summary(error)}") from error
         if self._closed:
-            raise RuntimeError("prefetch: the node is closed; restart() starts it anew")
+            raise RuntimeError(CLOSED)
 
     def _sweep(self) -> None:
         """Give back what dropped readers left behind."""

@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 import seqkit as sk
 from seqkit.prefetch.backend import Done, Event, Failed, Job, Lost, Ready, Skipped
-from seqkit.prefetch.dispatcher import CHUNK_BYTES, CHUNK_NS, MAX_CHUNK, Dispatcher, Options, Reader
+from seqkit.prefetch.dispatcher import (
+    AHEAD_BYTES,
+    CHUNK_BYTES,
+    CHUNK_NS,
+    MAX_CHUNK,
+    MAX_DEPTH,
+    SMALL_AHEAD_BYTES,
+    Dispatcher,
+    Options,
+    Reader,
+)
 from seqkit.prefetch.outcome import Outcomes
 
 
@@ -893,6 +903,37 @@ def test_a_bound_on_items_bounds_chunks_too(max_buffered: int) -> None:
     assert chunk == max(1, max_buffered // 4)  # a chunk in work and one waiting, for each of two workers
     pending = max(sum(map(len, fake.submitted[i : i + 4])) for i in range(len(fake.submitted) - 4))
     assert pending <= max_buffered or max_buffered < 4
+
+
+@pytest.mark.parametrize(
+    ("options", "nbytes", "ahead"),
+    [
+        ({}, 0, MAX_DEPTH),  # small results wait in numbers, that a slow one does not hold the workers up
+        ({}, SMALL_AHEAD_BYTES // 10, 10),
+        ({}, SMALL_AHEAD_BYTES, 4),
+        ({}, AHEAD_BYTES // 3, 3),
+        ({}, AHEAD_BYTES, 2),  # one for each worker
+        ({"max_buffered": 4}, 0, 4),  # as the user says
+        ({"max_buffered": 4}, AHEAD_BYTES, 4),
+    ],
+)
+def test_how_much_is_computed_ahead_depends_on_its_size(
+    options: dict[str, Any], nbytes: int, ahead: int
+) -> None:
+    fake = Fake()
+    reader = a_node(fake, **options).open(range(500), -1)
+    fake.when_idle = lambda: fake.deliver(min(fake.jobs), nbytes=nbytes)
+    for _ in range(10):
+        take(reader)
+    slow = min(fake.jobs)
+
+    def all_but_the_slow_one() -> None:
+        others = [ticket for ticket in fake.jobs if ticket != slow]
+        fake.deliver(min(others, default=slow), nbytes=nbytes)
+
+    fake.when_idle = all_but_the_slow_one
+    assert take(reader) == named([10])
+    assert max(i for job in fake.submitted for i in job) == 10 + ahead
 
 
 def test_a_fixed_chunk_size_stays() -> None:
