@@ -8,6 +8,7 @@ writes nothing and fails if a figure is not up to date.
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -115,6 +116,12 @@ class Figure:
         )
 
 
+def saved_and_loaded(items: Sequence[Any]) -> sk.View[Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        sk.pack(items).save(f"{folder}/items")
+        return sk.load_packed(f"{folder}/items")
+
+
 ONE = {"x": tokens("abcdef")}
 FEW = {"x": tokens("abcd")}
 TWO = {"x": tokens("abc"), "y": tokens("def")}
@@ -124,6 +131,9 @@ FIGURES = {
     "collate": Figure(TWO, lambda x, y: sk.collate([x, y]), "collate([x, y])"),
     "concatenate": Figure(TWO, lambda x, y: sk.concatenate([x, y]), "concatenate"),
     "gather": Figure(FEW, lambda x: sk.gather(x, [3, 0, 0, 2]), "[3, 0, 0, 2]"),
+    "debug": Figure(FEW, lambda x: sk.debug(x, lambda i, token: None), "debug(x, f)"),
+    "load_packed": Figure(FEW, lambda x: saved_and_loaded(x), "load_packed"),
+    "monitor_throughput": Figure(FEW, lambda x: sk.monitor_throughput(x), "monitored"),
     "prefetch": Figure(FEW, lambda x: sk.prefetch(x, 2), "prefetch(x)"),
     "random_map": Figure(FEW, lambda x: sk.random_map(mark, x, seed=0), "f(item, rng)"),
     "shuffle": Figure(ONE, lambda x: sk.shuffle(x, seed=3), "shuffle(x)"),

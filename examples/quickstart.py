@@ -109,8 +109,8 @@ def show(title, samples, size):
 
 
 def left_behind():
-    """Return this process's children, and the shared-memory files of Python programs."""
-    found = {str(path) for path in Path("/dev/shm").glob("*") if path.name.startswith(("psm_", "seqkit"))}
+    """Return this process's children, and what of seqkit's would lie in /dev/shm."""
+    found = {str(path) for path in Path("/dev/shm").glob("*seqkit*")}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(status.read_text().rpartition(")")[2].split()[1])

@@ -28,7 +28,10 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from itertools import chain, compress, islice, repeat
 from typing import Any, Generic, Protocol, Self, SupportsIndex, TypeVar, cast, overload
 
@@ -65,6 +68,7 @@ __all__ = [
     "restarting",
     "step_over",
     "view",
+    "write",
 ]
 
 # The types of items, in the signatures of all combinators.
@@ -261,20 +265,21 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, slice):
-            targets = self._sliced(key)
+            targets: Sequence[int] = self._sliced(key)
             values = list(value)
             if len(values) != len(targets):
                 raise ValueError(
                     f"{self._name}: assigned {len(values)} values to a slice of {len(targets)} items"
                 )
-            for i in targets:
-                self._check_settable(i)
+        else:
+            targets, values = [self._wrap_checked(key)], [value]
+        for i in targets:
+            self._check_settable(i)
+        with _writes() as writes:  # which are held back until every value is known to fit
             for i, item in zip(targets, values, strict=True):
                 self._set(i, item)
-        else:
-            i = self._wrap_checked(key)
-            self._check_settable(i)
-            self._set(i, value)
+        for write_one in writes:
+            write_one()
 
     def _check_settable(self, i: int) -> None:
         """Raise TypeError unless all that item `i` is made of can be written, so that no half of it is."""
@@ -300,7 +305,12 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return unsized_range(key, n) if isinstance(n, Unsized) else range(n)[key]
 
     def _fancy(self, key: Any) -> View[T_co]:
-        if isinstance(key, str | bytes | float | tuple) or not hasattr(key, "__len__"):
+        unordered = isinstance(key, Set | Mapping)
+        if (
+            unordered
+            or isinstance(key, str | bytes | bytearray | float | tuple)
+            or not hasattr(key, "__len__")
+        ):
             raise TypeError(
                 f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"
                 f" got {type(key).__name__}"
@@ -381,7 +391,7 @@ class Source(View[T_co]):
         return cast(Sequence[T_co], items)
 
     def _set(self, i: int, value: Any) -> None:
-        self._data[i] = value
+        write(partial(operator.setitem, self._data, i, value))
 
     def _check_settable(self, i: int) -> None:
         if not hasattr(self._data, "__setitem__"):
@@ -392,6 +402,28 @@ class Source(View[T_co]):
 
 
 _ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}
+
+
+_held_back: ContextVar[list[Callable[[], object]] | None] = ContextVar("seqkit_writes", default=None)
+
+
+@contextmanager
+def _writes() -> Iterator[list[Callable[[], object]]]:
+    held_back: list[Callable[[], object]] = []
+    token = _held_back.set(held_back)
+    try:
+        yield held_back
+    finally:
+        _held_back.reset(token)
+
+
+def write(action: Callable[[], object]) -> None:
+    """Change what the items are made of: at the end of an assignment, once all of it is known to fit."""
+    held_back = _held_back.get()
+    if held_back is None:
+        action()
+    else:
+        held_back.append(action)
 
 
 def view(source: Indexable[T]) -> View[T]:

@@ -219,7 +219,11 @@ def test_every_public_name_has_an_example_that_runs(name: str) -> None:
 @every_combinator
 def test_every_combinator_has_a_reference_page(name: str) -> None:
     page = ROOT / "docs" / "reference" / f"{name}.md"
-    assert page.read_text().startswith(f"# {name}")
+    text = page.read_text()
+    assert text.startswith(f"# {name}")
+    assert f"](figures/{name}.svg)" in text
+    assert "\n## Cost" in text
+    assert "\n## Elsewhere it is called\n" in text
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ..context import private_memory
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Indexable, Progress, T, View, as_view, locate, restarting
+from ..view import Indexable, Progress, T, View, as_view, locate, restarting, write
 from .once import Contents, Flight, Missing, holding_many
 from .stores import ABSENT, Directory, Keeper, Memory
 
@@ -53,8 +54,9 @@ def add_cache(
     policy : "lru" or "fifo"
         Which item goes first: the one read longest ago (default), or the one kept longest ago.
     max_bytes : int, optional
-        Most bytes to keep in memory, at least 1: ``nbytes`` of arrays, `sys.getsizeof` of other objects, and
-        of what tuples, lists, sets and dicts hold. A larger item is not kept. None (the default): no limit.
+        Most bytes to keep in memory, at least 1: the larger of `sys.getsizeof` and, where there is one,
+        ``nbytes``; also of what tuples, lists, sets and dicts hold. A larger item is not kept. None (the
+        default): no limit.
     store : path, optional
         Directory where to keep all items, in files: made when the first item is written, shared by processes
         and by later runs. None (the default) keeps items in memory only.
@@ -309,7 +311,7 @@ class AddCache(View[T]):
         self._sources[0]._set(i, value)
         # What is read back may differ from what was written; and where views lie between, other items may
         # be made of the same.
-        self._contents.forget(None if self._sources[0]._sources else i)
+        write(partial(self._contents.forget, None if self._sources[0]._sources else i))
 
     # ---------------------------------------------------------------- the expression
 

@@ -111,6 +111,10 @@ class Gather(View[Any]):
             return self._sources[0]._take(self._indices(indices))
         return Gather(self, indices)
 
+    def _check_settable(self, i: int) -> None:
+        self._index(i)  # raises if it is out of range
+        super()._check_settable(i)
+
     def _set(self, i: int, value: Any) -> None:
         self._sources[0]._set(self._index(i), value)
 

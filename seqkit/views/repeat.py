@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..indices import UNBOUNDED, Indices, positive_int
-from ..view import T, View
+from ..view import T, View, write
 
 __all__ = ["Repeat", "repeat"]
 
@@ -61,7 +62,7 @@ class Repeat(View[Any]):
         return [self._value] * len(indices)
 
     def _set(self, i: int, value: Any) -> None:
-        self._value = value
+        write(partial(setattr, self, "_value", value))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self  # not a copy, which would not see what is assigned

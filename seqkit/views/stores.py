@@ -38,7 +38,7 @@ class Keeper(Protocol):
 
 
 def size_of(value: Any) -> int:
-    """Estimate the bytes that a value takes: ``nbytes`` of arrays, `sys.getsizeof` of everything else.
+    """Estimate the bytes that a value takes: the larger of `sys.getsizeof` and, if it has one, ``nbytes``.
 
     Looks into tuples, lists, sets and dicts, not into other objects; an object met twice counts once.
 

@@ -90,6 +90,14 @@ def test_the_last_of_several_values_written_to_an_item_wins() -> None:
     assert items == [0, 7, 8]
 
 
+def test_nothing_is_written_if_one_index_of_a_slice_is_out_of_range() -> None:
+    numbers = [1, 2, 3]
+    for view in (sk.gather(numbers, [0, 9]), sk.concatenate([numbers, sk.gather(numbers, [5])])):
+        with pytest.raises(IndexError, match="outside"):
+            view[:] = [0] * len(view)
+    assert numbers == [1, 2, 3]
+
+
 def test_selections_of_selections_lie_directly_on_the_source() -> None:
     source = sk.view(list(range(100)))
     view = source

@@ -422,3 +422,12 @@ def test_fancy_assignment_is_refused() -> None:
     view = sk.view([1, 2, 3])
     with says(TypeError, "source: indices must be ints, got list"):
         view[[0, 1]] = [1, 2]
+
+
+@pytest.mark.parametrize(
+    "key", [{1}, frozenset([0]), {1: 0}, bytearray(b"01"), b"01", "01", (0, 1), 1.0], ids=repr
+)
+def test_what_has_no_order_or_is_text_is_no_list_of_indices(key: Any) -> None:
+    kind = type(key).__name__
+    with says(TypeError, f"smap: indices must be ints, slices, index arrays or boolean masks, got {kind}"):
+        sk.smap(abs, [1, 2])[key]
