@@ -1,4 +1,4 @@
-"""Timings, as ratios to peers measured in the same process, in turn, on the same work.
+"""Timings, as ratios to peers measured on the same work, in turn, in one process or in forks of it.
 
 Run all with ``make bench`` (which installs the peers), or one with
 ``python -m tests.benchmarks transport``. Nothing here is collected by pytest.
