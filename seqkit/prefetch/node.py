@@ -31,7 +31,7 @@ from ..randomness import as_seed
 from ..view import Indexable, T, View, as_view
 from .backend import Backend
 from .blame import reraise
-from .dispatcher import MAX_CHUNK, Dispatcher, Options, Reader, Statistics
+from .dispatcher import CLOSED, MAX_CHUNK, Dispatcher, Options, Reader, Statistics
 from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
@@ -375,7 +375,8 @@ class _Engine:
     def __init__(self, source: View[Any], settings: dict[str, Any]) -> None:
         self._source = source
         self._settings = settings
-        self._lock = threading.Lock()
+        # Reentrant, so that a signal handler may close the node at any moment, its start included.
+        self._lock = threading.RLock()
         self._dispatcher: Dispatcher | None = None
         self._pid = os.getpid()
         self.closed = False
@@ -383,15 +384,21 @@ class _Engine:
     def running(self) -> Dispatcher:
         self._forget_after_fork()
         with self._lock:
-            if self.closed:
-                raise RuntimeError("prefetch: the node is closed; restart() starts it anew")
+            self._check()
             if self._dispatcher is None or self._dispatcher.ended():
                 self._dispatcher = self._started()
+                self._check()  # once more: a signal handler may have closed the node meanwhile
             return self._dispatcher
+
+    def _check(self) -> None:
+        if self.closed:
+            if self._dispatcher is not None:
+                self._dispatcher.close()  # it may have been starting then
+            raise RuntimeError(CLOSED)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
-            self._lock, self._pid, self._dispatcher = threading.Lock(), os.getpid(), None
+            self._lock, self._pid, self._dispatcher = threading.RLock(), os.getpid(), None
 
     def _started(self) -> Dispatcher:
         settings = self._settings
@@ -504,12 +511,15 @@ class _Scan:
 
 
 class _Scans:
-    """The scans of a node, the one read last at the end; few, since each may hold results."""
+    """The scans of a node, the one read last at the end; few, since each may hold results.
+
+    Without a lock, which a signal handler that reads the node, or a child forked meanwhile, would wait for in
+    vain: a scan is whose who gets it out of the list.
+    """
 
     MOST = 4
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._idle: list[_Scan] = []
 
     def read(self, node: Prefetch[Any], i: int) -> Any:
@@ -523,18 +533,28 @@ class _Scans:
         return item
 
     def _keep(self, scan: _Scan) -> None:
-        with self._lock:
-            self._idle = [*self._idle, scan][-self.MOST :]
+        self._idle.append(scan)
+        for old in self._idle[: -self.MOST]:
+            self._got(old)
 
     def _take(self, i: int) -> _Scan | None:
         """Return the scan that stands before item `i`, for nobody else to use."""
-        with self._lock:
-            self._idle = [scan for scan in self._idle if not scan.reader.ended()]
-            for scan in self._idle:
-                if scan.next == i:
-                    self._idle.remove(scan)
+        for scan in self._idle[:]:
+            if scan.reader.ended():
+                self._got(scan)
+            elif scan.next == i and self._got(scan):
+                if scan.next == i:  # still: somebody may have read it on, and brought it back
                     return scan
+                self._keep(scan)
         return None
+
+    def _got(self, scan: _Scan) -> bool:
+        """Take a scan out of the list; say whether it was there."""
+        try:
+            self._idle.remove(scan)
+            return True
+        except ValueError:
+            return False
 
 
 def _from(start: int, n: Length) -> Iterable[int]:

@@ -241,12 +241,15 @@ class Processes:
         self._streaming: dict[int, _Employee] = {}  # by the descriptor they stream through
         self._events: list[Event] = []
         self._unread = b""  # the beginning of a record
+        # Held where a job is noted and written, so that whoever counts sees both or neither. Reentrant: a
+        # signal handler may read on, as everywhere.
+        self._sending = threading.RLock()
         self._closed = False
         self._final: dict[str, int] | None = None
         self._segment: Segment | None = None
         self._launcher: Launcher | None = None
         self._poll = select.poll()
-        _living.add(self)
+        _living.add(weakref.ref(self, _living.discard))
 
     # ---------------------------------------------------------------- starting
 
@@ -348,7 +351,8 @@ class Processes:
 
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
-        _living.discard(self)  # the numbers may soon mean something else, which a fork of user code keeps
+        # The numbers may soon mean something else, which a fork of user code keeps.
+        _living.discard(weakref.ref(self))
         for name in ("send", "receive", "wake", "hold", "bulk"):
             os.close(self._fds[name])
         for employee in self._team.values():
@@ -372,8 +376,9 @@ class Processes:
             raise
         has_slot = self.pool.reserve()
         self._control.assign(cell, job.ticket)
-        self._sent[job.ticket] = _Sent(cell, has_slot)
-        os.write(self._fds["send"], JOB.pack(job.ticket, has_slot, cell, *packed, job.epoch))
+        with self._sending:
+            self._sent[job.ticket] = _Sent(cell, has_slot)
+            os.write(self._fds["send"], JOB.pack(job.ticket, has_slot, cell, *packed, job.epoch))
 
     def cancel(self, ticket: int) -> None:
         sent = self._sent.get(ticket)
@@ -562,15 +567,18 @@ class Processes:
         for ticket in orphans:
             self._control.assign(self._sent[ticket].cell, 0)
         time.sleep(VISIBLE_S)
-        self._read()
-        for ticket in set(orphans).intersection(self._orphans()):
+        lost = set(orphans).intersection(self._orphans())
+        self._read()  # last: what claimed and delivered its job meanwhile looked like it, too
+        for ticket in lost:
             self._skip(ticket)
 
     def _orphans(self) -> list[int]:
         """Return the jobs that are neither in the pipe nor claimed."""
         # What is still in the pipe are the last jobs sent.
-        queued = struct.unpack("i", fcntl.ioctl(self._fds["jobs"], termios.FIONREAD, bytes(4)))[0] // JOB.size
-        taken = list(self._sent)[: len(self._sent) - queued]
+        with self._sending:
+            unread = fcntl.ioctl(self._fds["jobs"], termios.FIONREAD, bytes(4))
+            sent = list(self._sent)
+        taken = sent[: len(sent) - struct.unpack("i", unread)[0] // JOB.size]
         claims = {self._control.claimed(employee.number)[0] for employee in self._team.values()}
         return [ticket for ticket in taken if ticket not in claims]
 
@@ -617,7 +625,7 @@ class Processes:
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
-        _living.discard(self)
+        _living.discard(weakref.ref(self))
         if self._launcher is not None:  # which comes last, when everything else is there
             self._final = self.statistics()
             self._control.close()
@@ -656,36 +664,42 @@ class Processes:
         if self._segment is not None:
             self._segment.close()
         self._segment = self._launcher = None
-        for fd in self._fds.values():
-            os.close(fd)
-        self._fds.clear()
+        while self._fds:  # a thread that forks may put in and take out another one meanwhile
+            os.close(self._fds.popitem()[1])
 
     # ---------------------------------------------------------------- forks that are not ours
 
-    def lend(self) -> tuple[int, int] | None:
-        """Before a fork: if there are leases, make a pipe whose other end the child keeps for its life."""
-        if self._launcher is None or not self.pool.has_leases():
-            return None
-        try:
-            ours, childs = os.pipe()
-        except OSError:
-            self.pool.lend(lambda: False)  # there is no way to tell
-            return None
-        self._fds[f"loan {ours}"] = ours
-        return ours, childs
+    def lend(self) -> int | None:
+        """Before a fork: keep the arrays that are leased by now as they are, for as long as the child lives.
 
-    def lent(self, ours: int) -> None:
-        """After it, in the parent: the child sees the arrays leased by now, which must not change."""
-        pipe = select.poll()
+        Returns the end of a pipe that the child keeps for its life, and the parent closes after the fork;
+        None if there are no leases. Another thread may drop them before the fork has returned.
+        """
+        try:
+            if self._launcher is None or not (pool := self.pool).has_leases():
+                return None
+            pipe = select.poll()
+            try:
+                ours, childs = os.pipe()
+            except OSError:
+                pool.lend(lambda: False)  # there is no way to tell
+                return None
+        except AttributeError:
+            return None  # closed, perhaps at this moment
+        name = f"loan {ours}"
+        self._fds[name] = ours
         pipe.register(ours, select.POLLIN)
 
         def is_over() -> bool:
             if not pipe.poll(0):
                 return False
-            os.close(self._fds.pop(f"loan {ours}"))
+            os.close(self._fds.pop(name))
             return True
 
-        self.pool.lend(is_over)
+        pool.lend(is_over)
+        if self._closed and (end := self._fds.pop(name, None)) is not None:
+            os.close(end)  # nobody else will
+        return childs
 
     def forget(self) -> None:
         """In a child that user code forked: close the engine's descriptors, so that they can end."""
@@ -707,38 +721,43 @@ class Processes:
         self._team.clear()
         self._sent.clear()  # its cells are the parent's: nothing to cancel here
         self._closed = True
-        _living.discard(self)  # a fork of the child's own finds other descriptors under these numbers
+        _living.discard(weakref.ref(self))  # a fork of the child's own finds other things under these numbers
 
 
 class _Launching(threading.local):
-    """What this thread is forking, if it is a worker of ours; and which slots the child will see."""
+    """What this thread is forking, if it is a worker of ours; and what tells how long the child lives."""
 
     backend: Processes | None = None
-    loans: list[tuple[Processes, int, int]]
+    loans: list[int]
 
 
-_living: weakref.WeakSet[Processes] = weakref.WeakSet()
+# A plain set, which is copied at once: others are closed, by the garbage collector too, and made meanwhile.
+_living: set[weakref.ref[Processes]] = set()
 _launching = _Launching()
+
+
+def _others() -> list[Processes]:
+    """Return the backends that live, but for the one that this thread forks a worker of."""
+    backends = [reference() for reference in list(_living)]
+    return [other for other in backends if other is not None and other is not _launching.backend]
 
 
 def _before_fork() -> None:
     _launching.loans = []
-    for backend in list(_living):
-        if backend is not _launching.backend and (pipe := backend.lend()):
-            _launching.loans.append((backend, *pipe))
+    for backend in _others():
+        if (childs := backend.lend()) is not None:
+            _launching.loans.append(childs)
 
 
-def _after_fork_in_parent() -> None:
-    for backend, ours, childs in _launching.loans:
+def _after_fork_in_parent() -> None:  # also where the fork failed: then the loans are over
+    for childs in _launching.loans:
         os.close(childs)
-        backend.lent(ours)
     _launching.loans.clear()
 
 
 def _after_fork_in_child() -> None:
-    for backend in list(_living):
-        if backend is not _launching.backend:
-            backend.forget()
+    for backend in _others():
+        backend.forget()
 
 
 os.register_at_fork(

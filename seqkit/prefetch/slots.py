@@ -18,8 +18,11 @@ Guarantees
 
 Relies on
 ---------
-- the methods of a `SlotPool` being called from one thread at a time (the dispatcher's lock), and only in the
-  parent; workers call `FreeMap.take` and `put_back`;
+- the methods of a `SlotPool` being called only in the parent, and from one thread at a time (the dispatcher's
+  lock); but for `arrived`, `unreserve`, `recover`, and `release` or `retire` of what has just arrived: these
+  the thread that receives calls beside another one. So `recover` looks at nothing but the map, and books are
+  kept in an order in which no slot is ever counted as available that is not;
+- workers calling nothing but `FreeMap.take`, `take_this` and `put_back`;
 - record locks being of a process, and ending with it: a worker opens and closes its segment once.
 
 Units: sizes and offsets in bytes.
@@ -89,8 +92,8 @@ class FreeMap:
     """Which slots are free, for all processes to see: a word for each, 0 or its owner's number plus one.
 
     The word goes from 0 to an owner under a record lock on its own bytes, which is tried and never waited
-    for; from an owner to 0 it goes by a plain write of whoever has the slot. A second word says how many
-    bytes of the slot have pages; it is written by whoever has the slot.
+    for; from an owner to the parent (-1) or to 0 it goes by a plain write of whoever has the slot. A second
+    word says how many bytes of the slot have pages; it is written by whoever has the slot.
 
     Parameters
     ----------
@@ -143,6 +146,10 @@ class FreeMap:
         finally:
             fcntl.lockf(fd, fcntl.LOCK_UN, 8, at)
 
+    def hand_over(self, slot: int) -> None:
+        """The parent has a slot from now on: it is not among what its taker may die with."""
+        self._owners[slot] = -1
+
     def put_back(self, slot: int) -> None:
         """Make a slot free, which the caller has."""
         self._owners[slot] = 0
@@ -152,7 +159,7 @@ class FreeMap:
         self._owners = self._owners.copy()
 
     def taken_by(self, owner: int) -> list[int]:
-        """Return the slots whose last taker was `owner`, and that are not free."""
+        """Return the slots that `owner` took, and that it has neither put back nor handed over."""
         return [int(slot) for slot in (self._owners == owner + 1).nonzero()[0]]
 
 
@@ -216,16 +223,17 @@ class SlotPool:
 
     def reserve(self) -> bool:
         """Set a free slot aside for a job, whichever its worker will take; say whether there was one."""
-        if not self.available():
+        if self.available() <= 0:  # below 0 for the moment in which another thread books an arrival
             return False
         self._reserved += 1
         return True
 
     def arrived(self, slot: int) -> None:
         """A job is back, and its worker took this slot."""
-        self._reserved -= 1
         self._expect(slot, State.FREE)
         self._become(slot, State.OUT)
+        self.free.hand_over(slot)
+        self._reserved -= 1  # last: a thread that reserves meanwhile must not see its slot as free
 
     def unreserve(self) -> None:
         """A job is back, or lost, without having needed its slot."""
@@ -234,8 +242,8 @@ class SlotPool:
     def recover(self, owner: int) -> None:
         """Free the slots that a worker took and died with."""
         for slot in self.free.taken_by(owner):
-            if self._states[slot] is State.FREE:
-                self.free.put_back(slot)
+            self.free.extents[slot] = self.slot_bytes  # nobody knows how much of it was written
+            self.free.put_back(slot)
 
     # ---------------------------------------------------------------- for readers
 
@@ -263,7 +271,7 @@ class SlotPool:
         return self._counts[State.LEASED] > 0
 
     def lend(self, is_over: Callable[[], bool]) -> None:
-        """Use no slot again that is leased now until `is_over()`; from any thread."""
+        """Use no slot again that is leased now until `is_over()`; from any thread, at any moment."""
         leased = [slot for slot, state in enumerate(self._states) if state is State.LEASED]
         self._loans.append((leased, is_over))
 
@@ -304,7 +312,7 @@ class SlotPool:
             loan = self._loans.popleft()
             if not loan[1]():
                 self._loans.append(loan)
-        lent = {slot for slots, _ in self._loans for slot in slots}
+        lent = {slot for slots, _ in list(self._loans) for slot in slots}  # one more may come meanwhile
         for slot, state in enumerate(self._states):
             if state is State.LENT and slot not in lent:
                 self._reuse(slot)

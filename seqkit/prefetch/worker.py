@@ -41,7 +41,7 @@ from .blame import record
 from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, encode
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
-from .slots import FreeMap, Segment
+from .slots import PAGE, FreeMap, Segment
 from .wire import JOB, RESULT, Control, Kind, Spec, cell_blocks, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
@@ -162,7 +162,8 @@ class Worker:
 
     def _shrink(self, slot: int, nbytes: int) -> None:
         start = self.layout.slots_at + slot * self.layout.slot_bytes
-        self.segment.punch(start + nbytes, start + self.free.extents[slot])
+        # The last page too, of which only the beginning was written.
+        self.segment.punch(start + nbytes, start + -(-self.free.extents[slot] // PAGE) * PAGE)
         self.free.extents[slot] = nbytes
 
     def _trim(self, slot: int, used: int) -> None:

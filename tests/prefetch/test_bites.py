@@ -21,7 +21,9 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.wire import Control
+from seqkit.prefetch import processes
+from seqkit.prefetch.backend import Job
+from seqkit.prefetch.wire import JOB, Control
 
 from .kinds import PROCESSES, WORKERS, Kind
 from .scripts import forked
@@ -92,6 +94,78 @@ def test_a_worker_that_is_slow_to_claim_is_not_robbed_when_another_dies_before_i
         until(lambda: not backend.receive(0.01) and not backend._sent)
         assert len(backend._cells) == backend.capacity
         assert backend.pool.available() == node.statistics().slots
+
+
+def test_a_job_that_is_claimed_and_delivered_while_it_is_given_up_is_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Control.claim
+    taken, go, begun, finish = (tmp_path / name for name in ("taken", "go", "begun", "finish"))
+
+    def claim_late(self: Control, worker: int, ticket: int, now_ns: int) -> None:
+        taken.touch()
+        until(go.exists)
+        claim(self, worker, ticket, now_ns)
+
+    def item(i: int) -> int:
+        begun.touch()
+        until(finish.exists)
+        return i
+
+    monkeypatch.setattr(Control, "claim", claim_late)
+    monkeypatch.setattr(processes, "SETTLE_S", -1.0)
+    with FORK.ahead(sk.smap(item, range(3)), 1, chunk_size=1) as node:
+        backend = the_backend(node.start())
+        backend.submit(Job(1, -1, [2]))
+        until(taken.exists)  # and not claimed: for all anybody can tell, by a worker that died
+        assign, orphans = backend._control.assign, backend._orphans
+
+        def revoked_a_little_late(cell: int, ticket: int) -> None:
+            go.touch()
+            until(begun.exists)
+            assign(cell, ticket)
+
+        def looked_for_a_little_late() -> Any:
+            if begun.exists():
+                finish.touch()
+                until(lambda: backend._control.claimed(0)[0] == 0)
+            return orphans()
+
+        monkeypatch.setattr(backend._control, "assign", revoked_a_little_late)
+        monkeypatch.setattr(backend, "_orphans", looked_for_a_little_late)
+        backend._send_back_orphans()
+        (done,) = backend.receive(0)
+        assert done.ticket == 1
+        assert done.parcel.open().values == [2]
+        assert backend.receive(0) == []
+        assert len(backend._cells) == backend.capacity
+        assert backend.pool.available() == node.statistics().slots
+
+
+def test_a_job_that_is_just_being_sent_is_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+    with FORK.ahead(range(3), 1) as node:
+        assert node[0] == 0
+        backend = the_backend(node)
+        (pid,) = pids_of(node)
+        os.kill(pid, signal.SIGSTOP)
+        looking = threading.Thread(target=lambda: found.append(backend._orphans()))
+
+        class Record:
+            size = JOB.size
+
+            def pack(self, *numbers: int) -> bytes:  # the job is noted, and not yet written
+                looking.start()
+                looking.join(0.1)  # it waits for us
+                return JOB.pack(*numbers)
+
+        monkeypatch.setattr(processes, "JOB", Record())
+        backend.submit(Job(99, -1, [1]))
+        monkeypatch.undo()
+        looking.join()
+        assert found == [[]]
+        os.kill(pid, signal.SIGCONT)
+        assert until(lambda: [event.ticket for event in backend.receive(0.1)]) == [99]
 
 
 def the_backend(node: sk.Prefetch) -> Any:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seqkit as sk
+from seqkit.prefetch import dispatcher
 from seqkit.prefetch.backend import Done, Event, Failed, Job, Lost, Ready, Skipped
 from seqkit.prefetch.dispatcher import (
     AHEAD_BYTES,
@@ -1074,6 +1075,41 @@ def test_a_job_that_nobody_began_is_sent_again_as_it_was_and_counts_as_no_try() 
 
 
 # -------------------------------------------------------------------- statistics
+
+
+def test_a_reader_that_blocks_has_patience_from_when_it_could_have_its_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    must_copy = True
+    monkeypatch.setattr(dispatcher, "perf_counter_ns", lambda: int(1 + now_s * 1e9))
+    monkeypatch.setattr(Parcel, "must_copy", lambda self: must_copy)
+    fake = Fake()
+    monkeypatch.setattr(fake, "statistics", lambda: {"leased": 3})
+    reader = a_node(fake, on_exhausted="block").open(range(3), -1)
+
+    def slow() -> None:
+        nonlocal now_s
+        now_s += 1.5 * dispatcher.PATIENCE_S
+        fake.deliver_all()
+        fake.when_idle = dropped
+
+    def dropped() -> None:
+        nonlocal now_s, must_copy
+        now_s += 0.5 * dispatcher.PATIENCE_S
+        must_copy = False
+
+    fake.when_idle = slow
+    assert take(reader) == named([0])
+    must_copy = True
+
+    def kept() -> None:
+        nonlocal now_s
+        now_s += 0.5 * dispatcher.PATIENCE_S
+
+    fake.when_idle = kept
+    with pytest.raises(sk.SlotsExhausted, match=r"\(waited 60 s\)"):
+        reader.next()
 
 
 def test_statistics_count_items_jobs_work_and_bytes_beside_what_the_backend_knows() -> None:

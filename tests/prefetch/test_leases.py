@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import dispatcher, node, worker
+from seqkit.prefetch import dispatcher, node, processes, worker
 
 from .kinds import PROCESSES, Kind
 from .scripts import forked
@@ -240,6 +241,80 @@ def test_arrays_that_a_forked_child_keeps_stay_as_they_were_when_the_parent_read
             assert node.statistics().leased == 5
             assert is_right()
         assert node.statistics().leased == 0
+
+
+class _Fork:
+    """What happens around a fork in the parent, with a child that lives until it is told to end."""
+
+    def __enter__(self) -> _Fork:
+        processes._before_fork()
+        self.child = [os.dup(end) for end in processes._launching.loans]
+        return self
+
+    def returns(self) -> None:
+        processes._after_fork_in_parent()
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self.child:
+            os.close(fd)
+
+
+def test_arrays_stay_as_they_were_that_another_thread_drops_while_a_fork_returns(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(20))) as node:
+        kept = [node[3]]
+        with _Fork() as fork:
+            kept.clear()
+            assert node.statistics().leased == 1
+            fork.returns()
+            assert node.statistics().leased == 1
+        assert node.statistics().leased == 0
+
+
+def test_a_node_may_be_closed_while_another_thread_forks(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = descriptors()
+    node, other = (kind.ahead(sk.smap(canary, range(20))) for _ in range(2))
+    kept = [node[3], other[3]]
+    with _Fork() as fork:
+        node.close()
+        fork.returns()
+    pipe = os.pipe
+
+    def and_meanwhile() -> tuple[int, int]:
+        ends = pipe()
+        other.close()
+        return ends
+
+    monkeypatch.setattr(os, "pipe", and_meanwhile)
+    with _Fork() as fork:
+        fork.returns()
+    assert all(is_canary(array, 3) for array in kept)
+    kept.clear()
+    assert descriptors() == before
+
+
+def test_nodes_may_come_and_go_while_another_thread_forks(kind: Kind) -> None:
+    made: list[processes.Processes] = []
+
+    def at_every_line(frame: Any, event: str, argument: Any) -> Any:
+        sys.settrace(None)
+        made.append(processes.Processes(sk.view([1]), 1, "fork", None, 1, 1, 0, 1, 0))
+        made[-2:-1] = []  # the one before is collected
+        sys.settrace(at_every_line)
+        return at_every_line
+
+    with kind.ahead(sk.smap(canary, range(20))) as node, kind.ahead(range(3)) as other:
+        array = node[3]
+        assert other[0] == 0
+        before = sys.gettrace()
+        sys.settrace(at_every_line)
+        try:
+            processes._before_fork()
+        finally:
+            sys.settrace(before)
+        assert len(processes._launching.loans) == 1
+        processes._after_fork_in_parent()
+        assert made
+        assert is_canary(array, 3)
 
 
 def test_items_of_many_arrays_share_one_lease(kind: Kind) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch import dispatcher, worker
+from seqkit.prefetch.slots import PAGE, FreeMap, Segment
+from seqkit.prefetch.wire import Layout
 
 from .kinds import PROCESSES, Kind
 from .traces import until
@@ -51,6 +53,24 @@ def test_a_node_with_nothing_to_do_gives_its_memory_back(kind: Kind, monkeypatch
         assert all((array == 4).all() for array in kept)
         assert all((array == 4).all() for array in node)
         assert pages_bytes(node) > 12 * MIB
+
+
+def test_an_idle_worker_leaves_no_page_of_a_free_slot() -> None:
+    layout = Layout(workers=1, cells=1, slots=2, slot_bytes=4 * PAGE)
+    segment = Segment.create(layout.size)
+    idle = worker.Worker.__new__(worker.Worker)  # what else it is does not matter
+    idle.number, idle.layout, idle.segment = 0, layout, segment
+    idle.free = FreeMap(segment, layout.slots, layout.free_map_at)
+    slots = segment.block(layout.slots_at, 2 * layout.slot_bytes)
+    slots[:] = 1
+    idle.free.extents[0] = PAGE + 1
+    idle.free.extents[1] = 4 * PAGE - 1
+    idle._give_back()
+    assert list(idle.free.extents) == [0, 0]
+    assert not slots[: 2 * PAGE].any()
+    assert slots[2 * PAGE : layout.slot_bytes].all()  # as far as it was known
+    assert not slots[layout.slot_bytes :].any()
+    segment.close()
 
 
 def test_slots_shrink_with_the_items() -> None:

@@ -439,6 +439,59 @@ def test_threads_may_read_a_node_in_every_way_at_once(kind: Kind) -> None:
     assert results == dict.fromkeys(range(6), True)
 
 
+def within_reach(function: Callable[[], Any]) -> Any:
+    """Call a function that may wait for itself; fail then."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found, "it waits for ever, or raised"
+    return found[0]
+
+
+@threads_and_forks
+def test_a_node_may_be_closed_by_a_signal_handler_while_it_starts(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = kind.ahead(range(3))
+    assert node._engine is not None
+    started = node._engine._started
+
+    def and_closed() -> Any:
+        found = started()
+        node.close()  # as from a handler, in this thread
+        return found
+
+    monkeypatch.setattr(node._engine, "_started", and_closed)
+
+    def read() -> str:
+        with pytest.raises(RuntimeError, match="the node is closed"):
+            node[0]
+        return "told"
+
+    assert within_reach(read) == "told"
+    monkeypatch.undo()
+    node.restart()
+    with node:
+        assert node[1] == 1
+
+
+def test_a_node_may_be_read_by_a_signal_handler_while_it_is_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with THREAD.ahead(sk.smap(double, range(50)), 1) as node:
+        assert node[0] == 0
+        ended = Reader.ended
+        read: list[int] = []
+
+        def and_meanwhile(self: Reader) -> bool:
+            monkeypatch.undo()
+            read.append(node[1])  # the very item the interrupted read is about to take
+            return ended(self)
+
+        monkeypatch.setattr(Reader, "ended", and_meanwhile)
+        assert within_reach(lambda: [node[i] for i in (1, 2, 3)]) == [2, 4, 6]
+        assert read == [2]
+
+
 def test_one_node_started_by_many_threads_starts_once() -> None:
     hooked: list[int] = []
     barrier = threading.Barrier(8)

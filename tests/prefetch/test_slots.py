@@ -286,10 +286,91 @@ def test_what_a_worker_took_and_died_with_is_free_again_and_nothing_else() -> No
     assert (delivered, others, died_with) == (0, 1, 2)
     pool.recover(5)
     pool.unreserve()
-    assert pool.free.taken_by(5) == [0]
-    assert pool.free.taken_by(6) == [1]
+    assert [pool.free.taken_by(worker) for worker in (5, 6)] == [[], []]  # what is delivered is the parent's
     assert pool.available() == 2
     assert acquire(pool) == 2
+
+
+def test_of_what_a_dead_worker_left_in_its_slots_nobody_knows_how_much_it_is() -> None:
+    pool = a_pool(1)
+    slot = pool.free.take(5)
+    assert slot is not None
+    pool.recover(5)
+    assert pool.free.extents[slot] == pool.slot_bytes  # so that an idle worker gives all of it back
+
+
+def test_what_a_dead_worker_delivered_is_not_recovered_while_it_passes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One thread receives, and finds a worker dead; another one drops results of it.
+    pool = a_pool(2)
+    slot = acquire(pool, worker=5)
+    assert slot is not None
+    taken_by = FreeMap.taken_by
+
+    def and_meanwhile(self: FreeMap, owner: int) -> list[int]:
+        taken = taken_by(self, owner)
+        pool.release(slot)
+        assert pool.free.take(6) == slot
+        return taken
+
+    monkeypatch.setattr(FreeMap, "taken_by", and_meanwhile)
+    pool.recover(5)
+    assert taken_by(pool.free, 6) == [slot]
+
+
+def test_what_is_just_being_released_is_not_recovered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = a_pool(2)
+    slot = acquire(pool, worker=5)
+    assert slot is not None
+    put_back = FreeMap.put_back
+    taken: list[int | None] = []
+
+    def and_before(self: FreeMap, slot: int) -> None:
+        monkeypatch.undo()
+        pool.recover(5)
+        taken.append(pool.free.take(6))
+        put_back(self, slot)
+
+    monkeypatch.setattr(FreeMap, "put_back", and_before)
+    pool.release(slot)
+    assert taken == pool.free.taken_by(6) == [1]
+
+
+def test_nothing_is_reserved_twice_at_any_line_at_which_an_arrival_is_booked() -> None:
+    pool = a_pool(2)
+    assert [pool.reserve(), pool.reserve()] == [True, True]
+    slot = pool.free.take(0)
+    assert slot is not None
+    seen: list[bool] = []
+
+    def at_every_line(frame: Any, event: str, argument: Any) -> Any:
+        seen.append(pool.reserve())
+        return at_every_line
+
+    before = sys.gettrace()
+    sys.settrace(at_every_line)
+    try:
+        pool.arrived(slot)
+    finally:
+        sys.settrace(before)
+    assert len(seen) > 5
+    assert not any(seen)
+
+
+def test_a_loan_may_begin_while_others_are_looked_through() -> None:
+    pool = a_pool(2)
+    array = a_lease(pool)
+
+    class Meanwhile(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            pool.lend(lambda: False)  # another thread forks
+            return super().__iter__()
+
+    pool._loans.append((Meanwhile(), lambda: False))
+    assert pool.count(State.LEASED) == 1
+    del array
+    assert pool.count(State.LENT) == 1
 
 
 def test_a_slot_that_another_process_is_just_taking_is_passed_over_without_waiting() -> None:
