@@ -144,9 +144,13 @@ def as_index_map(indices: Any, who: str, n: Length) -> range | IndexArray:
 
 
 def _from_start(array: IndexArray, n: Length) -> IndexArray:
-    if isinstance(n, Unsized) or array.dtype.kind == "u" or array.min() >= 0:
+    if isinstance(n, Unsized) or array.dtype.kind == "u" or _least(array) >= 0:
         return array
     return np.where((array < 0) & (array >= -n), array + np.int64(n), array)
+
+
+def _least(array: IndexArray) -> int:
+    return min(array.tolist()) if array.size < 64 else int(array.min())  # numpy's takes a while to begin
 
 
 def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
@@ -160,7 +164,7 @@ def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
         if not isinstance(indices, Iterable):
             raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
         indices = list(indices)
-    if indices and {bool, np.bool_}.issuperset(map(type, indices)):
+    if indices and type(indices[0]) in _FLAGS and _FLAGS.issuperset(map(type, indices)):
         return np.array(indices)
     try:
         return np.fromiter(map(operator.index, indices), np.int64, len(indices))
@@ -168,6 +172,9 @@ def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
         raise TypeError(f"{who} must be ints, got {_preview(indices)}") from None
     except OverflowError:
         raise IndexError(f"{who} must be below 2**63, got {_preview(indices)}") from None
+
+
+_FLAGS = {bool, np.bool_}
 
 
 def _preview(values: Any) -> str:

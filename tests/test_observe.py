@@ -356,5 +356,5 @@ def test_a_failing_item_is_named_in_the_expression_that_was_given():
 def test_profile_refuses_bad_arguments():
     with says(ValueError, "profile: n must be a positive int, got 0"):
         profile("abc", 0)
-    with pytest.raises(TypeError, match="source needs"):
+    with pytest.raises(TypeError, match=r"^profile: a sequence needs"):
         profile(3)

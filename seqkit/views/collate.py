@@ -8,7 +8,7 @@ from typing import Any, overload
 from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized
 from ..view import Indexable, Progress, T, U, V, View, as_view, restarting, step_over
 
-__all__ = ["Collate", "collate"]
+__all__ = ["Collate", "collate", "in_step"]
 
 
 @overload
@@ -67,10 +67,7 @@ class Collate(View[Any]):
         zip: str = "strict",
         who: str = "collate",
     ) -> None:
-        n = _common_length(sources, zip, who)
-        if not isinstance(n, Unsized):  # what may end anywhere must last as long as the others do
-            sources = tuple(s._take(range(n)) if s._n is UNKNOWN else s for s in sources)
-        super().__init__(sources, n)
+        super().__init__(*in_step(sources, zip, who))
         self._names = names
         self._zip = zip
 
@@ -120,6 +117,15 @@ class Collate(View[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return ["[" + ", ".join(sources) + "]"]
+
+
+def in_step(sources: tuple[View[Any], ...], zip: str, who: str) -> tuple[tuple[View[Any], ...], Length]:
+    """Return sequences as they are read side by side, and their common length."""
+    n = _common_length(sources, zip, who)
+    if not isinstance(n, Unsized) and any(s._n is UNKNOWN for s in sources):
+        # What may end anywhere must last as long as the others do.
+        sources = tuple(s._take(range(n)) if s._n is UNKNOWN else s for s in sources)
+    return sources, n
 
 
 def _common_length(sources: tuple[View[Any], ...], zip: str, who: str) -> Length:

@@ -112,9 +112,11 @@ def mix(
     >>> len(mix(["abcdef", "xy"], weights=[1, 1], seed=0, stop="last"))
     12
     """
-    if not isinstance(sequences, Iterable) or isinstance(sequences, Mapping):
+    if type(sequences) is not list and (
+        not isinstance(sequences, Iterable) or isinstance(sequences, Mapping)
+    ):
         raise TypeError(f"mix: sequences must be an iterable of sequences, got {sequences!r}")
-    sources = tuple(as_view(s, "mix") for s in sequences)
+    sources = tuple([as_view(s, "mix") for s in sequences])
     if not sources:
         raise ValueError("mix: at least one sequence is needed, got none")
     for source in sources:
@@ -150,8 +152,11 @@ def _starting_anew(
 def _first_end(sources: Sequence[View[Any]], shares: Sequence[int]) -> Length:
     """Return how long a mixture is whose sequences do not start anew."""
     period = sum(shares)
-    sized = [(s._n, share) for s, share in zip(sources, shares, strict=True) if not isinstance(s._n, Unsized)]
-    return min((n * period // share for n, share in sized), default=UNBOUNDED)
+    ends: list[Length] = [UNBOUNDED]
+    for source, share in zip(sources, shares, strict=True):
+        if not isinstance(source._n, Unsized):
+            ends.append(source._n * period // share)
+    return min(ends)
 
 
 # -------------------------------------------------------------------- weights
@@ -164,16 +169,18 @@ def _shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
     """Return weights as small ints: how many turns each sequence has in a period."""
     if weights is None:
         return (1,) * k
-    if not isinstance(weights, Iterable):
+    if type(weights) is not list and not isinstance(weights, Iterable):
         raise TypeError(f"mix: weights must be a number for each sequence, got {weights!r}")
-    exact = [_weight(weight) for weight in weights]
-    if len(exact) != k:
-        raise ValueError(f"mix: weights must be as many as the sequences, {k}, got {len(exact)}")
-    factor = math.lcm(*(weight.denominator for weight in exact))
-    whole = [int(weight * factor) for weight in exact]
+    whole: list[Any] = list(weights)
+    if not {int}.issuperset(map(type, whole)) or min(whole, default=1) <= 0:
+        exact = [_weight(weight) for weight in whole]
+        factor = math.lcm(*(weight.denominator for weight in exact))
+        whole = [int(weight * factor) for weight in exact]
+    if len(whole) != k:
+        raise ValueError(f"mix: weights must be as many as the sequences, {k}, got {len(whole)}")
     divisor = math.gcd(*whole)
-    shares = [number // divisor for number in whole]
-    return tuple(shares) if sum(shares) <= MOST_SHARES else _rounded(exact)
+    shares = tuple([number // divisor for number in whole])
+    return shares if sum(shares) <= MOST_SHARES else _rounded(list(map(Fraction, shares)))
 
 
 def _weight(weight: Any) -> Fraction:
@@ -336,11 +343,16 @@ class Mix(View[Any]):
         # Anew in every epoch: the sequences may differ in length.
         super().__init__(sources, min(most, _first_end(sources, shares)))
         self._most = most
-        self._turns = Turns(shares, node_key("mix", seed, epoch, self._randoms if name is None else name))
+        self._shares = shares
+        self._salt = self._randoms if name is None else name
         self._randoms += 1
         self._seed = seed
         self._epoch = epoch
         self._given_name = name
+
+    @cached_property
+    def _turns(self) -> Turns:
+        return Turns(self._shares, node_key("mix", self._seed, self._epoch, self._salt))
 
     def _get(self, i: int) -> Any:
         which, j = self._turns.at(i)

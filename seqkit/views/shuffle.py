@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 from ..indices import Indices, Plan, Translated, Unsized, positive_int
@@ -94,17 +95,18 @@ class Shuffle(View[Any]):
 
     def __init__(self, source: View[Any], seed: int, epoch: int, name: str | None, order: Order) -> None:
         super().__init__((source,), source._n)
-        salt = self._randoms if name is None else name
-        self._permutation: Permutation | NumpyPermutation
-        if order == "numpy":
-            self._permutation = NumpyPermutation(len(source), seed, epoch)
-        else:
-            self._permutation = Permutation(len(source), node_key("shuffle", seed, epoch, salt))
+        self._salt = self._randoms if name is None else name
         self._randoms += 1
         self._seed = seed
         self._epoch = epoch
         self._given_name = name
         self._order: Order = order
+
+    @cached_property
+    def _permutation(self) -> Permutation | NumpyPermutation:
+        if self._order == "numpy":
+            return NumpyPermutation(len(self), self._seed, self._epoch)
+        return Permutation(len(self), node_key("shuffle", self._seed, self._epoch, self._salt))
 
     def _get(self, i: int) -> Any:
         return self._sources[0]._get(self._permutation.one(i))

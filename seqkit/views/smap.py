@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn, cast, overload
 from ..errors import fail
 from ..indices import Indices, Length, Plan, as_list, nth
 from ..view import Indexable, Progress, T, U, V, View, as_view, restarting
-from .collate import Collate
+from .collate import Collate, in_step
 
 __all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]
 
@@ -104,8 +104,10 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
     if len(sequences) == 1 and not batched:
         return Smap(f, as_view(sequences[0], "smap"))
-    rows = Collate(tuple(as_view(s, "smap") for s in sequences), None, zip, "smap")
-    return BatchedSmap(f, rows._sources, rows._n) if batched else Smap(Spread(f, "smap"), rows)
+    views = tuple(as_view(s, "smap") for s in sequences)
+    if batched:
+        return BatchedSmap(f, *in_step(views, zip, "smap"))
+    return Smap(Spread(f, "smap"), Collate(views, None, zip, "smap"))
 
 
 def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
