@@ -135,8 +135,10 @@ def _starting_anew(
     sources: tuple[View[Any], ...], shares: Sequence[int], stop: Stop
 ) -> tuple[Length, tuple[View[Any], ...]]:
     """Return how long a mixture may be, and its sequences: those that start anew as `epochs`."""
+    if stop == "first":
+        return UNBOUNDED, sources
     lengths = [source._n for source in sources]
-    if stop == "first" or (stop == "last" and not any(lengths)):
+    if stop == "last" and not any(lengths):
         return UNBOUNDED, sources
     if not all(lengths):
         raise ValueError(f"mix: an empty sequence cannot start anew, as stop={stop!r} asks for")
@@ -340,8 +342,7 @@ class Mix(View[Any]):
         epoch: int,
         name: str | None,
     ) -> None:
-        # Anew in every epoch: the sequences may differ in length.
-        super().__init__(sources, min(most, _first_end(sources, shares)))
+        super().__init__(sources, None)
         self._most = most
         self._shares = shares
         self._salt = self._randoms if name is None else name
@@ -349,6 +350,11 @@ class Mix(View[Any]):
         self._seed = seed
         self._epoch = epoch
         self._given_name = name
+
+    @cached_property
+    def _n(self) -> Length:  # type: ignore[override]
+        # Anew in every epoch: the sequences may differ in length.
+        return min(self._most, _first_end(self._sources, self._shares))
 
     @cached_property
     def _turns(self) -> Turns:

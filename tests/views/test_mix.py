@@ -266,6 +266,7 @@ def test_only_the_sequence_whose_turn_it_is_is_read():
 
 def test_building_makes_no_table_and_pickles_carry_none():
     view = mix(["ab", "cd"], [1, 2], seed=0)
+    assert len(view) == 3
     assert "_table" not in vars(view._turns)
     small = len(pickle.dumps(view))
     list(view)
