@@ -511,6 +511,22 @@ def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
     return chain.from_iterable(runs())
 
 
+def each_with(f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
+    """Iterate ``f(i, item)`` over the items of a plan; lives on after an error of either."""
+    indices = each(plan)
+
+    def run(progress: Progress) -> Iterator[T]:
+        for i in indices:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            yield f(i, item)
+        progress.done = True
+
+    return restarting(run)
+
+
 def step_over(iterator: Iterator[Any]) -> None:
     """Draw one item of an iterator in vain; its error too is lost to the one that led here."""
     try:

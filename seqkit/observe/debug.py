@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import fail
-from ..indices import Indices, Plan, as_list, each, positive_int
-from ..view import Indexable, Progress, T, View, as_view, restarting
+from ..indices import Indices, Plan, as_list, positive_int
+from ..view import Indexable, T, View, as_view, each_with
 
 __all__ = ["Debug", "debug"]
 
@@ -111,17 +111,16 @@ class Debug(View[Any]):
         self._func = func
         self._limits = limits
 
-    def _report(self, i: int, item: Any) -> None:
+    def _report(self, i: int, item: Any) -> Any:
         if self._limits.allow():
             try:
                 self._func(i, item)
             except Exception as error:
                 fail(self, i, error, "in func")
+        return item
 
     def _get(self, i: int) -> Any:
-        item = self._sources[0]._get(i)
-        self._report(i, item)
-        return item
+        return self._report(i, self._sources[0]._get(i))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         items = self._sources[0]._getmany(indices)
@@ -130,19 +129,7 @@ class Debug(View[Any]):
         return items
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        items, indices = self._sources[0]._iter(plan), each(plan)
-
-        def run(progress: Progress) -> Iterator[Any]:
-            for i in indices:
-                try:
-                    item = next(items)
-                except StopIteration:
-                    break
-                self._report(i, item)
-                yield item
-            progress.done = True
-
-        return restarting(run)
+        return each_with(self._report, self._sources[0]._iter(plan), plan)
 
     def _set(self, i: int, value: Any) -> None:
         self._sources[0]._set(i, value)

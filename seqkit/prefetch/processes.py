@@ -96,21 +96,19 @@ class _InSlot:
         self._head = head
         self.nbytes = end
         self._block: Block | None = None
+        table = backend.pool.block(slot, head + 8)[head:]
+        self._has_buffers = bool(table.view(np.int64)[0])
 
     def must_copy(self) -> bool:
-        if self._block is not None or not self._has_buffers():
+        if self._block is not None or not self._has_buffers:
             return False
         return self._backend.pool.count(State.LEASED) >= self._backend.most_leases
-
-    def _has_buffers(self) -> bool:
-        block = self._backend.pool.block(self._slot, self._head + 8)
-        return bool(block[self._head :].view(np.int64)[0])
 
     def claim(self) -> None:
         if self._block is not None:
             return
         pool = self._backend.pool
-        if not self._has_buffers():
+        if not self._has_buffers:
             # Nothing but a pickle: read from a copy of it, and the slot is free at once.
             self._block = pool.block(self._slot, self.nbytes)[self._head :].copy()
             self._head = 0

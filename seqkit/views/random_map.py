@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import fail
-from ..indices import Indices, Plan, as_list, each
+from ..indices import Indices, Plan, as_list
 from ..randomness import as_name, as_seed, item_generator, node_key
-from ..view import Indexable, Progress, T, U, View, as_view, restarting
+from ..view import Indexable, T, U, View, as_view, each_with
 
 __all__ = ["RandomMap", "random_map"]
 
@@ -103,18 +103,7 @@ class RandomMap(View[Any]):
         return [self._apply(i, item) for i, item in zip(as_list(indices), items, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        items, indices = self._sources[0]._iter(plan), each(plan)
-
-        def run(progress: Progress) -> Iterator[Any]:
-            for i in indices:
-                try:
-                    item = next(items)
-                except StopIteration:
-                    break
-                yield self._apply(i, item)
-            progress.done = True
-
-        return restarting(run)
+        return each_with(self._apply, self._sources[0]._iter(plan), plan)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)

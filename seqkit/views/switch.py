@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, each
 from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting
+from .collate import in_step
 
 __all__ = ["Case", "Switch", "case", "switch"]
 
@@ -96,10 +97,7 @@ class Case(View[Any]):
     """The view behind `case`; its first source is the selector."""
 
     def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        n = _common_length(sources, self._name)
-        if not isinstance(n, Unsized):  # what may end anywhere must last as long as the others do
-            sources = tuple(s._take(range(n)) if s._n is UNKNOWN else s for s in sources)
-        super().__init__(sources, n)
+        super().__init__(*_in_step(sources, self._name))
 
     def _chosen(self, i: int, selected: Any) -> View[Any]:
         """Return the sequence that an item of the selector stands for."""
@@ -180,8 +178,7 @@ class Switch(Case):
             fail(self, i, error, "in condition")
 
 
-def _common_length(sources: tuple[View[Any], ...], who: str) -> Length:
-    sized = [source._n for source in sources if not isinstance(source._n, Unsized)]
-    if len(set(sized)) > 1:
-        raise ValueError(f"{who}: the sequences must have one length, got {', '.join(map(str, sized))}")
-    return sized[0] if sized else sources[0]._n
+def _in_step(sources: tuple[View[Any], ...], who: str) -> tuple[tuple[View[Any], ...], Length]:
+    """Return sequences as they are read side by side; where none has a length, the selector says why."""
+    sources, n = in_step(sources, "strict", who)
+    return sources, sources[0]._n if isinstance(n, Unsized) else n

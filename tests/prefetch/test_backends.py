@@ -18,24 +18,13 @@ import seqkit as sk
 from seqkit.errors import EndOfSequence
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
+from .traces import drawn
 
 # Functions are defined inside the tests: they then travel by value, and no worker imports this module.
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 every_kind_with_workers = pytest.mark.parametrize("kind", WORKERS, ids=str)
 every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
-
-
-def outcomes(iterator: Any) -> list[Any]:
-    """Draw everything, errors included."""
-    seen: list[Any] = []
-    while True:
-        try:
-            seen.append(next(iterator))
-        except StopIteration:
-            return seen
-        except Exception as error:
-            seen.append(error)
 
 
 # -------------------------------------------------------------------- items
@@ -144,7 +133,7 @@ def test_a_plan_may_be_any_keys(kind: Kind) -> None:
     with kind.ahead(table) as ahead:
         assert list(ahead._iter(iter(keys))) == [1, 2, 3, 1]
         assert list(ahead._iter(np.array([3, 3], np.uint8))) == [3, 3]
-        failed = outcomes(ahead._iter(["a", "missing", 3]))
+        failed = drawn(ahead._iter(["a", "missing", 3]), Exception)
         assert failed[::2] == [1, 3]
         assert type(failed[1].__cause__) is KeyError
 
@@ -216,7 +205,7 @@ def test_a_failing_item_costs_itself_only_and_names_view_index_and_worker(
 
     source = sk.smap(fussy, range(20))
     with kind.ahead(source, chunk_size=chunk_size) as ahead:
-        seen = outcomes(iter(ahead))
+        seen = drawn(iter(ahead), Exception)
         assert [x for x in seen if isinstance(x, int)] == [x for x in range(20) if x % 5 not in (2, 3)]
         for x in range(20):
             if x % 5 in (2, 3):
@@ -243,7 +232,7 @@ def test_no_exception_of_an_item_looks_like_the_end(kind: Kind, raised: type[Bas
     if kind.method == "inline" and not issubclass(raised, Exception):
         pytest.skip("inline, what is no error passes through")
     with kind.ahead(sk.smap(f, range(5))) as ahead:
-        seen = outcomes(iter(ahead))
+        seen = drawn(iter(ahead), Exception)
         assert [x for x in seen if isinstance(x, int)] == [0, 1, 3, 4]
         assert type(seen[2]) is sk.EvaluationError
         assert type(seen[2].__cause__) is raised
@@ -264,7 +253,7 @@ def test_a_view_whose_iteration_ends_too_early_loses_no_item_silently(kind: Kind
             return iter([i for i in plan if i < 4])
 
     with kind.ahead(Short(), chunk_size=3) as ahead:
-        seen = outcomes(iter(ahead))
+        seen = drawn(iter(ahead), Exception)
     assert seen[:4] == [0, 1, 2, 3]
     assert len(seen) == 9
     assert ["ended 2 items early" in str(e) for e in seen[4:]] == [True, True, False, False, False]
@@ -283,7 +272,7 @@ def test_a_pipeline_that_fails_as_a_whole_fails_item_by_item(kind: Kind) -> None
             raise OSError("no disk")
 
     with kind.ahead(Broken(), chunk_size=2) as ahead:
-        seen = outcomes(iter(ahead))
+        seen = drawn(iter(ahead), Exception)
     assert [str(error.__cause__) for error in seen] == ["no disk"] * 4
 
 
@@ -297,7 +286,7 @@ def test_an_exception_that_does_not_travel_is_told_in_words(kind: Kind) -> None:
         raise Local(x, lambda: 0)  # type: ignore[arg-type]
 
     with kind.ahead(sk.smap(f, range(3))) as ahead:
-        for i, error in enumerate(outcomes(iter(ahead))):
+        for i, error in enumerate(drawn(iter(ahead), Exception)):
             assert type(error) is sk.EvaluationError
             assert f"smap[{i}] failed: Local: {i} and <function" in str(error)
 
@@ -308,7 +297,7 @@ def test_a_value_that_does_not_travel_fails_alone_and_says_why(kind: Kind) -> No
         return threading.Lock() if x == 5 else x
 
     with kind.ahead(sk.smap(f, range(8)), chunk_size=4) as ahead:
-        seen = outcomes(iter(ahead))
+        seen = drawn(iter(ahead), Exception)
     assert [x for x in seen if isinstance(x, int)] == [0, 1, 2, 3, 4, 6, 7]
     assert "prefetch[5] failed" in str(seen[5])
     assert "the item, a lock, cannot be sent to the reader's process" in str(seen[5])
@@ -320,7 +309,7 @@ def test_the_error_policy_holds_in_workers(kind: Kind) -> None:
         raise KeyError(x)
 
     with sk.errstate("passthrough"), kind.ahead(sk.smap(fussy, range(3))) as ahead:
-        assert [error.args for error in outcomes(iter(ahead))] == [(0,), (1,), (2,)]
+        assert [error.args for error in drawn(iter(ahead), Exception)] == [(0,), (1,), (2,)]
         with pytest.raises(KeyError):
             ahead[1]
 

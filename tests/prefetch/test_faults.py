@@ -22,7 +22,7 @@ from seqkit.prefetch.outcome import RemoteError, RemoteTraceback
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
 from .scripts import finished, running
-from .traces import is_gone, pids_of, until, until_gone
+from .traces import drawn, is_gone, pids_of, state, until, until_gone
 
 # Functions that workers call are defined inside others: they travel by value, no worker imports this module.
 
@@ -51,18 +51,6 @@ def run(where: str, body: Callable[[], None]) -> None:
     thread.join()
     if errors:
         raise errors[0]
-
-
-def drawn(iterator: Iterator[Any]) -> list[Any]:
-    """Draw everything, an error where one is raised."""
-    seen: list[Any] = []
-    while True:
-        try:
-            seen.append(next(iterator))
-        except StopIteration:
-            return seen
-        except BaseException as error:
-            seen.append(error)
 
 
 def misbehaving(faults: dict[int, str], n: int, marks: Path | None = None) -> sk.View[Any]:
@@ -376,14 +364,9 @@ def test_a_worker_that_stops_while_it_sends_a_large_result_times_out(kind: Kind)
         it = iter(ahead)
         assert next(it) == 0
         pids = pids_of(ahead)
-        until(lambda: any(_is_stopped(pid) for pid in pids))
+        until(lambda: any(state(pid) == "T" for pid in pids))
         seen = drawn(it)
         assert [type(seen[0]), *seen[1:]] == [sk.ItemTimeout, 2, 3]
-
-
-def _is_stopped(pid: int) -> bool:
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "T"
 
 
 # -------------------------------------------------------------------- results that do not fit
@@ -577,15 +560,7 @@ def until_dead(pids: list[int]) -> list[int]:
     """Wait until processes are dead, without reaping them: that is up to the node."""
 
     def living() -> list[int]:
-        found = []
-        for pid in pids:
-            try:
-                with open(f"/proc/{pid}/stat") as file:
-                    if file.read().rpartition(")")[2].split()[0] != "Z":
-                        found.append(pid)
-            except OSError:
-                pass
-        return found
+        return [pid for pid in pids if state(pid) not in ("Z", "gone")]
 
     until(lambda: not living())
     return living()

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import seqkit as sk
@@ -15,9 +15,11 @@ __all__ = [
     "adopt_orphans",
     "children",
     "descriptors",
+    "drawn",
     "is_gone",
     "mapped",
     "pids_of",
+    "state",
     "until",
     "until_gone",
     "visible_names",
@@ -32,6 +34,18 @@ def until(condition: Callable[[], Any], within_s: float = PATIENCE_S) -> Any:
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.002)
     return value
+
+
+def drawn(iterator: Iterator[Any], caught: type[BaseException] = BaseException) -> list[Any]:
+    """Draw everything, an error where one is raised."""
+    seen: list[Any] = []
+    while True:
+        try:
+            seen.append(next(iterator))
+        except StopIteration:
+            return seen
+        except caught as error:
+            seen.append(error)
 
 
 def adopt_orphans() -> None:
@@ -51,7 +65,8 @@ def children() -> set[int]:
     return found
 
 
-def _state(pid: int) -> str:
+def state(pid: int) -> str:
+    """Return the letter that the kernel shows for what a process does."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
@@ -61,10 +76,10 @@ def _state(pid: int) -> str:
 
 def is_gone(pid: int) -> bool:
     """Is a process no more? A dead orphan is reaped: it is ours."""
-    state = _state(pid)
-    if state == "Z" and pid in children():
+    now = state(pid)
+    if now == "Z" and pid in children():
         return os.waitpid(pid, os.WNOHANG)[0] == pid  # its other threads may take longer
-    return state in ("gone", "X")
+    return now in ("gone", "X")
 
 
 def until_gone(pids: Iterable[int], within_s: float) -> list[int]:

@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.prefetch.traces import state
+
 # What the engine promises about threads, processes and their memory.
 TESTS = [f"tests/prefetch/test_{name}.py" for name in ("bites", "backends", "dispatcher", "leases", "memory")]
 TESTS += [f"tests/prefetch/test_{name}.py" for name in ("node", "slots", "faults")]
@@ -123,13 +125,6 @@ def descendants(root: int) -> list[int]:
         found += new_ones
         new += new_ones
     return found
-
-
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "gone"
 
 
 if __name__ == "__main__":
