@@ -21,6 +21,7 @@ __all__ = [
     "evaluating",
     "get_worker_info",
     "in_process_worker",
+    "in_rows",
     "private_memory",
     "set_worker_info",
 ]
@@ -137,6 +138,17 @@ class _Evaluating:
 def evaluating(allocate: Allocator | None) -> _Evaluating:
     """Let `empty` take its memory from `allocate` in this thread inside a block (the engine's)."""
     return _Evaluating(allocate)
+
+
+def in_rows(first: int, count: int, total: int) -> Any:
+    """Return a context in which `empty` gives rows `first` to `first + count` of arrays of `total` rows.
+
+    For views that compute a part of a batch: where several workers share a slot, the parts of an array so
+    come to lie one behind the other. Elsewhere it changes nothing.
+    """
+    allocate = _local.allocate
+    placed: Allocator | None = getattr(allocate, "in_rows", lambda *_: allocate)(first, count, total)
+    return evaluating(placed)
 
 
 def private_memory() -> Any:

@@ -88,7 +88,24 @@ def default_collate(batch: Iterable[Any], *, collate_fn_map: CollateMap | None =
     return _collate(samples, "", collate_fn_map or {})
 
 
+def _join(pieces: list[Any], unite: Callable[[list[Any]], Any]) -> Any:
+    """Return the batch whose successive samples make up the pieces; ValueError where they are not alike."""
+    first = pieces[0]
+    if any(type(piece) is not type(first) for piece in pieces):
+        raise ValueError("pieces of different types")
+    if isinstance(first, Mapping):
+        if any(list(piece) != list(first) for piece in pieces):
+            raise ValueError("pieces of different keys")
+        return _like_mapping(first, {key: _join([piece[key] for piece in pieces], unite) for key in first})
+    if isinstance(first, np.ndarray) or is_tensor(type(first)):
+        return unite(pieces)
+    if isinstance(first, list) and first and isinstance(first[0], _TEXT):
+        return [text for piece in pieces for text in piece]
+    return _like_sequence(first, [_join(list(column), unite) for column in zip(*pieces, strict=True)])
+
+
 default_collate.takes_arrays = True  # type: ignore[attr-defined]  # see `Batch`
+default_collate.join = _join  # type: ignore[attr-defined]
 
 
 def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], Any]] | None = None) -> Any:

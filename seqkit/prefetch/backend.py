@@ -5,20 +5,60 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..indices import Unsized
 from ..view import View
 from .outcome import Outcomes, collect
 
-__all__ = ["Backend", "Done", "Evaluator", "Event", "Failed", "Job", "Lost", "Parcel", "Ready", "Skipped"]
+__all__ = [
+    "Backend",
+    "Done",
+    "Evaluator",
+    "Event",
+    "Failed",
+    "Job",
+    "Joint",
+    "Lost",
+    "Parcel",
+    "Ready",
+    "Skipped",
+    "Unjoined",
+    "concatenated",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Indices to evaluate: `ticket` counts up from 1 over all jobs of a node."""
+    """Indices to evaluate: `ticket` counts up from 1 over all jobs of a node.
+
+    Jobs for the pieces of one batch write into one piece of memory, `joint`, if there is any.
+    """
 
     ticket: int
     epoch: int
     indices: Any
+    joint: Joint | None = None
+
+
+class Joint(Protocol):
+    """Memory for an array that several jobs write, each some rows of it."""
+
+    nbytes: int
+    outlived: bool  # did a worker keep memory of it beyond its job?
+
+    def unite(self, arrays: list[Any]) -> Any:
+        """Return arrays as one, row behind row, without a copy where they lie so in memory.
+
+        ValueError where their rows differ.
+        """
+
+    def forget(self) -> None:
+        """Everything is decoded: from now on only arrays hold the memory."""
+
+
+class Unjoined(Exception):
+    """The pieces of a batch do not go together: it is to be asked for once more."""
 
 
 class Parcel(Protocol):
@@ -97,6 +137,9 @@ class Backend(Protocol):
     def submit(self, job: Job) -> None:
         """Queue a job; never blocks within the capacity, and does without memory if there is none."""
 
+    def joint(self, jobs: int) -> Joint | None:
+        """Return memory that so many jobs will share, or None where there is none to be had."""
+
     def receive(self, timeout: float | None) -> list[Event]:
         """Wait for events, a call of `wake`, or until `timeout` seconds have passed."""
 
@@ -170,3 +213,13 @@ class Evaluator:
             self.keyed = self._pipeline if epoch < 0 else self._pipeline._at_epoch(epoch)
             self._epoch = epoch
         return self.keyed
+
+
+def concatenated(arrays: list[Any]) -> Any:
+    """Return arrays as one, row behind row; ValueError where rows differ."""
+    first = arrays[0]
+    if any(
+        type(a) is not np.ndarray or a.dtype != first.dtype or a.shape[1:] != first.shape[1:] for a in arrays
+    ):
+        raise ValueError("arrays of different kinds")
+    return np.concatenate(arrays)

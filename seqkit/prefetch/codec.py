@@ -146,8 +146,14 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps = pickle
     return Frame(free, end, moved, table, pickled, len(spans) // 2)
 
 
-def decode(block: Block, head: int, end: int, loads: Callable[..., Any] = pickle.loads) -> Any:
-    """Return the value of a frame; its arrays lie in the block.
+def decode(
+    block: Block,
+    head: int,
+    end: int,
+    loads: Callable[..., Any] = pickle.loads,
+    memory: Block | None = None,
+) -> Any:
+    """Return the value of a frame; its arrays lie in the block, or in `memory` where that is another one.
 
     >>> block = np.zeros(20_000, np.uint8)
     >>> frame = encode({"x": np.arange(1000)}, block)
@@ -159,7 +165,8 @@ def decode(block: Block, head: int, end: int, loads: Callable[..., Any] = pickle
     raw = block[head:end].data
     (count,) = struct.unpack_from("<q", raw)
     spans = struct.unpack_from(f"<{2 * count}q", raw, 8)
-    buffers = [block[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
+    memory = block if memory is None else memory
+    buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
     return loads(raw[8 + 16 * count :], buffers=buffers)
 
 

@@ -30,15 +30,15 @@ from time import perf_counter_ns
 from typing import Any
 
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
-from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Skipped
+from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Skipped, Unjoined
 from .outcome import Outcomes
 from .window import Chunk, Window
 
 __all__ = ["Dispatcher", "Options", "Reader", "Statistics"]
 
-# A message carries this much work: enough that its own cost (some ten microseconds) is small, little
-# enough that items keep coming.
-CHUNK_NS = 500_000
+# Chunks are as large as it takes for the reader to get a message in so many nanoseconds, from whichever
+# worker: enough that its cost (some ten microseconds) is small, little enough that items keep coming.
+MESSAGE_NS = 500_000
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNK = 4096
 # Unless the user says how much is computed ahead: no more bytes than this, as long as every worker has a job;
@@ -299,7 +299,7 @@ class Dispatcher:
 
     def _unreadable(self, feed: _Feed, chunk: Chunk, error: Exception) -> Outcomes | None:
         """A result that cannot be decoded: find the item that is at fault, and make it its outcome."""
-        if len(chunk) == 1:
+        if len(chunk) == 1 and not isinstance(error, Unjoined):
             return Outcomes([None], {0: error})
         with self._lock:
             feed.window.back(chunk)
@@ -451,7 +451,8 @@ class Dispatcher:
         item_ns = event.cost_ns / count
         self._item_ns = item_ns if self._item_ns is None else 0.5 * (self._item_ns + item_ns)
         self._item_bytes = max(event.parcel.nbytes / count, 0.5 * self._item_bytes)
-        size = min(CHUNK_NS / max(self._item_ns, 1), CHUNK_BYTES / max(self._item_bytes, 1), MAX_CHUNK)
+        chunk_ns = MESSAGE_NS * self._options.workers
+        size = min(chunk_ns / max(self._item_ns, 1), CHUNK_BYTES / max(self._item_bytes, 1), MAX_CHUNK)
         if self._options.max_buffered is not None:
             size = min(size, self._options.max_buffered / (2 * self._options.workers))
         self._chunk = max(1, min(int(size), 8 * self._chunk))

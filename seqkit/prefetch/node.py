@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 from mmap import PAGESIZE
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self, cast
 
 from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
@@ -35,6 +35,7 @@ from .dispatcher import CLOSED, MAX_CHUNK, Dispatcher, Options, Reader, Statisti
 from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
+from .pieces import InPieces, Pieces
 from .threads import Threads
 from .window import Chunk
 
@@ -63,6 +64,7 @@ def prefetch(
     in_order: bool = True,
     on_exhausted: OnExhausted = "copy",
     seed: int | None = None,
+    pieces: int = 1,
 ) -> Prefetch[T]:
     """Return the view of the same items, computed ahead of the reader by threads or processes.
 
@@ -111,6 +113,14 @@ def prefetch(
         `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the default) draws one
         from the system when workers start. Which worker computes an item is chance: for items that do not
         depend on it, use `random_map`.
+    pieces : int
+        Into how many pieces a batch is cut, which different workers evaluate: at least 1, the whole batch by
+        one worker. Above 1, `seq` must be a `batch` whose `collate_fn` is left out, one of ``numpy.asarray``,
+        ``numpy.array`` and ``numpy.stack``, or `default_collate`: process workers then write the rows of an
+        array side by side into the slot of the batch. Any other function can be used that has an attribute
+        ``join(pieces, unite)``, which makes a batch of its pieces; ``unite`` makes one array of many. A batch
+        whose pieces fail or do not go together is evaluated once more as a whole; one of fewer items than
+        pieces is not cut.
 
     Returns
     -------
@@ -119,7 +129,8 @@ def prefetch(
     Raises
     ------
     TypeError
-        If `seq` cannot be indexed, or an argument has the wrong type.
+        If `seq` cannot be indexed, an argument has the wrong type, or there is no telling how long the
+        batches that are to be cut are.
     ValueError
         If an argument is out of range.
 
@@ -165,7 +176,13 @@ def prefetch(
         "in_order": in_order,
         "on_exhausted": on_exhausted,
         "seed": None if seed is None else as_seed(seed, "prefetch: seed"),
+        "pieces": positive_int(pieces, "prefetch: pieces"),
     }
+    if pieces > 1 and source._in_pieces(pieces) is None:
+        raise ValueError(
+            f"prefetch: pieces={pieces} needs a batch whose collate_fn can join pieces (none, numpy.stack,"
+            f" default_collate), got {source!r}; leave pieces at 1"
+        )
     return Prefetch(source, settings)
 
 
@@ -235,7 +252,9 @@ class Prefetch(View[T]):
         super().__init__((source,), source._n)
         self._reads_ahead = True
         self._settings = settings
-        self._engine = engine or _Engine(source, settings)
+        # What workers evaluate.
+        self._pipeline = source._in_pieces(settings["pieces"]) if settings["pieces"] > 1 else source
+        self._engine = engine or _Engine(self._pipeline, settings)
         self._epoch = -1  # what jobs ask of the workers, who hold the pipeline as it was given
         self._scans = _Scans()
 
@@ -296,7 +315,7 @@ class Prefetch(View[T]):
         yield self._raise(chunk, position, problem)
 
     def _raise(self, chunk: Chunk, position: int, problem: Any) -> NoReturn:
-        reraise(problem, self, chunk.index(position), self._sources[0], chunk.worker)
+        reraise(problem, self, chunk.index(position), self._pipeline, chunk.worker)
 
     # ---------------------------------------------------------------- life
 
@@ -348,7 +367,9 @@ class Prefetch(View[T]):
         return Prefetch, (self._sources[0], self._settings)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, f"nworkers={self._settings['workers']}", f"method={self._settings['method']!r}"]
+        pieces = [f"pieces={self._settings['pieces']}"] * (self._settings["pieces"] > 1)
+        method = self._settings["method"]
+        return [*sources, f"nworkers={self._settings['workers']}", f"method={method!r}", *pieces]
 
     def _remarks(self) -> list[str]:
         if self._settings["method"] == "process" and in_process_worker():
@@ -407,7 +428,8 @@ class _Engine:
     def _started(self) -> Dispatcher:
         settings = self._settings
         workers = max(settings["workers"], 1)
-        chunk = 1 if settings["timeout"] is not None else settings["chunk_size"]
+        singly = settings["timeout"] is not None or settings["pieces"] > 1
+        chunk = 1 if singly else settings["chunk_size"]
         options = Options(
             workers=workers,
             depth=_depth(settings["max_buffered"], workers),
@@ -420,11 +442,18 @@ class _Engine:
         return Dispatcher(self._backend(), options)
 
     def _backend(self) -> Backend:
+        pieces = self._settings["pieces"]
+        return (
+            self._workers() if pieces == 1 else InPieces(self._workers(), cast(Pieces, self._source), pieces)
+        )
+
+    def _workers(self) -> Backend:
         settings = self._settings
         workers, hook = settings["workers"], settings["start_hook"]
         if not workers:
             return Inline(self._source)
         capacity, leases = _slots(settings["max_buffered"], workers)
+        capacity *= settings["pieces"]
         seed = as_seed(settings["seed"], "prefetch: seed")
         if settings["method"] == "process" and _can_have_processes():
             from .processes import Processes  # only here: it needs Linux, and takes a while to import
@@ -439,6 +468,7 @@ class _Engine:
                 shm_bytes=settings["shm_size"],
                 native_threads=int(os.environ.get("SEQKIT_NATIVE_THREADS", "1")),
                 seed=seed,
+                pieces=settings["pieces"],
             )
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity)

@@ -40,11 +40,11 @@ import numpy.random  # a worker forked while another thread imports it would wai
 from ..errors import seterr
 from ..view import View
 from .backend import Done, Event, Failed, Job, Lost, Skipped
-from .codec import ALIGNMENT, Block, address, decode
+from .codec import Block
 from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn, ctrl_c_held
-from .outcome import Outcomes
+from .parcels import InJoint, InSlot, Joint, Memory, private
 from .slots import PAGE, FreeMap, Segment, SlotPool, State
-from .wire import JOB, RESULT, SMALL_BYTES, Control, Kind, Layout, Spec, cell_blocks, pack
+from .wire import FOR_EVER, JOB, RESULT, SHARED, SMALL_BYTES, Control, Kind, Layout, Spec, cell_blocks, pack
 from .worker import Descriptors
 
 __all__ = ["Processes"]
@@ -58,97 +58,6 @@ SETTLE_S = 0.02
 VISIBLE_S = 0.001
 SLOT_BYTES_MAX = 1 << 30
 READ_BYTES = 1 << 16
-
-
-# -------------------------------------------------------------------- parcels
-
-
-@dataclass(slots=True)
-class _Memory:
-    """A result in private memory: it came through a pipe, or was copied out of its slot."""
-
-    block: Block
-    head: int
-    nbytes: int
-
-    def must_copy(self) -> bool:
-        return False
-
-    def claim(self) -> None:
-        pass
-
-    def open(self) -> Outcomes:
-        return _outcomes(self.block, self.head)
-
-    def detach(self) -> bool:
-        return False
-
-    def discard(self) -> None:
-        pass
-
-
-class _InSlot:
-    """A result in its slot."""
-
-    def __init__(self, backend: Processes, slot: int, head: int, end: int) -> None:
-        self._backend = backend
-        self._slot = slot
-        self._head = head
-        self.nbytes = end
-        self._block: Block | None = None
-        table = backend.pool.block(slot, head + 8)[head:]
-        self._has_buffers = bool(table.view(np.int64)[0])
-
-    def must_copy(self) -> bool:
-        if self._block is not None or not self._has_buffers:
-            return False
-        return self._backend.pool.count(State.LEASED) >= self._backend.most_leases
-
-    def claim(self) -> None:
-        if self._block is not None:
-            return
-        pool = self._backend.pool
-        if not self._has_buffers:
-            # Nothing but a pickle: read from a copy of it, and the slot is free at once.
-            self._block = pool.block(self._slot, self.nbytes)[self._head :].copy()
-            self._head = 0
-            self.discard()
-        elif not self.must_copy() or not self.detach():
-            self._block = pool.lease(self._slot, self.nbytes)
-            self._slot = -1
-
-    def open(self) -> Outcomes:
-        assert self._block is not None
-        block, self._block = self._block, None
-        return _outcomes(block, self._head)
-
-    def detach(self) -> bool:
-        if self._block is not None:
-            return False
-        try:
-            self._block = _private(self.nbytes)
-        except MemoryError:
-            return False
-        self._block[:] = self._backend.pool.block(self._slot, self.nbytes)
-        self._backend.copies += 1
-        self.discard()
-        return True
-
-    def discard(self) -> None:
-        if self._slot >= 0:
-            self._backend.pool.release(self._slot)
-            self._slot = -1
-
-
-def _private(size: int) -> Block:
-    """Return memory of our own, aligned like a slot."""
-    block = np.empty(size + ALIGNMENT, np.uint8)
-    skip = -address(block) % ALIGNMENT
-    return block[skip : skip + size]
-
-
-def _outcomes(block: Block, head: int) -> Outcomes:
-    return Outcomes(*decode(block, head, len(block)))
 
 
 # -------------------------------------------------------------------- the backend
@@ -182,6 +91,7 @@ class _Sent:
 
     cell: int
     has_slot: bool
+    joint: Joint | None = None
 
 
 class Processes:
@@ -204,6 +114,8 @@ class Processes:
         Threads of BLAS and OpenMP in a worker; 0 leaves them alone.
     seed : int
         Seeds the workers' global generators.
+    pieces : int
+        How many jobs share a slot.
     """
 
     def __init__(
@@ -217,7 +129,9 @@ class Processes:
         shm_bytes: int | None,
         native_threads: int,
         seed: int,
+        pieces: int = 1,
     ) -> None:
+        self._pieces = pieces
         self._pipeline = pipeline
         self._seed = seed
         self._context = context
@@ -283,7 +197,7 @@ class Processes:
             self._employ(number, self._launcher)
 
     def _make_segment(self) -> None:
-        slots = self.capacity + self.most_leases
+        slots = -(-self.capacity // self._pieces) + self.most_leases
         slot_bytes = self._slot_bytes(slots)
         while True:
             self._layout = Layout(self._workers, self.capacity, slots if slot_bytes else 0, slot_bytes)
@@ -372,11 +286,18 @@ class Processes:
         except BaseException:
             self._cells.append(cell)
             raise
-        has_slot = self.pool.reserve()
+        joint = job.joint
+        assert joint is None or isinstance(joint, Joint)
+        has_slot = joint is None and self.pool.reserve()
+        slot = SHARED + joint.slot if joint is not None else int(has_slot)
         self._control.assign(cell, job.ticket)
         with self._sending:
-            self._sent[job.ticket] = _Sent(cell, has_slot)
-            os.write(self._fds["send"], JOB.pack(job.ticket, has_slot, cell, *packed, job.epoch))
+            self._sent[job.ticket] = _Sent(cell, has_slot, joint)
+            os.write(self._fds["send"], JOB.pack(job.ticket, slot, cell, *packed, job.epoch))
+
+    def joint(self, jobs: int) -> Joint | None:
+        slot = self.pool.take()
+        return None if slot is None else Joint(self, slot, jobs)
 
     def cancel(self, ticket: int) -> None:
         sent = self._sent.get(ticket)
@@ -416,7 +337,7 @@ class Processes:
             while len(data) - at >= RESULT.size:
                 record = RESULT.unpack_from(data, at)
                 body = at + RESULT.size
-                end = body + (record[4] if record[2] == Kind.SMALL else 0)
+                end = body + (record[4] if record[2] in (Kind.SMALL, Kind.JOINT) else 0)
                 if len(data) < end:
                     break
                 self._note(record, data[body:end])
@@ -429,12 +350,22 @@ class Processes:
         ticket, worker, kind, head, end, cost, slot, _ = record
         if kind == Kind.SLOT:
             self._land(ticket, slot)
-            self._events.append(Done(ticket, _InSlot(self, slot, head, end), cost, worker))
+            self._events.append(Done(ticket, InSlot(self, slot, head, end), cost, worker))
         elif kind == Kind.SMALL:
             self._land(ticket, slot, over=True)
-            self._events.append(
-                Done(ticket, _Memory(np.frombuffer(small, np.uint8), head, end), cost, worker)
-            )
+            self._events.append(Done(ticket, Memory(np.frombuffer(small, np.uint8), head, end), cost, worker))
+        elif kind == Kind.JOINT:
+            joint = self._sent[ticket].joint
+            assert joint is not None
+            joint.wrote(slot, head)
+            self._land(ticket, keeps_joint=True)
+            self._events.append(Done(ticket, InJoint(joint, np.frombuffer(small, np.uint8)), cost, worker))
+        elif kind == Kind.OUTLIVED:
+            joint = self._sent[ticket].joint
+            assert joint is not None
+            joint.outlived = True
+            self._control.keep(joint.slot, FOR_EVER)
+            self._skip(ticket)
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
         else:
@@ -451,10 +382,20 @@ class Processes:
             self._land(ticket)
             self._events.append(Skipped(ticket))
 
-    def _land(self, ticket: int, slot: int = -1, *, over: bool = False, survives: bool = False) -> None:
+    def _land(
+        self,
+        ticket: int,
+        slot: int = -1,
+        *,
+        over: bool = False,
+        survives: bool = False,
+        keeps_joint: bool = False,
+    ) -> None:
         """A job is no longer in flight; its result is in `slot`, or was, or there is none."""
         sent = self._sent.pop(ticket)
         self._cells.append(sent.cell)
+        if sent.joint is not None and not keeps_joint:
+            sent.joint.drop()
         if slot >= 0:
             self.pool.arrived(slot)
             if over:
@@ -466,7 +407,7 @@ class Processes:
         if employee.stream is not None:
             self._read_stream(employee)  # all there: a worker sends one result after the other
         try:
-            block = _private(size)
+            block = private(size)
         except MemoryError:
             employee.child.kill()  # it cannot be told to stop sending
             return
@@ -502,7 +443,7 @@ class Processes:
             self.misses += 1
             self._warn(end)
         self._land(ticket, slot, over=True, survives=bool(survives))
-        self._events.append(Done(ticket, _Memory(stream.block, head, end), cost, worker))
+        self._events.append(Done(ticket, Memory(stream.block, head, end), cost, worker))
 
     def _warn(self, nbytes: int) -> None:
         """Tell the first time that a result does not fit a slot."""

@@ -46,6 +46,7 @@ from .codec import Block
 __all__ = ["PAGE", "FreeMap", "Segment", "SlotPool", "State"]
 
 PAGE = mmap.PAGESIZE
+PARENT = -2  # as an owner of slots
 
 
 class Segment:
@@ -92,7 +93,7 @@ class FreeMap:
     """Which slots are free, for all processes to see: a word for each, 0 or its owner's number plus one.
 
     The word goes from 0 to an owner under a record lock on its own bytes, which is tried and never waited
-    for; from an owner to the parent (-1) or to 0 it goes by a plain write of whoever has the slot. A second
+    for; from an owner to the parent or to 0 it goes by a plain write of whoever has the slot. A second
     word says how many bytes of the slot have pages; it is written by whoever has the slot.
 
     Parameters
@@ -148,7 +149,7 @@ class FreeMap:
 
     def hand_over(self, slot: int) -> None:
         """The parent has a slot from now on: it is not among what its taker may die with."""
-        self._owners[slot] = -1
+        self._owners[slot] = PARENT + 1
 
     def put_back(self, slot: int) -> None:
         """Make a slot free, which the caller has."""
@@ -227,6 +228,17 @@ class SlotPool:
             return False
         self._reserved += 1
         return True
+
+    def take(self) -> int | None:
+        """Take a slot that jobs will share, which are told; None where none can be had at this moment."""
+        if not self.reserve():
+            return None
+        slot = self.free.take(PARENT)
+        if slot is None:
+            self.unreserve()
+        else:
+            self.arrived(slot)
+        return slot
 
     def arrived(self, slot: int) -> None:
         """A job is back, and its worker took this slot."""

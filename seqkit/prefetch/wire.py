@@ -29,8 +29,10 @@ from .slots import PAGE, Segment
 
 __all__ = [
     "CELL_BYTES",
+    "FOR_EVER",
     "JOB",
     "RESULT",
+    "SHARED",
     "SMALL_BYTES",
     "Control",
     "Kind",
@@ -41,10 +43,14 @@ __all__ = [
     "unpack",
 ]
 
-# ticket, is a slot reserved?, cell, packing, three numbers, epoch
+# ticket, slot (0: none, 1: one is reserved, SHARED + s: slot s, which others write too), cell, packing,
+# three numbers, epoch
 JOB = struct.Struct("<8q")
 # ticket, worker, kind, head, end, cost in ns, slot (-1: none was taken), does memory of the slot survive?
 RESULT = struct.Struct("<8q")
+SHARED = 2
+# Who keeps a slot for the life of the node.
+FOR_EVER = 1 << 40
 # A frame of up to this many bytes may follow its record, as long as the results of all jobs in flight fit
 # a pipe so: a worker should not have to wait for a reader that is busy elsewhere.
 SMALL_BYTES = 1024
@@ -64,6 +70,8 @@ class Kind(IntEnum):
     SKIPPED = 3  # the job was revoked before it was begun
     READY = 4  # the worker has started
     FAILED = 5  # it could not; a pickled record follows in its pipe
+    JOINT = 6  # the frame follows the record, its arrays lie in a slot that others share; head: their log
+    OUTLIVED = 7  # no result: memory of a slot that others share is still held
 
 
 class Packing(IntEnum):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import io
+import math
 import os
 import pickle
 import select
@@ -29,11 +30,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic_ns, sleep
 from typing import Any, cast
+from zlib import crc32
 
 import numpy as np
 import threadpoolctl
 
-from ..context import evaluating, set_worker_info
+from ..context import Allocator, evaluating, set_worker_info
 from ..errors import Policy, seterr
 from ..view import View
 from .backend import Evaluator
@@ -42,7 +44,7 @@ from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, 
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
 from .slots import PAGE, FreeMap, Segment
-from .wire import JOB, RESULT, Control, Kind, Spec, cell_blocks, unpack
+from .wire import JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
 
@@ -102,6 +104,37 @@ class Arena:
         return block[at : self.used].view(dtype).reshape(shape)
 
 
+class JointArena:
+    """Hands out the memory of a slot that the pieces of a batch share: of every array, this piece's rows.
+
+    All pieces have to ask for the same arrays in the same order, of which `log` is to convince the parent.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.block: Block | None = block
+        self.used = 0
+        self.log = 0
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        return None  # an item's own arrays are nobody's rows
+
+    def in_rows(self, first: int, count: int, total: int) -> Allocator:
+        def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+            if not shape or shape[0] != count or dtype.hasobject or self.block is None:
+                return None
+            row = dtype.itemsize * math.prod(shape[1:])
+            at = aligned(self.used)
+            end = at + total * row
+            if total * row < INLINE_BYTES or end > len(self.block):
+                return None
+            self.used = end
+            self.log = crc32(f"{at} {shape[1:]} {dtype.str}".encode(), self.log)
+            start = at + first * row
+            return self.block[start : start + count * row].view(dtype).reshape(shape)
+
+        return allocate
+
+
 class Worker:
     """The state of one worker process."""
 
@@ -129,7 +162,7 @@ class Worker:
     def serve(self) -> None:
         """Take jobs until there will be no more."""
         while len(message := self._next_job()) == JOB.size and not self.control.closing:
-            ticket, has_slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
+            ticket, slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
             begun = monotonic_ns()
             self.control.claim(self.number, ticket, begun)
             if not self.control.is_assigned(cell, ticket):
@@ -137,11 +170,36 @@ class Worker:
                 self.control.finish(self.number)
                 continue
             indices = unpack((packing, a, b, c), self._cells[cell])
-            arena = Arena(self._take if has_slot else self._take_none)
-            with evaluating(arena.allocate):
-                outcomes = self._outcomes(epoch, indices)
-            self._deliver(ticket, arena, outcomes, begun)
+            if slot >= SHARED:
+                self._serve_piece(ticket, epoch, indices, slot - SHARED, begun)
+            else:
+                arena = Arena(self._take if slot else self._take_none)
+                with evaluating(arena.allocate):
+                    outcomes = self._outcomes(epoch, indices)
+                self._deliver(ticket, arena, outcomes, begun)
             self.control.finish(self.number)
+
+    def _serve_piece(self, ticket: int, epoch: int, indices: Any, slot: int, begun: int) -> None:
+        """Evaluate a piece of a batch whose slot others write, too: nothing else may be written there."""
+        arena = JointArena(self._slot(slot))
+        with evaluating(arena):
+            outcomes = self._outcomes(epoch, indices)
+        frame = self._encode(outcomes, arena.block, arena.used)
+        small = b"" if frame.moved else b"".join(frame.stream(None))
+        fits = 0 < len(small) <= self.small_bytes
+        alone = None if fits else self._encode(outcomes, None, 0)
+        outcomes.values.clear()
+        del frame
+        arena.block, block = None, weakref.ref(arena.block)
+        cost = monotonic_ns() - begun
+        if arena.used and block() is not None:
+            tell(self.fds, self.number, Kind.OUTLIVED, ticket)
+        elif alone is None:
+            tell(self.fds, self.number, Kind.JOINT, ticket, arena.log, len(small), cost, arena.used, 0, small)
+        else:
+            tell(self.fds, self.number, Kind.PIPE, ticket, alone.head, alone.end, cost)
+            for part in alone.stream(None):
+                _write_all(self.fds.bulk, part)
 
     def _next_job(self) -> bytes:
         """Wait for a job; of no bytes when there will be none."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
+from itertools import islice, pairwise
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 import seqkit as sk
 
-from .measure import in_turn, seconds, table
+from .measure import consume, in_turn, seconds, table
 
 
 def first_item(context: Any) -> float:
@@ -52,19 +56,57 @@ def threads_tiny() -> float:
 
 
 def threads_io() -> float:
+    """Return which share of what waiting threads could do is done, from the 10th to the 90th of 100 items."""
+
     def work(i: int) -> int:
         time.sleep(0.001)
         return i
 
-    with sk.prefetch(sk.smap(work, range(64 * 200)), 64, "thread") as node:
+    with sk.prefetch(sk.smap(work, range(64 * 1000)), 64, "thread") as node:
+        iterator = iter(node)
+        consume(islice(iterator, 64 * 100))
         begun = perf_counter()
-        assert sum(1 for _ in node) == 64 * 200
-        return 0.2 / (perf_counter() - begun)
+        consume(islice(iterator, 64 * 800))
+        taken = perf_counter() - begun
+        assert sum(1 for _ in iterator) == 64 * 100
+    return 0.8 * threads_that_only_wait() / taken
+
+
+def threads_that_only_wait() -> float:
+    """Return how long the same number of sleeps takes in threads that hand nothing over."""
+    gate = threading.Barrier(65)
+
+    def work() -> None:
+        gate.wait()
+        for _ in range(1000):
+            time.sleep(0.001)
+        gate.wait()
+
+    threads = [threading.Thread(target=work) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    gate.wait()
+    taken = seconds(gate.wait)
+    for thread in threads:
+        thread.join()
+    return taken
+
+
+def batches_of_sleepers(pieces: int) -> tuple[float, float]:
+    """Return when the first of ten batches of 32 items of 20 ms comes, and the longest wait for another."""
+
+    def work(i: int) -> int:
+        time.sleep(0.02)
+        return i
+
+    batches = sk.batch(sk.smap(work, range(320)), 32, collate_fn=np.stack)
+    with sk.prefetch(batches, 4, "process", pieces=pieces) as node:
+        begun = perf_counter()
+        came = [perf_counter() - begun for _ in node]
+        return came[0], max(later - sooner for sooner, later in pairwise(came))
 
 
 def small_arrays() -> float:
-    import numpy as np
-
     with sk.prefetch(
         sk.smap(lambda _: [np.zeros(16)] * 1 + [np.ones(16) for _ in range(127)], range(2000)), 2, "process"
     ) as node:
@@ -85,8 +127,12 @@ def main() -> None:
             "closing an idle node, ms": closing,
             "straggler of 1 s among 24 x 50 ms, s": straggler,
             "thread method, tiny items, us": threads_tiny,
-            "64 threads of 1 ms I/O, share of ideal": threads_io,
+            "64 threads of 1 ms I/O, beside threads that only wait": threads_io,
             "128 small arrays per item, ms": small_arrays,
+            "32 x 20 ms, 4 workers: first batch in 4 pieces, s": lambda: batches_of_sleepers(4)[0],
+            "... whole, s": lambda: batches_of_sleepers(1)[0],
+            "longest wait for a further batch in 4 pieces, s": lambda: batches_of_sleepers(4)[1],
+            "... whole, s ": lambda: batches_of_sleepers(1)[1],
         },
         rounds=3,
     )

@@ -21,7 +21,7 @@ from seqkit.prefetch.backend import Done, Event, Failed, Job, Lost, Ready, Skipp
 from seqkit.prefetch.dispatcher import (
     AHEAD_BYTES,
     CHUNK_BYTES,
-    CHUNK_NS,
+    MESSAGE_NS,
     MAX_CHUNK,
     MAX_DEPTH,
     SMALL_AHEAD_BYTES,
@@ -872,8 +872,8 @@ def settle(node: Dispatcher, fake: Fake, cost_ns: int, nbytes: int, items: int =
     ("cost_ns", "nbytes", "chunk"),
     [
         (10**6, 0, 1),
-        (CHUNK_NS // 10, 0, 10),
-        (CHUNK_NS // 100, 100, 100),
+        (2 * MESSAGE_NS // 10, 0, 10),
+        (2 * MESSAGE_NS // 100, 100, 100),
         (100, CHUNK_BYTES // 50, 50),
         (100, 10 * CHUNK_BYTES, 1),
         (1, 0, MAX_CHUNK),

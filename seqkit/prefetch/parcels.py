@@ -1,0 +1,234 @@
+"""Results of worker processes, wherever they lie: in private memory, in a slot, in one that several share.
+
+Guarantees
+----------
+- a slot goes back to the pool once: when nobody wants its result, or when the reader's last array is gone;
+- a slot that jobs share stays with them until all of them are over;
+- a result that holds no array, or is copied out, gives its slot back at once.
+
+Relies on
+---------
+- being called under the dispatcher's lock, but for `open`, and `Joint.drop` by the thread that receives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .backend import concatenated
+from .codec import ALIGNMENT, Block, address, decode
+from .outcome import Outcomes
+from .slots import SlotPool, State
+
+__all__ = ["InJoint", "InSlot", "Joint", "Memory", "private"]
+
+
+class Slots(Protocol):
+    """The slots of a node."""
+
+    pool: SlotPool
+    most_leases: int
+    copies: int
+
+
+@dataclass(slots=True)
+class Memory:
+    """A result in private memory: it came through a pipe, or was copied out of its slot."""
+
+    block: Block
+    head: int
+    nbytes: int
+
+    def must_copy(self) -> bool:
+        return False
+
+    def claim(self) -> None:
+        pass
+
+    def open(self) -> Outcomes:
+        return _outcomes(self.block, self.head)
+
+    def detach(self) -> bool:
+        return False
+
+    def discard(self) -> None:
+        pass
+
+
+class InSlot:
+    """A result in its slot."""
+
+    def __init__(self, slots: Slots, slot: int, head: int, end: int) -> None:
+        self._slots = slots
+        self._slot = slot
+        self._head = head
+        self.nbytes = end
+        self._block: Block | None = None
+        table = slots.pool.block(slot, head + 8)[head:]
+        self._has_buffers = bool(table.view(np.int64)[0])
+
+    def must_copy(self) -> bool:
+        if self._block is not None or not self._has_buffers:
+            return False
+        return self._slots.pool.count(State.LEASED) >= self._slots.most_leases
+
+    def claim(self) -> None:
+        if self._block is not None:
+            return
+        pool = self._slots.pool
+        if not self._has_buffers:
+            # Nothing but a pickle: read from a copy of it, and the slot is free at once.
+            self._block = pool.block(self._slot, self.nbytes)[self._head :].copy()
+            self._head = 0
+            self.discard()
+        elif not self.must_copy() or not self.detach():
+            self._block = pool.lease(self._slot, self.nbytes)
+            self._slot = -1
+
+    def open(self) -> Outcomes:
+        assert self._block is not None
+        block, self._block = self._block, None
+        return _outcomes(block, self._head)
+
+    def detach(self) -> bool:
+        if self._block is not None:
+            return False
+        try:
+            self._block = private(self.nbytes)
+        except MemoryError:
+            return False
+        self._block[:] = self._slots.pool.block(self._slot, self.nbytes)
+        self._slots.copies += 1
+        self.discard()
+        return True
+
+    def discard(self) -> None:
+        if self._slot >= 0:
+            self._slots.pool.release(self._slot)
+            self._slot = -1
+
+
+def private(size: int) -> Block:
+    """Return memory of our own, aligned like a slot."""
+    block = np.empty(size + ALIGNMENT, np.uint8)
+    skip = -address(block) % ALIGNMENT
+    return block[skip : skip + size]
+
+
+def _outcomes(block: Block, head: int) -> Outcomes:
+    return Outcomes(*decode(block, head, len(block)))
+
+
+class Joint:
+    """A slot that the jobs for the pieces of one batch share: each writes its rows of every array."""
+
+    def __init__(self, slots: Slots, slot: int, jobs: int) -> None:
+        self.slot = slot
+        self.nbytes = 0  # how much of it is used
+        self.outlived = False
+        self._slots = slots
+        self._left = [slot]  # until it is given back or leased
+        self._users: list[None] = [None] * jobs
+        self._logs: set[int] = set()
+        self.block: Block | None = None
+
+    def wrote(self, nbytes: int, log: int) -> None:
+        """A job is over that wrote its rows of arrays, whose shapes and dtypes `log` stands for."""
+        self.nbytes = max(self.nbytes, nbytes)
+        self._logs.add(log)
+
+    def drop(self) -> None:
+        """One of the jobs needs the slot no more."""
+        self._users.pop()
+        if not self._users:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        try:
+            slot = self._left.pop()  # once, whoever comes first
+        except IndexError:
+            return
+        pool = self._slots.pool
+        pool.free.extents[slot] = max(pool.free.extents[slot], self.nbytes)
+        (pool.retire if self.outlived else pool.release)(slot)
+
+    def must_copy(self) -> bool:
+        if not self._left or not self.nbytes:
+            return False
+        return self._slots.pool.count(State.LEASED) >= self._slots.most_leases
+
+    def claim(self) -> None:
+        if self._left and self.nbytes and not (self.must_copy() and self.detach()):
+            pool, slot = self._slots.pool, self._left.pop()
+            pool.free.extents[slot] = max(pool.free.extents[slot], self.nbytes)
+            self.block = pool.lease(slot, self.nbytes)
+
+    def detach(self) -> bool:
+        if not self._left:
+            return False
+        try:
+            self.block = private(self.nbytes)
+        except MemoryError:
+            return False
+        self.block[:] = self._slots.pool.block(self.slot, self.nbytes)
+        self._slots.copies += 1
+        self._give_back()
+        return True
+
+    def unite(self, arrays: list[Any]) -> Any:
+        if self.block is None or len(self._logs) > 1 or not self._adjoin(arrays):
+            return concatenated(arrays)
+        start = address(arrays[0]) - address(self.block)
+        rows = sum(map(len, arrays))
+        stop = start + sum(array.nbytes for array in arrays)
+        return self.block[start:stop].view(arrays[0].dtype).reshape(rows, *arrays[0].shape[1:])
+
+    def _adjoin(self, arrays: list[Any]) -> bool:
+        """Do they lie in the slot, one behind the other, as rows of one array?"""
+        assert self.block is not None
+        first = arrays[0]
+        at = address(first)
+        if not address(self.block) <= at < address(self.block) + self.nbytes:
+            return False
+        for array in arrays:
+            alike = array.dtype == first.dtype and array.shape[1:] == first.shape[1:]
+            if not (alike and type(array) is np.ndarray and array.flags.c_contiguous):
+                return False
+            if address(array) != at:
+                return False
+            at += array.nbytes
+        return True
+
+    def forget(self) -> None:
+        self.block = None
+
+
+class InJoint:
+    """The result of a job whose arrays lie in a slot that it shares."""
+
+    def __init__(self, joint: Joint, frame: Block) -> None:
+        self._joint = joint
+        self._frame = frame
+        self._held = True
+        self.nbytes = len(frame)
+
+    def must_copy(self) -> bool:
+        return self._joint.must_copy()
+
+    def claim(self) -> None:
+        self._joint.claim()
+        self.discard()
+
+    def open(self) -> Outcomes:
+        return Outcomes(*decode(self._frame, 0, len(self._frame), memory=self._joint.block))
+
+    def detach(self) -> bool:
+        return self._joint.detach()
+
+    def discard(self) -> None:
+        if self._held:
+            self._held = False
+            self._joint.drop()
