@@ -24,7 +24,7 @@ import pickle
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = ["ALIGNMENT", "Block", "Frame", "address", "aligned", "decode", "dumps
 Block = npt.NDArray[np.uint8]
 
 ALIGNMENT = 64
+_COUNT = struct.Struct("<q")
 # A buffer below this travels inside the pickle: copying it twice costs less than tracking it once.
 INLINE_BYTES = 4096
 
@@ -147,13 +148,15 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps = pickle
 
 
 def decode(
-    block: Block,
+    block: Block | bytes,
     head: int,
     end: int,
     loads: Callable[..., Any] = pickle.loads,
     memory: Block | None = None,
 ) -> Any:
     """Return the value of a frame; its arrays lie in the block, or in `memory` where that is another one.
+
+    A frame without arrays beside the pickle may come as bytes.
 
     >>> block = np.zeros(20_000, np.uint8)
     >>> frame = encode({"x": np.arange(1000)}, block)
@@ -162,10 +165,12 @@ def decode(
     >>> x.sum(), np.shares_memory(x, block)
     (np.int64(499500), True)
     """
-    raw = block[head:end].data
-    (count,) = struct.unpack_from("<q", raw)
+    raw = memoryview(cast(Any, block))[head:end]
+    (count,) = _COUNT.unpack_from(raw)
+    if not count:
+        return loads(raw[8:], buffers=())
     spans = struct.unpack_from(f"<{2 * count}q", raw, 8)
-    memory = block if memory is None else memory
+    memory = cast(Block, block) if memory is None else memory
     buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
     return loads(raw[8 + 16 * count :], buffers=buffers)
 

@@ -32,6 +32,7 @@ from typing import Any
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
 from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Skipped, Unjoined
 from .outcome import Outcomes
+from .progress import Progress, items_per_line
 from .window import Chunk, Window
 
 __all__ = ["Dispatcher", "Options", "Reader", "Statistics"]
@@ -175,6 +176,9 @@ class Dispatcher:
         self._item_bytes = 0.0
         self._chunk = options.chunk_size or 1
         self._depth = options.depth
+        every = items_per_line()
+        self._progress = Progress(every, options.workers) if every else None
+        self._nbytes: int | None = -1  # of the last result
         # Runs when the dispatcher is collected and at interpreter exit; the backend holds no way back.
         self._finalizer = weakref.finalize(self, _finish, backend, self._lock, self.pid)
         try:
@@ -242,6 +246,8 @@ class Dispatcher:
                 outcomes = chunk.parcel.open()
             except Exception as error:
                 outcomes = self._unreadable(feed, chunk, error)
+            if self._progress is not None and self._progress.is_due(self._counts["items"]):
+                self._progress.log(self.statistics())
             if outcomes is not None:
                 return chunk, outcomes
 
@@ -292,9 +298,12 @@ class Dispatcher:
 
     def _hand_out(self, feed: _Feed) -> Chunk:
         chunk = feed.window.hand_out()
-        self._counts["items"] += len(chunk)
+        self._counts["items"] += chunk.size
         chunk.parcel.claim()
-        self._fill(feed)  # the workers go on while the reader works
+        # The workers go on while the reader works. Several jobs at once, where many are pending anyhow.
+        room = self._depth - feed.window.pending()
+        if room >= min(self._depth // 4, self._depth - 2 * self._options.workers):
+            self._fill(feed)
         return chunk
 
     def _unreadable(self, feed: _Feed, chunk: Chunk, error: Exception) -> Outcomes | None:
@@ -312,6 +321,12 @@ class Dispatcher:
         self._sweep()
         window = feed.window
         window.depth = self._depth
+        try:
+            self._submit_all(feed, window, waiting)
+        finally:
+            self._backend.flush()
+
+    def _submit_all(self, feed: _Feed, window: Window, waiting: bool) -> None:
         while len(self._flying) < self._backend.capacity:
             if not self._backend.ready() and not (window.starving() and self._make_room(feed)):
                 # Slots come back from jobs in flight. Where there are none, all slots are leased or
@@ -409,7 +424,7 @@ class Dispatcher:
             return
         _, chunk = landed
         chunk.parcel, chunk.worker = event.parcel, event.worker
-        self._measure(event, len(chunk))
+        self._measure(event, chunk.size)
 
     def _landed(self, ticket: int) -> tuple[_Feed, Chunk] | None:
         """Note that a job is no longer in flight; return whose it was, if anybody still wants it."""
@@ -441,21 +456,27 @@ class Dispatcher:
     def _measure(self, event: Done, count: int) -> None:
         """Adapt to what items cost how large a chunk is, and how many are pending."""
         self._counts["worked_ns"] += event.cost_ns
-        self._counts["nbytes"] += event.parcel.nbytes
-        if self._options.max_buffered is None:
-            nbytes = max(event.parcel.nbytes, 1)
-            depth = max(self._options.depth, min(SMALL_AHEAD_BYTES // nbytes, MAX_DEPTH))
-            self._depth = min(depth, max(AHEAD_BYTES // nbytes, self._options.workers))
+        nbytes = event.parcel.nbytes
+        if nbytes != self._nbytes and self._options.max_buffered is None:
+            self._nbytes = nbytes
+            self._depth = self._depth_for(nbytes)
         if self._options.chunk_size is not None:
             return
         item_ns = event.cost_ns / count
         self._item_ns = item_ns if self._item_ns is None else 0.5 * (self._item_ns + item_ns)
-        self._item_bytes = max(event.parcel.nbytes / count, 0.5 * self._item_bytes)
+        self._item_bytes = max((nbytes or 0) / count, 0.5 * self._item_bytes)
         chunk_ns = MESSAGE_NS * self._options.workers
         size = min(chunk_ns / max(self._item_ns, 1), CHUNK_BYTES / max(self._item_bytes, 1), MAX_CHUNK)
         if self._options.max_buffered is not None:
             size = min(size, self._options.max_buffered / (2 * self._options.workers))
         self._chunk = max(1, min(int(size), 8 * self._chunk))
+
+    def _depth_for(self, nbytes: int | None) -> int:
+        """Return how many chunks of so many bytes may be pending."""
+        depth, most = self._options.depth, AHEAD_BYTES // max(nbytes or 1, 1)
+        if nbytes is not None:
+            depth = max(depth, min(SMALL_AHEAD_BYTES // max(nbytes, 1), MAX_DEPTH))
+        return min(depth, max(most, self._options.workers))
 
     # ---------------------------------------------------------------- the node's life
 

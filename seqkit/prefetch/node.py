@@ -31,7 +31,7 @@ from ..randomness import as_seed
 from ..view import Indexable, T, View, as_view
 from .backend import Backend
 from .blame import reraise
-from .dispatcher import CLOSED, MAX_CHUNK, Dispatcher, Options, Reader, Statistics
+from .dispatcher import CLOSED, MAX_CHUNK, MAX_DEPTH, Dispatcher, Options, Reader, Statistics
 from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
@@ -168,7 +168,7 @@ def prefetch(
         "method": method if workers else "inline",
         "max_buffered": max_buffered,
         "start_hook": start_hook,
-        "shm_size": _shm_size(shm_size, sum(_slots(max_buffered, workers)) if method == "process" else 0),
+        "shm_size": _shm_size(shm_size, sum(_slots(max_buffered, workers, 1)) if method == "process" else 0),
         "context": context,
         "chunk_size": chunk_size,
         "timeout": _timeout(timeout, workers),
@@ -209,10 +209,11 @@ def _depth(max_buffered: int | None, workers: int) -> int:
     return min(max_buffered or 2 * workers + 2, 256)
 
 
-def _slots(max_buffered: int | None, workers: int) -> tuple[int, int]:
-    """Return how many slots are for jobs in flight, and how many more for the arrays readers hold."""
+def _slots(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
+    """Return how many jobs may be in flight, and how many more slots there are for readers' arrays."""
     depth = _depth(max_buffered, workers)
-    return max(depth, 2 * workers), max(depth, LEASES)
+    unbounded = max_buffered is None and shm_size is None  # small results may come deeper, see `Dispatcher`
+    return max(depth, 2 * workers, MAX_DEPTH * unbounded), max(depth, LEASES)
 
 
 def _shm_size(shm_size: int | None, slots: int) -> int | None:
@@ -387,11 +388,7 @@ def _raising(error: BaseException) -> Iterator[Any]:
 
 def _handed_over(values: list[Any]) -> Iterable[Any]:
     """Return the values of a chunk to iterate; a single one is let go of as it is handed over."""
-    return _popping(values) if len(values) == 1 else values
-
-
-def _popping(values: list[Any]) -> Iterator[Any]:
-    yield values.pop()
+    return map(list.pop, (values,)) if len(values) == 1 else values
 
 
 class _Engine:
@@ -452,7 +449,7 @@ class _Engine:
         workers, hook = settings["workers"], settings["start_hook"]
         if not workers:
             return Inline(self._source)
-        capacity, leases = _slots(settings["max_buffered"], workers)
+        capacity, leases = _slots(settings["max_buffered"], workers, settings["shm_size"])
         capacity *= settings["pieces"]
         seed = as_seed(settings["seed"], "prefetch: seed")
         if settings["method"] == "process" and _can_have_processes():

@@ -38,7 +38,7 @@ class Slots(Protocol):
 class Memory:
     """A result in private memory: it came through a pipe, or was copied out of its slot."""
 
-    block: Block
+    block: Block | bytes
     head: int
     nbytes: int
 
@@ -118,7 +118,7 @@ def private(size: int) -> Block:
     return block[skip : skip + size]
 
 
-def _outcomes(block: Block, head: int) -> Outcomes:
+def _outcomes(block: Block | bytes, head: int) -> Outcomes:
     return Outcomes(*decode(block, head, len(block)))
 
 
@@ -209,7 +209,7 @@ class Joint:
 class InJoint:
     """The result of a job whose arrays lie in a slot that it shares."""
 
-    def __init__(self, joint: Joint, frame: Block) -> None:
+    def __init__(self, joint: Joint, frame: bytes) -> None:
         self._joint = joint
         self._frame = frame
         self._held = True

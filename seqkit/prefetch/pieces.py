@@ -84,6 +84,9 @@ class InPieces:
             self._of[ticket] = batch
             self._backend.submit(Job(ticket, job.epoch, range(place, place + 1), joint))
 
+    def flush(self) -> None:
+        self._backend.flush()
+
     def _places(self, epoch: int, i: int) -> range:
         places = self._pieces.of(i)
         if places and self._joinable and (epoch, i) not in self._whole:
@@ -187,7 +190,9 @@ class _Joined:
         self._joint = joint
         self._join = join
         self._give_up = give_up
-        self.nbytes = sum(parcel.nbytes for parcel in parcels) + (joint.nbytes if joint else 0)
+        sizes = [parcel.nbytes for parcel in parcels]
+        known = sum(size for size in sizes if size is not None) + (joint.nbytes if joint else 0)
+        self.nbytes = None if None in sizes else known
 
     def must_copy(self) -> bool:
         return any(parcel.must_copy() for parcel in self._parcels)

@@ -34,8 +34,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.random  # a worker forked while another thread imports it would wait for ever
+import numpy.random  # noqa: F401  a worker forked while another thread imports it would wait for ever
 
 from ..errors import seterr
 from ..view import View
@@ -144,6 +143,7 @@ class Processes:
         self.capacity = capacity
         self.copies = 0
         self.misses = 0
+        self.nbytes = 0
         self.restarts = 0
         self._warned = False
         self._pid = os.getpid()
@@ -153,7 +153,9 @@ class Processes:
         self._streaming: dict[int, _Employee] = {}  # by the descriptor they stream through
         self._events: list[Event] = []
         self._unread = b""  # the beginning of a record
-        # Held where a job is noted and written, so that whoever counts sees both or neither. Reentrant: a
+        self._unsent: dict[int, _Sent] = {}
+        self._records: list[bytes] = []  # of what is not sent
+        # Held where jobs are noted and written, so that whoever counts sees both or neither. Reentrant: a
         # signal handler may read on, as everywhere.
         self._sending = threading.RLock()
         self._closed = False
@@ -215,11 +217,12 @@ class Processes:
 
     def _slot_bytes(self, slots: int) -> int:
         if self._shm_bytes is None:
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            # What is not written costs nothing but address space.
+            slot_bytes = min(os.sysconf("SC_PHYS_PAGES") * PAGE // 4, SLOT_BYTES_MAX)
             limit, _ = resource.getrlimit(resource.RLIMIT_AS)
             if limit != resource.RLIM_INFINITY:
-                memory = min(memory, limit // 4)  # the user's own data needs address space too
-            return min(memory // slots, SLOT_BYTES_MAX) // PAGE * PAGE
+                slot_bytes = min(slot_bytes, limit // 4 // slots)  # the user's own data needs space too
+            return slot_bytes // PAGE * PAGE
         return self._shm_bytes // slots // PAGE * PAGE
 
     def _small_bytes(self) -> int:
@@ -291,16 +294,27 @@ class Processes:
         has_slot = joint is None and self.pool.reserve()
         slot = SHARED + joint.slot if joint is not None else int(has_slot)
         self._control.assign(cell, job.ticket)
+        self._unsent[job.ticket] = _Sent(cell, has_slot, joint)
+        self._records.append(JOB.pack(job.ticket, slot, cell, *packed, job.epoch))
+
+    def flush(self) -> None:
+        """Send what was submitted, in as many writes as there are workers: each wakes one that is idle."""
+        if not self._records:
+            return
+        records, self._records = self._records, []
+        size = min(-(-len(records) // self._workers), select.PIPE_BUF // JOB.size)
         with self._sending:
-            self._sent[job.ticket] = _Sent(cell, has_slot, joint)
-            os.write(self._fds["send"], JOB.pack(job.ticket, slot, cell, *packed, job.epoch))
+            self._sent.update(self._unsent)
+            self._unsent.clear()
+            for first in range(0, len(records), size):
+                os.write(self._fds["send"], b"".join(records[first : first + size]))
 
     def joint(self, jobs: int) -> Joint | None:
         slot = self.pool.take()
         return None if slot is None else Joint(self, slot, jobs)
 
     def cancel(self, ticket: int) -> None:
-        sent = self._sent.get(ticket)
+        sent = self._sent.get(ticket) or self._unsent.get(ticket)
         try:
             if sent is not None:
                 self._control.assign(sent.cell, 0)
@@ -348,18 +362,19 @@ class Processes:
 
     def _note(self, record: tuple[int, ...], small: bytes) -> None:
         ticket, worker, kind, head, end, cost, slot, _ = record
+        self.nbytes += end
         if kind == Kind.SLOT:
             self._land(ticket, slot)
             self._events.append(Done(ticket, InSlot(self, slot, head, end), cost, worker))
         elif kind == Kind.SMALL:
             self._land(ticket, slot, over=True)
-            self._events.append(Done(ticket, Memory(np.frombuffer(small, np.uint8), head, end), cost, worker))
+            self._events.append(Done(ticket, Memory(small, head, end), cost, worker))
         elif kind == Kind.JOINT:
             joint = self._sent[ticket].joint
             assert joint is not None
             joint.wrote(slot, head)
             self._land(ticket, keeps_joint=True)
-            self._events.append(Done(ticket, InJoint(joint, np.frombuffer(small, np.uint8)), cost, worker))
+            self._events.append(Done(ticket, InJoint(joint, small), cost, worker))
         elif kind == Kind.OUTLIVED:
             joint = self._sent[ticket].joint
             assert joint is not None
@@ -554,6 +569,7 @@ class Processes:
             "restarts": self.restarts,
             "copies": self.copies,
             "misses": self.misses,
+            "nbytes": self.nbytes,
             "slots": self._layout.slots,
             "slot_bytes": self._layout.slot_bytes,
             "leased": self.pool.count(State.LEASED) + self.pool.count(State.LENT),

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..context import WorkerInfo, set_worker_info
 from ..view import View
-from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped
+from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped, size_of
 from .hooks import call_hook
 
 __all__ = ["Threads"]
@@ -81,7 +81,11 @@ class _Worker:
     def _evaluate(self, evaluator: Evaluator, job: Job) -> Done:
         begun = perf_counter_ns()
         outcomes = evaluator.run(job.epoch, job.indices)
-        return Done(job.ticket, Ready(outcomes), perf_counter_ns() - begun, self.info.id)
+        cost_ns = perf_counter_ns() - begun
+        values = outcomes.values
+        size = size_of(values[0]) if values else 0
+        nbytes = None if size is None else size * len(values)
+        return Done(job.ticket, Ready(outcomes, nbytes), cost_ns, self.info.id)
 
 
 class Threads:
@@ -114,6 +118,9 @@ class Threads:
 
     def submit(self, job: Job) -> None:
         self._shared.jobs.put(job)
+
+    def flush(self) -> None:
+        pass  # they do already
 
     def joint(self, jobs: int) -> None:
         return None  # results are ordinary objects

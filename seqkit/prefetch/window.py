@@ -32,6 +32,8 @@ class Chunk:
     Attributes
     ----------
     indices : range, array or list
+    size : int
+        How many there are.
     parcel : Any
         What arrived, None until then.
     asked : bool
@@ -42,17 +44,18 @@ class Chunk:
         Who delivered it.
     """
 
-    __slots__ = ("asked", "deaths", "indices", "parcel", "worker")
+    __slots__ = ("asked", "deaths", "indices", "parcel", "size", "worker")
 
     def __init__(self, indices: Any) -> None:
         self.indices = indices
+        self.size = len(indices)
         self.parcel: Any = None
         self.asked = False
         self.deaths = 0
         self.worker: int | None = None
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return self.size
 
     def index(self, position: int) -> Any:
         """Return one of the indices, of an array as a Python number."""
@@ -122,13 +125,17 @@ class Window:
             chunk = Chunk(self._cursor.take(size))
         except Exception as error:
             chunk, self.failure = Chunk(()), error
-        if not len(chunk):
+        if not chunk.size:
             self._drawn = True
             return None
         chunk.asked = True
         self._chunks.append(chunk)
-        self._items += len(chunk)
+        self._items += chunk.size
         return chunk
+
+    def pending(self) -> int:
+        """Return how many chunks are drawn and not handed out."""
+        return len(self._chunks)
 
     def ended(self) -> bool:
         """Has everything been handed out?"""
@@ -148,7 +155,7 @@ class Window:
         chunk = self.ready()
         assert chunk is not None
         self._chunks.remove(chunk)
-        self._items -= len(chunk)
+        self._items -= chunk.size
         return chunk
 
     def skipped(self, chunk: Chunk) -> None:

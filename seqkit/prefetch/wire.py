@@ -58,6 +58,7 @@ SMALL_BYTES = 1024
 # Room for the indices of one job: 131,072 of them, or that many bytes of pickled keys.
 CELL_BYTES = 1 << 20
 
+_BEYOND = 1 << 63
 _WORKER_WORDS = 8  # a cache line each: workers do not slow one another down
 
 
@@ -197,8 +198,10 @@ def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
     >>> pack(range(5), cell), unpack(pack([7, 3], cell), cell), unpack(pack(["a"], cell), cell)
     ((<Packing.RANGE: 0>, 0, 5, 1), [7, 3], ['a'])
     """
-    if isinstance(indices, range) and max(map(abs, (indices.start, indices.stop, indices.step))) < 1 << 63:
-        return Packing.RANGE, indices.start, indices.stop, indices.step
+    if isinstance(indices, range):
+        start, stop, step = indices.start, indices.stop, indices.step
+        if -_BEYOND < start < _BEYOND and -_BEYOND < stop < _BEYOND and -_BEYOND < step < _BEYOND:
+            return Packing.RANGE, start, stop, step
     if isinstance(indices, np.ndarray) and not _are_plain(indices):
         indices = indices.tolist()
     if isinstance(indices, list) and set(map(type, indices)) == {int}:

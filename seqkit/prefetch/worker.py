@@ -185,7 +185,7 @@ class Worker:
         with evaluating(arena):
             outcomes = self._outcomes(epoch, indices)
         frame = self._encode(outcomes, arena.block, arena.used)
-        small = b"" if frame.moved else b"".join(frame.stream(None))
+        small = b"" if frame.moved else frame.table + frame.pickled
         fits = 0 < len(small) <= self.small_bytes
         alone = None if fits else self._encode(outcomes, None, 0)
         outcomes.values.clear()
@@ -301,7 +301,7 @@ class Worker:
         head, end, used, small = frame.head, frame.end, arena.used, b""
         stream: Iterable[Any] = ()
         if not used and end <= self.small_bytes:
-            kind, small = Kind.SMALL, b"".join(frame.stream(None))
+            kind, small = Kind.SMALL, frame.table + frame.pickled
         elif end <= len(arena.open()):
             kind = Kind.SLOT
             frame.write(arena.open())

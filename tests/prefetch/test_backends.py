@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import subprocess
 import sys
 import threading
@@ -16,9 +17,10 @@ import pytest
 
 import seqkit as sk
 from seqkit.errors import EndOfSequence
+from seqkit.prefetch.dispatcher import SMALL_AHEAD_BYTES
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
-from .traces import drawn
+from .traces import drawn, until
 
 # Functions are defined inside the tests: they then travel by value, and no worker imports this module.
 
@@ -585,3 +587,40 @@ def test_global_generators_repeat_with_the_seed_and_change_with_the_epoch(kind: 
     assert draws(3, 2) == [second]
     assert draws(4, 1) != [first]
     assert draws(None, 1) != draws(None, 1)
+
+
+# -------------------------------------------------------------------- many jobs at once
+
+
+def test_no_worker_sleeps_while_jobs_that_were_sent_together_wait() -> None:
+    pipes = [os.pipe(), os.pipe()]
+
+    def in_pairs(i: int) -> int:
+        """From item 300 on, end only once the neighbour has begun."""
+        if i >= 300:
+            os.write(pipes[i % 2][1], b"x")
+            other = pipes[1 - i % 2][0]
+            assert select.select([other], [], [], 20)[0]
+            os.read(other, 1)
+        return i
+
+    with PROCESSES[0].ahead(sk.smap(in_pairs, range(600)), chunk_size=1) as node:
+        assert list(node) == list(range(600))
+    for ends in pipes:
+        os.close(ends[0])
+        os.close(ends[1])
+
+
+@pytest.mark.parametrize(("nbytes", "most"), [(SMALL_AHEAD_BYTES // 8, 8), (SMALL_AHEAD_BYTES // 100, 64)])
+def test_threads_compute_no_more_bytes_ahead_than_processes(nbytes: int, most: int) -> None:
+    begun: list[int] = []
+
+    def make(i: int) -> Any:
+        begun.append(i)
+        return {"x": np.empty(nbytes, np.uint8)}
+
+    with Kind("thread").ahead(sk.smap(make, range(300))) as node:
+        for read, _ in enumerate(node):
+            # One that the reader has, and one that has been handed out while others were asked for.
+            assert max(begun) <= read + most + 1
+        until(lambda: len(begun) == 300)

@@ -117,6 +117,7 @@ def test_a_job_that_is_claimed_and_delivered_while_it_is_given_up_is_delivered(
     with FORK.ahead(sk.smap(item, range(3)), 1, chunk_size=1) as node:
         backend = the_backend(node.start())
         backend.submit(Job(1, -1, [2]))
+        backend.flush()
         until(taken.exists)  # and not claimed: for all anybody can tell, by a worker that died
         assign, orphans = backend._control.assign, backend._orphans
 
@@ -161,6 +162,7 @@ def test_a_job_that_is_just_being_sent_is_not_taken_for_lost(monkeypatch: pytest
 
         monkeypatch.setattr(processes, "JOB", Record())
         backend.submit(Job(99, -1, [1]))
+        backend.flush()
         monkeypatch.undo()
         looking.join()
         assert found == [[]]

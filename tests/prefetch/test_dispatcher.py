@@ -21,9 +21,9 @@ from seqkit.prefetch.backend import Done, Event, Failed, Job, Lost, Ready, Skipp
 from seqkit.prefetch.dispatcher import (
     AHEAD_BYTES,
     CHUNK_BYTES,
-    MESSAGE_NS,
     MAX_CHUNK,
     MAX_DEPTH,
+    MESSAGE_NS,
     SMALL_AHEAD_BYTES,
     Dispatcher,
     Options,
@@ -116,6 +116,12 @@ class Fake:
 
     def ready(self) -> bool:
         return self.free > 0
+
+    def joint(self, jobs: int) -> None:
+        return None
+
+    def flush(self) -> None:
+        pass
 
     def submit(self, job: Job) -> None:
         for index, error in self.refused.items():
@@ -934,7 +940,8 @@ def test_how_much_is_computed_ahead_depends_on_its_size(
 
     fake.when_idle = all_but_the_slow_one
     assert take(reader) == named([10])
-    assert max(i for job in fake.submitted for i in job) == 10 + ahead
+    # Sent are several at once, where many are pending.
+    assert ahead - ahead // 4 <= max(i for job in fake.submitted for i in job) - 10 <= ahead
 
 
 def test_a_fixed_chunk_size_stays() -> None:
@@ -1112,7 +1119,7 @@ def test_a_reader_that_blocks_has_patience_from_when_it_could_have_its_result(
         reader.next()
 
 
-def test_statistics_count_items_jobs_work_and_bytes_beside_what_the_backend_knows() -> None:
+def test_statistics_count_items_jobs_and_work_beside_what_the_backend_knows() -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=2)
     reader = node.open(range(5), -1)
@@ -1122,7 +1129,7 @@ def test_statistics_count_items_jobs_work_and_bytes_beside_what_the_backend_know
     assert rest(reader) == named(range(5))
     seen = node.statistics()
     assert (seen.items, seen.jobs) == (5, 4)
-    assert (seen.worked_ns, seen.nbytes) == (400, 40)
+    assert seen.worked_ns == 400
     assert (seen.chunk, seen.slots, seen.restarts) == (2, 99, 7)
     assert seen.waited_ns > 0
     with pytest.raises(AttributeError):

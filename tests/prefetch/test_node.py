@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import re
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.dispatcher import Reader
+from seqkit.prefetch.progress import _slower
 from seqkit.view import View
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
@@ -737,7 +739,7 @@ def test_statistics_tell_what_was_done(kind: Kind) -> None:
         assert (seen.copies, seen.misses, seen.leased, seen.retired) == (0, 0, 0, 0)
         if kind.method == "process":
             assert seen.nbytes > 0
-            assert seen.slots == 14  # 6 for jobs in flight, 8 for what readers hold
+            assert seen.slots == 72  # 64 for jobs in flight, 8 for what readers hold
             assert seen.slot_bytes >= 1 << 20
         else:
             assert (seen.nbytes, seen.slots, seen.slot_bytes) == (0, 0, 0)
@@ -748,3 +750,47 @@ def test_statistics_tell_what_was_done(kind: Kind) -> None:
     assert node[0] == 0
     assert node.statistics().items == 1
     node.close()
+
+
+# -------------------------------------------------------------------- a line in the log
+
+
+@pytest.mark.parametrize("method", ["inline", "thread", "process"])
+def test_a_line_is_logged_every_so_many_items(
+    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SEQKIT_LOG_EVERY", "10")
+    with (
+        caplog.at_level("INFO", "seqkit"),
+        sk.prefetch(range(35), 2, method, chunk_size=5) as node,  # type: ignore[arg-type]
+    ):
+        assert list(node) == list(range(35))
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(",")[0] for line in lines] == [f"prefetch: {n} items" for n in (10, 20, 30)]
+    for line in lines:
+        assert re.search(r"readers waited \d+ %.* workers worked \d+ %: (the|both|handing)", line)
+
+
+def test_nothing_is_logged_unless_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", "seqkit"), sk.prefetch(range(35), 2) as node:
+        list(node)
+    assert not caplog.records
+
+
+def test_how_often_to_log_must_be_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQKIT_LOG_EVERY", "often")
+    with pytest.raises(ValueError, match=r"SEQKIT_LOG_EVERY must be a number of items.*'often'"):
+        sk.prefetch(range(3), 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("waited", "worked", "verdict"),
+    [
+        (0.9, 0.9, "the workers are the slower side"),
+        (0.9, 0.1, "handing over is the slower side"),
+        (0.1, 0.1, "the reader is the slower side"),
+        (0.1, 0.9, "both sides are busy"),
+    ],
+)
+def test_the_slower_side_is_named(waited: float, worked: float, verdict: str) -> None:
+    assert _slower(waited, worked) == verdict
