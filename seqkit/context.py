@@ -43,12 +43,20 @@ class WorkerInfo:
         Seed of this worker, in ``[0, 2**64)``: distinct for every worker of every node.
     method : str
         ``"thread"`` or ``"process"``.
+    dataset : object
+        The data set of a `DataLoader` as this worker has it; None in other nodes.
     """
 
     id: int
     num_workers: int
     seed: int
     method: str
+    dataset: Any = None
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A new generator, seeded with `seed`: the same one at every call."""
+        return np.random.default_rng(self.seed)
 
 
 class _Local(threading.local):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import secrets
+import sys
 from functools import cached_property
 from typing import Any
 
@@ -22,13 +23,23 @@ __all__ = ["NumpyPermutation", "Permutation", "as_name", "as_seed", "item_genera
 
 
 def as_seed(seed: Any, who: str) -> int:
-    """Return a seed as an int, drawn from the system for None.
+    """Return a seed as an int, drawn from the system for None, and from a generator of numpy or torch.
 
     >>> as_seed(7, "shuffle: seed")
     7
+    >>> one, other = (as_seed(np.random.default_rng(3), "shuffle: seed") for _ in range(2))
+    >>> one == other
+    True
     """
     if seed is None:
         return secrets.randbits(63)
+    if isinstance(seed, np.random.SeedSequence):
+        return int(seed.generate_state(1, np.uint64)[0])
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(1 << 63))
+    torch = sys.modules.get("torch")  # whoever hands us one of its generators has imported it
+    if torch is not None and isinstance(seed, torch.Generator):
+        return int(torch.randint(1 << 62, (), generator=seed))
     if isinstance(seed, bool | np.bool_) or not hasattr(seed, "__index__"):
         raise TypeError(f"{who} must be an int of at least 0 or None, got {seed!r}")
     number = operator.index(seed)

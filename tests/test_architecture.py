@@ -48,7 +48,7 @@ ROOMS: dict[str, set[str]] = {
 }
 
 # The parts of the engine that can be understood alone.
-SELF_CONTAINED = {"slots", "codec", "window", "outcome"}
+SELF_CONTAINED = {"slots", "codec", "window", "outcome", "tensors"}
 
 ENGINES = {"torch", "ray", "dask", "distributed", "jax", "tensorflow"}
 CONCURRENCY = {

@@ -22,15 +22,28 @@ from __future__ import annotations
 
 import pickle
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ALIGNMENT", "Block", "Frame", "address", "aligned", "decode", "dumps_by_value", "encode"]
+from . import tensors
+from .tensors import dumps_by_value
+
+__all__ = [
+    "ALIGNMENT",
+    "Block",
+    "Frame",
+    "address",
+    "aligned",
+    "decode",
+    "dumps_by_value",
+    "dumps_plain",
+    "encode",
+]
 
 Block = npt.NDArray[np.uint8]
 
@@ -103,7 +116,7 @@ class Frame:
 Dumps = Callable[..., bytes]
 
 
-def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps = pickle.dumps) -> Frame:
+def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps | None = None) -> Frame:
     """Encode a value for a block whose first `used` bytes are taken.
 
     Parameters
@@ -114,7 +127,7 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps = pickle
     used : int
         First free offset.
     dumps : callable
-        `pickle.dumps` or `cloudpickle.dumps`.
+        `dumps_plain` (the default) or `dumps_by_value`.
 
     Raises
     ------
@@ -141,7 +154,7 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps = pickle
             free = aligned(free + raw.nbytes)
         return False
 
-    pickled = dumps(value, protocol=5, buffer_callback=place)
+    pickled = (dumps or dumps_plain)(value, protocol=5, buffer_callback=place)
     table = struct.pack(f"<{len(spans) + 1}q", len(spans) // 2, *spans)
     end = free + len(table) + len(pickled)
     return Frame(free, end, moved, table, pickled, len(spans) // 2)
@@ -175,6 +188,8 @@ def decode(
     return loads(raw[8 + 16 * count :], buffers=buffers)
 
 
-def dumps_by_value(value: Any, **options: Any) -> bytes:
-    """Pickle with cloudpickle: lambdas, closures and what `__main__` defines travel by value."""
-    return cloudpickle.dumps(value, **options)  # type: ignore[no-any-return]
+def dumps_plain(value: Any, **options: Any) -> bytes:
+    """Pickle, tensors by their memory."""
+    if "torch" in sys.modules:
+        return tensors.dumps(value, **options)
+    return pickle.dumps(value, **options)

@@ -36,6 +36,7 @@ from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
 from .pieces import InPieces, Pieces
+from .resources import usable_cpus
 from .threads import Threads
 from .window import Chunk
 
@@ -188,20 +189,16 @@ def prefetch(
 
 def _worker_count(nworkers: int | None) -> int:
     if nworkers is None:
-        return _usable_cpus()
+        return usable_cpus()
     if isinstance(nworkers, bool) or not hasattr(nworkers, "__index__"):
         raise TypeError(f"prefetch: nworkers must be an int or None, got {nworkers!r}")
     number = operator.index(nworkers)
     if number >= 0:
         return number
-    usable = _usable_cpus()
+    usable = usable_cpus()
     if usable + number < 1:
         raise ValueError(f"prefetch: nworkers={number} leaves no worker, there are {usable} usable CPUs")
     return usable + number
-
-
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _depth(max_buffered: int | None, workers: int) -> int:

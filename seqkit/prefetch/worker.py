@@ -40,7 +40,7 @@ from ..errors import Policy, seterr
 from ..view import View
 from .backend import Evaluator
 from .blame import record
-from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, encode
+from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, dumps_plain, encode
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
 from .slots import PAGE, FreeMap, Segment
@@ -152,7 +152,7 @@ class Worker:
         self._cells = cell_blocks(segment, spec.layout)
         self.free = FreeMap(segment, spec.layout.slots, spec.layout.free_map_at)
         self.evaluator = Evaluator(pipeline)
-        self.dumps: Any = pickle.dumps
+        self.dumps: Any = dumps_plain
         self._kept: dict[int, weakref.ref[Block]] = {}
         self._small_in_a_row: dict[int, int] = {}  # by slot
         self._arrivals = select.epoll()

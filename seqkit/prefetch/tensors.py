@@ -1,0 +1,96 @@
+"""PyTorch's tensors on their way between processes: their memory beside the pickle, as that of arrays.
+
+Guarantees
+----------
+- a dense CPU tensor of any dtype travels like an array: into a slot, or not at all if it lies there; what
+  arrives has the same dtype, shape, strides and `requires_grad`, and keeps the slot;
+- all others travel as torch itself pickles them;
+- torch is never imported for it in a process that has no tensors.
+
+Relies on
+---------
+- whoever has a tensor having imported torch.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+__all__ = ["dumps", "dumps_by_value"]
+
+
+def dumps(value: Any, **options: Any) -> bytes:
+    """Pickle as `pickle.dumps` does, tensors by their memory."""
+    return _dumps(pickle.Pickler, copyreg.dispatch_table, value, options)
+
+
+def dumps_by_value(value: Any, **options: Any) -> bytes:
+    """Pickle with cloudpickle: lambdas, closures and what `__main__` defines travel by value."""
+    return _dumps(cloudpickle.Pickler, cloudpickle.Pickler.dispatch_table, value, options)
+
+
+def _dumps(pickler: Callable[..., Any], reducers: Any, value: Any, options: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    writer = pickler(file, **options)
+    torch = sys.modules.get("torch")
+    if hasattr(torch, "Tensor"):  # and not only half imported
+        writer.dispatch_table = _Reducers(torch, reducers)
+    writer.dump(value)
+    return file.getvalue()
+
+
+class _Reducers(dict[type, Callable[[Any], Any]]):
+    """How to pickle what, by its type: tensors our way, all others as ever."""
+
+    def __init__(self, torch: Any, reducers: Any) -> None:
+        super().__init__({torch.Tensor: _reduce})
+        self._reducers = reducers
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        return self._reducers[kind]  # type: ignore[no-any-return]
+
+
+def _reduce(tensor: Any) -> Any:
+    torch = sys.modules["torch"]
+    order = _dense_order(torch, tensor)
+    if order is None:
+        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    flat = tensor.detach().permute(order).reshape(-1)
+    memory = pickle.PickleBuffer(flat.view(torch.uint8).numpy())
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return _rebuild, (memory, dtype, tuple(tensor.shape), order, tensor.requires_grad)
+
+
+def _dense_order(torch: Any, tensor: Any) -> list[int] | None:
+    """Return the order of dimensions in memory, None for a tensor that is not plain memory without gaps."""
+    plain = (
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and (tensor.is_leaf or not tensor.requires_grad)
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and tensor.numel()
+        and not tensor.__dict__
+    )
+    if not plain:
+        return None
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
+    return order if tensor.permute(order).is_contiguous() else None
+
+
+def _rebuild(memory: Any, dtype: str, shape: tuple[int, ...], order: list[int], requires_grad: bool) -> Any:
+    import torch
+
+    if memoryview(memory).readonly:
+        memory = bytearray(memory)
+    flat = torch.frombuffer(np.frombuffer(memory, np.uint8), dtype=getattr(torch, dtype))
+    tensor = flat.reshape([shape[dim] for dim in order]).permute([order.index(d) for d in range(len(order))])
+    return tensor.requires_grad_(requires_grad)

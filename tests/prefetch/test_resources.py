@@ -1,0 +1,68 @@
+"""What a process may use, by affinity and control groups of either version."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from seqkit.prefetch import resources
+
+
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(resources, "GROUPS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({}, 16),
+        ({"cpu.max": "max 100000"}, 16),
+        ({"cpu.max": "300000 100000"}, 3),
+        ({"cpu.max": "150000 100000"}, 1),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "9900000 100000"}, 16),
+        ({"cpu.max": "nonsense"}, 16),
+        ({"cpu.max": ""}, 16),
+        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
+        ({"cpu/cpu.cfs_quota_us": "400000"}, 16),
+    ],
+)
+def test_cpus(files: dict[str, str], cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups(tmp_path, monkeypatch, **files)
+    assert resources.usable_cpus() == cpus
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({"memory.max": "1000000"}, 1_000_000),
+        ({"memory/memory.limit_in_bytes": "2000000"}, 2_000_000),
+        ({"memory.max": "max"}, None),
+        ({}, None),
+    ],
+)
+def test_memory(
+    files: dict[str, str], limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(resources, "GROUPS", tmp_path)
+    found = resources.memory_limit_bytes()
+    assert found == limit if limit else 1 << 20 < found <= math.inf
+
+
+def test_resident_memory_grows_with_what_is_held() -> None:
+    before = resources.resident_bytes()
+    held = bytearray(os.urandom(1) * (64 << 20))
+    assert resources.resident_bytes() >= before + (32 << 20)
+    del held
