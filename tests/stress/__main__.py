@@ -30,7 +30,7 @@ from tests.prefetch.traces import state
 
 # What the engine promises about threads, processes and their memory.
 TESTS = [f"tests/prefetch/test_{name}.py" for name in ("bites", "backends", "dispatcher", "leases", "memory")]
-TESTS += [f"tests/prefetch/test_{name}.py" for name in ("node", "slots", "faults")]
+TESTS += [f"tests/prefetch/test_{name}.py" for name in ("node", "pieces", "slots", "faults")]
 OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]
 # These stop a worker themselves, and see whether it stays so.
 STOPPING = "not SIGSTOP and not stopped"
