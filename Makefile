@@ -70,6 +70,8 @@ $(VENV)/.examples: $(VENV)/.made pyproject.toml
 # The test extra contains the examples one.
 $(VENV)/.test: $(VENV)/.made pyproject.toml
 	$(BIN)/python $(PIP) install --editable '.[test]'
+	@$(BIN)/python $(PIP) install --editable '.[test-torch]' 2>/dev/null \
+		|| echo 'No torch for this Python: the tests of seqkit.torch are skipped.'
 	@touch $(VENV)/.examples $@
 
 $(BENCH)/.bench: $(BENCH)/.made pyproject.toml

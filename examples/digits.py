@@ -68,7 +68,9 @@ def train(num_workers):
     speeds = [np.zeros_like(weight) for weight in weights]
 
     shifted = sk.random_map(shift, training, seed=0)
-    with sk.DataLoader(shifted, BATCH, shuffle=True, num_workers=num_workers, seed=0) as loader:
+    with sk.DataLoader(
+        shifted, BATCH, shuffle=True, num_workers=num_workers, seed=0, persistent_workers=num_workers > 0
+    ) as loader:
         for epoch in range(EPOCHS):
             for pictures, labels in loader:  # every pass is the next epoch: another order, other shifts
                 step(weights, speeds, pictures, labels, rate=0.1 * (1 - epoch / EPOCHS))

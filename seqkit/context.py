@@ -22,6 +22,7 @@ __all__ = [
     "get_worker_info",
     "in_process_worker",
     "in_rows",
+    "is_placing",
     "private_memory",
     "set_worker_info",
 ]
@@ -146,6 +147,11 @@ class _Evaluating:
 def evaluating(allocate: Allocator | None) -> _Evaluating:
     """Let `empty` take its memory from `allocate` in this thread inside a block (the engine's)."""
     return _Evaluating(allocate)
+
+
+def is_placing() -> bool:
+    """May `empty` give something else than `numpy.empty`, here and now?"""
+    return _local.allocate is not None
 
 
 def in_rows(first: int, count: int, total: int) -> Any:

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from itertools import chain, compress, islice, repeat
-from typing import Any, Generic, Protocol, Self, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, NoReturn, Protocol, Self, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
@@ -358,11 +358,16 @@ class Source(View[T_co]):
 
     def _get(self, i: int) -> T_co:
         try:
-            return cast(T_co, self._data[i])
+            item: T_co = self._data[i]
+            return item
         except Exception as error:
-            if self._n is UNKNOWN and isinstance(error, IndexError | StopIteration):
-                raise EndOfSequence(f"the sequence ends before index {i}") from error
-            fail(self, i, error)
+            self._refuse(i, error)
+
+    def _refuse(self, i: int, error: Exception) -> NoReturn:
+        """Raise what the data's own exception at index `i` means."""
+        if self._n is UNKNOWN and isinstance(error, IndexError | StopIteration):
+            raise EndOfSequence(f"the sequence ends before index {i}") from error
+        fail(self, i, error)
 
     def _iter(self, plan: Plan) -> Iterator[T_co]:
         data, kind, n = self._data, type(self._data), self._n
@@ -383,7 +388,14 @@ class Source(View[T_co]):
             return cast(Sequence[T_co], data[as_array(indices)])
         if hasattr(data, "__getitems__") and len(indices) and self._n is not UNKNOWN:
             return self._getitems(as_list(indices))
-        return super()._getmany(indices)
+        items: list[T_co] = []
+        wanted = as_list(indices)
+        try:
+            for i in wanted:
+                items.append(data[i])  # what was read before an error says where it is
+        except Exception as error:
+            self._refuse(wanted[len(items)], error)
+        return items
 
     def _getitems(self, indices: list[int]) -> Sequence[T_co]:
         try:

@@ -4,6 +4,7 @@ Each page is one script: its ```python blocks in order, started like a user's sc
 interpreter, without a main guard and with warnings as errors.
 """
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -52,9 +53,18 @@ def run(path, timeout, arguments=(), options=()):
     return done.stderr
 
 
+def needs_torch(path):
+    """Skip where a script imports torch, which is not there."""
+    if re.search(r"^(import|from) torch", path.read_text("utf-8"), re.M) and not importlib.util.find_spec(
+        "torch"
+    ):
+        pytest.skip("torch is not installed")
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_example_runs_and_checks_itself(example):
+    needs_torch(example)
     run(example, 280)
 
 

@@ -5,22 +5,37 @@ from __future__ import annotations
 import inspect
 import operator
 import reprlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..indices import positive_int
+from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
+from ..randomness import as_seed
 
 __all__ = [
     "as_batch_size",
+    "as_collate_fn",
+    "as_context",
     "as_flag",
+    "as_last_batch",
+    "as_loader_seed",
+    "as_timeout",
     "as_workers",
     "check_clashes",
     "check_iterable",
     "check_kinds",
+    "check_last_batch",
+    "check_persistent",
+    "check_streams",
     "shown",
+    "warn_of_too_much",
 ]
+
+LAST = ("keep", "discard", "rollover", "pad")
+CONTEXTS = ("fork", "forkserver", "spawn")
 
 
 def as_batch_size(value: Any, who: str) -> int:
@@ -79,6 +94,131 @@ def as_workers(num_workers: Any, prefetch_factor: Any) -> tuple[int, int | None]
     return workers, ahead
 
 
+def as_timeout(timeout: Any, workers: int) -> float | None:
+    """Return how many seconds a batch may take, None for any number.
+
+    >>> as_timeout(0, 0), as_timeout(2, 1)
+    (None, 2.0)
+    """
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float | np.number):
+        raise TypeError(f"DataLoader: timeout option should be a number of seconds, but got {timeout!r}")
+    if not timeout >= 0:
+        raise ValueError(f"DataLoader: timeout option should be non-negative, but got {timeout!r}")
+    if timeout and not workers:
+        raise ValueError(
+            "DataLoader: timeout option needs num_workers > 0: nobody can interrupt what computes in the"
+            f" reading thread. Got timeout={timeout!r}"
+        )
+    return float(timeout) or None
+
+
+def as_context(context: Any, workers: int) -> str | None:
+    """Return the start method that a context of `multiprocessing` stands for.
+
+    >>> import multiprocessing
+    >>> as_context(multiprocessing.get_context("spawn"), 2), as_context(None, 0)
+    ('spawn', None)
+    """
+    if context is None:
+        return None
+    if not workers:
+        raise ValueError(
+            "DataLoader: multiprocessing_context can only be used with multi-process loading (num_workers >"
+            " 0), but got num_workers=0"
+        )
+    method = context.get_start_method() if hasattr(context, "get_start_method") else context
+    if not isinstance(method, str):
+        raise TypeError(
+            "DataLoader: multiprocessing_context option should be a valid context object or a string"
+            f" specifying the start method, but got {context!r}"
+        )
+    if method not in CONTEXTS:
+        raise ValueError(
+            "DataLoader: multiprocessing_context option should specify a valid start method in"
+            f" {list(CONTEXTS)}, but got {context!r}"
+        )
+    return method
+
+
+def as_last_batch(last_batch: Any, drop_last: bool) -> str:
+    """Return what becomes of a last batch that is short; `drop_last` is another word for "discard".
+
+    >>> as_last_batch(None, True), as_last_batch("pad", False)
+    ('discard', 'pad')
+    """
+    if last_batch is None:
+        return "discard" if drop_last else "keep"
+    if last_batch not in LAST:
+        raise ValueError(f"DataLoader: last_batch should be one of {', '.join(LAST)}, but got {last_batch!r}")
+    if drop_last and last_batch != "discard":
+        raise ValueError(
+            f"DataLoader: drop_last=True means last_batch='discard', but got last_batch={last_batch!r}"
+        )
+    return str(last_batch)
+
+
+def check_last_batch(last_batch: Any, batch_size: Any, batch_sampler: Any, is_stream: bool) -> None:
+    """Refuse `last_batch` where the loader makes no batches, or does not know which one is the last."""
+    if last_batch is not None and (batch_size is None or batch_sampler is not None):
+        raise ValueError(f"DataLoader: last_batch={last_batch!r} needs batch_size, and no batch_sampler")
+    if is_stream and last_batch in ("rollover", "pad"):
+        raise ValueError(
+            f"DataLoader: last_batch={last_batch!r} needs a data set with indices; this one can only be"
+            " iterated"
+        )
+
+
+def check_persistent(persistent_workers: bool, workers: int) -> None:
+    if persistent_workers and not workers:
+        raise ValueError("DataLoader: persistent_workers option needs num_workers > 0")
+
+
+def as_collate_fn(collate_fn: Any, batchify_fn: Any) -> Any:
+    """Return the function under either of its names."""
+    if collate_fn is not None and batchify_fn is not None:
+        raise ValueError("DataLoader: batchify_fn is another name for collate_fn; leave one of them out")
+    return batchify_fn if collate_fn is None else collate_fn
+
+
+def as_loader_seed(seed: Any, generator: Any) -> int:
+    """Return the seed of a loader: given, or drawn once from a generator or the system."""
+    if seed is not None and generator is not None:
+        raise ValueError("DataLoader: seed and generator exclude each other: leave one of them out")
+    if seed is None:
+        return as_seed(generator, "DataLoader: generator")
+    return as_seed(seed, "DataLoader: seed")
+
+
+def check_streams(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    """Refuse arguments that need indices, of which a data set that can only be iterated has none."""
+    for name, value in (("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if value is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
+                f" {name}={value!r}: what can only be iterated has no indices"
+            )
+
+
+def warn_of_too_much(workers: int, method: str) -> None:
+    """Warn where there are more workers than CPUs, or where they would not fit into memory."""
+    cpus = usable_cpus()
+    if workers > cpus:
+        warnings.warn(
+            f"DataLoader: This DataLoader will create {workers} workers in total. This process may use {cpus}"
+            " CPUs: more workers than that pay only if they mostly wait",
+            UserWarning,
+            stacklevel=4,
+        )
+    needed, limit = workers * resident_bytes(), memory_limit_bytes()
+    if method == "process" and needed > limit:
+        warnings.warn(
+            f"DataLoader: {workers} workers that grow as large as this process need {needed >> 20} MiB, but"
+            f" {int(limit) >> 20} MiB is all there is",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def _as_int(value: Any, name: str) -> int:
     try:
         if not isinstance(value, bool | np.bool_):
@@ -99,21 +239,36 @@ def check_kinds(
     sampler: Any,
     batch_sampler: Any,
     collate_fn: Any,
+    batchify_fn: Any,
     worker_init_fn: Any,
+    transform: Any,
+    batch_transform: Any,
+    on_error: Any,
     method: Any,
     shm_size: Any,
     **others: Any,
 ) -> None:
     """Refuse arguments of `DataLoader` that are of no use by themselves."""
-    if not hasattr(dataset, "__getitem__") or isinstance(dataset, type):
+    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")) or isinstance(dataset, type):
         raise TypeError(
-            f"DataLoader: dataset should be indexable by [i], but got {type(dataset).__name__};"
-            " turn an iterable into a list first"
+            "DataLoader: dataset should be indexable by [i], or iterable, but got"
+            f" {dataset.__name__ if isinstance(dataset, type) else type(dataset).__name__}"
         )
     for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
         if value is not None:
             check_iterable(value, f"DataLoader: {name}")
-    for name, value in (("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
+    if on_error not in ("raise", "skip", "replace") and not callable(on_error):
+        raise ValueError(
+            f"DataLoader: on_error should be 'raise', 'skip', 'replace' or callable, but got {on_error!r}"
+        )
+    functions = {
+        "collate_fn": collate_fn,
+        "batchify_fn": batchify_fn,
+        "worker_init_fn": worker_init_fn,
+        "transform": transform,
+        "batch_transform": batch_transform,
+    }
+    for name, value in functions.items():
         if value is not None and not callable(value):
             raise TypeError(f"DataLoader: {name} should be callable or None, but got {value!r}")
     if method not in ("process", "thread"):

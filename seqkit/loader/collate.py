@@ -9,20 +9,52 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from ..view import View
-from .leaves import ARRAYS, copied, holds_objects, is_tensor, stack, stack_tensors
+from .leaves import (
+    ARRAYS,
+    Place,
+    check_not_empty,
+    copied,
+    is_array_of_samples,
+    is_object_array,
+    is_tensor,
+    stack,
+    stack_tensors,
+)
 
-__all__ = ["CollateFn", "CollateMap", "default_collate", "default_convert"]
+__all__ = [
+    "TEXT",
+    "CollateFn",
+    "CollateMap",
+    "Join",
+    "Unite",
+    "default_collate",
+    "default_convert",
+    "joined",
+    "key_differences",
+]
 
 CollateFn = Callable[..., Any]
 CollateMap = Mapping[Any, CollateFn]
 
+# Several arrays into one, row behind row; and a batch of its pieces, by the rule for arrays that it is given.
+Unite = Callable[[list[Any]], Any]
+Join = Callable[[list[Any], Unite], Any]
 
-def default_collate(batch: Iterable[Any], *, collate_fn_map: CollateMap | None = None) -> Any:
+TEXT = (str, bytes, bytearray, memoryview)
+
+
+def default_collate(
+    batch: Iterable[Any],
+    *,
+    collate_fn_map: CollateMap | None = None,
+    objects: Literal["raise", "list"] = "raise",
+) -> Any:
     """Return one batch of many samples: the tree of a sample, with stacked arrays for leaves.
 
     =============================================  =====================================================
@@ -44,6 +76,9 @@ def default_collate(batch: Iterable[Any], *, collate_fn_map: CollateMap | None =
     collate_fn_map : mapping of types to callables, optional
         Rules that come before those of the table: ``fn(samples, collate_fn_map=collate_fn_map)`` for
         samples of that very type or, in the order of the mapping, of a subclass.
+    objects : "raise" or "list"
+        What becomes of arrays of Python objects or text, which cannot be stacked: ``"raise"`` (the default)
+        refuses them, ``"list"`` makes a list of what such an array is in some sample.
 
     Returns
     -------
@@ -54,7 +89,8 @@ def default_collate(batch: Iterable[Any], *, collate_fn_map: CollateMap | None =
     Raises
     ------
     ValueError
-        For an empty batch, different shapes, lengths, keys or fields, and an int beyond 64 bits.
+        For an empty batch, different shapes, lengths, keys or fields, an int beyond 64 bits, and another
+        value of `objects`.
     TypeError
         For None, arrays of objects or text, samples of different kinds, and objects of unknown type.
 
@@ -80,15 +116,15 @@ def default_collate(batch: Iterable[Any], *, collate_fn_map: CollateMap | None =
     Traceback (most recent call last):
     ValueError: default_collate: batch[1]['x'] has shape (3,), batch[0]['x'] has (2,); ...
     """
-    if type(batch) is np.ndarray and batch.size and not holds_objects(batch.dtype) and not collate_fn_map:
+    if objects not in ("raise", "list"):
+        raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
+    if is_array_of_samples(batch) and not collate_fn_map:
         return copied(batch)
     samples = batch if isinstance(batch, list) else list(batch)
-    if not samples:
-        raise ValueError("default_collate: the batch is empty, at least one sample is needed")
-    return _collate(samples, "", collate_fn_map or {})
+    return _collate_at(samples, _PLACE, _Rules(collate_fn_map or {}, objects == "list"))
 
 
-def _join(pieces: list[Any], unite: Callable[[list[Any]], Any]) -> Any:
+def joined(pieces: list[Any], unite: Unite) -> Any:
     """Return the batch whose successive samples make up the pieces; ValueError where they are not alike."""
     first = pieces[0]
     if any(type(piece) is not type(first) for piece in pieces):
@@ -96,16 +132,12 @@ def _join(pieces: list[Any], unite: Callable[[list[Any]], Any]) -> Any:
     if isinstance(first, Mapping):
         if any(list(piece) != list(first) for piece in pieces):
             raise ValueError("pieces of different keys")
-        return _like_mapping(first, {key: _join([piece[key] for piece in pieces], unite) for key in first})
+        return _like_mapping(first, {key: joined([piece[key] for piece in pieces], unite) for key in first})
     if isinstance(first, np.ndarray) or is_tensor(type(first)):
         return unite(pieces)
-    if isinstance(first, list) and first and isinstance(first[0], _TEXT):
+    if isinstance(first, list) and first and isinstance(first[0], TEXT):
         return [text for piece in pieces for text in piece]
-    return _like_sequence(first, [_join(list(column), unite) for column in zip(*pieces, strict=True)])
-
-
-default_collate.takes_arrays = True  # type: ignore[attr-defined]  # see `Batch`
-default_collate.join = _join  # type: ignore[attr-defined]
+    return _like_sequence(first, [joined(list(column), unite) for column in zip(*pieces, strict=True)])
 
 
 def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], Any]] | None = None) -> Any:
@@ -144,7 +176,7 @@ def _convert(item: Any, convert_fn_map: Mapping[Any, Callable[[Any], Any]]) -> A
         return convert(item)
     if isinstance(item, Mapping):
         return _like_mapping(item, {key: _convert(item[key], convert_fn_map) for key in item})
-    if isinstance(item, Sequence) and not isinstance(item, _TEXT):
+    if isinstance(item, Sequence) and not isinstance(item, TEXT):
         return _like_sequence(item, [_convert(part, convert_fn_map) for part in item])
     return item
 
@@ -152,20 +184,42 @@ def _convert(item: Any, convert_fn_map: Mapping[Any, Callable[[Any], Any]]) -> A
 # -------------------------------------------------------------------- the tree
 
 
-def _collate(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
-    """Collate what lies at `path` of every sample."""
-    collate = _registered(type(batch[0]), registry)
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What the caller says about types."""
+
+    registry: CollateMap
+    lists_objects: bool
+
+
+_PLACE = Place("default_collate")
+
+
+def _collate_at(batch: Sequence[Any], place: Place, rules: _Rules | None = None) -> Any:
+    """Collate what lies at a place of every sample, as a part of what another function collates."""
+    place = place.by(_PLACE.who)
+    check_not_empty(batch, place)
+    return _collate(batch, place, rules or _Rules({}, False))
+
+
+default_collate.takes_arrays = True  # type: ignore[attr-defined]  # see `Batch`
+default_collate.join = joined  # type: ignore[attr-defined]
+default_collate.collate_at = _collate_at  # type: ignore[attr-defined]  # see `batchify`
+
+
+def _collate(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
+    """Collate what lies at `place` of every sample."""
+    collate = _registered(type(batch[0]), rules.registry)
     if collate is not None:
-        return collate(batch, collate_fn_map=registry)
-    rules = {_rule(kind, registry) for kind in set(map(type, batch))}
-    rule = rules.pop()
-    if rule is None or rules:
-        raise _refusal(batch, path, registry)
-    return rule(batch, path, registry)
+        return collate(batch, collate_fn_map=rules.registry)
+    found = {_rule(kind, rules.registry) for kind in set(map(type, batch))}
+    rule = found.pop()
+    if rule is None or found:
+        raise _refusal(batch, place, rules.registry)
+    return rule(batch, place, rules)
 
 
-Rule = Callable[[Sequence[Any], str, CollateMap], Any]
-_TEXT = (str, bytes, bytearray, memoryview)
+Rule = Callable[[Sequence[Any], Place, _Rules], Any]
 
 
 def _rule(kind: type, registry: CollateMap) -> Rule | None:
@@ -174,7 +228,7 @@ def _rule(kind: type, registry: CollateMap) -> Rule | None:
         return None  # the first sample is of another kind
     if issubclass(kind, str):
         return _list_text
-    if issubclass(kind, _TEXT):
+    if issubclass(kind, TEXT):
         return _list_bytes
     if issubclass(kind, ARRAYS):
         return _stack
@@ -195,60 +249,62 @@ def _registered(kind: type, registry: Mapping[Any, Callable[..., Any]]) -> Calla
     return next((fn for known, fn in registry.items() if issubclass(kind, known)), None)
 
 
-def _list_text(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
+def _list_text(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
     return list(batch)
 
 
-def _list_bytes(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
+def _list_bytes(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
     return list(batch)
 
 
-def _stack(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
-    return stack(batch, path)
+def _stack(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
+    if rules.lists_objects and any(map(is_object_array, batch)):
+        return list(batch)
+    return stack(batch, place)
 
 
-def _stack_tensors(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
-    return stack_tensors(batch, path)
+def _stack_tensors(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
+    return stack_tensors(batch, place)
 
 
-def _collate_mappings(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
+def _collate_mappings(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
     first = batch[0]
     keys = first.keys()
     for i, sample in enumerate(batch):
         if sample.keys() != keys:
-            _refuse_keys(i, path, list(keys), list(sample.keys()))
+            raise ValueError(
+                f"default_collate: {place.at(i)} {key_differences(keys, sample.keys())};"
+                f" {place.at(0)} has the keys {list(keys)}"
+            )
     return _like_mapping(
-        first,
-        {key: _collate([sample[key] for sample in batch], f"{path}[{key!r}]", registry) for key in first},
+        first, {key: _collate([sample[key] for sample in batch], place.item(key), rules) for key in first}
     )
 
 
-def _collate_named_tuples(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
+def _collate_named_tuples(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
     fields = type(batch[0])._fields
     for i, sample in enumerate(batch):
         if type(sample)._fields != fields:
             raise ValueError(
-                f"default_collate: batch[{i}]{path} has the fields {type(sample)._fields},"
-                f" batch[0]{path} has {fields}; the samples of a batch must be alike"
+                f"default_collate: {place.at(i)} has the fields {type(sample)._fields},"
+                f" {place.at(0)} has {fields}; the samples of a batch must be alike"
             )
     columns = zip(*batch, strict=True)
     named = zip(fields, columns, strict=True)
-    return _like_sequence(
-        batch[0], [_collate(column, f"{path}.{field}", registry) for field, column in named]
-    )
+    return _like_sequence(batch[0], [_collate(column, place.field(field), rules) for field, column in named])
 
 
-def _collate_sequences(batch: Sequence[Any], path: str, registry: CollateMap) -> Any:
+def _collate_sequences(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
     length = len(batch[0])
     for i, sample in enumerate(batch):
         if len(sample) != length:
             raise ValueError(
-                f"default_collate: batch[{i}]{path} has {len(sample)} elements, batch[0]{path} has {length};"
+                f"default_collate: {place.at(i)} has {len(sample)} elements, {place.at(0)} has {length};"
                 " pad them, or pass another collate_fn"
             )
     columns = enumerate(zip(*batch, strict=True))
     return _like_sequence(
-        batch[0], [_collate(column, f"{path}[{position}]", registry) for position, column in columns]
+        batch[0], [_collate(column, place.item(position), rules) for position, column in columns]
     )
 
 
@@ -293,20 +349,20 @@ def _like_sequence(sample: Any, parts: list[Any]) -> Any:
 # -------------------------------------------------------------------- refusals
 
 
-def _refusal(batch: Sequence[Any], path: str, registry: CollateMap) -> TypeError:
+def _refusal(batch: Sequence[Any], place: Place, registry: CollateMap) -> TypeError:
     """Return the error of the first sample that cannot be collated, alone or together with the first."""
     first = _rule(type(batch[0]), registry)
     i = next(
         (i for i, sample in enumerate(batch) if sample is None or _rule(type(sample), registry) is not first),
         0,
     )
-    where = f"default_collate: batch[{i}]{path} is"
+    where = f"default_collate: {place.at(i)} is"
     if batch[i] is None:
         return TypeError(f"{where} None; leave such samples out, or pass another collate_fn")
     kind = type(batch[i]).__name__
     if i:
         return TypeError(
-            f"{where} of type {kind}, batch[0]{path} of type {type(batch[0]).__name__};"
+            f"{where} of type {kind}, {place.at(0)} of type {type(batch[0]).__name__};"
             " the samples of a batch must be alike"
         )
     return TypeError(
@@ -315,10 +371,13 @@ def _refusal(batch: Sequence[Any], path: str, registry: CollateMap) -> TypeError
     )
 
 
-def _refuse_keys(i: int, path: str, wanted: list[Any], found: list[Any]) -> None:
+def key_differences(wanted: Iterable[Any], found: Iterable[Any]) -> str:
+    """Say which keys are missing and which are too many.
+
+    >>> key_differences("ab", "bc")
+    "lacks ['a'] and has also ['c']"
+    """
+    wanted, found = list(wanted), list(found)
     missing = [key for key in wanted if key not in found]
     extra = [key for key in found if key not in wanted]
-    differences = [f"lacks {missing}"] * bool(missing) + [f"has also {extra}"] * bool(extra)
-    raise ValueError(
-        f"default_collate: batch[{i}]{path} {' and '.join(differences)}; batch[0]{path} has the keys {wanted}"
-    )
+    return " and ".join([f"lacks {missing}"] * bool(missing) + [f"has also {extra}"] * bool(extra))

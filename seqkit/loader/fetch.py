@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from ..errors import EndOfSequence, fail
-from ..indices import UNBOUNDED
+from ..errors import EndOfSequence, EvaluationError, fail
+from ..indices import UNBOUNDED, Unsized
 from ..view import Source, View
-from .collate import default_collate
+from .samplers import order_of
+from .tolerance import OnError, mended
 
 __all__ = ["Fetch", "FetchOne", "KeySource", "Keys", "as_key", "as_keys"]
 
@@ -34,27 +36,27 @@ class KeySource:
     """
 
     def __init__(self, sampler: Any, convert: Callable[[Any], Any], given: Any) -> None:
-        self._sampler = sampler
+        self.sampler = sampler
         self._convert = convert
         self._given = given
         self._begun = False
 
     def __len__(self) -> int:
         try:
-            return len(self._sampler)
+            return len(self.sampler)
         except (TypeError, NotImplementedError) as error:
             name = type(self._given).__name__
             raise TypeError(f"DataLoader: no length, for its sampler ({name}) has none") from error
 
-    def epoch(self) -> Keys:
-        """Return the keys of the next epoch."""
+    def epoch(self, start: int = 0) -> Keys:
+        """Return the keys of the next epoch, from number `start` on."""
         if self._begun and isinstance(self._given, Iterator):
             raise RuntimeError(
                 f"DataLoader: the sampler is an iterator ({type(self._given).__name__}), which gives one"
                 " epoch only; pass something that can be iterated again"
             )
         self._begun = True
-        return Keys(self._sampler, self._convert)
+        return Keys(resumed(self.sampler, start), self._convert)
 
 
 class Keys:
@@ -86,6 +88,13 @@ class Keys:
         yield from ()
 
 
+def resumed(sampler: Any, start: int) -> Iterator[Any]:
+    """Return what a sampler yields in its next epoch, from number `start` on."""
+    order = order_of(sampler, sampler.epoch) if start and hasattr(sampler, "epoch") else None
+    keys = iter(sampler)  # which begins the epoch
+    return islice(keys, start, None) if order is None else iter(order[start:])
+
+
 def as_keys(keys: Any) -> list[Any]:
     """Return what a batch sampler yields as a list of its own, all integers as plain ints."""
     try:
@@ -114,17 +123,48 @@ class Fetch(View[Any]):
     a list of keys.
     """
 
-    def __init__(self, source: View[Any], collate_fn: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, source: View[Any], collate_fn: Callable[[Any], Any], on_error: OnError = "raise"
+    ) -> None:
         super().__init__((source,), UNBOUNDED)
         self._collate_fn = collate_fn
+        self._on_error = on_error
 
     def _read(self, keys: Any) -> Any:
+        if self._on_error == "raise":
+            return self._read_all(keys)
+        return [self._read_one(key) for key in keys]
+
+    def _read_one(self, key: Any) -> Any:
+        """Read a sample that may be missing."""
+        try:
+            return self._single(key)
+        except EvaluationError as error:
+            return mended(self._single, key, error, self._on_error, self._others(key))
+
+    def _single(self, key: Any) -> Any:
+        try:
+            return self._read_all([key])[0]
+        except EvaluationError:
+            raise
+        except Exception as error:
+            fail(self, key, error)
+
+    def _others(self, key: Any) -> Iterable[Any]:
+        n = self._sources[0]._n
+        if isinstance(n, Unsized) or not isinstance(key, int):
+            return ()
+        return chain(range(key + 1, n), range(key))
+
+    def _read_all(self, keys: Any) -> Any:
         source = self._sources[0]
         if isinstance(source, Source) and not isinstance(source._data, np.ndarray):
             return source._getmany(keys)
         return source._getmany([source._wrap_checked(key) for key in keys])
 
     def _get(self, keys: Any) -> Any:
+        if _are_shards(keys):
+            return [self._get(as_keys(shard)) for shard in keys]
         try:
             items = self._read(keys)
         except EndOfSequence as error:  # the sampler asked for it, so this is no end
@@ -135,7 +175,7 @@ class Fetch(View[Any]):
 
     def _collated(self, keys: Any, items: Any) -> Any:
         try:
-            if isinstance(items, list) or self._collate_fn is default_collate:
+            if isinstance(items, list) or getattr(self._collate_fn, "takes_arrays", False):
                 return self._collate_fn(items)
             return self._collate_fn(list(items))
         except Exception as error:
@@ -145,7 +185,7 @@ class Fetch(View[Any]):
         return ((self._sources[0], i),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return type(self)(sources[0], self._collate_fn)
+        return type(self)(sources[0], self._collate_fn, self._on_error)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, getattr(self._collate_fn, "__name__", type(self._collate_fn).__name__)]
@@ -159,11 +199,24 @@ class FetchOne(Fetch):
     """
 
     def _read(self, keys: Any) -> Any:
+        if self._on_error != "raise":
+            return self._read_one(keys)
+        return self._read_all(keys)
+
+    def _single(self, key: Any) -> Any:
+        try:
+            return self._read_all(key)
+        except EvaluationError:
+            raise
+        except Exception as error:
+            fail(self, key, error)
+
+    def _read_all(self, keys: Any) -> Any:
         source, many = self._sources[0], isinstance(keys, list | np.ndarray)
         if isinstance(source, Source) and not (many and isinstance(source._data, _PLAIN)):
             return source._get(keys)
         if many:
-            return list(super()._read(as_keys(keys)))
+            return list(super()._read_all(as_keys(keys)))
         return source._get(source._wrap_checked(keys))
 
     def _collated(self, keys: Any, items: Any) -> Any:
@@ -174,6 +227,13 @@ class FetchOne(Fetch):
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], i if isinstance(i, list) else (i,)),)
+
+
+def _are_shards(keys: Any) -> bool:
+    """Is this a list of lists, of which each makes a batch of its own?"""
+    return (
+        isinstance(keys, list) and bool(keys) and all(isinstance(shard, list | np.ndarray) for shard in keys)
+    )
 
 
 _PLAIN = (list, tuple, range, str, bytes)

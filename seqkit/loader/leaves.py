@@ -1,41 +1,96 @@
 """The leaves of a batch: many arrays, numbers or tensors into one.
 
 Results are allocated by `seqkit.empty`: in a process worker they lie in the slot of the current item.
-Every function gets the samples and their `path` in the tree, for messages.
+Every function gets the samples and the `Place` they have in theirs, for messages.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from ..context import empty
 
-__all__ = ["ARRAYS", "copied", "holds_objects", "is_tensor", "stack", "stack_tensors"]
+__all__ = [
+    "ARRAYS",
+    "Array",
+    "DType",
+    "Place",
+    "as_arrays",
+    "check_not_empty",
+    "common_dtype",
+    "copied",
+    "holds_objects",
+    "inside",
+    "is_array_of_samples",
+    "is_object_array",
+    "is_tensor",
+    "padded",
+    "plain_arrays",
+    "stack",
+    "stack_tensors",
+]
 
 Array = npt.NDArray[Any]
+DType = np.dtype[Any]
 
 ARRAYS = (np.ndarray, np.generic, bool, int, float, complex)
 
 
-def stack(batch: Sequence[Any], path: str) -> Any:
-    """Return one array of arrays, numpy scalars or numbers."""
+class Place:
+    """Who collates which part of the samples of which batch: what messages begin with.
+
+    >>> place = Place("Pad").item("image").field("x")
+    >>> place.who, place.at(3)
+    ('Pad', "batch[3]['image'].x")
+    """
+
+    __slots__ = ("batch", "path", "who")
+
+    def __init__(self, who: str, path: str = "", batch: str = "batch") -> None:
+        self.who = who
+        self.path = path
+        self.batch = batch
+
+    def at(self, i: int | str) -> str:
+        """Return the expression of this part of sample `i`."""
+        return f"{self.batch}[{i}]{self.path}"
+
+    def by(self, who: str) -> Place:
+        """Return the same place for another function."""
+        return Place(who, self.path, self.batch)
+
+    def item(self, key: Any) -> Place:
+        """Return the place of what lies there at a key or position."""
+        return Place(self.who, f"{self.path}[{key!r}]", self.batch)
+
+    def field(self, name: str) -> Place:
+        """Return the place of a field of the named tuples that lie there."""
+        return Place(self.who, f"{self.path}.{name}", self.batch)
+
+
+def check_not_empty(batch: Sequence[Any], place: Place) -> None:
+    """Refuse a batch without samples."""
+    if not len(batch):
+        raise ValueError(f"{place.who}: the {place.batch} is empty, at least one sample is needed")
+
+
+def stack(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> Any:
+    """Return one array of arrays, numpy scalars or numbers: of `dtype`, or else the one that holds all."""
     kinds = set(map(type, batch))
-    if len(kinds) == 1 and (python := _PYTHON_DTYPES.get(type(batch[0]))) is not None:
-        return _stack_scalars(batch, python, path)
+    if dtype is None and len(kinds) == 1 and (python := _PYTHON_DTYPES.get(type(batch[0]))) is not None:
+        return _stack_scalars(batch, python, place)
     if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
-        return _stack_masked(batch, path)
-    _check_shapes(batch, path)
-    plain = kinds == {np.ndarray}
-    dtypes = {array.dtype for array in batch} if plain else set(map(_dtype, batch))
-    dtype = _promoted(dtypes, batch, path)
+        return _stack_masked(batch, place, dtype)
+    _check_shapes(batch, place)
+    common = common_dtype(batch, place, dtype)
     if not getattr(batch[0], "shape", ()):
-        return _stack_scalars(batch, dtype, path)
-    return _stack_arrays(batch if plain else list(map(np.asarray, batch)), dtype)
+        return _stack_scalars(batch, common, place)
+    return _stack_arrays(batch if kinds == {np.ndarray} else list(map(np.asarray, batch)), common)
 
 
 _PYTHON_DTYPES = {
@@ -46,73 +101,155 @@ _PYTHON_DTYPES = {
 }
 
 
-def _dtype(sample: Any) -> np.dtype[Any]:
+def _dtype(sample: Any) -> DType:
     if isinstance(sample, np.ndarray | np.generic):
         return sample.dtype
     return next(dtype for kind, dtype in _PYTHON_DTYPES.items() if isinstance(sample, kind))
 
 
-def _promoted(dtypes: set[np.dtype[Any]], batch: Sequence[Any], path: str) -> np.dtype[Any]:
-    """Return the dtype that holds all of them, in native byte order."""
-    for dtype in dtypes:
-        if holds_objects(dtype):
-            i = next(i for i, sample in enumerate(batch) if _dtype(sample) == dtype)
+def common_dtype(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> DType:
+    """Return the dtype that holds all samples, in native byte order, or `dtype`; refuse objects and text."""
+    dtypes = _dtypes(batch)
+    for found in dtypes:
+        if holds_objects(found):
+            i = next(i for i, sample in enumerate(batch) if _dtype(sample) == found)
             raise TypeError(
-                f"default_collate: batch[{i}]{path} is an array of dtype {dtype}; allowed are numbers,"
+                f"{place.who}: {place.at(i)} is an array of dtype {found}; allowed are numbers,"
                 " bools, dates and records of them: convert it, or pass another collate_fn"
             )
+    common = dtype or _promoted(dtypes)
+    if common is None:
+        i = next(i for i in range(len(batch)) if _promoted(_dtypes(batch[: i + 1])) is None)
+        raise TypeError(
+            f"{place.who}: {place.at(i)} has dtype {_dtype(batch[i])}, {place.at(0)} has {_dtype(batch[0])};"
+            " no dtype holds both: convert them"
+        )
+    return common
+
+
+def _dtypes(batch: Sequence[Any]) -> set[DType]:
+    try:
+        return {sample.dtype for sample in batch}
+    except AttributeError:  # numbers of Python
+        return set(map(_dtype, batch))
+
+
+def _promoted(dtypes: set[DType]) -> DType | None:
     try:
         return np.result_type(*dtypes)
-    except TypeError as error:
-        names = ", ".join(sorted(map(str, dtypes)))
-        raise TypeError(
-            f"default_collate: batch[...]{path} has dtypes that go into no common one: {names}"
-        ) from error
+    except TypeError:
+        return None
 
 
-def holds_objects(dtype: np.dtype[Any]) -> bool:
+def holds_objects(dtype: DType) -> bool:
     """Does an array of this dtype hold Python objects or text?"""
     return dtype.hasobject or dtype.kind in "SUT"
 
 
-def _stack_scalars(batch: Sequence[Any], dtype: np.dtype[Any], path: str) -> Array:
+def is_object_array(sample: Any) -> bool:
+    """Is this an array of Python objects or text?"""
+    return isinstance(sample, np.ndarray | np.generic) and holds_objects(sample.dtype)
+
+
+def is_array_of_samples(batch: Any) -> TypeGuard[Array]:
+    """Is this batch an array already, of samples that can be stacked?"""
+    return type(batch) is np.ndarray and batch.ndim > 0 and batch.size > 0 and not holds_objects(batch.dtype)
+
+
+def _stack_scalars(batch: Sequence[Any], dtype: DType, place: Place) -> Array:
     out = empty(len(batch), dtype)
     try:
         out[...] = batch
-    except OverflowError:
-        i = next(i for i, sample in enumerate(batch) if not -(2**63) <= sample < 2**63)
+    except (OverflowError, TypeError, ValueError):
+        i = next(i for i, sample in enumerate(batch) if not _fits(sample, dtype))
         raise ValueError(
-            f"default_collate: batch[{i}]{path} is {batch[i]}, which does not fit into {dtype}"
+            f"{place.who}: {place.at(i)} is {batch[i]}, which does not fit into {dtype}"
         ) from None
     return out
 
 
-def _stack_arrays(arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+def _fits(number: Any, dtype: DType) -> bool:
+    try:
+        np.empty(1, dtype)[...] = [number]
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Array:
     """Stack arrays of one shape and at least one dimension."""
     shape = arrays[0].shape
     out = empty((len(arrays), *shape), dtype)
     # What np.stack does, three times faster for small arrays: there is nothing left to check.
-    np.concatenate(arrays, out=out.reshape(len(arrays) * shape[0], *shape[1:]))
+    np.concatenate(arrays, out=out.reshape(len(arrays) * shape[0], *shape[1:]), casting="unsafe")
     return out
 
 
-def copied(array: Array) -> Array:
-    """Return a copy of an array, in native byte order."""
-    out = empty(array.shape, array.dtype.newbyteorder("="))
+def copied(array: Array, dtype: DType | None = None) -> Array:
+    """Return a copy of an array, as `dtype`, or else in native byte order."""
+    out = empty(array.shape, dtype or array.dtype.newbyteorder("="))
     out[...] = array
     return out
 
 
-def _stack_masked(batch: Sequence[Any], path: str) -> Any:
+def _stack_masked(batch: Sequence[Any], place: Place, dtype: DType | None) -> Any:
     masks = [np.ma.getmaskarray(sample) for sample in batch]
-    data = stack([np.ma.getdata(sample, subok=False) for sample in batch], path)
-    return np.ma.MaskedArray(data, mask=stack(masks, path))
+    data = stack([np.ma.getdata(sample, subok=False) for sample in batch], place, dtype)
+    return np.ma.MaskedArray(data, mask=stack(masks, place))
 
 
-def stack_tensors(batch: Sequence[Any], path: str) -> Any:
+def stack_tensors(batch: Sequence[Any], place: Place) -> Any:
     """Return one PyTorch tensor of many."""
-    _check_shapes(batch, path)
+    _check_shapes(batch, place)
     return sys.modules["torch"].stack(list(batch))
+
+
+def as_arrays(samples: Sequence[Any], place: Place) -> list[Any]:
+    """Return samples as arrays, but leave numbers what they are."""
+    return [
+        sample if isinstance(sample, ARRAYS) else _as_array(sample, place, i)
+        for i, sample in enumerate(samples)
+    ]
+
+
+def _as_array(sample: Any, place: Place, i: int) -> Array:
+    what = f"{place.who}: {place.at(i)} is of type {type(sample).__name__}"
+    try:
+        array = np.asarray(sample)
+    except Exception as error:
+        raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
+    if holds_objects(array.dtype):
+        raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
+    return array
+
+
+def plain_arrays(samples: Sequence[Any], place: Place) -> list[Array]:
+    """Return samples as arrays, numbers too; refuse masked ones, whose masks would get lost."""
+    for i, sample in enumerate(samples):
+        if isinstance(sample, np.ma.MaskedArray):
+            raise TypeError(f"{place.who}: {place.at(i)} is a masked array; fill it before (numpy.ma.filled)")
+    return [np.asarray(array) for array in as_arrays(samples, place)]
+
+
+def padded(arrays: Sequence[Array], shape: Sequence[int], dtype: DType, filler: Array) -> Array:
+    """Return arrays as one, each filled up to a shape; every element of it is written once."""
+    out = empty((len(arrays), *shape), dtype)
+    for row, array in zip(out, arrays, strict=True):
+        within = tuple(map(slice, array.shape))
+        row[within] = array
+        for axis, length in enumerate(array.shape):
+            if length < shape[axis]:
+                row[(*within[:axis], slice(length, None))] = filler
+    return out
+
+
+def inside(lengths: Array, shape: Sequence[int]) -> Array:
+    """Return for each row of lengths, one per axis, an array of that shape that is True up to there."""
+    out = empty((len(lengths), *shape), bool)
+    out[...] = False
+    for row, stops in zip(out, lengths, strict=True):
+        row[tuple(map(slice, stops))] = True
+    return out
 
 
 def is_tensor(kind: type) -> bool:
@@ -122,11 +259,11 @@ def is_tensor(kind: type) -> bool:
     return tensor is not None and issubclass(kind, tensor)
 
 
-def _check_shapes(batch: Sequence[Any], path: str) -> None:
+def _check_shapes(batch: Sequence[Any], place: Place) -> None:
     shapes = [getattr(sample, "shape", ()) for sample in batch]
     for i, shape in enumerate(shapes if len(set(shapes)) > 1 else ()):
         if shape != shapes[0]:
             raise ValueError(
-                f"default_collate: batch[{i}]{path} has shape {tuple(shape)}, batch[0]{path} has"
+                f"{place.who}: {place.at(i)} has shape {tuple(shape)}, {place.at(0)} has"
                 f" {tuple(shapes[0])}; make them equal, pad them, or pass another collate_fn"
             )

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from typing import Any, Literal, Self
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Literal, Self, cast
+from weakref import WeakSet
 
-from ..indices import positive_int
+from ..indices import Unsized, positive_int
 from ..prefetch import Prefetch, prefetch
-from ..randomness import as_seed
 from ..view import View, as_view
 from ..views.batch import batch
+from ..views.cycle import cycle
 from ..views.shuffle import shuffle as shuffled
 from ..views.smap import smap
-from .arguments import as_batch_size, as_flag, as_workers, check_clashes, check_kinds, shown
+from .arguments import (
+    as_batch_size,
+    as_collate_fn,
+    as_context,
+    as_flag,
+    as_last_batch,
+    as_loader_seed,
+    as_timeout,
+    as_workers,
+    check_clashes,
+    check_kinds,
+    check_last_batch,
+    check_persistent,
+    check_streams,
+    shown,
+    warn_of_too_much,
+)
 from .collate import default_collate, default_convert
+from .epoch import Epoch, Position
 from .fetch import Fetch, FetchOne, KeySource, as_key, as_keys
-from .samplers import BatchSampler, pass_epoch
+from .samplers import BatchSampler, RandomSampler, SequentialSampler, pass_epoch
+from .start import Start
+from .state import check_state, load_sampler_state, sampler_state
+from .stream import is_stream, stream, stream_length
+from .tolerance import OnError, Passing, Tolerant, TolerantCollate, Transformed
 
 __all__ = ["DataLoader"]
 
@@ -25,26 +49,30 @@ class DataLoader:
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     A facade: it lays views over the data set and keeps the result as ``loader.view``. Every `iter` is one
-    epoch of that view; workers live from the first epoch to `close`.
+    epoch of that view.
 
     ==========================================  =========================================================
     argument                                    becomes
     ==========================================  =========================================================
     ``dataset``                                 ``view(dataset)``
     ``shuffle=True, seed``                      ``shuffle(…, seed)``
+    ``transform``                               ``smap(transform, …)``
     ``batch_size=k, drop_last, collate_fn``     ``batch(…, k, drop_last, collate_fn=collate_fn)``
     ``batch_size=None, collate_fn``             ``smap(collate_fn, …)``
-    ``sampler``, ``batch_sampler``              the plan of a view of ``collate_fn`` of the items at keys
+    ``last_batch="pad"``                        ``batch(cycle(…)[:whole batches], …)``
+    ``batch_transform``                         ``smap(batch_transform, …)``
+    ``sampler``, ``batch_sampler``, rollover    the plan of a view of ``collate_fn`` of the items at keys
     ``num_workers``, ``method``, ``shm_size``   ``prefetch(…, num_workers, method, shm_size=…, seed=…)``
     ``prefetch_factor``                         ``prefetch(…, max_buffered=prefetch_factor * num_workers)``
-    ``worker_init_fn``                          ``prefetch(…, start_hook=worker_init_fn)``
+    ``worker_init_fn``, ``timeout``, …          ``prefetch(…, start_hook=…, timeout=…, context=…)``
     every `iter`                                ``iter(loader.view.at_epoch(loader.epoch))``
     ==========================================  =========================================================
 
     Parameters
     ----------
-    dataset : View or indexable
-        Anything with ``[i]``; with ``len`` unless a sampler says what to read.
+    dataset : View, indexable or iterable
+        Anything with ``[i]``; with ``len`` unless a sampler says what to read. What can only be iterated is
+        read by one worker, every item once.
     batch_size : int or None
         Samples per batch, at least 1. None: no batches, single samples (or whatever ``dataset[keys]``
         gives for lists of keys of a sampler).
@@ -54,39 +82,63 @@ class DataLoader:
         Of indices or keys of the data set, in place of `shuffle`. Iterated anew every epoch and lazily: it
         may be endless. Workers make it run ahead of the reader.
     batch_sampler : iterable, optional
-        Of lists of indices or keys, in place of `batch_size`, `shuffle`, `sampler` and `drop_last`.
+        Of lists of indices or keys, in place of `batch_size`, `shuffle`, `sampler` and `drop_last`. A list of
+        lists of indices gives a list of batches.
     num_workers : int
         At least 0. 0 (the default) computes in the reading thread.
     collate_fn : callable, optional
         Makes the batch of a list of samples; `default_collate` by default. Without batches it is called
-        with the single sample, and `default_convert` is the default.
+        with the single sample, and `default_convert` is the default. `batchify_fn` is another name for it.
+    pin_memory, pin_memory_device : bool, str
+        For `seqkit.torch.DataLoader`; here there is a warning at every `iter`.
     drop_last : bool
         Leave out a last batch of fewer samples.
+    timeout : float
+        Seconds a batch may take, at least 0; then it fails with `ItemTimeout`. 0 (the default) is no limit.
+        Needs workers.
     worker_init_fn : callable, optional
         Called with the number of the worker in each one, before its first sample.
+    multiprocessing_context : str or context, optional
+        How processes start: "fork", "forkserver", "spawn", or a context of `multiprocessing`. Needs workers.
+    generator : int, SeedSequence, Generator of numpy or torch, optional
+        What to draw `seed` from, once, when the loader is made.
     prefetch_factor : int, optional
         Batches ahead per worker, at least 1. None (the default) is 2. Needs workers.
-    seed : int, optional
-        At least 0, for `shuffle`. None (the default) draws one from the system, once.
+    persistent_workers : bool
+        True: one set of workers from the first epoch to `close`, which see the data set as it was when they
+        started. False (the default): new ones every epoch. Needs workers.
+    in_order : bool
+        False: batches come as they are ready.
     method : "process" or "thread"
         What the workers are.
     shm_size : int, optional
         Shared memory for the results of process workers, in bytes; see `prefetch`.
+    seed : int, optional
+        At least 0, for `shuffle` and the workers. None (the default) draws one, once.
+    last_batch : "keep", "discard", "rollover" or "pad", optional
+        What becomes of a last batch of fewer samples: it comes as it is (the default), is left out, begins
+        the next epoch, or is completed with samples from the beginning of the epoch.
+    transform : callable, optional
+        Applied to every sample, `batch_transform` to every batch; both in the workers.
+    on_error : "raise", "skip", "replace" or callable
+        What becomes of a sample that fails: its batch fails (the default), it is left out, the next sample
+        that can be read takes its place, or what the function returns for the `EvaluationError`. What
+        failed stands in ``loader.failed``.
 
     Raises
     ------
     TypeError
-        If `dataset` cannot be indexed, `shuffle` meets one without length, or an argument is of a wrong
-        type.
+        If `dataset` can neither be indexed nor iterated, `shuffle` meets one without length, or an argument
+        is of a wrong type.
     ValueError
         If an argument is out of range, or arguments exclude each other.
 
     Notes
     -----
-    Batches are the same bit by bit for any number of workers and either method. Arguments cannot be
-    changed later. `len` needs that of the data set or sampler, and is exact. After
-    ``torch.utils.data.DataLoader``, whose argument order this is; it collates to numpy arrays, and tuples
-    to tuples.
+    Batches are the same bit by bit for any number of workers, either method, persistent or not. Arguments
+    cannot be changed later. `len` needs that of the data set or sampler, and is exact. After
+    ``torch.utils.data.DataLoader``, whose arguments these are in their order; it collates to numpy arrays,
+    and tuples to tuples. More workers than CPUs, or than memory for them, are warned of.
 
     Examples
     --------
@@ -104,6 +156,10 @@ class DataLoader:
     (10, np.False_)
     """
 
+    # What makes batches of samples, and of single items what is handed out.
+    _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
+    _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+
     def __init__(
         self,
         dataset: Any,
@@ -113,61 +169,134 @@ class DataLoader:
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[Any], Any] | None = None,
-        *,
+        pin_memory: bool = False,
         drop_last: bool = False,
+        timeout: float = 0,
         worker_init_fn: Callable[..., Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
         prefetch_factor: int | None = None,
-        seed: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         method: Literal["process", "thread"] = "process",
         shm_size: int | None = None,
+        seed: int | None = None,
+        last_batch: Literal["keep", "discard", "rollover", "pad"] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        batch_transform: Callable[[Any], Any] | None = None,
+        batchify_fn: Callable[[Any], Any] | None = None,
+        on_error: OnError = "raise",
     ) -> None:
-        given = {name: value for name, value in locals().items() if name != "self"}
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         check_kinds(**given)
         self._given = given
-        self._epoch = 0
+        self._epoch, self._start = 0, 0
+        self._latest: Position | None = None
+        self._keys: Iterable[Any] = ()
+        self._nodes: WeakSet[Prefetch[Any]] = WeakSet()
+        self._closed = False
+        self.failed: list[tuple[Any, str]] = []
         self.dataset = dataset
+        self._is_stream = is_stream(dataset)
+        if self._is_stream:
+            check_streams(shuffle, sampler, batch_sampler)
         self.shuffle = shuffle is not None and as_flag(shuffle, "DataLoader: shuffle")
         self.drop_last = as_flag(drop_last, "DataLoader: drop_last")
         check_clashes(batch_size, self.shuffle, sampler, batch_sampler, self.drop_last)
-        if batch_sampler is not None:
-            batch_size = None
-        elif batch_size is not None:
-            batch_size = as_batch_size(batch_size, "DataLoader")
-            if sampler is not None:
-                batch_sampler = BatchSampler(sampler, batch_size, self.drop_last)
-        self.batch_size = batch_size
-        self.sampler = sampler
-        self.batch_sampler = batch_sampler
+        self.last_batch = as_last_batch(last_batch, self.drop_last)
+        batched = batch_size is not None or batch_sampler is not None
+        check_last_batch(last_batch, batch_size, batch_sampler, self._is_stream)
+        self.batch_size = (
+            as_batch_size(batch_size, "DataLoader")
+            if batch_size is not None and batch_sampler is None
+            else None
+        )
         self.num_workers, self.prefetch_factor = as_workers(num_workers, prefetch_factor)
-        if collate_fn is None:
-            collate_fn = default_convert if batch_size is None and batch_sampler is None else default_collate
-        self.collate_fn = collate_fn
+        self.timeout = as_timeout(timeout, self.num_workers)
+        self.multiprocessing_context = as_context(multiprocessing_context, self.num_workers)
+        self.persistent_workers = as_flag(persistent_workers, "DataLoader: persistent_workers")
+        check_persistent(self.persistent_workers, self.num_workers)
+        self.in_order = as_flag(in_order, "DataLoader: in_order")
+        self.pin_memory = as_flag(pin_memory, "DataLoader: pin_memory")
+        self.pin_memory_device = pin_memory_device
+        self.collate_fn = as_collate_fn(collate_fn, batchify_fn) or (
+            self._collate_fn if batched else self._convert_fn
+        )
+        self.transform, self.batch_transform, self.on_error = transform, batch_transform, on_error
         self.worker_init_fn = worker_init_fn
-        self.seed = as_seed(seed, "DataLoader: seed")
+        self.generator = generator
+        self.seed = as_loader_seed(seed, generator)
         self.method = method
         self.shm_size = shm_size
+        warn_of_too_much(self.num_workers, method)
+        self.sampler, self.batch_sampler = self._samplers()
         self._reads = self._key_source()
+        self._size = len(dataset) if hasattr(dataset, "__len__") else 0
         self.view = self._ahead(self._items())
 
+    # ---------------------------------------------------------------- arguments become views
+
+    def _samplers(self) -> tuple[Any, Any]:
+        """Return the samplers that say what the loader reads, whether they were given or not."""
+        sampler, batch_sampler = self._given["sampler"], self._given["batch_sampler"]
+        if batch_sampler is not None or self._is_stream:
+            return sampler, batch_sampler
+        if sampler is None:
+            if not hasattr(self.dataset, "__len__"):
+                return None, None
+            sampler = (
+                RandomSampler(self.dataset, seed=self.seed)
+                if self.shuffle
+                else SequentialSampler(self.dataset)
+            )
+        if self.batch_size is None:
+            return sampler, None
+        last: Any = "keep" if self.last_batch == "pad" else self.last_batch
+        return sampler, BatchSampler(sampler, self.batch_size, last=last)
+
     def _key_source(self) -> KeySource | None:
-        """Return where the keys come from if a sampler gives them."""
-        given = self._given["batch_sampler"] if self.sampler is None else self.sampler
+        """Return where the keys come from if a sampler gives them; None where the order is a view."""
+        given = self._given["sampler"] if self._given["sampler"] is not None else self._given["batch_sampler"]
+        if given is None and self.last_batch != "rollover":
+            return None
         if self.batch_sampler is not None:
             return KeySource(self.batch_sampler, as_keys, given)
-        return None if given is None else KeySource(given, as_key, given)
+        return KeySource(self.sampler, as_key, given)
 
     def _items(self) -> View[Any]:
         """Return the view of what the loader hands out."""
+        tolerant = self.on_error != "raise"
+        batched = self.batch_size is not None or self.batch_sampler is not None
+        collate: Callable[[Any], Any] = self.collate_fn
+        if self._reads is not None and self.transform is not None:
+            collate = Transformed(self.transform, collate, batched)
+        if tolerant:
+            collate = TolerantCollate(collate) if batched else Passing(collate)
+        items = self._fetched(collate) if self._reads is not None else self._read_in_order(collate)
+        if self.batch_transform is None:
+            return items
+        return smap(Passing(self.batch_transform) if tolerant else self.batch_transform, items)
+
+    def _fetched(self, collate: Callable[[Any], Any]) -> View[Any]:
         source = as_view(self.dataset, "DataLoader")
-        if self.batch_sampler is not None:
-            return Fetch(source, self.collate_fn)
-        if self.sampler is not None:
-            return FetchOne(source, self.collate_fn)
+        kind = FetchOne if self.batch_sampler is None else Fetch
+        return kind(source, collate, self.on_error)
+
+    def _read_in_order(self, collate: Callable[[Any], Any]) -> View[Any]:
+        source = stream(self.dataset) if self._is_stream else as_view(self.dataset, "DataLoader")
         if self.shuffle:
             source = shuffled(source, self.seed)
+        if self.transform is not None:
+            source = smap(self.transform, source)
+        if self.on_error != "raise":
+            source = Tolerant(source, self.on_error)
         if self.batch_size is None:
-            return smap(self.collate_fn, source)
-        return batch(source, self.batch_size, self.drop_last, collate_fn=self.collate_fn)
+            return smap(collate, source)
+        if self.last_batch == "pad" and len(source) % self.batch_size:
+            source = cycle(source)[: -(-len(source) // self.batch_size) * self.batch_size]
+        return batch(source, self.batch_size, self.last_batch == "discard", collate_fn=collate)
 
     def _ahead(self, items: View[Any]) -> View[Any]:
         """Return the same view, computed ahead by the workers if there are any."""
@@ -175,13 +304,25 @@ class DataLoader:
             return items
         return prefetch(
             items,
-            self.num_workers,
+            1 if self._is_stream else self.num_workers,  # one reads, or items would come twice
             self.method,
             max_buffered=self.prefetch_factor * self.num_workers,
-            start_hook=self.worker_init_fn,
+            start_hook=self._start_hook(),
             shm_size=self.shm_size,
+            context=cast(Any, self.multiprocessing_context),
+            timeout=self.timeout,
+            in_order=self.in_order,
             seed=self.seed,
         )
+
+    def _start_hook(self) -> Callable[[int], None]:
+        return Start(self.worker_init_fn, self.dataset)
+
+    def _given_sampler(self) -> Any:
+        """Return what keeps a state of its own, None where the order is a view."""
+        return None if self._reads is None else self._reads.sampler
+
+    # ---------------------------------------------------------------- reading
 
     @property
     def epoch(self) -> int:
@@ -191,22 +332,164 @@ class DataLoader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter` read epoch number `epoch`, at least 0; samplers with a ``set_epoch`` too."""
         self._epoch = positive_int(epoch, "DataLoader: epoch", least=0)
-        pass_epoch(self.sampler if self.sampler is not None else self.batch_sampler, epoch)
+        self._start, self._latest = 0, None
+        pass_epoch(self.sampler if self.batch_sampler is None else self.batch_sampler, epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, self._epoch = self._epoch, self._epoch + 1
-        pipeline = self.view.at_epoch(epoch)
-        if self._reads is None:
-            return iter(pipeline)
-        keys = self._reads.epoch()
-        return chain(pipeline._iter(keys), keys.failure())
+        if self._closed and self.num_workers:
+            raise RuntimeError("DataLoader: the loader is closed; make a new one")
+        if self.pin_memory and not self._can_pin():
+            warnings.warn(
+                "DataLoader: 'pin_memory' argument is set as true but no accelerator is found: batches stay"
+                " in ordinary memory",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._follow()
+        number, start = self._epoch, self._start
+        self._epoch, self._start = number + 1, 0
+        self._carry_over_again()
+        self._before = sampler_state(self._given_sampler())
+        node = self._node()
+        length = self._length()
+        items = self._items_from(node.at_epoch(number), start)
+        self._latest = Position(number, start, length)
+        return Epoch(items, self._latest, self.failed, partial(self._finished, node))
+
+    def _carry_over_again(self) -> None:
+        """Take back what the sampler carried over in an epoch that was abandoned, in which it ran ahead."""
+        latest = self._latest
+        if self.last_batch == "rollover" and latest is not None and not latest.is_over():
+            sampler = self._given_sampler()
+            sampler.load_state_dict({**sampler.state_dict(), "carried": self._before["carried"]})
+
+    def _follow(self) -> None:
+        """Lay the views anew over a data set that has grown or shrunk, unless workers have it as it was."""
+        if self.persistent_workers or self._is_stream or not hasattr(self.dataset, "__len__"):
+            return
+        if len(self.dataset) != self._size:
+            self._size = len(self.dataset)
+            self.__dict__["view"] = self._ahead(self._items())
+
+    def _can_pin(self) -> bool:
+        """Is there a device that could copy from page-locked memory?"""
+        return False  # arrays are not handed to devices
+
+    def _node(self) -> View[Any]:
+        """Return the pipeline to read an epoch from: with workers that last, or of its own."""
+        if not isinstance(self.view, Prefetch):
+            return self._items() if self._is_stream else self.view
+        if self.persistent_workers:
+            return self.view
+        node = cast(Prefetch[Any], self.view._rebuild(self.view._sources))
+        self._nodes.add(node)
+        return node
+
+    def _finished(self, node: View[Any]) -> None:
+        if node is not self.view and isinstance(node, Prefetch):
+            node.close()
+
+    def _items_from(self, pipeline: View[Any], start: int) -> Iterator[Any]:
+        if self._reads is not None:
+            keys = self._keys = self._reads.epoch(start)
+            return chain(self._iterated(pipeline, keys), keys.failure())
+        if isinstance(pipeline._n, Unsized):
+            return islice(self._iterated(pipeline, pipeline._plan()), start, None)
+        return self._iterated(pipeline, range(start, pipeline._n))
+
+    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
+        if isinstance(pipeline, Prefetch):
+            return pipeline._read(plan, self.in_order)
+        return pipeline._iter(plan)
 
     def __len__(self) -> int:
-        return len(self.view if self._reads is None else self._reads)
+        latest = self._latest
+        if self.last_batch == "rollover" and latest is not None and not latest.is_over():
+            return cast(int, latest.length)
+        return self._measured()
+
+    def _length(self) -> int | None:
+        try:
+            return self._measured()
+        except TypeError:
+            return None
+
+    def _measured(self) -> int:
+        self._follow()
+        if self._reads is not None:
+            return len(self._reads)
+        if self._is_stream:
+            return stream_length(self.dataset, self.batch_size, self.last_batch)
+        return len(self.view)
+
+    # ---------------------------------------------------------------- where the reader is
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the reader of the latest iterator is, as a small dict for JSON.
+
+        It says which batch comes next: after the last one, the first of the next epoch. A loader of the same
+        data set and arguments, with whatever workers, goes on there; see `load_state_dict`.
+
+        Raises
+        ------
+        RuntimeError
+            With ``in_order=False``, where no position says what has been read.
+        """
+        if not self.in_order:
+            raise RuntimeError("DataLoader: with in_order=False no position says which batches were read")
+        state: dict[str, Any] = {"version": 1, **self._position(), "seed": self.seed}
+        state["batch_size"] = self.batch_size
+        return state
+
+    def _position(self) -> dict[str, Any]:
+        latest = self._latest
+        if latest is None:
+            return {
+                "epoch": self._epoch,
+                "batch": self._start,
+                "sampler": sampler_state(self._given_sampler()),
+            }
+        if latest.is_over():
+            for _ in self._keys:  # there are none, but the sampler is to know that its epoch is over
+                pass
+            return {"epoch": latest.epoch + 1, "batch": 0, "sampler": sampler_state(self._given_sampler())}
+        return {"epoch": latest.epoch, "batch": latest.batch, "sampler": self._before}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next `iter` begin with the batch that was next when `state_dict` was called.
+
+        Costs nothing that grows with the position, but for samplers of others, from which as many keys are
+        drawn as were read, and data sets that can only be iterated. The number of workers and the method may
+        be others.
+
+        Parameters
+        ----------
+        state : dict
+            From `state_dict` of a loader of the same data set, batch size, order and sampler.
+
+        Raises
+        ------
+        TypeError
+            If `state` is no such dict.
+        ValueError
+            If it speaks for another seed or batch size.
+        """
+        drawn = self._given["seed"] is None and self._given["generator"] is None
+        check_state(state, self.batch_size, None if drawn else self.seed)
+        if state["seed"] != self.seed:
+            self._close_nodes()
+            self.__dict__["seed"] = state["seed"]
+            self.__dict__["sampler"], self.__dict__["batch_sampler"] = self._samplers()
+            self._reads = self._key_source()
+            self.__dict__["view"] = self._ahead(self._items())
+        self._epoch, self._start, self._latest = state["epoch"], state["batch"], None
+        load_sampler_state(self._given_sampler(), state["sampler"])
+
+    # ---------------------------------------------------------------- the object
 
     def __repr__(self) -> str:
-        data = repr(as_view(self.dataset, "DataLoader"))
-        return f"DataLoader({', '.join([data, *shown(DataLoader, self._given)])})"
+        data = repr(stream(self.dataset) if self._is_stream else as_view(self.dataset, "DataLoader"))
+        return f"DataLoader({', '.join([data, *shown(type(self), self._given)])})"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "view" in self.__dict__ and not name.startswith("_"):
@@ -215,13 +498,28 @@ class DataLoader:
             )
         super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self._given, self.state_dict() if self.in_order else None)
+
     def close(self) -> None:
-        """End the workers; idempotent, and nothing to do without workers."""
-        if isinstance(self.view, Prefetch):
-            self.view.close()
+        """End the workers, and refuse further epochs; idempotent."""
+        self._closed = True
+        self._close_nodes()
+
+    def _close_nodes(self) -> None:
+        for node in [*self._nodes, self.view]:
+            if isinstance(node, Prefetch):
+                node.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _rebuilt(kind: type[DataLoader], given: dict[str, Any], state: dict[str, Any] | None) -> DataLoader:
+    loader = kind(**given)
+    if state is not None:
+        loader.load_state_dict(state)
+    return loader

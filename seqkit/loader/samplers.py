@@ -6,59 +6,71 @@ They stand on their own and know nothing of loaders. An epoch's order is a pure 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count, islice
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from ..indices import positive_int
-from ..randomness import as_seed, item_generator, node_key
+from ..indices import IndexArray, each, positive_int
+from ..randomness import Permutation, as_seed, item_generator, node_key
+from ..view import View, as_view
+from ..views.batch import batch
+from ..views.concatenate import concatenate
+from ..views.flatten import flatten
 from ..views.shuffle import shuffle
+from ..views.smap import smap
 from .arguments import as_batch_size, as_flag, check_iterable
 
-__all__ = ["BatchSampler", "RandomSampler", "SequentialSampler", "SubsetRandomSampler", "pass_epoch"]
+__all__ = [
+    "BLOCK",
+    "BatchSampler",
+    "EpochSampler",
+    "FilterSampler",
+    "InfiniteSampler",
+    "IntervalSampler",
+    "NestedSampler",
+    "Order",
+    "RandomSampler",
+    "SeededSampler",
+    "SequentialSampler",
+    "SortedSampler",
+    "SubsetRandomSampler",
+    "as_replacement",
+    "check_sequence",
+    "in_rounds",
+    "order_of",
+    "pass_epoch",
+    "sample_count",
+    "sort_order",
+]
+
+# Indices that can be indexed.
+Order = Sequence[Any] | npt.NDArray[Any]
+
+Last = Literal["keep", "discard", "rollover"]
+
+# How many draws with replacement are made at once.
+BLOCK = 1024
 
 
-class SequentialSampler:
-    """The indices 0, 1, 2, … in order.
+class EpochSampler:
+    """A sampler that counts its epochs: the base class of all of them.
 
-    Parameters
-    ----------
-    data_source : int or sized
-        How many, or what to take the length of, anew in every epoch.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `data_source` is neither, or negative.
-
-    Notes
-    -----
-    No memory. After ``torch.utils.data.SequentialSampler``.
+    A subclass defines `order`, or `_draw` where the indices of an epoch cannot be known ahead.
 
     Examples
     --------
-    >>> list(SequentialSampler("abc")), list(SequentialSampler(2))
-    ([0, 1, 2], [0, 1])
+    >>> class EveryOther(EpochSampler):
+    ...     def order(self, epoch):
+    ...         return range(epoch % 2, 6, 2)
+    >>> sampler = EveryOther()
+    >>> list(sampler), list(sampler), sampler.epoch
+    ([0, 2, 4], [1, 3, 5], 2)
     """
 
-    def __init__(self, data_source: Any) -> None:
-        self.data_source = data_source
-        _length(data_source, "SequentialSampler")
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self)))
-
-    def __len__(self) -> int:
-        return _length(self.data_source, "SequentialSampler")
-
-
-class _EpochSampler:
-    """A sampler with a seed, whose epoch advances with every `iter`."""
-
-    def __init__(self, seed: int | None) -> None:
-        self.seed = as_seed(seed, f"{type(self).__name__}: seed")
+    def __init__(self) -> None:
         self._epoch = 0
 
     @property
@@ -70,16 +82,139 @@ class _EpochSampler:
         """Let the next `iter` read epoch number `epoch`, at least 0."""
         self._epoch = positive_int(epoch, f"{type(self).__name__}: epoch", least=0)
 
+    def order(self, epoch: int) -> Order | None:
+        """Return what epoch number `epoch` gives, as a sequence; None where only drawing can tell."""
+        return None
+
     def __iter__(self) -> Iterator[Any]:
-        epoch = self._epoch
+        epoch = self.epoch
         self._epoch += 1
         return self._draw(epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:
-        raise NotImplementedError(f"{type(self).__name__} must define _draw(epoch)")
+        order: Any = self.order(epoch)
+        if order is None:
+            raise NotImplementedError(f"{type(self).__name__} must define order(epoch) or _draw(epoch)")
+        return each(order)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next epoch depends on, but for the arguments.
+
+        >>> RandomSampler(5, seed=3).state_dict()
+        {'epoch': 0, 'seed': 3}
+        """
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter` read the epoch that was next in a sampler of the same arguments."""
+        self.set_epoch(state["epoch"])
 
 
-class RandomSampler(_EpochSampler):
+class SeededSampler(EpochSampler):
+    """A sampler whose epochs are random: functions of its seed and their number."""
+
+    def __init__(self, seed: int | None) -> None:
+        super().__init__()
+        self.seed = as_seed(seed, f"{type(self).__name__}: seed")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next epoch depends on: its number, and the seed."""
+        return {**super().state_dict(), "seed": self.seed}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter` read the epoch and seed that were next in a sampler of the same arguments."""
+        super().load_state_dict(state)
+        self.seed = as_seed(state["seed"], f"{type(self).__name__}: seed")
+
+
+class NestedSampler(EpochSampler):
+    """A sampler that draws from another one, whose epochs are its own."""
+
+    def __init__(self, sampler: Iterable[Any]) -> None:
+        check_iterable(sampler, f"{type(self).__name__}: sampler")
+        super().__init__()
+        self.sampler = sampler
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next `iter` reads: as the inner sampler has it, if it counts them."""
+        return getattr(self.sampler, "epoch", self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next `iter` read epoch number `epoch`, at least 0, of the inner sampler too."""
+        super().set_epoch(epoch)
+        pass_epoch(self.sampler, epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next epoch depends on: its number, and the state of the inner sampler if any."""
+        inner = self.sampler.state_dict() if hasattr(self.sampler, "state_dict") else None
+        return {**super().state_dict(), "sampler": inner}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter` read the epoch that was next in a sampler of the same arguments."""
+        super().load_state_dict(state)
+        if state["sampler"] is not None and hasattr(self.sampler, "load_state_dict"):
+            self.sampler.load_state_dict(state["sampler"])
+
+
+class SequentialSampler(EpochSampler):
+    """Indices in order: 0, 1, 2, …, or those that are given.
+
+    Parameters
+    ----------
+    data_source : int or sized
+        How many, or what to take the length of, anew in every epoch.
+    start : int
+        The first index, at least 0; not 0 only where `data_source` is a number.
+    indices : sequence or integer array, optional
+        Indices or keys of the data source to give instead, in their order.
+
+    Raises
+    ------
+    TypeError
+        If `data_source` is neither, `start` no int, or `indices` no sequence.
+    ValueError
+        If a number is negative, or `start` does not go with the other arguments.
+
+    Notes
+    -----
+    No memory. After ``torch.utils.data.SequentialSampler``; `start` after Gluon, `indices` after MegEngine.
+
+    Examples
+    --------
+    >>> list(SequentialSampler("abc")), list(SequentialSampler(2, start=5))
+    ([0, 1, 2], [5, 6])
+    >>> list(SequentialSampler("abc", indices=[2, 0])), len(SequentialSampler("abc", indices=[2, 0]))
+    ([2, 0], 2)
+    """
+
+    def __init__(self, data_source: Any, start: int = 0, indices: Order | None = None) -> None:
+        super().__init__()
+        self.data_source = data_source
+        self.start = positive_int(start, "SequentialSampler: start", least=0)
+        self.indices = indices
+        sample_count(data_source, "SequentialSampler")
+        if self.start and (indices is not None or hasattr(data_source, "__len__")):
+            raise ValueError(
+                f"SequentialSampler: start={start} goes with a number of indices only; for a part of a"
+                " data source, or of indices, give that part as indices"
+            )
+        if indices is not None:
+            check_sequence(indices, "SequentialSampler: indices")
+
+    def order(self, epoch: int) -> Order:
+        """Return the indices, the same in every epoch."""
+        if self.indices is not None:
+            return self.indices
+        return range(self.start, self.start + len(self))
+
+    def __len__(self) -> int:
+        if self.indices is not None:
+            return len(self.indices)
+        return sample_count(self.data_source, "SequentialSampler")
+
+
+class RandomSampler(SeededSampler):
     """Indices in random order, or drawn with replacement.
 
     Parameters
@@ -103,8 +238,9 @@ class RandomSampler(_EpochSampler):
 
     Notes
     -----
-    No memory at 65,536 indices and above (see `shuffle`); the order for a seed is that of
-    ``shuffle(range(n), seed)``, not that of PyTorch. After ``torch.utils.data.RandomSampler``.
+    No memory at 65,536 indices and above (see `shuffle`); draws with replacement are made 1024 at a time.
+    The order for a seed is that of ``shuffle(range(n), seed)``, not that of PyTorch. After
+    ``torch.utils.data.RandomSampler``.
 
     Examples
     --------
@@ -124,20 +260,16 @@ class RandomSampler(_EpochSampler):
         num_samples: int | None = None,
         seed: int | None = None,
     ) -> None:
-        if not isinstance(replacement, bool):
-            raise TypeError(
-                f"RandomSampler: replacement should be a boolean value, but got replacement={replacement!r}"
-            )
+        self.replacement = as_replacement(replacement, "RandomSampler")
         if num_samples is not None:
             num_samples = positive_int(num_samples, "RandomSampler: num_samples")
         super().__init__(seed)
         self.data_source = data_source
-        self.replacement = replacement
         self._num_samples = num_samples
         self._size()
 
     def _size(self) -> int:
-        n = _length(self.data_source, "RandomSampler")
+        n = sample_count(self.data_source, "RandomSampler")
         if n == 0 and self._num_samples is not None:
             raise ValueError(
                 f"RandomSampler: num_samples={self._num_samples} samples wanted, but data_source is empty"
@@ -147,25 +279,59 @@ class RandomSampler(_EpochSampler):
     def __len__(self) -> int:
         return self._size() if self._num_samples is None else self._num_samples
 
-    def _draw(self, epoch: int) -> Iterator[int]:
-        rounds = self._blocks(epoch) if self.replacement else self._permutations(epoch)
-        return islice((i for indices in rounds for i in indices), len(self))
-
-    def _permutations(self, epoch: int) -> Iterator[Iterable[int]]:
-        n = self._size()
-        for first in range(0, len(self), n or 1):
-            yield shuffle(range(n), self.seed, epoch, name=f"round {first // n}" if first else None)
-
-    def _blocks(self, epoch: int) -> Iterator[Iterable[int]]:
-        n, key = self._size(), node_key("RandomSampler", self.seed, epoch, "replacement")
-        for block in range(-(-len(self) // _BLOCK)):
-            yield item_generator(key, block).integers(n, size=_BLOCK).tolist()
+    def order(self, epoch: int) -> View[int]:
+        """Return the indices of an epoch, as a view."""
+        n, total = self._size(), len(self)
+        if self.replacement:
+            key = node_key("RandomSampler", self.seed, epoch, "replacement")
+            return in_rounds(_Draws(n, key), BLOCK, total)
+        permute = _Permutations(n, self.seed, epoch)
+        if n < Permutation.TABLE and total > n:
+            return in_rounds(permute, n, total)
+        return concatenate(map(permute.whole, range(-(-total // max(n, 1)))))[:total]
 
 
-_BLOCK = 1024
+def in_rounds(draw: Callable[[int, int], Sequence[int]], size: int, total: int) -> View[int]:
+    """Return the view of `total` indices in rounds of `size`, each drawn when its indices are read.
+
+    >>> list(in_rounds(lambda number, length: [number] * length, 2, 5))
+    [0, 0, 1, 1, 2]
+    """
+    rounds = -(-total // size)
+    lengths = np.full(rounds, size)
+    lengths[-1:] = total - size * (rounds - 1)
+    return flatten(smap(draw, range(rounds), lengths), lengths)
 
 
-class SubsetRandomSampler(_EpochSampler):
+class _Draws:
+    """Draws with replacement from ``range(n)``."""
+
+    def __init__(self, n: int, key: int) -> None:
+        self.n = n
+        self.key = key
+
+    def __call__(self, block: int, length: int) -> list[int]:
+        drawn: list[int] = item_generator(self.key, block).integers(self.n, size=BLOCK).tolist()
+        return drawn[:length]
+
+
+class _Permutations:
+    """Permutation after permutation of ``range(n)``; that of number 0 is that of `shuffle`."""
+
+    def __init__(self, n: int, seed: int, epoch: int) -> None:
+        self.n = n
+        self.seed = seed
+        self.epoch = epoch
+
+    def whole(self, number: int) -> View[int]:
+        name = f"round {number}" if number else None
+        return shuffle(range(self.n), self.seed, self.epoch, name=name)
+
+    def __call__(self, number: int, length: int) -> list[int]:
+        return list(self.whole(number)[:length])
+
+
+class SubsetRandomSampler(SeededSampler):
     """Given indices in random order.
 
     Parameters
@@ -190,24 +356,156 @@ class SubsetRandomSampler(_EpochSampler):
     [1, 4, 7]
     """
 
-    def __init__(self, indices: Any, seed: int | None = None) -> None:
+    def __init__(self, indices: Order, seed: int | None = None) -> None:
         super().__init__(seed)
+        check_sequence(indices, "SubsetRandomSampler: indices")
         self.indices = indices
-        len(self._order(0))
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    def _order(self, epoch: int) -> Any:
+    def order(self, epoch: int) -> View[Any]:
+        """Return the indices of an epoch, as a view."""
         return shuffle(self.indices, self.seed, epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:
-        order = iter(self._order(epoch))
+        order = iter(self.order(epoch))
         return map(int, order) if isinstance(self.indices, np.ndarray) else order
 
 
-class BatchSampler:
-    """Lists of k successive indices of another sampler.
+class SortedSampler(EpochSampler):
+    """The indices of keys in ascending order.
+
+    Parameters
+    ----------
+    keys : sequence or one-dimensional array
+        Of anything that compares with ``<``, one key per sample; read once, now.
+    reverse : bool
+        The greatest key first. Equal keys stay in their order either way.
+
+    Raises
+    ------
+    TypeError
+        If `keys` is no sequence, or its keys do not compare.
+    ValueError
+        If `reverse` is no bool.
+
+    Notes
+    -----
+    8 bytes per index. After ``SortedSampler`` of GluonNLP, which has the greatest first by default.
+
+    Examples
+    --------
+    >>> list(SortedSampler([30, 10, 20])), list(SortedSampler(["b", "c", "a"], reverse=True))
+    ([1, 2, 0], [1, 0, 2])
+    """
+
+    def __init__(self, keys: Order, reverse: bool = False) -> None:
+        super().__init__()
+        check_sequence(keys, "SortedSampler: keys")
+        self.reverse = as_flag(reverse, "SortedSampler: reverse")
+        self._indices = sort_order(keys, self.reverse)
+
+    def order(self, epoch: int) -> IndexArray:
+        """Return the indices, the same in every epoch."""
+        return self._indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+
+class IntervalSampler(EpochSampler):
+    """Every k-th index: 0, k, 2k, …, and then those from 1 on, from 2 on, and so forth.
+
+    Parameters
+    ----------
+    length : int or sized
+        How many indices there are, or what to take the length of, anew in every epoch.
+    interval : int
+        The step k, at least 1.
+    rollover : bool
+        Begin anew behind every index left out, until there is none (the default). False: only 0, k, 2k, ….
+
+    Raises
+    ------
+    TypeError
+        If a number is no int.
+    ValueError
+        If a number is out of range, or `rollover` no bool.
+
+    Notes
+    -----
+    One range per pass. After ``IntervalSampler`` of Gluon.
+
+    Examples
+    --------
+    >>> list(IntervalSampler(7, 3)), list(IntervalSampler(7, 3, rollover=False))
+    ([0, 3, 6, 1, 4, 2, 5], [0, 3, 6])
+    """
+
+    def __init__(self, length: Any, interval: int, rollover: bool = True) -> None:
+        super().__init__()
+        sample_count(length, "IntervalSampler", "length")
+        self.length = length
+        self.interval = positive_int(interval, "IntervalSampler: interval")
+        self.rollover = as_flag(rollover, "IntervalSampler: rollover")
+
+    def order(self, epoch: int) -> Order:
+        """Return the indices, the same in every epoch."""
+        n = sample_count(self.length, "IntervalSampler", "length")
+        if not self.rollover:
+            return range(0, n, self.interval)
+        return concatenate(range(first, n, self.interval) for first in range(min(self.interval, n)))
+
+    def __len__(self) -> int:
+        n = sample_count(self.length, "IntervalSampler", "length")
+        return n if self.rollover else -(-n // self.interval)
+
+
+class FilterSampler(EpochSampler):
+    """The indices of those samples for which a function is true.
+
+    Parameters
+    ----------
+    function : callable
+        Called with every sample once, now.
+    dataset : View or indexable
+        Of known length.
+
+    Raises
+    ------
+    TypeError
+        If `function` cannot be called, or `dataset` cannot be indexed or has no length.
+
+    Notes
+    -----
+    8 bytes per index. After ``FilterSampler`` of Gluon; the samples themselves are
+    ``filter(function, dataset)``.
+
+    Examples
+    --------
+    >>> list(FilterSampler(str.isupper, "aBcD"))
+    [1, 3]
+    """
+
+    def __init__(self, function: Callable[[Any], object], dataset: Any) -> None:
+        super().__init__()
+        if not callable(function):
+            raise TypeError(f"FilterSampler: function should be callable, but got {function!r}")
+        samples = as_view(dataset, "FilterSampler")
+        flags = np.fromiter((bool(function(sample)) for sample in samples), np.bool_, len(samples))
+        self._indices = np.flatnonzero(flags)
+
+    def order(self, epoch: int) -> IndexArray:
+        """Return the indices, the same in every epoch."""
+        return self._indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+
+class BatchSampler(NestedSampler):
+    """Lists of k successive indices of another sampler, or of any iterable.
 
     Parameters
     ----------
@@ -216,47 +514,188 @@ class BatchSampler:
     batch_size : int
         Indices per batch, at least 1.
     drop_last : bool
-        Leave out a last batch of fewer.
+        Leave out a last batch of fewer; the same as ``last="discard"``.
+    last : "keep", "discard" or "rollover", optional
+        What becomes of the indices of a last batch of fewer than k. ``"rollover"``: the next epoch begins
+        with them; the first one may then be empty.
 
     Raises
     ------
     TypeError
         If `sampler` is not iterable.
     ValueError
-        If `batch_size` is no positive int or `drop_last` no bool.
+        If `batch_size` is no positive int, `drop_last` no bool, or `last` unknown or at odds with
+        `drop_last`.
 
     Notes
     -----
-    `len` needs that of `sampler`. After ``torch.utils.data.BatchSampler``.
+    `len` needs that of `sampler`. With ``"rollover"`` an epoch is over when its iterator says so: one that is
+    abandoned before leaves what the last epoch carried over for the next one, and `len` as it was. What is
+    carried over can be saved: `state_dict`. After ``torch.utils.data.BatchSampler`` and, for `last`, Gluon's.
 
     Examples
     --------
     >>> list(BatchSampler(range(5), 2)), len(BatchSampler(range(5), 2, drop_last=True))
     ([[0, 1], [2, 3], [4]], 2)
+    >>> sampler = BatchSampler(range(5), 2, last="rollover")
+    >>> list(sampler), list(sampler)
+    ([[0, 1], [2, 3]], [[4, 0], [1, 2], [3, 4]])
     """
 
-    def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool = False) -> None:
-        check_iterable(sampler, "BatchSampler: sampler")
-        self.sampler = sampler
+    def __init__(
+        self,
+        sampler: Iterable[Any],
+        batch_size: int,
+        drop_last: bool = False,
+        *,
+        last: Last | None = None,
+    ) -> None:
+        super().__init__(sampler)
         self.batch_size = as_batch_size(batch_size, "BatchSampler")
         self.drop_last = as_flag(drop_last, "BatchSampler: drop_last")
+        self.last = _last_policy(self.drop_last, last)
+        self._carried: list[Any] = []
 
-    def set_epoch(self, epoch: int) -> None:
-        """Hand `epoch` to the sampler, if it has a ``set_epoch``."""
-        pass_epoch(self.sampler, epoch)
+    def order(self, epoch: int) -> View[list[Any]] | None:
+        """Return the batches of an epoch as a view; None with rollover, or without the order of `sampler`."""
+        order = None if self.last == "rollover" else order_of(self.sampler, epoch)
+        return None if order is None else batch(order, self.batch_size, self.last == "discard")
 
-    def __iter__(self) -> Iterator[list[Any]]:
-        return self._batches(iter(self.sampler))
+    def _draw(self, epoch: int) -> Iterator[list[Any]]:
+        return self._batches(chain(self._carried, iter(self.sampler)))
 
     def _batches(self, indices: Iterator[Any]) -> Iterator[list[Any]]:
-        while batch := list(islice(indices, self.batch_size)):
-            if self.drop_last and len(batch) < self.batch_size:
-                break
-            yield batch
+        while len(drawn := list(islice(indices, self.batch_size))) == self.batch_size:
+            yield drawn
+        if self.last == "rollover":
+            self._carried = drawn
+        elif drawn and self.last == "keep":
+            yield drawn
 
     def __len__(self) -> int:
-        n = len(self.sampler)  # type: ignore[arg-type]
-        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        n = len(self._carried) + len(self.sampler)  # type: ignore[arg-type]
+        return -(-n // self.batch_size) if self.last == "keep" else n // self.batch_size
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next epoch depends on: its number, and the indices carried over to it.
+
+        Of these it is enough to know how many they are where they end the epoch before.
+
+        >>> sampler = BatchSampler(RandomSampler(5, seed=0), 2, last="rollover")
+        >>> batches = list(sampler)
+        >>> sampler.state_dict()
+        {'epoch': 1, 'sampler': {'epoch': 1, 'seed': 0}, 'carried': 1}
+        """
+        carried: Any = list(self._carried)
+        if carried == self._tail(len(carried)):
+            carried = len(carried)
+        return {**super().state_dict(), "carried": carried}
+
+    def _tail(self, count: int) -> list[Any] | None:
+        """Return the last indices of the epoch before the next one."""
+        order = order_of(self.sampler, self.epoch - 1) if self.epoch > 0 else None
+        if order is None or len(order) < count:
+            return None
+        return [i.item() if isinstance(i, np.generic) else i for i in order[len(order) - count :]]
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter` read the epoch that was next in a sampler of the same arguments."""
+        carried: Any = state["carried"]
+        count = carried if isinstance(carried, int) else len(carried)
+        if count > (self.batch_size - 1 if self.last == "rollover" else 0):
+            raise ValueError(
+                f"BatchSampler: the state carries {count} indices over, which does not go with"
+                f" batch_size={self.batch_size}, last={self.last!r}"
+            )
+        super().load_state_dict(state)
+        if isinstance(carried, int):
+            carried = self._tail(carried) or []
+        self._carried = list(carried)
+
+
+def _last_policy(drop_last: bool, last: Last | None) -> Last:
+    if last is None:
+        return "discard" if drop_last else "keep"
+    if last not in ("keep", "discard", "rollover"):
+        raise ValueError(f"BatchSampler: last must be 'keep', 'discard' or 'rollover', got {last!r}")
+    if drop_last and last != "discard":
+        raise ValueError(f"BatchSampler: drop_last=True means last='discard', got last={last!r}")
+    return last
+
+
+class InfiniteSampler(NestedSampler):
+    """The epochs of another sampler one after the other, without end.
+
+    Parameters
+    ----------
+    sampler : iterable
+        Of anything; a sampler or a batch sampler, not an iterator.
+    resume : bool
+        Let every `iter` go on where the last one stopped. By default it begins a new epoch.
+
+    Raises
+    ------
+    TypeError
+        If `sampler` is not iterable, or an iterator, which has one epoch only.
+    ValueError
+        If `resume` is no bool; and, when it is drawn from, if an epoch is empty.
+
+    Notes
+    -----
+    No length, so that `len` raises TypeError. Pickles with its place. After ``Infinite`` of MegEngine.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> sampler = InfiniteSampler(range(3))
+    >>> list(islice(sampler, 7)), list(islice(sampler, 2))
+    ([0, 1, 2, 0, 1, 2, 0], [0, 1])
+    >>> sampler = InfiniteSampler(range(3), resume=True)
+    >>> list(islice(sampler, 7)), list(islice(sampler, 2))
+    ([0, 1, 2, 0, 1, 2, 0], [1, 2])
+    """
+
+    def __init__(self, sampler: Iterable[Any], resume: bool = False) -> None:
+        super().__init__(sampler)
+        if isinstance(sampler, Iterator):
+            raise TypeError(
+                f"InfiniteSampler: sampler should give a new iterator every epoch, but got the iterator"
+                f" {sampler!r}; make a list of it first"
+            )
+        self.resume = as_flag(resume, "InfiniteSampler: resume")
+        self._place: tuple[int, int] | None = None  # epoch, and how many of its indices were given
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next `iter` begin with epoch number `epoch`, at least 0."""
+        super().set_epoch(epoch)
+        self._place = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next `iter` depends on: its epoch, and the place there if it is to resume."""
+        return {**super().state_dict(), "place": self._place}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter` begin where that of a sampler of the same arguments would have begun."""
+        super().load_state_dict(state)
+        self._place = state["place"]
+
+    def _draw(self, epoch: int) -> Iterator[Any]:
+        epoch, given = self._place if self.resume and self._place else (epoch, 0)
+        return self._endless(epoch, given)
+
+    def _endless(self, epoch: int, given: int) -> Iterator[Any]:
+        for number in count(epoch):
+            pass_epoch(self.sampler, number)
+            self._place = number, given
+            for index in islice(self.sampler, given, None):
+                given += 1
+                self._place = number, given
+                yield index
+            if not given:
+                raise ValueError(
+                    "InfiniteSampler: an epoch of its sampler is empty, and more of them could be without end"
+                )
+            given = 0
 
 
 def pass_epoch(sampler: Any, epoch: int) -> None:
@@ -265,7 +704,59 @@ def pass_epoch(sampler: Any, epoch: int) -> None:
         sampler.set_epoch(epoch)
 
 
-def _length(data_source: Any, who: str) -> int:
+def order_of(sampler: Any, epoch: int) -> Order | None:
+    """Return what a sampler gives in an epoch, as a sequence; None where only drawing can tell.
+
+    Sequences and arrays are samplers, too, whose epochs are all alike.
+
+    >>> order_of(RandomSampler(5, seed=0), 3)[2] in range(5), order_of([4, 2], 3), order_of({1}, 3)
+    (True, [4, 2], None)
+    """
+    if isinstance(sampler, EpochSampler):
+        # A class of the user's may draw in a way of its own.
+        return sampler.order(epoch) if type(sampler).__iter__ is EpochSampler.__iter__ else None
+    return sampler if isinstance(sampler, Sequence | np.ndarray) else None
+
+
+def sort_order(keys: Order, reverse: bool) -> IndexArray:
+    """Return the positions of keys in ascending or descending order; equal keys stay in theirs.
+
+    >>> sort_order([2, 1, 2], reverse=True), sort_order(np.array([2, 1, 2]), reverse=True)
+    (array([0, 2, 1]), array([0, 2, 1]))
+    """
+    n = len(keys)
+    if not isinstance(keys, np.ndarray) or keys.ndim != 1:
+        comparable = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+        return np.array(sorted(range(n), key=comparable.__getitem__, reverse=reverse), np.int64)
+    if not reverse:
+        return np.argsort(keys, kind="stable")
+    return (n - 1 - np.argsort(keys[::-1], kind="stable"))[::-1]
+
+
+def as_replacement(replacement: Any, who: str) -> bool:
+    """Return a `replacement` argument, checked.
+
+    >>> as_replacement(1, "RandomSampler")
+    Traceback (most recent call last):
+    TypeError: RandomSampler: replacement should be a boolean value, but got replacement=1
+    """
+    if not isinstance(replacement, bool):
+        raise TypeError(f"{who}: replacement should be a boolean value, but got replacement={replacement!r}")
+    return replacement
+
+
+def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:
+    """Return how many samples a number or a data source stands for.
+
+    >>> sample_count("abc", "RandomSampler"), sample_count(4, "RandomSampler")
+    (3, 4)
+    """
     if hasattr(data_source, "__len__"):
         return len(data_source)
-    return positive_int(data_source, f"{who}: data_source (an int, or anything with len)", least=0)
+    return positive_int(data_source, f"{who}: {name} (an int, or anything with len)", least=0)
+
+
+def check_sequence(values: Any, who: str) -> None:
+    """Refuse what has no length, or cannot be indexed."""
+    if not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
+        raise TypeError(f"{who} should be a sequence or an array, but got {values!r}")

@@ -37,6 +37,7 @@ from .inline import Inline
 from .outcome import Outcomes
 from .pieces import InPieces, Pieces
 from .resources import usable_cpus
+from .slots import Pinner
 from .threads import Threads
 from .window import Chunk
 
@@ -178,11 +179,12 @@ def prefetch(
         "on_exhausted": on_exhausted,
         "seed": None if seed is None else as_seed(seed, "prefetch: seed"),
         "pieces": positive_int(pieces, "prefetch: pieces"),
+        "pinner": None,
     }
     if pieces > 1 and source._in_pieces(pieces) is None:
         raise ValueError(
             f"prefetch: pieces={pieces} needs a batch whose collate_fn can join pieces (none, numpy.stack,"
-            f" default_collate), got {source!r}; leave pieces at 1"
+            f" default_collate, Stack, …), got {source!r}; leave pieces at 1"
         )
     return Prefetch(source, settings)
 
@@ -349,6 +351,10 @@ class Prefetch(View[T]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def pinned(self, pinner: Pinner) -> Prefetch[T]:
+        """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
+        return Prefetch(self._sources[0], {**self._settings, "pinner": pinner})
+
     # ---------------------------------------------------------------- the expression
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
@@ -463,6 +469,7 @@ class _Engine:
                 native_threads=int(os.environ.get("SEQKIT_NATIVE_THREADS", "1")),
                 seed=seed,
                 pieces=settings["pieces"],
+                pinner=settings["pinner"],
             )
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity)

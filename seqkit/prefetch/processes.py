@@ -42,7 +42,7 @@ from .backend import Done, Event, Failed, Job, Lost, Skipped
 from .codec import Block
 from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn, ctrl_c_held
 from .parcels import InJoint, InSlot, Joint, Memory, private
-from .slots import PAGE, FreeMap, Segment, SlotPool, State
+from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
 from .wire import FOR_EVER, JOB, RESULT, SHARED, SMALL_BYTES, Control, Kind, Layout, Spec, cell_blocks, pack
 from .worker import Descriptors
 
@@ -115,6 +115,8 @@ class Processes:
         Seeds the workers' global generators.
     pieces : int
         How many jobs share a slot.
+    pinner : Pinner, optional
+        Locks the pages of slots; they then stay with the node until its end.
     """
 
     def __init__(
@@ -129,8 +131,10 @@ class Processes:
         native_threads: int,
         seed: int,
         pieces: int = 1,
+        pinner: Pinner | None = None,
     ) -> None:
         self._pieces = pieces
+        self._pinner = pinner
         self._pipeline = pipeline
         self._seed = seed
         self._context = context
@@ -185,6 +189,7 @@ class Processes:
         self._spec = Spec(
             self._layout,
             self._small_bytes(),
+            self._pinner is None,
             self._workers,
             self._seed,
             self._native_threads,
@@ -213,7 +218,7 @@ class Processes:
         self._control = Control(self._segment, self._layout)
         self._blocks = cell_blocks(self._segment, self._layout)
         free = FreeMap(self._segment, self._layout.slots, self._layout.free_map_at)
-        self.pool = SlotPool(self._segment, free, slot_bytes, self._layout.slots_at)
+        self.pool = SlotPool(self._segment, free, slot_bytes, self._layout.slots_at, self._pinner)
 
     def _slot_bytes(self, slots: int) -> int:
         if self._shm_bytes is None:

@@ -38,12 +38,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from .codec import Block
+from .codec import Block, address
 
-__all__ = ["PAGE", "FreeMap", "Segment", "SlotPool", "State"]
+__all__ = ["PAGE", "FreeMap", "Pinner", "Segment", "SlotPool", "State"]
 
 PAGE = mmap.PAGESIZE
 PARENT = -2  # as an owner of slots
@@ -81,6 +83,10 @@ class Segment:
         start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
         if start < stop:
             self._map.madvise(mmap.MADV_REMOVE, start, stop - start)
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have something called before the memory goes, when nobody has a block of it any more."""
+        weakref.finalize(self._map, call).atexit = False
 
     def close(self) -> None:
         """Give the descriptor back; blocks stay valid."""
@@ -164,13 +170,26 @@ class FreeMap:
         return [int(slot) for slot in (self._owners == owner + 1).nonzero()[0]]
 
 
+class Pinner(Protocol):
+    """Locks pages for a device that copies from them by itself."""
+
+    def pin(self, address: int, nbytes: int) -> None:
+        """Lock memory; from now on the device may copy from it while the program goes on."""
+
+    def unpin(self, address: int) -> None:
+        """Unlock what was locked at this address."""
+
+    def fence(self) -> Callable[[], bool]:
+        """Return what says whether the copies are over that have been asked for up to now."""
+
+
 class State(IntEnum):
     """Who has a slot, as the parent knows."""
 
     FREE = 0  # or taken by a worker that has not delivered yet
     OUT = 1  # a result in it waits to be handed out
     LEASED = 2  # a reader holds arrays over it
-    LENT = 3  # its lease is back, but a process forked meanwhile may still see it
+    LENT = 3  # its lease is back, but a process forked meanwhile, or a device, may still read it
     RETIRED = 4  # a worker kept memory of it beyond the item
 
 
@@ -184,6 +203,8 @@ class SlotPool:
     slot_bytes : int
     offset : int
         Where in the segment the first slot begins.
+    pinner : Pinner, optional
+        Locks the memory of a slot when it is first leased, and says when it may be used again.
 
     Examples
     --------
@@ -201,7 +222,16 @@ class SlotPool:
     2
     """
 
-    def __init__(self, segment: Segment, free: FreeMap, slot_bytes: int, offset: int = 0) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        free: FreeMap,
+        slot_bytes: int,
+        offset: int = 0,
+        pinner: Pinner | None = None,
+    ) -> None:
+        self._pinner = pinner
+        self._pinned: dict[int, int] = {}  # how many bytes of a slot are locked
         self.slot_bytes = slot_bytes
         self.free = free
         self._segment = segment
@@ -274,9 +304,20 @@ class SlotPool:
         self._expect(slot, State.OUT)
         self._become(slot, State.LEASED)
         block, lease = self.block(slot, size), (slot, self._generations[slot])
+        if self._pinner is not None and size > self._pinned.get(slot, 0):
+            self._pin(slot, size, address(block), self._pinner)
         returned = self._returned
         self._leases[lease] = weakref.ref(block, lambda _: returned.append(lease))
         return block
+
+    def _pin(self, slot: int, size: int, start: int, pinner: Pinner) -> None:
+        """Lock as much of a slot as is used now, which is rarely more than it was."""
+        if slot in self._pinned:
+            pinner.unpin(start)
+        else:
+            self._segment.at_end(partial(pinner.unpin, start))
+        self._pinned[slot] = min(-(-size // PAGE) * PAGE, self.slot_bytes)
+        pinner.pin(start, self._pinned[slot])
 
     def has_leases(self) -> bool:
         """Is any slot leased? From any thread."""
@@ -314,6 +355,8 @@ class SlotPool:
             self._leases.pop(lease, None)
             if self._generations[slot] == generation:
                 self._become(slot, State.LENT)
+                if self._pinner is not None:
+                    self._loans.append(([slot], self._pinner.fence()))
                 if not self._loans:
                     self._reuse(slot)
         if self._loans:

@@ -184,6 +184,7 @@ class Spec:
 
     layout: Layout
     small_bytes: int
+    gives_back: bool  # may workers give pages back to the system?
     num_workers: int
     seed: int
     native_threads: int

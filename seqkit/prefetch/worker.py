@@ -146,6 +146,7 @@ class Worker:
         self.epoch = -1
         self.layout = spec.layout
         self.small_bytes = spec.small_bytes
+        self.gives_back = spec.gives_back
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
@@ -219,6 +220,8 @@ class Worker:
                 self.free.put_back(slot)
 
     def _shrink(self, slot: int, nbytes: int) -> None:
+        if not self.gives_back:
+            return
         start = self.layout.slots_at + slot * self.layout.slot_bytes
         # The last page too, of which only the beginning was written.
         self.segment.punch(start + nbytes, start + -(-self.free.extents[slot] // PAGE) * PAGE)

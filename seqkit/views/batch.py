@@ -169,7 +169,12 @@ class Batch(View[Any]):
         source, members = self._sources[0], self._members(i)
         if source._n is not UNKNOWN:
             return self._finish(i, source._getmany(members))
-        items = list(islice(source._iter(members), self._k))
+        items: list[Any] = []
+        try:
+            for j in members:  # and no iteration: of what can only be iterated, that would be another pass
+                items.append(source._get(j))
+        except EndOfSequence:
+            pass
         if self._is_behind_the_end(items):
             raise EndOfSequence(f"the sequence ends before batch {i}")
         return self._finish(i, items)

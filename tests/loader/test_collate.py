@@ -156,8 +156,11 @@ def test_records_stack():
 
 
 def test_kinds_of_numbers_without_a_common_dtype_are_refused():
-    with pytest.raises(TypeError, match=r"batch\[...\]\['t'\] has dtypes.*datetime64\[s\].*float64"):
-        default_collate([{"t": np.datetime64("2024-01-01T00:00:00")}, {"t": 1.5}])
+    date = np.datetime64("2024-01-01T00:00:00")
+    with pytest.raises(
+        TypeError, match=r"batch\[2\]\['t'\] has dtype float64, batch\[0\]\['t'\] has datetime64\[s\]"
+    ):
+        default_collate([{"t": date}, {"t": date}, {"t": 1.5}, {"t": date}])
 
 
 # -------------------------------------------------------------------- arrays
@@ -250,6 +253,30 @@ def test_arrays_of_objects_and_text_are_refused(dtype):
 def test_the_offending_array_among_good_ones_is_named():
     with pytest.raises(TypeError, match=r"batch\[1\]\.y is an array of dtype object"):
         default_collate([Point(1, np.ones(2)), Point(1, np.empty(2, object))])
+
+
+def test_arrays_of_objects_and_text_become_lists_where_that_is_asked_for():
+    listed = partial(default_collate, objects="list")
+    words, things = np.array(["a", "b"]), np.array([None, {}], object)
+    out = listed([{"n": np.ones(2), "w": words, "t": (things, 1)}] * 2)
+    same(out["n"], np.ones((2, 2)))
+    assert [part is words for part in out["w"]] == [True, True]
+    assert [part is things for part in out["t"][0]] == [True, True]
+    same(out["t"][1], ints(1, 1))
+    mixed = [np.ones(2), words]
+    assert all(a is b for a, b in zip(listed(mixed), mixed, strict=True))
+    with pytest.raises(TypeError, match=r"batch\[1\] is None"):
+        listed([words, None])
+
+
+def test_objects_are_raised_or_listed_and_nothing_else():
+    with pytest.raises(ValueError, match="default_collate: objects must be 'raise' or 'list', got 'keep'"):
+        default_collate([1], objects="keep")
+
+
+def test_a_single_number_in_an_array_is_no_batch():
+    with pytest.raises(TypeError):
+        default_collate(np.array(5))
 
 
 # -------------------------------------------------------------------- masks

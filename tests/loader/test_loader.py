@@ -21,6 +21,7 @@ from seqkit.loader import (
     default_collate,
     default_convert,
 )
+from tests.prefetch.traces import children, until
 
 WORKERS = [(0, "process"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
 
@@ -312,10 +313,35 @@ def test_workers_live_from_epoch_to_epoch(method):
     def where(item, rng):
         return os.getpid()
 
-    with DataLoader(sk.random_map(where, range(8), seed=0), 2, num_workers=2, method=method) as loader:
+    data = sk.random_map(where, range(8), seed=0)
+    with DataLoader(data, 2, num_workers=2, method=method, persistent_workers=True) as loader:
         pids = {pid for _ in range(3) for batch in loader for pid in batch.tolist()}
     assert len(pids) <= 2
     assert (os.getpid() in pids) == (method == "thread")
+
+
+@pytest.mark.parametrize("persistent_workers", [False, True])
+def test_new_workers_see_the_data_set_as_it_is_and_persistent_ones_as_it_was(persistent_workers):
+    data = [1, 2, 3]
+    with DataLoader(data, 3, num_workers=1, persistent_workers=persistent_workers) as loader:
+        first = [batch.tolist() for batch in loader]
+        data[0] = 7
+        second = [batch.tolist() for batch in loader]
+    assert first == [[1, 2, 3]]
+    assert second == [[1 if persistent_workers else 7, 2, 3]]
+
+
+def test_workers_end_with_their_epoch_unless_they_are_persistent():
+    with DataLoader(range(10), num_workers=2) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        assert children()
+        list(iterator)
+        assert not children()
+        iterator = iter(loader)
+        next(iterator)
+        del iterator
+        assert until(lambda: not children())
 
 
 # -------------------------------------------------------------------- samplers
@@ -568,7 +594,7 @@ def test_closing_is_idempotent_and_ends_reading():
 
 
 def test_shm_size_reaches_the_workers():
-    with DataLoader(samples(10), 2, num_workers=1, shm_size=0) as loader:
+    with DataLoader(samples(10), 2, num_workers=1, shm_size=0, persistent_workers=True) as loader:
         assert bits(list(loader)) == bits(list(DataLoader(samples(10), 2)))
         assert loader.view.statistics().slots == 0
 
@@ -634,9 +660,8 @@ OURS = [
     ({"shm_size": 1.5}, TypeError, "shm_size must be an int of at least 0, got 1.5"),
     ({"seed": -1}, ValueError, "seed must be an int of at least 0 or None, got -1"),
     ({"seed": "x"}, TypeError, "seed must be an int of at least 0 or None, got 'x'"),
-    ({"dataset": iter([1])}, TypeError, "dataset should be indexable by .i., but got list_iterator"),
-    ({"dataset": list}, TypeError, "dataset should be indexable by .i., but got type"),
-    ({"dataset": None}, TypeError, "dataset should be indexable by .i., but got NoneType"),
+    ({"dataset": list}, TypeError, "dataset should be indexable by .i., or iterable, but got list"),
+    ({"dataset": None}, TypeError, "dataset should be indexable by .i., or iterable, but got NoneType"),
 ]
 
 

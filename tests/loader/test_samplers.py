@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import json
 import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from seqkit.loader import (
+    BatchSampler,
+    DistributedSampler,
+    FilterSampler,
+    FixedBucketSampler,
+    InfiniteSampler,
+    IntervalSampler,
+    RandomSampler,
+    SequentialSampler,
+    ShardedSampler,
+    SortedBucketSampler,
+    SortedSampler,
+    SplitSampler,
+    SubsetRandomSampler,
+    TokenBudgetBatchSampler,
+    WeightedRandomSampler,
+)
+from seqkit.loader.samplers import EpochSampler, order_of
 
 
 class Unsized:
@@ -40,6 +61,36 @@ def test_sequential_follows_a_growing_source():
 def test_a_source_without_length_is_refused(sampler, source, error):
     with pytest.raises(error, match="data_source"):
         sampler(source)
+
+
+def test_sequential_begins_at_start():
+    assert list(SequentialSampler(3, start=4)) == [4, 5, 6]
+    assert len(SequentialSampler(3, start=4)) == 3
+    assert SequentialSampler(10**12, 5).order(0) == range(5, 10**12 + 5)
+
+
+@pytest.mark.parametrize("indices", [[4, 0, 4], np.array([4, 0, 4], np.uint8), (4, 0, 4)])
+def test_sequential_length_is_that_of_given_indices(indices):
+    sampler = SequentialSampler(5, indices=indices)
+    assert list(sampler) == [4, 0, 4]
+    assert len(sampler) == 3
+    assert all(type(i) is int for i in sampler)
+    assert len(list(BatchSampler(sampler, 2))) == len(BatchSampler(sampler, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((3, -1), ValueError, "start must be an int of at least 0, got -1"),
+        ((3, True), TypeError, "start must be an int of at least 0, got True"),
+        (("abc", 1), ValueError, "start=1 goes with a number of indices only"),
+        ((3, 1, [0]), ValueError, "start=1 goes with a number of indices only"),
+        ((3, 0, {1, 2}), TypeError, "indices should be a sequence or an array, but got {1, 2}"),
+    ],
+)
+def test_sequential_refuses(arguments, error, message):
+    with pytest.raises(error, match=f"SequentialSampler: {message}"):
+        SequentialSampler(*arguments)
 
 
 # -------------------------------------------------------------------- random
@@ -222,6 +273,269 @@ def test_subset_refuses_what_it_cannot_index(indices):
         SubsetRandomSampler(indices)
 
 
+# -------------------------------------------------------------------- weighted
+
+
+def test_weights_are_frequencies():
+    weights = [0.5, 0, 1, 2.5]
+    for some in (weights, np.array(weights), tuple(weights), np.array(weights, np.float32)):
+        found = list(WeightedRandomSampler(some, 40_000, seed=0))
+        assert all(type(i) is int for i in found)
+        counts = np.bincount(found, minlength=4)
+        assert counts[1] == 0
+        np.testing.assert_allclose(counts, [5000, 0, 10_000, 25_000], rtol=0.05)
+
+
+@pytest.mark.parametrize("num_samples", [1, 1023, 1024, 1025, 5000])
+def test_weighted_length_is_exact(num_samples):
+    sampler = WeightedRandomSampler([1, 2], num_samples, seed=0)
+    assert len(sampler) == len(list(sampler)) == num_samples
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_weighted_epochs_differ_and_come_back(replacement):
+    sampler = WeightedRandomSampler(np.arange(100), 50, replacement, seed=1)
+    first, second = list(sampler), list(sampler)
+    assert first != second
+    sampler.set_epoch(0)
+    assert list(sampler) == first
+    assert list(WeightedRandomSampler(np.arange(100), 50, replacement, seed=2)) != first
+
+
+def test_without_replacement_weighted_indices_occur_once():
+    weights = np.arange(50) % 5
+    for num_samples in (1, 7, 40):
+        sampler = WeightedRandomSampler(weights, num_samples, replacement=False, seed=0)
+        found = list(sampler)
+        assert len(found) == len(set(found)) == len(sampler) == num_samples
+        assert all(weights[i] > 0 for i in found)
+        assert all(type(i) is int for i in found)
+
+
+def test_without_replacement_heavy_indices_come_first():
+    sampler = WeightedRandomSampler([1, 2, 1], 2, replacement=False, seed=0)
+    firsts = np.bincount([next(iter(sampler)) for _ in range(2000)])
+    np.testing.assert_allclose(firsts, [500, 1000, 500], rtol=0.15)
+    # Of two in three: 1 - P(first and second are the light ones) = 1 - 2 * (1/4 * 1/3).
+    held = np.mean([1 in list(sampler) for _ in range(2000)])
+    assert held == pytest.approx(5 / 6, abs=0.04)
+
+
+@pytest.mark.parametrize("weights", [[1e308] * 10, [5e-324, 5e-324], [1e-300, 1e300, 0]])
+def test_extreme_weights_overflow_nothing(weights):
+    most = sum(weight > 0 for weight in weights)
+    assert sorted(WeightedRandomSampler(weights, most, replacement=False)) == list(range(most))
+    assert set(WeightedRandomSampler(weights, 2000, seed=0)) <= set(range(most))
+
+
+@pytest.mark.parametrize("point", [1 - 2**-53, 0.0])
+def test_a_draw_at_either_end_is_of_an_index_with_weight(point, monkeypatch):
+    class Extreme:
+        def random(self, size):
+            return np.full(size, point)
+
+    monkeypatch.setattr("seqkit.loader.weighted.item_generator", lambda key, block: Extreme())
+    for weights in ([0, 1, 0], [0, 3, 0.1, 0], [0, 0.1, 0.2, 0.7, 0]):
+        drawable = np.flatnonzero(weights)
+        assert list(WeightedRandomSampler(weights, 1)) == [drawable[-1] if point else drawable[0]]
+
+
+def test_more_weights_than_torch_can_have():
+    n = 2**24 + 10
+    weights = np.zeros(n, np.float32)
+    weights[-2:] = 1
+    assert set(WeightedRandomSampler(weights, 100, seed=0)) == {n - 2, n - 1}
+    assert set(WeightedRandomSampler(weights, 2, replacement=False)) == {n - 2, n - 1}
+
+
+@pytest.mark.parametrize(
+    ("weights", "options", "error", "message"),
+    [
+        ([1, -1.0, -2], {}, ValueError, "weights must not be negative, got -1.0 at position 1"),
+        ([1, np.nan], {}, ValueError, "weights must be finite, got nan at position 1"),
+        ([np.inf, 1], {}, ValueError, "weights must be finite, got inf at position 0"),
+        ([0, 0], {}, ValueError, r"at least one weight must be above 0, got \[0, 0\]"),
+        ([], {}, ValueError, "at least one weight must be above 0"),
+        ([[1, 2]], {}, ValueError, "weights must be one-dimensional, got 2 dimensions"),
+        (3, {}, ValueError, "weights must be one-dimensional, got 0 dimensions"),
+        ("abc", {}, TypeError, "weights must be a sequence of numbers, got 'abc'"),
+        ([1, None], {"num_samples": 1.5}, TypeError, "num_samples must be a positive int, got 1.5"),
+        ([1], {"num_samples": 0}, ValueError, "num_samples must be a positive int, got 0"),
+        ([1], {"num_samples": True}, TypeError, "num_samples must be a positive int, got True"),
+        ([1], {"replacement": 1}, TypeError, "replacement should be a boolean value"),
+        ([1, 0, 1], {"replacement": False}, ValueError, "num_samples=3 .* only 2 weights are above 0"),
+        ([1], {"seed": -1}, ValueError, "seed must be an int of at least 0"),
+    ],
+)
+def test_weighted_refuses(weights, options, error, message):
+    with pytest.raises(error, match=f"WeightedRandomSampler: {message}"):
+        WeightedRandomSampler(weights, **{"num_samples": 3, **options})
+
+
+def test_weights_are_copied():
+    weights = np.array([1.0, 3.0])
+    sampler = WeightedRandomSampler(weights, 5, seed=0)
+    first = list(sampler)
+    assert weights.tolist() == [1, 3]
+    weights[:] = 0
+    sampler.set_epoch(0)
+    assert list(sampler) == first
+
+
+# -------------------------------------------------------------------- sorted, interval, filter
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+@given(keys=st.lists(st.integers(-3, 3), max_size=20), reverse=st.booleans())
+def test_sorted_is_stable_in_both_directions(kind, keys, reverse):
+    sampler = SortedSampler(kind(keys), reverse)
+    assert list(sampler) == sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
+    assert len(sampler) == len(keys)
+    assert all(type(i) is int for i in sampler)
+
+
+def test_sorted_takes_keys_of_any_kind():
+    assert list(SortedSampler([(2, "a"), (1, "c"), (1, "b")])) == [2, 1, 0]
+    assert list(SortedSampler(np.array([[2, 1], [1, 3]]))) == [1, 0]
+    assert list(SortedSampler(np.array([3, 1, 2], np.uint8), reverse=True)) == [0, 2, 1]
+
+
+def test_sorted_refuses():
+    with pytest.raises(TypeError, match="SortedSampler: keys should be a sequence or an array, but got 5"):
+        SortedSampler(5)
+    with pytest.raises(ValueError, match="SortedSampler: reverse should be a boolean value, but got 'no'"):
+        SortedSampler([1], "no")
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 12])
+@pytest.mark.parametrize("interval", [1, 2, 3, 7, 20])
+def test_interval_length_is_exact_in_both_modes(n, interval):
+    once = IntervalSampler(n, interval, rollover=False)
+    assert list(once) == list(range(0, n, interval))
+    assert len(once) == len(list(once))
+    every = IntervalSampler(n, interval)
+    assert list(every) == [i for first in range(interval) for i in range(first, n, interval)]
+    assert len(every) == n
+
+
+def test_interval_follows_a_growing_source():
+    data = [0] * 3
+    sampler = IntervalSampler(data, 2)
+    data.append(0)
+    assert list(sampler) == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((-1, 2), ValueError, "length .* must be an int of at least 0, got -1"),
+        ((5, 0), ValueError, "interval must be a positive int, got 0"),
+        ((5, 2.0), TypeError, "interval must be a positive int, got 2.0"),
+        ((5, 2, 1), ValueError, "rollover should be a boolean value, but got 1"),
+    ],
+)
+def test_interval_refuses(arguments, error, message):
+    with pytest.raises(error, match=f"IntervalSampler: {message}"):
+        IntervalSampler(*arguments)
+
+
+def test_filter_calls_its_function_once_per_sample():
+    seen = []
+
+    def even(sample):
+        seen.append(sample)
+        return np.bool_(sample % 2 == 0)
+
+    sampler = FilterSampler(even, np.arange(10, 16))
+    assert list(sampler) == list(sampler) == [0, 2, 4]
+    assert len(sampler) == 3
+    assert seen == list(range(10, 16))
+    assert all(type(i) is int for i in sampler)
+
+
+def test_filter_of_nothing_is_empty():
+    assert list(FilterSampler(bool, [])) == list(FilterSampler(bool, [0, 0])) == []
+
+
+def test_filter_refuses():
+    with pytest.raises(TypeError, match="FilterSampler: function should be callable, but got 5"):
+        FilterSampler(5, [1])
+    with pytest.raises(TypeError, match="FilterSampler"):
+        FilterSampler(bool, 5)
+
+
+# -------------------------------------------------------------------- endless
+
+
+def test_infinite_gives_epoch_after_epoch():
+    sampler = InfiniteSampler(RandomSampler(5, seed=0))
+    found = list(itertools.islice(sampler, 15))
+    reference = RandomSampler(5, seed=0)
+    assert found == [*reference, *reference, *reference]
+
+
+def test_a_new_pass_of_infinite_begins_an_epoch():
+    sampler = InfiniteSampler(RandomSampler(5, seed=0))
+    list(itertools.islice(sampler, 7))
+    reference = RandomSampler(5, seed=0)
+    reference.set_epoch(2)
+    assert list(itertools.islice(sampler, 5)) == list(reference)
+
+
+def test_infinite_goes_on_where_it_stopped_if_it_is_to_resume():
+    expected = list(itertools.islice(InfiniteSampler(RandomSampler(5, seed=0)), 20))
+    sampler = InfiniteSampler(RandomSampler(5, seed=0), resume=True)
+    found = list(itertools.islice(sampler, 7))
+    copied = pickle.loads(pickle.dumps(sampler))
+    fresh = InfiniteSampler(RandomSampler(5, seed=0), resume=True)
+    fresh.load_state_dict(sampler.state_dict())
+    for each in (sampler, copied, fresh):
+        assert found + list(itertools.islice(each, 3)) + list(itertools.islice(each, 10)) == expected
+
+
+def test_infinite_goes_on_behind_an_epoch_that_was_read_to_its_end():
+    sampler = InfiniteSampler([1, 2], resume=True)
+    assert list(itertools.islice(sampler, 2)) == [1, 2]
+    assert list(itertools.islice(sampler, 3)) == [1, 2, 1]
+    sampler.set_epoch(0)
+    assert next(iter(sampler)) == 1
+
+
+def test_infinite_has_no_length():
+    sampler = InfiniteSampler([1])
+    with pytest.raises(TypeError):
+        len(sampler)
+    with pytest.raises(TypeError):
+        len(BatchSampler(sampler, 2))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_infinite_can_be_copied(duplicate):
+    sampler = InfiniteSampler(RandomSampler(5, seed=0))
+    list(itertools.islice(sampler, 2))
+    again = duplicate(sampler)
+    sampler.set_epoch(4)
+    expected = list(itertools.islice(sampler, 9))
+    again.set_epoch(4)
+    assert list(itertools.islice(again, 9)) == expected
+
+
+def test_batches_of_an_endless_sampler_reach_across_epochs():
+    batches = BatchSampler(InfiniteSampler(range(3)), 2)
+    assert list(itertools.islice(batches, 3)) == [[0, 1], [2, 0], [1, 2]]
+
+
+def test_infinite_over_nothing_says_so_instead_of_searching_for_ever():
+    with pytest.raises(ValueError, match="InfiniteSampler: an epoch of its sampler is empty"):
+        next(iter(InfiniteSampler([])))
+    with pytest.raises(TypeError, match="InfiniteSampler: sampler should give a new iterator every epoch"):
+        InfiniteSampler(iter([1]))
+    with pytest.raises(TypeError, match="InfiniteSampler: sampler should be an iterable"):
+        InfiniteSampler(5)
+    with pytest.raises(ValueError, match="InfiniteSampler: resume should be a boolean"):
+        InfiniteSampler([1], 1)
+
+
 # -------------------------------------------------------------------- batches
 
 
@@ -281,24 +595,254 @@ def test_batches_refuse_what_is_no_sampler_or_flag():
         BatchSampler(5, 2)
 
 
+@pytest.mark.parametrize("n", range(8))
+@pytest.mark.parametrize("k", [1, 2, 3, 10])
+def test_with_rollover_batches_run_through_the_epochs(n, k):
+    sampler = BatchSampler(range(n), k, last="rollover")
+    found = []
+    for _ in range(6):
+        expected = len(sampler)
+        batches = []
+        for each in sampler:
+            assert len(sampler) == expected  # as long as the epoch lasts
+            batches.append(each)
+        assert len(batches) == expected
+        found += batches
+    stream = list(range(n)) * 6
+    assert found == [stream[i : i + k] for i in range(0, len(stream) - k + 1, k)]
+
+
+def test_with_rollover_the_remainder_comes_first():
+    sampler = BatchSampler(range(10), 4, last="rollover")
+    assert list(sampler) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert list(sampler) == [[8, 9, 0, 1], [2, 3, 4, 5], [6, 7, 8, 9]]
+
+
+def test_the_first_epoch_with_rollover_may_be_empty():
+    sampler = BatchSampler(range(3), 4, last="rollover")
+    assert [len(sampler), list(sampler)] == [0, []]
+    assert [len(sampler), list(sampler)] == [1, [[0, 1, 2, 0]]]
+
+
+@pytest.mark.parametrize("read", [0, 1, 2])
+def test_an_abandoned_epoch_keeps_what_was_carried_over(read):
+    sampler = BatchSampler(range(10), 4, last="rollover")
+    list(sampler)
+    epoch = iter(sampler)
+    for _ in range(read):
+        next(epoch)
+    del epoch
+    assert len(sampler) == 3
+    assert list(sampler) == [[8, 9, 0, 1], [2, 3, 4, 5], [6, 7, 8, 9]]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_carried_over_can_be_saved(known):
+    def sampler():
+        order = RandomSampler(10)
+        return BatchSampler(order if known else Drawn(order), 4, last="rollover")
+
+    first = sampler()
+    list(first)
+    state = json.loads(json.dumps(first.state_dict()))
+    assert state["epoch"] == 1
+    assert state["carried"] == 2 if known else len(state["carried"]) == 2
+    second = sampler()  # of another seed
+    second.load_state_dict(state)
+    assert [len(second), second.epoch] == [3, 1]
+    assert list(second) == list(first)
+    if not known:
+        state["carried"].append(7)  # is a copy
+    assert list(second) == list(first)
+
+
+class Drawn:
+    """A sampler of whose order nothing is known beforehand."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+        self.state_dict, self.load_state_dict = sampler.state_dict, sampler.load_state_dict
+
+    def __iter__(self):
+        return iter(self.sampler)
+
+    def __len__(self):
+        return len(self.sampler)
+
+
+@pytest.mark.parametrize(("k", "last"), [(2, "rollover"), (4, "keep"), (4, "discard")])
+def test_a_state_of_other_arguments_is_refused(k, last):
+    source = BatchSampler(range(6), 4, last="rollover")
+    list(source)
+    target = BatchSampler(range(6), k, last=last)
+    with pytest.raises(ValueError, match=f"carries 2 indices over, .* batch_size={k}, last='{last}'"):
+        target.load_state_dict(source.state_dict())
+    assert target.epoch == 0
+
+
+def test_last_says_what_drop_last_says():
+    assert BatchSampler(range(5), 2, True).last == BatchSampler(range(5), 2, last="discard").last == "discard"
+    assert list(BatchSampler(range(5), 2, last="discard")) == [[0, 1], [2, 3]]
+    assert list(BatchSampler(range(5), 2, True, last="discard")) == [[0, 1], [2, 3]]
+    assert list(BatchSampler(range(5), 2, last="keep")) == [[0, 1], [2, 3], [4]]
+
+
+def test_an_unknown_last_is_refused_at_once():
+    with pytest.raises(ValueError, match="last must be 'keep', 'discard' or 'rollover', got 'pad'"):
+        BatchSampler(range(4), 2, last="pad")
+    with pytest.raises(ValueError, match="drop_last=True means last='discard', got last='keep'"):
+        BatchSampler(range(4), 2, True, last="keep")
+
+
+def test_batches_by_count_lose_nothing_of_a_stream():
+    assert list(BatchSampler((c for c in "abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    sampler = BatchSampler(Unsized(), 2, last="rollover")
+    assert [list(sampler), list(sampler)] == [[[3, 1]], [[2, 3], [1, 2]]]
+
+
+def test_a_batch_sampler_has_the_epochs_of_its_sampler():
+    inner = RandomSampler(9, seed=0)
+    sampler = BatchSampler(inner, 2)
+    inner.set_epoch(5)
+    assert sampler.epoch == 5
+    list(sampler)
+    assert [sampler.epoch, inner.epoch] == [6, 6]
+    plain = BatchSampler([1], 1)
+    list(plain)
+    assert plain.epoch == 1
+
+
 # -------------------------------------------------------------------- all
 
+SAMPLERS = [
+    lambda: SequentialSampler(5),
+    lambda: SequentialSampler(5, indices=[3, 1]),
+    lambda: RandomSampler(50, seed=1),
+    lambda: RandomSampler(50, True, 70, seed=1),
+    lambda: RandomSampler(20, False, 70, seed=1),
+    lambda: RandomSampler(70_000, False, 70_100, seed=1),
+    lambda: SubsetRandomSampler(range(9), seed=1),
+    lambda: SubsetRandomSampler(np.arange(9), seed=1),
+    lambda: WeightedRandomSampler(np.arange(9), 2000, seed=1),
+    lambda: WeightedRandomSampler(np.arange(9), 5, False, seed=1),
+    lambda: SortedSampler([3, 1, 2]),
+    lambda: IntervalSampler(10, 3),
+    lambda: FilterSampler(bool, [0, 1, 2, 0]),
+    lambda: SplitSampler(20, 3, 2, True, 2, seed=1),
+    lambda: DistributedSampler(50, 3, 1, seed=1),
+    lambda: ShardedSampler(BatchSampler(RandomSampler(50, seed=1), 4), 3, 1),
+    lambda: BatchSampler(RandomSampler(50, seed=1), 4),
+    lambda: BatchSampler(RandomSampler(50, seed=1), 4, True),
+    lambda: FixedBucketSampler(range(1, 40), 4, 3, shuffle=True, num_shards=2, seed=1),
+    lambda: SortedBucketSampler(list(range(40)), 4, 2.5, shuffle=True, seed=1),
+    lambda: TokenBudgetBatchSampler([i // 3 + 1 for i in range(40)], 30, shuffle=True, seed=1),
+]
+UNORDERED = [
+    lambda: BatchSampler(RandomSampler(50, seed=1), 4, last="rollover"),
+    lambda: FixedBucketSampler(range(1, 40), 4, 3, shuffle=True, last="rollover", seed=1),
+    lambda: ShardedSampler(BatchSampler(RandomSampler(50, seed=1), 4, last="rollover"), 3, 1, even=None),
+]
 
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        SequentialSampler(5),
-        RandomSampler(50, seed=1),
-        RandomSampler(50, True, 70, seed=1),
-        SubsetRandomSampler(range(9), seed=1),
-        BatchSampler(RandomSampler(50, seed=1), 4),
-    ],
-    ids=lambda sampler: type(sampler).__name__,
-)
-def test_samplers_pickle_with_their_epoch(sampler):
+
+def _name(make):
+    return type(make()).__name__
+
+
+every_sampler = pytest.mark.parametrize("make", SAMPLERS + UNORDERED, ids=_name)
+every_order = pytest.mark.parametrize("make", SAMPLERS, ids=_name)
+
+
+@every_sampler
+def test_samplers_pickle_with_their_epoch(make):
+    sampler = make()
     list(sampler)
-    copy = pickle.loads(pickle.dumps(sampler))
-    assert list(copy) == list(sampler)
+    copied = pickle.loads(pickle.dumps(sampler))
+    assert list(copied) == list(sampler)
+
+
+@every_sampler
+def test_a_state_is_that_of_the_next_epoch(make):
+    sampler, again = make(), make()
+    list(sampler)
+    again.load_state_dict(sampler.state_dict())
+    assert again.epoch == sampler.epoch == 1
+    assert list(again) == list(sampler)
+
+
+@every_sampler
+def test_epochs_are_counted_and_lengths_exact(make):
+    sampler = make()
+    for epoch in range(3):
+        assert sampler.epoch == epoch
+        expected = len(sampler)
+        assert len(list(sampler)) == expected
+    with pytest.raises(ValueError, match="epoch must be an int of at least 0, got -1"):
+        sampler.set_epoch(-1)
+
+
+@every_order
+def test_an_order_is_what_the_epoch_gives(make):
+    sampler = make()
+    for epoch in (0, 3, 1):
+        order = sampler.order(epoch)
+        sampler.set_epoch(epoch)
+        expected = list(sampler)
+        assert list(order) == expected
+        assert len(order) == len(sampler)
+        assert list(order[2:]) == expected[2:]
+        assert [order[i] for i in range(min(len(order), 5))] == expected[:5]
+
+
+@pytest.mark.parametrize("make", UNORDERED, ids=_name)
+def test_what_only_drawing_tells_has_no_order(make):
+    assert make().order(0) is None
+    assert order_of(make(), 0) is None
+
+
+@every_sampler
+def test_the_global_generators_are_not_used(make):
+    np.random.seed(0)
+    expected = np.random.rand()
+    np.random.seed(0)
+    list(make())
+    assert np.random.rand() == expected
+
+
+def test_the_order_of_a_huge_random_epoch_takes_no_memory():
+    order = RandomSampler(10**12, seed=0).order(0)
+    sampler = RandomSampler(10**12, seed=0)
+    assert list(itertools.islice(order[5:], 3)) == list(itertools.islice(sampler, 5, 8))
+
+
+def test_many_rounds_are_drawn_as_they_are_read():
+    sampler = RandomSampler(1000, num_samples=10**9, seed=0)
+    assert len(sampler) == 10**9
+    found = list(itertools.islice(sampler, 2500))
+    assert sorted(found[1000:2000]) == list(range(1000))
+
+
+def test_sequences_are_their_own_order_and_iterators_have_none():
+    assert order_of([3, 1], 7) == [3, 1]
+    assert order_of(range(4), 7) == range(4)
+    for sampler in (iter([1]), {1, 2}, {"a": 1}, Unsized()):
+        assert order_of(sampler, 0) is None
+
+
+def test_a_class_that_draws_in_a_way_of_its_own_has_no_order():
+    class Backwards(SequentialSampler):
+        def __iter__(self):
+            return iter(range(len(self))[::-1])
+
+    sampler = BatchSampler(Backwards(3), 2)
+    assert sampler.order(0) is None
+    assert list(sampler) == [[2, 1], [0]]
+
+
+def test_a_class_without_order_says_what_it_lacks():
+    with pytest.raises(
+        NotImplementedError, match=r"EpochSampler must define order\(epoch\) or _draw\(epoch\)"
+    ):
+        iter(EpochSampler())
 
 
 def test_two_passes_at_once_are_independent():

@@ -59,7 +59,7 @@ def test_an_idle_worker_leaves_no_page_of_a_free_slot() -> None:
     layout = Layout(workers=1, cells=1, slots=2, slot_bytes=4 * PAGE)
     segment = Segment.create(layout.size)
     idle = worker.Worker.__new__(worker.Worker)  # what else it is does not matter
-    idle.number, idle.layout, idle.segment = 0, layout, segment
+    idle.number, idle.layout, idle.segment, idle.gives_back = 0, layout, segment, True
     idle.free = FreeMap(segment, layout.slots, layout.free_map_at)
     slots = segment.block(layout.slots_at, 2 * layout.slot_bytes)
     slots[:] = 1

@@ -559,3 +559,66 @@ def test_segments_may_be_larger_than_dev_shm_and_memory() -> None:
     block[:] = 3
     assert os.fstat(segment.fd).st_blocks * 512 < 1 << 20
     segment.close()
+
+
+# -------------------------------------------------------------------- locked pages
+
+
+class Device:
+    """Locks pages, and copies from them as slowly as a test wants."""
+
+    def __init__(self) -> None:
+        self.locked: dict[int, int] = {}
+        self.copies = False
+
+    def pin(self, address: int, nbytes: int) -> None:
+        assert address not in self.locked
+        self.locked[address] = nbytes
+
+    def unpin(self, address: int) -> None:
+        del self.locked[address]
+
+    def fence(self) -> Callable[[], bool]:
+        return lambda: not self.copies
+
+
+def lease(pool: SlotPool, size: int) -> Any:
+    """Lease a slot with a result of so many bytes."""
+    assert pool.reserve()
+    slot = pool.free.take(owner=0)
+    assert slot is not None
+    pool.arrived(slot)
+    return pool.lease(slot, size)
+
+
+def test_a_slot_is_locked_once_as_far_as_it_is_used_and_unlocked_before_its_memory_goes() -> None:
+    device = Device()
+    segment = Segment.create(10 * PAGE)
+    pool = SlotPool(segment, FreeMap(segment, count=2, offset=9 * PAGE), 4 * PAGE, pinner=device)
+    for size, locked in ((100, 1), (PAGE, 1), (PAGE + 1, 2), (PAGE, 2)):
+        array = lease(pool, size)
+        assert list(device.locked.values()) == [locked * PAGE]
+        del array
+    array = lease(pool, 1)
+    segment.close()
+    del pool, segment
+    gc.collect()
+    assert device.locked  # for the memory of the array is still there
+    del array
+    gc.collect()
+    assert not device.locked
+
+
+def test_a_slot_is_not_used_again_while_a_device_copies_from_it() -> None:
+    device = Device()
+    segment = Segment.create(3 * PAGE)
+    pool = SlotPool(segment, FreeMap(segment, count=1, offset=2 * PAGE), PAGE, pinner=device)
+    array = lease(pool, 10)
+    device.copies = True
+    del array
+    assert pool.available() == 0
+    assert not pool.reserve()
+    assert (pool.count(State.LEASED), pool.count(State.LENT)) == (0, 1)
+    device.copies = False
+    assert pool.available() == 1
+    segment.close()

@@ -1,0 +1,87 @@
+"""One epoch of a loader: an iterator, and how far its reader is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .tolerance import NOTHING, Mended
+
+__all__ = ["Epoch", "Position"]
+
+
+@dataclass(slots=True)
+class Position:
+    """Where the reader of an epoch is; all that a loader keeps of it, so that it ends when it is dropped.
+
+    Attributes
+    ----------
+    epoch : int
+        Its number.
+    batch : int
+        How many batches were read, failed ones included.
+    length : int or None
+        How many there are, if that is known.
+    ended : bool
+        Has the reader been told that there are no more?
+    """
+
+    epoch: int
+    batch: int
+    length: int | None
+    ended: bool = False
+
+    def is_over(self) -> bool:
+        """Has everything been read?"""
+        return self.ended or self.batch == self.length
+
+
+class Epoch(Iterator[Any]):
+    """The batches of one epoch, from a position on.
+
+    Parameters
+    ----------
+    items : iterator
+        Goes on behind an error.
+    position : Position
+        Of the first of `items`; kept up to date.
+    failed : list
+        Takes up what `Mended` batches say.
+    finish : callable
+        Called once, when nothing is left.
+    """
+
+    def __init__(
+        self,
+        items: Iterator[Any],
+        position: Position,
+        failed: list[tuple[Any, str]],
+        finish: Callable[[], None],
+    ) -> None:
+        self._items = items
+        self._position = position
+        self._failed = failed
+        self._finish = finish
+
+    def __next__(self) -> Any:
+        while True:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self._end()
+                raise
+            except Exception:
+                self._position.batch += 1
+                raise
+            self._position.batch += 1
+            if type(item) is not Mended:
+                return item
+            self._failed.extend(item.failed)
+            if item.value is not NOTHING:
+                return item.value
+
+    def _end(self) -> None:
+        if not self._position.ended:
+            self._position.ended = True
+            self._finish()

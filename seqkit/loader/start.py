@@ -1,0 +1,32 @@
+"""What a worker of a loader does before its first batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..context import get_worker_info, set_worker_info
+from ..prefetch.hooks import call_hook
+
+__all__ = ["Start"]
+
+
+class Start:
+    """Puts the worker's data set into its `WorkerInfo`, and calls the user's `worker_init_fn`."""
+
+    def __init__(self, worker_init_fn: Callable[..., Any] | None, dataset: Any) -> None:
+        self.worker_init_fn = worker_init_fn
+        self.dataset = dataset
+
+    def __call__(self, worker: int) -> None:
+        self.introduce()
+        self.call(worker)
+
+    def introduce(self) -> None:
+        info = get_worker_info()
+        assert info is not None
+        set_worker_info(replace(info, dataset=self.dataset))
+
+    def call(self, worker: int) -> None:
+        call_hook(self.worker_init_fn, worker)

@@ -1,0 +1,237 @@
+"""Beside PyTorch: its `DataLoader` as a drop-in, batches of tensors by its rules, over the slots of workers.
+
+Porting a script means changing one import::
+
+    from seqkit.torch import DataLoader
+
+Everything else of seqkit takes and gives tensors too, without this module: `prefetch` hands them back from
+process workers without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+try:
+    import torch
+    import torch.utils.data
+    from torch.utils.data._utils import collate as _rules
+    from torch.utils.data._utils import worker as _worker
+    from torch.utils.data._utils.pin_memory import pin_memory
+except ImportError as error:  # pragma: no cover
+    raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
+
+from .context import empty, get_worker_info, is_placing
+from .loader import loader as _loader
+from .loader.start import Start
+from .prefetch import Prefetch
+from .view import View
+
+__all__ = ["DataLoader", "default_collate", "default_convert"]
+
+
+def default_collate(batch: Any) -> Any:
+    """Return one batch of many samples by PyTorch's rules: tensors of arrays and numbers, lists of tuples.
+
+    Parameters
+    ----------
+    batch : sequence of samples
+        At least one.
+
+    Returns
+    -------
+    object
+        What ``torch.utils.data.default_collate`` returns. In a process worker its tensors lie in the slot of
+        the current item.
+
+    Raises
+    ------
+    ValueError
+        If mappings have different keys, where PyTorch leaves out what the first one lacks.
+    TypeError
+        For masked arrays, whose mask would be lost, and what PyTorch refuses.
+    RuntimeError
+        If shapes or lengths differ.
+
+    Notes
+    -----
+    One copy of the data. `seqkit.default_collate` gives arrays, and keeps tuples.
+
+    Examples
+    --------
+    >>> default_collate([(np.zeros(2, np.float32), 7), (np.ones(2, np.float32), 3)])
+    [tensor([[0., 0.],
+            [1., 1.]]), tensor([7, 3])]
+    """
+    _check_keys(batch, "batch")
+    return _rules.collate(batch, collate_fn_map=_RULES)
+
+
+def default_convert(item: Any) -> Any:
+    """Return a single item by PyTorch's rules: arrays and numpy scalars as tensors, lists of tuples.
+
+    Examples
+    --------
+    >>> default_convert((np.arange(3), "a", 1))
+    [tensor([0, 1, 2]), 'a', 1]
+    """
+    return torch.utils.data.default_convert(item)
+
+
+def _check_keys(samples: Sequence[Any], path: str) -> None:
+    """Refuse mappings with keys that the first one lacks, wherever they are in the samples.
+
+    That a key is missing is seen by PyTorch itself, so it is enough to count them.
+    """
+    first = samples[0] if len(samples) else None
+    if isinstance(first, Mapping):
+        for i, sample in enumerate(samples):
+            if len(sample) != len(first):
+                raise ValueError(
+                    f"default_collate: {path}[{i}] has the keys {list(sample)}, {path}[0] has {list(first)};"
+                    " the samples of a batch must be alike"
+                )
+        for key, value in first.items():
+            if type(value) not in _LEAVES and isinstance(value, Mapping | tuple | list):
+                _check_keys([sample[key] for sample in samples], f"{path}[...][{key!r}]")
+    elif isinstance(first, tuple | list):
+        for place, value in enumerate(first):
+            if type(value) not in _LEAVES and isinstance(value, Mapping | tuple | list):
+                column = [sample[place] for sample in samples if len(sample) > place]
+                _check_keys(column, f"{path}[...][{place}]")
+
+
+_LEAVES = {torch.Tensor, np.ndarray, int, float, bool, str, bytes, np.float32, np.float64, np.int64}
+
+
+def _stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+    first = batch[0]
+    if first.is_nested or first.layout is not torch.strided:
+        return _rules.collate_tensor_fn(batch)  # type: ignore[no-any-return]  # which refuses it
+    tensors = list(batch)
+    if not (is_placing() and _are_plain(tensors)):
+        return torch.stack(tensors)
+    return torch.stack(tensors, out=_empty((len(tensors), *first.shape), first.dtype))
+
+
+def _are_plain(tensors: list[torch.Tensor]) -> bool:
+    """Does stacking them give a tensor of their dtype in ordinary memory, without a gradient?"""
+    return (
+        len({tensor.dtype for tensor in tensors}) == 1
+        and set(map(type, tensors)) == {torch.Tensor}
+        and all(tensor.is_cpu and not tensor.requires_grad for tensor in tensors)
+    )
+
+
+def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor over memory of `seqkit.empty`, of any dtype, those that numpy lacks too."""
+    row_bytes = dtype.itemsize
+    for dim in shape[1:]:
+        row_bytes *= dim
+    if not shape[0] * row_bytes:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(empty((shape[0], row_bytes), np.uint8)).view(dtype).reshape(shape)
+
+
+def _refuse_masks(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    raise TypeError("default_collate: a masked array would lose its mask; pass another collate_fn")
+
+
+_RULES = {np.ma.MaskedArray: _refuse_masks, **_rules.default_collate_fn_map, torch.Tensor: _stack}
+
+
+class DataLoader(_loader.DataLoader):
+    """`torch.utils.data.DataLoader` as a drop-in: the same arguments, tensors out.
+
+    Everything else is that of `seqkit.DataLoader`, which see: the same batches for any number of workers,
+    exact resume, ``method="thread"``, batches in shared memory without a file for each tensor.
+
+    Parameters
+    ----------
+    dataset : Dataset, IterableDataset, View or indexable
+    collate_fn : callable, optional
+        `seqkit.torch.default_collate` by default, and `default_convert` without batches.
+    pin_memory : bool
+        Hand out tensors in page-locked memory, where there is CUDA; else there is a warning at every `iter`.
+    others
+        See `seqkit.DataLoader`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        See `seqkit.DataLoader`.
+
+    Notes
+    -----
+    PyTorch's samplers and generators are honoured. ``shuffle=True`` gives another order for a seed than
+    PyTorch's; its own ``RandomSampler``, as `sampler`, gives that. In process workers
+    ``torch.utils.data.get_worker_info()`` answers as usual.
+
+    Examples
+    --------
+    >>> loader = DataLoader([(x, x % 2) for x in range(3)], batch_size=2)
+    >>> list(loader)
+    [[tensor([0, 1]), tensor([0, 1])], [tensor([2]), tensor([0])]]
+    """
+
+    _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
+    _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+
+    def _ahead(self, items: View[Any]) -> View[Any]:
+        ahead = super()._ahead(items)
+        if self.pin_memory and self._can_pin() and isinstance(ahead, Prefetch):
+            return ahead.pinned(CudaPinner())
+        return ahead
+
+    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
+        batches = super()._iterated(pipeline, plan)
+        # Only what did not come in a slot is copied.
+        return map(pin_memory, batches) if self.pin_memory and self._can_pin() else batches
+
+    def _can_pin(self) -> bool:
+        return torch.cuda.is_available()
+
+    def _start_hook(self) -> Callable[[int], None]:
+        return _Start(self.worker_init_fn, self.dataset)
+
+
+class CudaPinner:
+    """Locks pages for CUDA, and knows when the copies from them are over.
+
+    Copies are taken to be asked for in the current stream of the current device, as ``.to("cuda",
+    non_blocking=True)`` does; whoever copies in another stream has the current one wait for it.
+    """
+
+    def pin(self, address: int, nbytes: int) -> None:
+        self._check(torch.cuda.cudart().cudaHostRegister(address, nbytes, 0))
+
+    def unpin(self, address: int) -> None:
+        torch.cuda.cudart().cudaHostUnregister(address)
+
+    def fence(self) -> Callable[[], bool]:
+        event = torch.cuda.Event()
+        event.record()
+        return event.query  # type: ignore[no-any-return]
+
+    def _check(self, status: Any) -> None:
+        if int(status):
+            raise RuntimeError(
+                f"DataLoader: CUDA refuses to lock memory for pin_memory=True, status {status}"
+            )
+
+
+class _Start(Start):
+    """Tells PyTorch too who the worker is, where that is the process's affair."""
+
+    def __call__(self, worker: int) -> None:
+        self.introduce()
+        info = get_worker_info()
+        assert info is not None
+        if info.method == "process":
+            _worker._worker_info = _worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=self.dataset
+            )
+        self.call(worker)

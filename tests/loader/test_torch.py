@@ -1,0 +1,846 @@
+"""`seqkit.torch.DataLoader` beside `torch.utils.data.DataLoader`: the same batches of the same tensors."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from tests.prefetch.traces import children, drawn, until
+
+torch = pytest.importorskip("torch")
+data = torch.utils.data
+ours = pytest.importorskip("seqkit.torch")
+
+Theirs = data.DataLoader
+Ours = ours.DataLoader
+
+WAYS = [
+    pytest.param({}, id="no workers"),
+    pytest.param({"num_workers": 2, "method": "thread"}, id="threads"),
+    pytest.param({"num_workers": 2}, id="processes"),
+]
+every_way = pytest.mark.parametrize("way", WAYS)
+some_ways = pytest.mark.parametrize("way", [{}, {"num_workers": 1}], ids=["no workers", "process"])
+
+
+@pytest.fixture(autouse=True)
+def _no_process_stays() -> Iterator[None]:
+    before = children()
+    yield
+    if children() - before:
+        gc.collect()
+    until(lambda: not children() - before, 5)
+    assert not children() - before
+
+
+def same(found: Any, expected: Any) -> None:
+    """Equal in value, type, dtype and shape, through all containers."""
+    assert type(found) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        assert (found.dtype, found.shape, found.device) == (expected.dtype, expected.shape, expected.device)
+        assert found.requires_grad == expected.requires_grad
+        assert torch.equal(found.detach(), expected.detach())
+    elif isinstance(expected, np.ndarray):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+    elif isinstance(expected, collections.abc.Mapping):
+        assert list(found) == list(expected)
+        for key in expected:
+            same(found[key], expected[key])
+    elif isinstance(expected, list | tuple | collections.deque):
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            same(a, b)
+    else:
+        assert found == expected
+
+
+def agree(dataset: Any, way: dict[str, Any], epochs: int = 1, **options: Any) -> list[Any]:
+    """Compare all batches of both loaders; return ours."""
+    theirs = Theirs(dataset, **options)
+    expected = [list(theirs) for _ in range(epochs)]
+    with Ours(dataset, **options, **way) as loader:
+        found = [list(loader) for _ in range(epochs)]
+    same(found, expected)
+    return found[0]
+
+
+class Made(data.Dataset):
+    """`function` of the index."""
+
+    def __init__(self, function: Callable[[int], Any], n: int = 7) -> None:
+        self.function = function
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> Any:
+        return self.function(i)
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Bag(collections.UserDict):
+    pass
+
+
+KINDS: dict[str, Callable[[int], Any]] = {
+    "int": lambda i: i,
+    "float": lambda i: i / 3,
+    "bool": lambda i: bool(i % 2),
+    "int, then float": lambda i: i / 2 if i else 0,
+    "float, then int": lambda i: i or 0.5,
+    "str": str,
+    "bytes": lambda i: b"%d" % i,
+    "scalar tensor": lambda i: torch.tensor(i * 1.5),
+    "array without dimensions": lambda i: np.array(i, np.int16),
+    "tensor": lambda i: torch.full((3, 4), float(i)),
+    "empty tensor": lambda i: torch.empty(0, 3),
+    "large tensor": lambda i: torch.full((64, 65), float(i)),
+    "strided tensor": lambda i: (torch.arange(12.0).reshape(3, 4) + i).T[::2],
+    "conjugate tensor": lambda i: torch.tensor([1 + 1j * i, 2j]).conj(),
+    "array": lambda i: np.full((2, 3), i, np.float32),
+    "read-only array": lambda i: np.frombuffer(b"%8d" % i, np.uint8),
+    "tuple": lambda i: (i, float(i), f"s{i}", torch.tensor([i])),
+    "list": lambda i: [i, [i, i + 1], "x"],
+    "dict": lambda i: {"a": np.full(3, i), "b": {"c": torch.arange(3) + i, "d": [i, str(i)]}},
+    "named tuple": lambda i: Point(torch.tensor(i), b"x"),
+    "ordered": lambda i: collections.OrderedDict(b=i, a=[i]),
+    "default dict": lambda i: collections.defaultdict(list, a=i),
+    "mapping": lambda i: Bag(a=i, b=torch.ones(2)),
+    "deque": lambda i: collections.deque([i, i]),
+    "range": lambda i: range(i, i + 3),
+    "nested text": lambda i: {"a": (1, ["s", f"{i}"]), "b": ("t", b"u")},
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "singly": {"batch_size": None},
+    "batches": {"batch_size": 3},
+    "whole batches": {"batch_size": 3, "drop_last": True},
+    "one batch": {"batch_size": 100},
+    "sampler": {"batch_size": 2, "sampler": [3, 1, 1]},
+    "sampler, singly": {"batch_size": None, "sampler": [3, 1, 1]},
+    "batch sampler": {"batch_sampler": [[0, 1], [2], (3, 4, 5)]},
+}
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@some_ways
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_of_every_kind_make_the_batches_that_torch_makes(kind: str, way: dict[str, Any]) -> None:
+    dataset = Made(KINDS[kind])
+    for options in OPTIONS.values() if not way else [OPTIONS["batches"], OPTIONS["sampler, singly"]]:
+        agree(dataset, way, **options)
+
+
+@every_way
+@pytest.mark.parametrize("options", OPTIONS)
+def test_arguments_mean_what_they_mean_to_torch(options: str, way: dict[str, Any]) -> None:
+    dataset = Made(lambda i: {k: f(i) for k, f in KINDS.items() if "array" not in k and "range" not in k})
+    agree(dataset, way, epochs=2, **OPTIONS[options])
+    loader = Ours(dataset, **OPTIONS[options])
+    assert len(loader) == len(Theirs(dataset, **OPTIONS[options]))
+
+
+DTYPES = [
+    value
+    for value in (
+        getattr(torch, name)
+        for name in [
+            "float64",
+            "float32",
+            "float16",
+            "bfloat16",
+            "complex128",
+            "complex64",
+            "int64",
+            "int32",
+            "int16",
+            "int8",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "bool",
+            "float8_e4m3fn",
+            "float8_e5m2",
+        ]
+        if hasattr(torch, name)
+    )
+    if isinstance(value, torch.dtype)
+]
+
+
+def of_dtype(dtype: Any, shape: tuple[int, ...]) -> Made:
+    """A data set of tensors of any dtype."""
+
+    def tensor(i: int) -> Any:
+        n = int(np.prod(shape))
+        values = torch.arange(i, i + n).remainder(2 if dtype is torch.bool else 100)
+        return values.to(torch.float32).to(dtype).reshape(shape)
+
+    return Made(tensor, 5)
+
+
+@some_ways
+def test_tensors_of_all_dtypes_arrive_as_they_are(way: dict[str, Any]) -> None:
+    shapes: list[tuple[int, ...]] = [(), (3,), (40, 50), (2, 0, 3)]
+    everything = [of_dtype(dtype, shape) for dtype in DTYPES for shape in shapes]
+    dataset = Made(lambda i: [each[i] for each in everything], 5)
+    with Ours(dataset, 2, **way) as loader:
+        found = list(loader)
+    for start, batch in zip((0, 2, 4), found, strict=True):
+        for tensor, each in zip(batch, everything, strict=True):
+            expected = torch.stack([each[i] for i in range(start, min(start + 2, 5))])
+            assert (tensor.dtype, tensor.shape) == (expected.dtype, expected.shape)
+            assert (
+                tensor.contiguous().view(torch.uint8).numpy().tobytes()
+                == (expected.contiguous().view(torch.uint8).numpy().tobytes())
+                if tensor.ndim
+                else True
+            )
+            if tensor.element_size() > 1:
+                assert torch.equal(tensor, expected)
+
+
+@some_ways
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float64",
+        "float32",
+        "float16",
+        "complex64",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+    ],
+)
+def test_numpy_of_all_dtypes_becomes_what_torch_makes_of_it(dtype: str, way: dict[str, Any]) -> None:
+    kind = np.dtype(dtype).type
+    dataset = Made(lambda i: (np.full((2, 3), i % 2, dtype), kind(i % 2), np.array(i % 2, dtype)), 4)
+    agree(dataset, way, batch_size=3)
+    if not way:
+        agree(dataset, way, batch_size=None)
+
+
+@some_ways
+def test_samples_of_different_dtypes_are_promoted_as_torch_does(way: dict[str, Any]) -> None:
+    agree(Made(lambda i: torch.ones(2, dtype=torch.float64 if i % 2 else torch.float32)), way, batch_size=3)
+
+
+def test_gradients_are_kept_without_workers() -> None:
+    dataset = Made(lambda i: torch.full((2,), float(i), requires_grad=True))
+    (batch, *_) = Ours(dataset, 3)
+    assert batch.requires_grad
+    expected = next(iter(Theirs(dataset, 3)))
+    assert torch.equal(batch, expected)
+
+
+# -------------------------------------------------------------------- torch's data sets
+
+
+TENSORS = torch.arange(30.0).reshape(10, 3), torch.arange(10), torch.arange(10, 20).to(torch.bfloat16)
+
+
+def stored(*which: int) -> Any:
+    return data.TensorDataset(*[TENSORS[k] for k in which or (0, 1)])
+
+
+class Fetching(data.Dataset):
+    """Reads many at once, as a Hugging Face data set does."""
+
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, i: int) -> Any:
+        if isinstance(i, list):
+            return {"tokens": [[k] * 3 for k in i]}
+        return {"tokens": [i] * 3, "text": f"t{i}"}
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        assert {type(i) for i in indices} == {int}
+        return [self[i] for i in indices]
+
+
+DATASETS: dict[str, Callable[[], Any]] = {
+    "TensorDataset": stored,
+    "TensorDataset of one": lambda: stored(0),
+    "TensorDataset of many": lambda: stored(0, 1, 2, 0, 1),
+    "Subset": lambda: data.Subset(stored(), [3, 1, 9, 9, 2]),
+    "Subset of a Subset": lambda: data.Subset(data.Subset(stored(), range(2, 9)), [0, 6]),
+    "Subset of what fetches": lambda: data.Subset(Fetching(), [8, 0, 3]),
+    "StackDataset": lambda: data.StackDataset(TENSORS[0], TENSORS[1]),
+    "StackDataset by name": lambda: data.StackDataset(image=TENSORS[0], label=Fetching2()),
+    "ConcatDataset": lambda: data.ConcatDataset([stored(), data.Subset(stored(), [7]), stored()]),
+    "sum of data sets": lambda: stored() + stored(),
+    "random_split": lambda: data.random_split(
+        stored(), [0.3, 0.7], generator=torch.Generator().manual_seed(1)
+    )[1],
+    "fetching": Fetching,
+    "tensor": lambda: TENSORS[0],
+    "list of tensors": lambda: list(TENSORS[0]),
+}
+
+
+class Fetching2(Fetching):
+    def __len__(self) -> int:
+        return 10
+
+
+@every_way
+@pytest.mark.parametrize("name", DATASETS)
+def test_data_sets_of_torch_are_read_as_torch_reads_them(name: str, way: dict[str, Any]) -> None:
+    dataset = DATASETS[name]()
+    agree(dataset, way, batch_size=4)
+    agree(dataset, way, batch_size=None)
+
+
+@some_ways
+def test_what_fetches_many_is_asked_once_per_batch(way: dict[str, Any]) -> None:
+    class Counting(Fetching):
+        calls = 0
+
+        def __getitem__(self, i: int) -> Any:
+            return [i, self.calls]
+
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            self.calls += 1
+            return [self[i] for i in indices]
+
+    with Ours(Counting(), 3, **way) as loader:
+        assert [numbers.tolist() for numbers, _ in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    with Ours(Counting(), 3, **way) as loader:
+        calls = [call.tolist() for _, call in loader]
+    assert [len(set(each)) for each in calls] == [1, 1, 1]
+    assert [each[0] for each in calls] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: data.Subset(stored(), [3, 99]), IndexError),
+        (lambda: data.StackDataset(TENSORS[0], Wrong()), ValueError),
+    ],
+    ids=["index beyond the end", "wrong number of items"],
+)
+@some_ways
+def test_errors_of_data_sets_arrive_with_their_type(
+    make: Any, error: type[Exception], way: dict[str, Any]
+) -> None:
+    with Ours(make(), 2, **way) as loader:
+        found = drawn(iter(loader))
+    assert isinstance(found[0], sk.EvaluationError)
+    assert isinstance(found[0].__cause__, error)
+
+
+class Wrong(Fetching2):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [0]
+
+
+# -------------------------------------------------------------------- data sets that can only be iterated
+
+
+class Counted(data.IterableDataset):
+    """Its workers all give everything."""
+
+    def __init__(self, n: int = 11) -> None:
+        self.n = n
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([{"x": torch.full((3,), float(i)), "i": i} for i in range(self.n)])
+
+
+class Dealt(Counted):
+    """Deals itself out to the workers that there are."""
+
+    def __iter__(self) -> Iterator[Any]:
+        info = data.get_worker_info()
+        items = list(super().__iter__())
+        return iter(items if info is None else items[info.id :: info.num_workers])
+
+
+class Known(Counted):
+    def __len__(self) -> int:
+        return self.n
+
+
+ITERABLE = {
+    "plain": Counted,
+    "dealt out": Dealt,
+    "of known length": Known,
+    "chain": lambda: data.ChainDataset([Counted(4), Counted(3)]),
+    "sum": lambda: Counted(4) + Counted(3),
+}
+
+
+# DEFECT: a chain whose members have no length has a `__len__` that raises; it is called at construction.
+@every_way
+@pytest.mark.parametrize("name", ITERABLE)
+@pytest.mark.parametrize(
+    "options", [{"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}], ids=str
+)
+def test_each_item_of_an_iterable_comes_once_in_order_whatever_the_workers(
+    name: str, options: dict[str, Any], way: dict[str, Any]
+) -> None:
+    agree(ITERABLE[name](), way, epochs=2, **options)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_length_of_an_iterable_is_that_of_torch(drop_last: bool) -> None:
+    options = {"batch_size": 3, "drop_last": drop_last}
+    assert len(Ours(Known(), **options)) == len(Theirs(Known(), **options))
+    for kind in (Ours, Theirs):
+        with pytest.raises(TypeError):
+            len(kind(Counted(), **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"shuffle": True}, {"sampler": [0]}, {"batch_sampler": [[0]]}, {"shuffle": True, "sampler": [0]}],
+)
+def test_iterables_take_no_indices(options: dict[str, Any]) -> None:
+    for kind in (Ours, Theirs):
+        with pytest.raises(ValueError, match="DataLoader with IterableDataset: expected unspecified"):
+            kind(Counted(), **options)
+
+
+# -------------------------------------------------------------------- torch's samplers
+
+
+def seeded(seed: int = 3) -> Any:
+    return torch.Generator().manual_seed(seed)
+
+
+SAMPLERS: dict[str, Callable[[Any], Any]] = {
+    "sequential": data.SequentialSampler,
+    "random": lambda d: data.RandomSampler(d, generator=seeded()),
+    "random, more than there are": lambda d: data.RandomSampler(d, num_samples=25, generator=seeded()),
+    "with replacement": lambda d: data.RandomSampler(d, True, 40, generator=seeded()),
+    "subset": lambda d: data.SubsetRandomSampler([8, 1, 5, 3], generator=seeded()),
+    "weighted": lambda d: data.WeightedRandomSampler(
+        [1.0, 0, 3, 0, 5, 0, 0, 0, 0, 1], 12, generator=seeded()
+    ),
+    "weighted once": lambda d: data.WeightedRandomSampler(range(10), 6, False, generator=seeded()),
+    "distributed": lambda d: data.DistributedSampler(d, 3, 1, seed=4),
+    "distributed in order": lambda d: data.DistributedSampler(d, 3, 2, shuffle=False, drop_last=True),
+}
+
+
+@every_way
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samplers_of_torch_give_the_order_that_they_give_to_torch(name: str, way: dict[str, Any]) -> None:
+    dataset = stored()
+
+    def options() -> dict[str, Any]:
+        return {"batch_size": 4, "sampler": SAMPLERS[name](dataset)}
+
+    theirs = Theirs(dataset, **options())
+    with Ours(dataset, **options(), **way) as loader:
+        assert len(loader) == len(theirs)
+        for _ in range(2):
+            same(list(loader), list(theirs))
+
+
+@every_way
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batch_samplers_of_torch_too(drop_last: bool, way: dict[str, Any]) -> None:
+    def sampler() -> Any:
+        return data.BatchSampler(data.RandomSampler(range(10), generator=seeded()), 4, drop_last)
+
+    theirs = list(Theirs(stored(), batch_sampler=sampler()))
+    with Ours(stored(), batch_sampler=sampler(), **way) as loader:
+        same(list(loader), theirs)
+    theirs = list(Theirs(TENSORS[0], batch_size=None, sampler=sampler()))
+    with Ours(TENSORS[0], batch_size=None, sampler=sampler(), **way) as loader:
+        same(list(loader), theirs)
+
+
+def test_set_epoch_of_a_distributed_sampler_is_obeyed() -> None:
+    def orders(kind: Any) -> list[Any]:
+        sampler = data.DistributedSampler(stored(), 2, 1, seed=4)
+        loader, found = kind(stored(), 3, sampler=sampler), []
+        for epoch in (5, 0, 5):
+            sampler.set_epoch(epoch)
+            found.append(list(loader))
+        return found
+
+    same(orders(Ours), orders(Theirs))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_the_same_generator_shuffles_in_the_same_way(num_workers: int) -> None:
+    def epochs(seed: int) -> list[Any]:
+        generator = torch.Generator().manual_seed(seed)
+        with Ours(range(40), 40, True, num_workers=num_workers, generator=generator) as loader:
+            return [batch.tolist() for _ in range(2) for batch in loader]
+
+    first = epochs(1)
+    assert epochs(1) == first
+    assert epochs(2) != first
+    assert first[0] != first[1]
+    assert sorted(first[0]) == list(range(40))
+
+
+def test_reading_leaves_torchs_generator_alone() -> None:
+    before = torch.get_rng_state()
+    list(Ours(range(10), 2, shuffle=True))
+    with Ours(range(10), 2, shuffle=True, num_workers=1) as loader:
+        list(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# -------------------------------------------------------------------- memory
+
+
+def test_large_tensors_arrive_without_a_copy() -> None:
+    dataset = Made(lambda i: {"x": torch.full((256, 256), float(i)), "h": np.full(70_000, i, np.int16)}, 24)
+    with Ours(dataset, 2, num_workers=1, persistent_workers=True) as loader:
+        for number, batch in enumerate(loader):
+            assert batch["x"].shape == (2, 256, 256)
+            assert (batch["x"][1] == 2 * number + 1).all()
+            assert (batch["h"][0] == 2 * number).all()
+        statistics = loader.view.statistics()
+    assert statistics.items == 12
+    assert (statistics.copies, statistics.misses) == (0, 0)
+    assert statistics.nbytes >= 12 * 2 * (256 * 256 * 4 + 140_000)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool], ids=str)
+def test_tensors_of_a_function_of_ones_own_arrive_without_a_copy(dtype: Any) -> None:
+    def stacked(samples: list[Any]) -> Any:
+        return torch.stack(samples)
+
+    dataset = Made(lambda i: torch.ones(300, 300).to(dtype), 12)
+    with Ours(dataset, 2, num_workers=1, collate_fn=stacked, persistent_workers=True) as loader:
+        for batch in loader:
+            assert batch.dtype is dtype
+            assert batch.all()
+        statistics = loader.view.statistics()
+    assert (statistics.copies, statistics.misses) == (0, 0)
+
+
+@every_way
+def test_tensors_belong_to_the_reader(way: dict[str, Any]) -> None:
+    dataset = Made(lambda i: torch.full((2000,), float(i)), 60)
+    with Ours(dataset, 2, **way) as loader:
+        kept = []
+        for batch in loader:
+            kept.append(batch.neg_())
+        again = list(loader)
+    for number, (one, other) in enumerate(zip(kept, again, strict=True)):
+        assert (one[0] == -2 * number).all()
+        assert torch.equal(one, -other)
+
+
+def test_parts_of_a_batch_keep_its_memory() -> None:
+    dataset = Made(lambda i: torch.full((5000,), float(i)), 80)
+    with Ours(dataset, 4, num_workers=1) as loader:
+        rows = [batch[1] for batch in loader]
+    gc.collect()
+    assert [row.unique().tolist() for row in rows] == [[4.0 * number + 1] for number in range(20)]
+
+
+# -------------------------------------------------------------------- workers
+
+
+def test_torch_knows_who_the_worker_is() -> None:
+    class Asking(data.Dataset):
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, i: int) -> Any:
+            info, own = data.get_worker_info(), sk.get_worker_info()
+            assert own is not None
+            return [info.id, info.num_workers, info.seed, info.dataset is self, own.id, own.num_workers]
+
+    with Ours(Asking(), batch_size=None, num_workers=2) as loader:
+        found = list(loader)
+    assert data.get_worker_info() is None
+    for number, workers, seed, is_own, own_number, own_workers in found:
+        assert (number, workers) == (own_number, own_workers)
+        assert number in range(2)
+        assert (workers, is_own) == (2, True)
+        assert 0 <= seed < 2**63
+    assert len({seed for _, _, seed, *_ in found}) == len({number for number, *_ in found})
+
+
+def test_worker_init_fn_finds_torchs_worker_info(tmp_path: Any) -> None:
+    def begin(number: int) -> None:
+        info = data.get_worker_info()
+        (tmp_path / str(number)).write_text(f"{info.id} {info.num_workers} {len(info.dataset)}")
+
+    with Ours(stored(), num_workers=1, worker_init_fn=begin) as loader:
+        list(loader)
+    assert (tmp_path / "0").read_text() == "0 1 10"
+
+
+def test_workers_draw_different_random_tensors_and_the_same_ones_again(tmp_path: Any) -> None:
+    def drawn_by_workers(run: str, seed: int) -> list[str]:
+        folder = tmp_path / run
+        folder.mkdir()
+
+        def begin(number: int) -> None:
+            part = folder / f"part {number}"
+            part.write_text(str(torch.rand(()).item()))
+            part.rename(folder / str(number))
+
+        with Ours(range(20), num_workers=2, worker_init_fn=begin, seed=seed) as loader:
+            next(iter(loader))
+            until(lambda: {path.name for path in folder.iterdir()} == set("01"))
+        return [(folder / name).read_text() for name in "01"]
+
+    first = drawn_by_workers("first", 1)
+    assert first[0] != first[1]
+    assert drawn_by_workers("again", 1) == first
+    assert not set(drawn_by_workers("other", 2)) & set(first)
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+def test_tensors_come_through_every_start_method(context: str) -> None:
+    with Ours(stored(0, 1, 2), 4, num_workers=1, multiprocessing_context=context) as loader:
+        same(list(loader), list(Theirs(stored(0, 1, 2), 4)))
+
+
+def test_errors_keep_their_type_index_and_the_batches_around_them() -> None:
+    def item(i: int) -> Any:
+        if i == 5:
+            raise LookupError("five")
+        return torch.tensor(i)
+
+    with Ours(Made(item, 8), 2, num_workers=2) as loader:
+        found = drawn(iter(loader))
+    assert [batch.tolist() for batch in found[:2] + found[3:]] == [[0, 1], [2, 3], [6, 7]]
+    assert isinstance(found[2], sk.EvaluationError)
+    assert (found[2].index, repr(found[2].__cause__)) == (5, "LookupError('five')")
+
+
+# -------------------------------------------------------------------- what torch would lose in silence
+
+
+@some_ways
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda i: {"a": i} if i == 0 else {"a": i, "b": i},
+        lambda i: {"a": i, "b": i} if i == 0 else {"a": i},
+        lambda i: [{"a": i, **({"b": 1} if i else {})}],
+        lambda i: {"n": {"a": i, **({"b": 1} if i else {})}},
+    ],
+    ids=["extra key", "missing key", "within a list", "within a dict"],
+)
+def test_samples_with_different_keys_are_refused(function: Any, way: dict[str, Any]) -> None:
+    with Ours(Made(function, 2), 2, **way) as loader, pytest.raises(sk.EvaluationError, match="keys"):
+        list(loader)
+
+
+# DEFECT: a mask is lost where the first sample of the batch has none.
+@some_ways
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("masked", [[0, 1], [1]], ids=["all masked", "one masked"])
+def test_masks_are_refused_rather_than_lost(nested: bool, masked: list[int], way: dict[str, Any]) -> None:
+    def item(i: int) -> Any:
+        array = np.ma.array([1.0, 2.0], mask=[True, False]) if i in masked else np.ones(2)
+        return {"x": array} if nested else array
+
+    with Ours(Made(item, 2), 2, **way) as loader, pytest.raises(sk.EvaluationError) as caught:
+        list(loader)
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda i: None,
+        lambda i: {1, 2},
+        lambda i: np.array(["a"]),
+        lambda i: np.array([None]),
+        lambda i: torch.ones(i + 1),
+        lambda i: [0] * (i + 1),
+        lambda i: torch.ones(2).to_sparse(),
+    ],
+    ids=["None", "set", "text", "objects", "shapes", "lengths", "sparse"],
+)
+def test_what_torch_refuses_is_refused(function: Any) -> None:
+    dataset = Made(function, 2)
+    with pytest.raises((TypeError, RuntimeError)) as theirs:
+        list(Theirs(dataset, 2))
+    with pytest.raises(sk.EvaluationError) as mine:
+        list(Ours(dataset, 2))
+    assert type(mine.value.__cause__) is type(theirs.value)
+
+
+# -------------------------------------------------------------------- arguments
+
+
+def test_the_arguments_are_those_of_torch_in_their_order() -> None:
+    import inspect
+
+    mine = inspect.signature(Ours.__init__).parameters
+    theirs = inspect.signature(Theirs.__init__).parameters
+    assert list(mine)[: len(theirs)] == list(theirs)
+    for name, parameter in theirs.items():
+        assert mine[name].kind == parameter.kind
+        assert mine[name].default == parameter.default
+
+
+REFUSED: list[dict[str, Any]] = [
+    {"num_workers": -1},
+    {"timeout": -1},
+    {"prefetch_factor": 2},
+    {"prefetch_factor": -1, "num_workers": 1},
+    {"persistent_workers": True},
+    {"sampler": [0], "shuffle": True},
+    {"batch_sampler": [[0]], "batch_size": 2},
+    {"batch_sampler": [[0]], "batch_size": None},
+    {"batch_sampler": [[0]], "shuffle": True},
+    {"batch_sampler": [[0]], "sampler": [0]},
+    {"batch_sampler": [[0]], "drop_last": True},
+    {"batch_size": None, "drop_last": True},
+    {"batch_size": 0},
+    {"batch_size": -1},
+    {"batch_size": True},
+    {"batch_size": 1.5},
+    {"drop_last": "no"},
+    {"multiprocessing_context": "fork"},
+    {"multiprocessing_context": "bad", "num_workers": 1},
+    {"multiprocessing_context": object(), "num_workers": 1},
+]
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=str)
+def test_what_torch_refuses_at_construction_is_refused_in_its_words(options: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        Theirs([1, 2, 3], **options)
+    with pytest.raises(type(theirs.value)) as mine:
+        Ours([1, 2, 3], **options)
+    head = str(theirs.value).split(",")[0].split(";")[0].split(".")[0].split(" in [")[0].split(" but ")[0]
+    assert head in str(mine.value)
+
+
+def test_what_differs_from_torch_on_purpose() -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        Ours(range(3), timeout=1)
+    assert [batch.tolist() for batch in Ours(range(3), np.int64(2))] == [[0, 1], [2]]
+    assert list(Ours([], shuffle=True)) == []
+    with pytest.raises(ValueError, match="should be a boolean value"):
+        Ours(range(3), shuffle="yes")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is memory to lock")
+@some_ways
+def test_without_an_accelerator_pinning_is_warned_of_and_left_out(way: dict[str, Any]) -> None:
+    with Ours(stored(), 5, pin_memory=True, **way) as loader, pytest.warns(UserWarning, match="pin_memory"):
+        batches = list(loader)
+    same(batches, list(Theirs(stored(), 5)))
+
+
+def test_attributes_are_those_of_torch() -> None:
+    options: dict[str, Any] = {"batch_size": 2, "num_workers": 1, "drop_last": True, "timeout": 5}
+    mine, theirs = Ours(stored(), **options), Theirs(stored(), **options)
+    for name in ("batch_size", "num_workers", "drop_last", "timeout", "prefetch_factor", "pin_memory"):
+        assert getattr(mine, name) == getattr(theirs, name)
+    for name in ("persistent_workers", "in_order", "worker_init_fn", "generator"):
+        assert getattr(mine, name) == getattr(theirs, name)
+    assert list(mine.sampler) == list(theirs.sampler)
+    assert list(mine.batch_sampler) == list(theirs.batch_sampler)
+    assert mine.collate_fn([1, 2]).tolist() == [1, 2]
+
+
+def test_a_loader_pickles_with_its_place() -> None:
+    loader = Ours(stored(), 3, shuffle=True, seed=1)
+    expected = [batch[1].tolist() for batch in loader]
+    loader.set_epoch(0)
+    batches = iter(loader)
+    next(batches)
+    copy = pickle.loads(pickle.dumps(loader))
+    assert [batch[1].tolist() for batch in copy] == expected[1:]
+
+
+@every_way
+def test_a_loader_goes_on_where_another_one_was(way: dict[str, Any]) -> None:
+    def loader(**more: Any) -> Any:
+        return Ours(stored(), 3, sampler=data.RandomSampler(range(10), generator=seeded()), **more)
+
+    expected = list(loader())
+    with loader(**way) as one:
+        batches = iter(one)
+        next(batches)
+        state = one.state_dict()
+    with loader(**way) as other:
+        other.load_state_dict(state)
+        same(list(other), expected[1:])
+
+
+# -------------------------------------------------------------------- the other way round
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_view_is_a_data_set_for_torchs_own_loader(num_workers: int) -> None:
+    view = sk.smap(
+        lambda i: {"x": torch.full((3,), float(i)), "y": i}, sk.concatenate([range(5), range(7, 12)])
+    )
+    expected = list(Ours(view, 4))
+    for dataset in (view, sk.shuffle(view, seed=0)[:], sk.gather(view, range(10))):
+        found = list(Theirs(dataset, 4, num_workers=num_workers, multiprocessing_context=None))
+        assert len(found) == 3
+        if dataset is not view:
+            assert sorted(int(y) for batch in found for y in batch["y"]) == [*range(5), *range(7, 12)]
+            found = expected
+        same(found, expected)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_prefetched_view_is_a_data_set_for_torchs_own_loader(num_workers: int) -> None:
+    view = sk.smap(lambda i: np.full(3, i, np.float32), range(10))
+    with sk.prefetch(view, 1, "thread") as ahead:
+        same(list(Theirs(ahead, 4, num_workers=num_workers)), list(Theirs(list(view), 4)))
+
+
+def test_samplers_of_seqkit_serve_torchs_own_loader() -> None:
+    sampler = sk.BatchSampler(sk.RandomSampler(10, seed=0), 4)
+    expected = list(sk.BatchSampler(sk.RandomSampler(10, seed=0), 4))
+    found = [batch[1].tolist() for batch in Theirs(stored(), batch_sampler=sampler)]
+    assert found == expected
+
+
+# -------------------------------------------------------------------- sources of others
+
+
+@some_ways
+def test_a_source_of_grain_is_a_data_set(way: dict[str, Any]) -> None:
+    grain = pytest.importorskip("grain.python")
+    source = grain.MapDataset.source(np.arange(12, dtype=np.float32)).map(lambda x: x * 2)
+    with Ours(source, 4, **way) as loader:
+        assert torch.cat(list(loader)).tolist() == [2.0 * i for i in range(12)]
+
+
+def test_workers_do_not_multiply_threads() -> None:
+    class Threads(data.Dataset):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, i: int) -> int:
+            return int(torch.get_num_threads())
+
+    with Ours(Threads(), batch_size=None, num_workers=1) as loader:
+        assert list(loader) == [1, 1]
+    assert os.getpid()
