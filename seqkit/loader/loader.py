@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
+from types import GenericAlias
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
@@ -160,6 +161,8 @@ class DataLoader:
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
 
+    __class_getitem__: Any = classmethod(GenericAlias)  # in annotations: DataLoader[Picture]
+
     def __init__(
         self,
         dataset: Any,
@@ -214,7 +217,8 @@ class DataLoader:
             else None
         )
         self.num_workers, self.prefetch_factor = as_workers(num_workers, prefetch_factor)
-        self.timeout = as_timeout(timeout, self.num_workers)
+        self.timeout = timeout
+        self._timeout_s = as_timeout(timeout, self.num_workers)
         self.multiprocessing_context = as_context(multiprocessing_context, self.num_workers)
         self.persistent_workers = as_flag(persistent_workers, "DataLoader: persistent_workers")
         check_persistent(self.persistent_workers, self.num_workers)
@@ -310,7 +314,7 @@ class DataLoader:
             start_hook=self._start_hook(),
             shm_size=self.shm_size,
             context=cast(Any, self.multiprocessing_context),
-            timeout=self.timeout,
+            timeout=self._timeout_s,
             in_order=self.in_order,
             seed=self.seed,
         )
