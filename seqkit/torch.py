@@ -136,11 +136,13 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return torch.from_numpy(empty((shape[0], row_bytes), np.uint8)).view(dtype).reshape(shape)
 
 
-def _refuse_masks(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    raise TypeError("default_collate: a masked array would lose its mask; pass another collate_fn")
+def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    if any(isinstance(array, np.ma.MaskedArray) for array in batch):
+        raise TypeError("default_collate: a masked array would lose its mask; pass another collate_fn")
+    return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
 
 
-_RULES = {np.ma.MaskedArray: _refuse_masks, **_rules.default_collate_fn_map, torch.Tensor: _stack}
+_RULES = {**_rules.default_collate_fn_map, np.ndarray: _stack_arrays, torch.Tensor: _stack}
 
 
 class DataLoader(_loader.DataLoader):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ..view import Source, View
 from .samplers import order_of
 from .tolerance import OnError, mended
 
-__all__ = ["Fetch", "FetchOne", "KeySource", "Keys", "as_key", "as_keys"]
+__all__ = ["Fetch", "FetchOne", "KeySource", "Keys", "as_key", "as_keys", "refuse_second_epoch"]
 
 
 class KeySource:
@@ -51,12 +51,16 @@ class KeySource:
     def epoch(self, start: int = 0) -> Keys:
         """Return the keys of the next epoch, from number `start` on."""
         if self._begun and isinstance(self._given, Iterator):
-            raise RuntimeError(
-                f"DataLoader: the sampler is an iterator ({type(self._given).__name__}), which gives one"
-                " epoch only; pass something that can be iterated again"
-            )
+            refuse_second_epoch("sampler", self._given)
         self._begun = True
         return Keys(resumed(self.sampler, start), self._convert)
+
+
+def refuse_second_epoch(what: str, iterator: Any) -> NoReturn:
+    raise RuntimeError(
+        f"DataLoader: the {what} is an iterator ({type(iterator).__name__}), which gives one epoch only; pass"
+        " something that can be iterated again"
+    )
 
 
 class Keys:

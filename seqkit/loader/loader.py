@@ -36,7 +36,7 @@ from .arguments import (
 )
 from .collate import default_collate, default_convert
 from .epoch import Epoch, Position
-from .fetch import Fetch, FetchOne, KeySource, as_key, as_keys
+from .fetch import Fetch, FetchOne, KeySource, as_key, as_keys, refuse_second_epoch
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, pass_epoch
 from .start import Start
 from .state import check_state, load_sampler_state, sampler_state
@@ -199,7 +199,7 @@ class DataLoader:
         self._latest: Position | None = None
         self._keys: Iterable[Any] = ()
         self._nodes: WeakSet[Prefetch[Any]] = WeakSet()
-        self._closed = False
+        self._closed = self._begun = False
         self.failed: list[tuple[Any, str]] = []
         self.dataset = dataset
         self._is_stream = is_stream(dataset)
@@ -237,7 +237,7 @@ class DataLoader:
         warn_of_too_much(self.num_workers, method)
         self.sampler, self.batch_sampler = self._samplers()
         self._reads = self._key_source()
-        self._size = len(dataset) if hasattr(dataset, "__len__") else 0
+        self._size = self._data_size()
         self.view = self._ahead(self._items())
 
     # ---------------------------------------------------------------- arguments become views
@@ -349,6 +349,7 @@ class DataLoader:
                 UserWarning,
                 stacklevel=2,
             )
+        self._check_streams()
         self._follow()
         number, start = self._epoch, self._start
         self._epoch, self._start = number + 1, 0
@@ -369,11 +370,18 @@ class DataLoader:
 
     def _follow(self) -> None:
         """Lay the views anew over a data set that has grown or shrunk, unless workers have it as it was."""
-        if self.persistent_workers or self._is_stream or not hasattr(self.dataset, "__len__"):
-            return
-        if len(self.dataset) != self._size:
-            self._size = len(self.dataset)
+        if not self.persistent_workers and self._data_size() != self._size:
+            self._size = self._data_size()
             self.__dict__["view"] = self._ahead(self._items())
+
+    def _check_streams(self) -> None:
+        if isinstance(self.dataset, Iterator) and self._is_stream:
+            if self._begun:
+                refuse_second_epoch("data set", self.dataset)
+            self._begun = True
+
+    def _data_size(self) -> int | None:
+        return len(self.dataset) if not self._is_stream and hasattr(self.dataset, "__len__") else None
 
     def _can_pin(self) -> bool:
         """Is there a device that could copy from page-locked memory?"""
@@ -486,8 +494,11 @@ class DataLoader:
             self.__dict__["sampler"], self.__dict__["batch_sampler"] = self._samplers()
             self._reads = self._key_source()
             self.__dict__["view"] = self._ahead(self._items())
-        self._epoch, self._start, self._latest = state["epoch"], state["batch"], None
-        load_sampler_state(self._given_sampler(), state["sampler"])
+        self._begin_at(state)
+
+    def _begin_at(self, position: dict[str, Any]) -> None:
+        self._epoch, self._start, self._latest = position["epoch"], position["batch"], None
+        load_sampler_state(self._given_sampler(), position["sampler"])
 
     # ---------------------------------------------------------------- the object
 
@@ -496,14 +507,21 @@ class DataLoader:
         return f"DataLoader({', '.join([data, *shown(type(self), self._given)])})"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if "view" in self.__dict__ and not name.startswith("_"):
+        if "view" in self.__dict__ and (name in self._given or name == "view"):
             raise ValueError(
                 f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
             )
         super().__setattr__(name, value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self._given, self.state_dict() if self.in_order else None)
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = {"_nodes": None, "_keys": (), "_latest": None}
+        return {**self.__dict__, **left_out, "_position": self._position()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        position = state.pop("_position")
+        self.__dict__.update(state)
+        self._nodes = WeakSet()
+        self._begin_at(position)
 
     def close(self) -> None:
         """End the workers, and refuse further epochs; idempotent."""
@@ -520,10 +538,3 @@ class DataLoader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _rebuilt(kind: type[DataLoader], given: dict[str, Any], state: dict[str, Any] | None) -> DataLoader:
-    loader = kind(**given)
-    if state is not None:
-        loader.load_state_dict(state)
-    return loader

@@ -2,8 +2,8 @@
 
 Guarantees
 ----------
-- a dense CPU tensor of any dtype travels like an array: into a slot, or not at all if it lies there; what
-  arrives has the same dtype, shape, strides and `requires_grad`, and keeps the slot;
+- a CPU tensor of any dtype travels like an array: into a slot, or not at all if it lies there; what arrives
+  has the same dtype, shape and `requires_grad`, the same strides unless there were gaps, and keeps the slot;
 - all others travel as torch itself pickles them;
 - torch is never imported for it in a process that has no tensors.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copyreg
 import io
+import math
 import pickle
 import sys
 from collections.abc import Callable
@@ -60,37 +61,41 @@ class _Reducers(dict[type, Callable[[Any], Any]]):
 
 def _reduce(tensor: Any) -> Any:
     torch = sys.modules["torch"]
-    order = _dense_order(torch, tensor)
-    if order is None:
+    if not _is_plain(torch, tensor):
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    flat = tensor.detach().permute(order).reshape(-1)
+    order = _dense_order(tensor)
+    flat = tensor.detach().permute(order).reshape(-1)  # which copies what has gaps
     memory = pickle.PickleBuffer(flat.view(torch.uint8).numpy())
     dtype = str(tensor.dtype).removeprefix("torch.")
     return _rebuild, (memory, dtype, tuple(tensor.shape), order, tensor.requires_grad)
 
 
-def _dense_order(torch: Any, tensor: Any) -> list[int] | None:
-    """Return the order of dimensions in memory, None for a tensor that is not plain memory without gaps."""
-    plain = (
+def _is_plain(torch: Any, tensor: Any) -> bool:
+    """Is it nothing but numbers in memory, and perhaps a leaf that wants a gradient?"""
+    return bool(
         tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and (tensor.is_leaf or not tensor.requires_grad)
         and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
-        and tensor.numel()
         and not tensor.__dict__
     )
-    if not plain:
-        return None
+
+
+def _dense_order(tensor: Any) -> list[int]:
+    """Return the order of dimensions in memory; the usual one for a tensor with gaps or repeated numbers."""
     strides = tensor.stride()
     order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
-    return order if tensor.permute(order).is_contiguous() else None
+    return order if tensor.permute(order).is_contiguous() else list(range(tensor.dim()))
 
 
 def _rebuild(memory: Any, dtype: str, shape: tuple[int, ...], order: list[int], requires_grad: bool) -> Any:
     import torch
 
+    kind = getattr(torch, dtype)
+    if not math.prod(shape):
+        return torch.empty(shape, dtype=kind, requires_grad=requires_grad)
     if memoryview(memory).readonly:
         memory = bytearray(memory)
-    flat = torch.frombuffer(np.frombuffer(memory, np.uint8), dtype=getattr(torch, dtype))
+    flat = torch.frombuffer(np.frombuffer(memory, np.uint8), dtype=kind)
     tensor = flat.reshape([shape[dim] for dim in order]).permute([order.index(d) for d in range(len(order))])
     return tensor.requires_grad_(requires_grad)

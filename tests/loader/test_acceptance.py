@@ -7,6 +7,7 @@ import gc
 import itertools
 import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import threading
@@ -23,7 +24,7 @@ from seqkit.loader.distributed import DistributedSampler
 from seqkit.loader.weighted import WeightedRandomSampler
 from seqkit.prefetch.resources import usable_cpus
 from tests.prefetch.scripts import finished, running
-from tests.prefetch.traces import adopt_orphans, children, drawn, state, until, until_gone
+from tests.prefetch.traces import adopt_orphans, children, descriptors, drawn, state, until, until_gone
 
 # Functions and classes that workers need are defined inside others: they travel by value, whatever the start
 # method.
@@ -201,7 +202,6 @@ def test_data_sets_one_behind_the_other_are_one(way: dict[str, Any]) -> None:
     assert dataset[-9] == 0
 
 
-# DEFECT: a loader's length and order are those of the data set when the loader was made.
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}], ids=["in order", "shuffled"])
 def test_a_data_set_may_grow_between_epochs(options: dict[str, Any]) -> None:
     dataset = list(range(4))
@@ -609,6 +609,14 @@ def test_an_error_in_the_midst_of_an_iterable_comes_behind_what_came_before(way:
         assert plain(found[:-1]) == [[0, 1], [2, 3]][: after // 2]
         assert isinstance(found[-1], sk.EvaluationError)
         assert repr(found[-1].__cause__) == f"OSError({text!r})"
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+def test_an_iterator_is_read_once_and_what_comes_behind_is_an_error(way: dict[str, Any]) -> None:
+    with Loader(iter(range(5)), 2, **way) as loader:
+        assert plain(list(loader)) == [[0, 1], [2, 3], [4]]
+        with pytest.raises(RuntimeError):
+            list(loader)
 
 
 # -------------------------------------------------------------------- what samples are
@@ -1223,14 +1231,12 @@ def deadly(n: int, at: int, how: str) -> Any:
     return sk.smap(item, range(n))
 
 
-@pytest.mark.parametrize("where", ["main thread", "other thread"])
-@pytest.mark.parametrize("how", DEADLY)
-@pytest.mark.parametrize("way", [WAYS[2]])
-def test_a_sample_that_kills_its_worker_costs_its_batch_only(
-    way: dict[str, Any], how: str, where: str
-) -> None:
+@pytest.mark.parametrize(
+    ("how", "where"), [*((how, "main thread") for how in DEADLY), ("SIGKILL", "other thread")]
+)
+def test_a_sample_that_kills_its_worker_costs_its_batch_only(how: str, where: str) -> None:
     def body() -> None:
-        with Loader(deadly(20, 11, how), 2, **way) as loader:
+        with Loader(deadly(20, 11, how), 2, num_workers=2) as loader:
             found.extend(drawn(iter(loader)))
 
     found: list[Any] = []
@@ -1329,6 +1335,27 @@ def test_workers_end_when_a_half_read_iterator_is_dropped(way: dict[str, Any], b
     assert until_gone(workers, 10) == []
 
 
+@every_way
+def test_an_iterator_outlives_its_loader(way: dict[str, Any]) -> None:
+    batches = iter(Loader(range(9), 2, **way))
+    gc.collect()
+    assert plain(list(batches)) == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
+    assert next(iter(Loader(range(9), 2, **way))).tolist() == [0, 1]
+
+
+@every_way_with_processes
+def test_epochs_and_early_breaks_use_up_no_descriptors(way: dict[str, Any]) -> None:
+    with Loader(pictures(12), 2, **way) as loader:
+        for number in range(8):
+            for _ in loader:
+                if number % 2:
+                    break
+            if number == 1:
+                most = len(descriptors())
+        gc.collect()
+        assert until(lambda: len(descriptors()) <= most, 5)
+
+
 @every_way_with_processes
 def test_workers_end_with_the_block_whatever_is_still_held(way: dict[str, Any]) -> None:
     here = children()
@@ -1406,7 +1433,6 @@ ENDINGS = {
         ("threads", "map", "held"),
         ("processes", "map", "held"),
         ("processes", "map", "dropped"),
-        ("processes", "stream", "held"),
         ("persistent processes", "map", "held"),
         ("persistent processes", "stream", "dropped"),
     ],
@@ -1587,6 +1613,31 @@ def test_persistent_workers_are_settled_at_construction() -> None:
         loader.persistent_workers = False
 
 
+def test_attributes_of_ones_own_may_be_set_as_on_any_object() -> None:
+    class Named(sk.DataLoader):
+        def __init__(self, *args: Any, name: str, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.name = name
+
+    loader = Named(range(4), 2, name="training")
+    loader.classes = ["cat", "dog"]
+    assert (loader.name, loader.classes) == ("training", ["cat", "dog"])
+    assert plain(list(loader)) == [[0, 1], [2, 3]]
+
+
+def test_a_subclass_with_arguments_of_its_own_pickles() -> None:
+    copy = pickle.loads(pickle.dumps(Pairs(5)))
+    assert type(copy) is Pairs
+    assert plain(list(copy)) == [[0, 1], [2, 3], [4]]
+
+
+class Pairs(sk.DataLoader):
+    """Batches of two of the first numbers."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(range(count), 2)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -1619,7 +1670,5 @@ def test_a_pipeline_that_cannot_be_shipped_is_refused_with_a_hint() -> None:
 
 
 def test_an_iterator_is_no_cargo() -> None:
-    import pickle
-
     with pytest.raises((TypeError, NotImplementedError)):
         pickle.dumps(iter(Loader(range(3))))

@@ -133,7 +133,7 @@ def test_after_any_batch_the_rest_comes_and_then_the_next_epochs(setup: str) -> 
 
 
 @every_setup
-@every_way
+@some_ways
 def test_before_the_first_batch_the_whole_epoch_comes(setup: str, way: dict[str, Any]) -> None:
     expected = epochs(made(setup))
     with made(setup, **way) as loader:
@@ -243,7 +243,7 @@ def test_set_epoch_is_part_of_the_state() -> None:
 # -------------------------------------------------------------------- other workers
 
 
-@pytest.mark.parametrize("setup", ["in order", "shuffled", "random", "batch sampler", "rollover"])
+@pytest.mark.parametrize("setup", ["shuffled", "random", "rollover"])
 @pytest.mark.parametrize("after", WAYS)
 @pytest.mark.parametrize("before", WAYS)
 def test_number_and_kind_of_workers_may_change(
@@ -326,7 +326,8 @@ def test_samplers_without_a_seed_take_over_that_of_the_state() -> None:
 # -------------------------------------------------------------------- samplers of others
 
 
-def test_a_sampler_with_a_state_of_its_own_is_asked_for_it() -> None:
+@every_way
+def test_a_sampler_with_a_state_of_its_own_is_asked_for_it(way: dict[str, Any]) -> None:
     class Own:
         def __init__(self, turn: int = 0) -> None:
             self.turn = turn
@@ -346,16 +347,17 @@ def test_a_sampler_with_a_state_of_its_own_is_asked_for_it() -> None:
 
     expected = epochs(Loader(range(8), 3, sampler=Own()))
     for consumed in range(4):
-        loader = Loader(range(8), 3, sampler=Own())
-        list(loader)
-        batches = iter(loader)
-        list(islice(batches, consumed))
-        other = Loader(range(8), 3, sampler=Own(turn=50))
-        other.load_state_dict(through_json(loader.state_dict()))
-        if consumed < 3:
-            assert epochs(other, 2) == [expected[1][consumed:], expected[2]]
-        else:
-            assert epochs(other, 1) == [expected[2]]
+        with Loader(range(8), 3, sampler=Own(), **way) as loader:
+            list(loader)
+            batches = iter(loader)
+            list(islice(batches, consumed))
+            state = through_json(loader.state_dict())
+        with Loader(range(8), 3, sampler=Own(turn=50), **way) as other:
+            other.load_state_dict(state)
+            if consumed < 3:
+                assert epochs(other, 2) == [expected[1][consumed:], expected[2]]
+            else:
+                assert epochs(other, 1) == [expected[2]]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -421,6 +423,21 @@ def test_a_state_asked_for_at_once_comes_at_once(way: dict[str, Any]) -> None:
         assert loader.state_dict()["batch"] == 0
         next(batches)
         assert [loader.state_dict()["batch"] for _ in range(3)] == [1, 1, 1]
+
+
+@every_setup
+def test_a_loaded_state_is_the_loaders_until_it_reads(setup: str) -> None:
+    loader = made(setup)
+    list(loader)
+    next(iter(loader))
+    state = loader.state_dict()
+    other = made(setup)
+    other.load_state_dict(state)
+    assert other.state_dict() == state
+    batches = iter(other)
+    assert other.state_dict() == state
+    next(batches)
+    assert other.state_dict() != state
 
 
 def test_loading_a_state_starts_no_workers() -> None:
@@ -491,7 +508,6 @@ def test_the_end_of_what_can_only_be_iterated_is_the_next_epoch(way: dict[str, A
         assert epochs(other, 1) == [whole]
 
 
-# DEFECT: behind a last batch that is short, the stream is begun once more and read through a second time.
 @pytest.mark.parametrize("batch_size", [None, 2, 4])
 @pytest.mark.parametrize("way", WAYS[:2])
 def test_an_epoch_of_a_stream_is_begun_once(way: dict[str, Any], batch_size: int | None) -> None:
@@ -612,7 +628,6 @@ def test_a_state_of_another_loader_is_refused_and_changes_nothing(
     assert epochs(loader, 1) == epochs(made("shuffled"), 1)
 
 
-# DEFECT: numbers of a state are not checked: it is accepted, and reading fails, or begins elsewhere.
 @pytest.mark.parametrize(
     "change", [{"batch": -1}, {"epoch": -1}, {"batch": 1.5}, {"epoch": "0"}, {"batch": None}], ids=str
 )

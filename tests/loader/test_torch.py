@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import gc
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -135,51 +134,33 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-@some_ways
+read_only_arrays_are_warned_of = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+
+
+@read_only_arrays_are_warned_of
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_of_every_kind_make_the_batches_that_torch_makes(kind: str, way: dict[str, Any]) -> None:
-    dataset = Made(KINDS[kind])
-    for options in OPTIONS.values() if not way else [OPTIONS["batches"], OPTIONS["sampler, singly"]]:
-        agree(dataset, way, **options)
+def test_samples_of_every_kind_make_the_batches_that_torch_makes(kind: str) -> None:
+    for options in OPTIONS.values():
+        agree(Made(KINDS[kind]), {}, **options)
 
 
+@read_only_arrays_are_warned_of
 @every_way
 @pytest.mark.parametrize("options", OPTIONS)
 def test_arguments_mean_what_they_mean_to_torch(options: str, way: dict[str, Any]) -> None:
-    dataset = Made(lambda i: {k: f(i) for k, f in KINDS.items() if "array" not in k and "range" not in k})
+    dataset = Made(lambda i: {name: function(i) for name, function in KINDS.items()})
     agree(dataset, way, epochs=2, **OPTIONS[options])
     loader = Ours(dataset, **OPTIONS[options])
     assert len(loader) == len(Theirs(dataset, **OPTIONS[options]))
 
 
-DTYPES = [
-    value
-    for value in (
-        getattr(torch, name)
-        for name in [
-            "float64",
-            "float32",
-            "float16",
-            "bfloat16",
-            "complex128",
-            "complex64",
-            "int64",
-            "int32",
-            "int16",
-            "int8",
-            "uint8",
-            "uint16",
-            "uint32",
-            "uint64",
-            "bool",
-            "float8_e4m3fn",
-            "float8_e5m2",
-        ]
-        if hasattr(torch, name)
-    )
-    if isinstance(value, torch.dtype)
+NAMES = [
+    *("float64", "float32", "float16", "bfloat16", "complex128", "complex64", "bool"),
+    *("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64"),
+    *("float8_e4m3fn", "float8_e5m2"),
 ]
+DTYPES = [getattr(torch, name) for name in NAMES if hasattr(torch, name)]
+NUMPY = [name for name in NAMES if name[:2] != "bf" and not name.startswith("float8")]
 
 
 def of_dtype(dtype: Any, shape: tuple[int, ...]) -> Made:
@@ -193,52 +174,46 @@ def of_dtype(dtype: Any, shape: tuple[int, ...]) -> Made:
     return Made(tensor, 5)
 
 
-@some_ways
+def bits(tensor: Any) -> Any:
+    """What a tensor is, its memory included, for dtypes too that torch does not compare."""
+    return tensor.dtype, tensor.shape, tensor.contiguous().reshape(-1).view(torch.uint8).tolist()
+
+
+@every_way
 def test_tensors_of_all_dtypes_arrive_as_they_are(way: dict[str, Any]) -> None:
-    shapes: list[tuple[int, ...]] = [(), (3,), (40, 50), (2, 0, 3)]
-    everything = [of_dtype(dtype, shape) for dtype in DTYPES for shape in shapes]
-    dataset = Made(lambda i: [each[i] for each in everything], 5)
-    with Ours(dataset, 2, **way) as loader:
+    columns = [of_dtype(dtype, shape) for dtype in DTYPES for shape in [(), (3,), (40, 50)]]
+    with Ours(Made(lambda i: [each[i] for each in columns], 5), 2, **way) as loader:
         found = list(loader)
     for start, batch in zip((0, 2, 4), found, strict=True):
-        for tensor, each in zip(batch, everything, strict=True):
+        for tensor, each in zip(batch, columns, strict=True):
             expected = torch.stack([each[i] for i in range(start, min(start + 2, 5))])
-            assert (tensor.dtype, tensor.shape) == (expected.dtype, expected.shape)
-            assert (
-                tensor.contiguous().view(torch.uint8).numpy().tobytes()
-                == (expected.contiguous().view(torch.uint8).numpy().tobytes())
-                if tensor.ndim
-                else True
-            )
-            if tensor.element_size() > 1:
-                assert torch.equal(tensor, expected)
+            assert bits(tensor) == bits(expected)
 
 
-@some_ways
+@pytest.mark.parametrize("dtype", DTYPES[::3] + DTYPES[-1:], ids=str)
 @pytest.mark.parametrize(
-    "dtype",
-    [
-        "float64",
-        "float32",
-        "float16",
-        "complex64",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "bool",
-    ],
+    "change",
+    [lambda t: t[:0], lambda t: t[::2], lambda t: t[:1].expand(4, 3)],
+    ids=["empty", "with gaps", "repeated"],
 )
-def test_numpy_of_all_dtypes_becomes_what_torch_makes_of_it(dtype: str, way: dict[str, Any]) -> None:
-    kind = np.dtype(dtype).type
-    dataset = Made(lambda i: (np.full((2, 3), i % 2, dtype), kind(i % 2), np.array(i % 2, dtype)), 4)
-    agree(dataset, way, batch_size=3)
-    if not way:
-        agree(dataset, way, batch_size=None)
+def test_tensors_of_all_dtypes_arrive_even_if_they_are_no_dense_memory(change: Any, dtype: Any) -> None:
+    source = of_dtype(dtype, (5, 3))
+    with Ours(Made(lambda i: change(source[i]), 2), None, num_workers=1) as loader:
+        found = list(loader)
+    assert [bits(tensor) for tensor in found] == [bits(change(source[i])) for i in range(2)]
+
+
+@every_way
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_numpy_of_all_dtypes_becomes_what_torch_makes_of_it(
+    batch_size: int | None, way: dict[str, Any]
+) -> None:
+    def item(i: int) -> Any:
+        arrays = [np.full((2, 3), i % 2, dtype) for dtype in NUMPY]
+        scalars = [array[0, 0] for array in arrays if array.dtype != np.uint64]
+        return arrays, scalars, [np.array(scalar) for scalar in scalars]
+
+    agree(Made(item, 4), way, batch_size=batch_size)
 
 
 @some_ways
@@ -310,7 +285,8 @@ class Fetching2(Fetching):
 def test_data_sets_of_torch_are_read_as_torch_reads_them(name: str, way: dict[str, Any]) -> None:
     dataset = DATASETS[name]()
     agree(dataset, way, batch_size=4)
-    agree(dataset, way, batch_size=None)
+    if not way:
+        agree(dataset, way, batch_size=None)
 
 
 @some_ways
@@ -392,7 +368,6 @@ ITERABLE = {
 }
 
 
-# DEFECT: a chain whose members have no length has a `__len__` that raises; it is called at construction.
 @every_way
 @pytest.mark.parametrize("name", ITERABLE)
 @pytest.mark.parametrize(
@@ -401,7 +376,7 @@ ITERABLE = {
 def test_each_item_of_an_iterable_comes_once_in_order_whatever_the_workers(
     name: str, options: dict[str, Any], way: dict[str, Any]
 ) -> None:
-    agree(ITERABLE[name](), way, epochs=2, **options)
+    agree(ITERABLE[name](), way, epochs=1 if way else 2, **options)
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
@@ -445,7 +420,7 @@ SAMPLERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@every_way
+@some_ways
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_of_torch_give_the_order_that_they_give_to_torch(name: str, way: dict[str, Any]) -> None:
     dataset = stored()
@@ -652,7 +627,6 @@ def test_samples_with_different_keys_are_refused(function: Any, way: dict[str, A
         list(loader)
 
 
-# DEFECT: a mask is lost where the first sample of the batch has none.
 @some_ways
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("masked", [[0, 1], [1]], ids=["all masked", "one masked"])
@@ -843,4 +817,3 @@ def test_workers_do_not_multiply_threads() -> None:
 
     with Ours(Threads(), batch_size=None, num_workers=1) as loader:
         assert list(loader) == [1, 1]
-    assert os.getpid()
