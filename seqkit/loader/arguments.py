@@ -207,7 +207,7 @@ def warn_of_too_much(workers: int, method: str) -> None:
             f"DataLoader: This DataLoader will create {workers} workers in total. This process may use {cpus}"
             " CPUs: more workers than that pay only if they mostly wait",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     needed, limit = workers * resident_bytes(), memory_limit_bytes()
     if method == "process" and needed > limit:
@@ -215,7 +215,7 @@ def warn_of_too_much(workers: int, method: str) -> None:
             f"DataLoader: {workers} workers that grow as large as this process need {needed >> 20} MiB, but"
             f" {int(limit) >> 20} MiB is all there is",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -1,7 +1,8 @@
-"""`DataLoader`: the usual arguments, translated into views."""
+"""`DataLoader`: epochs of the pipeline that its arguments stand for."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -11,42 +12,21 @@ from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
 from ..indices import Unsized, positive_int
-from ..prefetch import Prefetch, prefetch
+from ..prefetch import Prefetch
 from ..view import View, as_view
-from ..views.batch import batch
-from ..views.cycle import cycle
-from ..views.shuffle import shuffle as shuffled
-from ..views.smap import smap
-from .arguments import (
-    as_batch_size,
-    as_collate_fn,
-    as_context,
-    as_flag,
-    as_last_batch,
-    as_loader_seed,
-    as_timeout,
-    as_workers,
-    check_clashes,
-    check_kinds,
-    check_last_batch,
-    check_persistent,
-    check_streams,
-    shown,
-    warn_of_too_much,
-)
-from .collate import default_collate, default_convert
+from .arguments import shown
 from .epoch import Epoch, Position
-from .fetch import Fetch, FetchOne, KeySource, as_key, as_keys, refuse_second_epoch
-from .samplers import BatchSampler, RandomSampler, SequentialSampler, pass_epoch
-from .start import Start
+from .fetch import refuse_second_epoch
+from .pipeline import Pipeline
+from .samplers import pass_epoch
 from .state import check_state, load_sampler_state, sampler_state
-from .stream import is_stream, stream, stream_length
-from .tolerance import OnError, Passing, Tolerant, TolerantCollate, Transformed
+from .stream import stream, stream_length
+from .tolerance import OnError
 
 __all__ = ["DataLoader"]
 
 
-class DataLoader:
+class DataLoader(Pipeline):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     A facade: it lays views over the data set and keeps the result as ``loader.view``. Every `iter` is one
@@ -157,10 +137,6 @@ class DataLoader:
     (10, np.False_)
     """
 
-    # What makes batches of samples, and of single items what is handed out.
-    _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
-    _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
-
     __class_getitem__: Any = classmethod(GenericAlias)  # in annotations: DataLoader[Picture]
 
     def __init__(
@@ -192,139 +168,13 @@ class DataLoader:
         batchify_fn: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        check_kinds(**given)
-        self._given = given
+        super().__init__({name: value for name, value in locals().items() if name in _ARGUMENTS})
         self._epoch, self._start = 0, 0
         self._latest: Position | None = None
         self._keys: Iterable[Any] = ()
         self._nodes: WeakSet[Prefetch[Any]] = WeakSet()
         self._closed = self._begun = False
         self.failed: list[tuple[Any, str]] = []
-        self.dataset = dataset
-        self._is_stream = is_stream(dataset)
-        if self._is_stream:
-            check_streams(shuffle, sampler, batch_sampler)
-        self.shuffle = shuffle is not None and as_flag(shuffle, "DataLoader: shuffle")
-        self.drop_last = as_flag(drop_last, "DataLoader: drop_last")
-        check_clashes(batch_size, self.shuffle, sampler, batch_sampler, self.drop_last)
-        self.last_batch = as_last_batch(last_batch, self.drop_last)
-        batched = batch_size is not None or batch_sampler is not None
-        check_last_batch(last_batch, batch_size, batch_sampler, self._is_stream)
-        self.batch_size = (
-            as_batch_size(batch_size, "DataLoader")
-            if batch_size is not None and batch_sampler is None
-            else None
-        )
-        self.num_workers, self.prefetch_factor = as_workers(num_workers, prefetch_factor)
-        self.timeout = timeout
-        self._timeout_s = as_timeout(timeout, self.num_workers)
-        self.multiprocessing_context = as_context(multiprocessing_context, self.num_workers)
-        self.persistent_workers = as_flag(persistent_workers, "DataLoader: persistent_workers")
-        check_persistent(self.persistent_workers, self.num_workers)
-        self.in_order = as_flag(in_order, "DataLoader: in_order")
-        self.pin_memory = as_flag(pin_memory, "DataLoader: pin_memory")
-        self.pin_memory_device = pin_memory_device
-        self.collate_fn = as_collate_fn(collate_fn, batchify_fn) or (
-            self._collate_fn if batched else self._convert_fn
-        )
-        self.transform, self.batch_transform, self.on_error = transform, batch_transform, on_error
-        self.worker_init_fn = worker_init_fn
-        self.generator = generator
-        self.seed = as_loader_seed(seed, generator)
-        self.method = method
-        self.shm_size = shm_size
-        warn_of_too_much(self.num_workers, method)
-        self.sampler, self.batch_sampler = self._samplers()
-        self._reads = self._key_source()
-        self._size = self._data_size()
-        self.view = self._ahead(self._items())
-
-    # ---------------------------------------------------------------- arguments become views
-
-    def _samplers(self) -> tuple[Any, Any]:
-        """Return the samplers that say what the loader reads, whether they were given or not."""
-        sampler, batch_sampler = self._given["sampler"], self._given["batch_sampler"]
-        if batch_sampler is not None or self._is_stream:
-            return sampler, batch_sampler
-        if sampler is None:
-            if not hasattr(self.dataset, "__len__"):
-                return None, None
-            sampler = (
-                RandomSampler(self.dataset, seed=self.seed)
-                if self.shuffle
-                else SequentialSampler(self.dataset)
-            )
-        if self.batch_size is None:
-            return sampler, None
-        last: Any = "keep" if self.last_batch == "pad" else self.last_batch
-        return sampler, BatchSampler(sampler, self.batch_size, last=last)
-
-    def _key_source(self) -> KeySource | None:
-        """Return where the keys come from if a sampler gives them; None where the order is a view."""
-        given = self._given["sampler"] if self._given["sampler"] is not None else self._given["batch_sampler"]
-        if given is None and self.last_batch != "rollover":
-            return None
-        if self.batch_sampler is not None:
-            return KeySource(self.batch_sampler, as_keys, given)
-        return KeySource(self.sampler, as_key, given)
-
-    def _items(self) -> View[Any]:
-        """Return the view of what the loader hands out."""
-        tolerant = self.on_error != "raise"
-        batched = self.batch_size is not None or self.batch_sampler is not None
-        collate: Callable[[Any], Any] = self.collate_fn
-        if self._reads is not None and self.transform is not None:
-            collate = Transformed(self.transform, collate, batched)
-        if tolerant:
-            collate = TolerantCollate(collate) if batched else Passing(collate)
-        items = self._fetched(collate) if self._reads is not None else self._read_in_order(collate)
-        if self.batch_transform is None:
-            return items
-        return smap(Passing(self.batch_transform) if tolerant else self.batch_transform, items)
-
-    def _fetched(self, collate: Callable[[Any], Any]) -> View[Any]:
-        source = as_view(self.dataset, "DataLoader")
-        kind = FetchOne if self.batch_sampler is None else Fetch
-        return kind(source, collate, self.on_error)
-
-    def _read_in_order(self, collate: Callable[[Any], Any]) -> View[Any]:
-        source = stream(self.dataset) if self._is_stream else as_view(self.dataset, "DataLoader")
-        if self.shuffle:
-            source = shuffled(source, self.seed)
-        if self.transform is not None:
-            source = smap(self.transform, source)
-        if self.on_error != "raise":
-            source = Tolerant(source, self.on_error)
-        if self.batch_size is None:
-            return smap(collate, source)
-        if self.last_batch == "pad" and len(source) % self.batch_size:
-            source = cycle(source)[: -(-len(source) // self.batch_size) * self.batch_size]
-        return batch(source, self.batch_size, self.last_batch == "discard", collate_fn=collate)
-
-    def _ahead(self, items: View[Any]) -> View[Any]:
-        """Return the same view, computed ahead by the workers if there are any."""
-        if self.prefetch_factor is None:
-            return items
-        return prefetch(
-            items,
-            1 if self._is_stream else self.num_workers,  # one reads, or items would come twice
-            self.method,
-            max_buffered=self.prefetch_factor * self.num_workers,
-            start_hook=self._start_hook(),
-            shm_size=self.shm_size,
-            context=cast(Any, self.multiprocessing_context),
-            timeout=self._timeout_s,
-            in_order=self.in_order,
-            seed=self.seed,
-        )
-
-    def _start_hook(self) -> Callable[[int], None]:
-        return Start(self.worker_init_fn, self.dataset)
-
-    def _given_sampler(self) -> Any:
-        """Return what keeps a state of its own, None where the order is a view."""
-        return None if self._reads is None else self._reads.sampler
 
     # ---------------------------------------------------------------- reading
 
@@ -379,9 +229,6 @@ class DataLoader:
             if self._begun:
                 refuse_second_epoch("data set", self.dataset)
             self._begun = True
-
-    def _data_size(self) -> int | None:
-        return len(self.dataset) if not self._is_stream and hasattr(self.dataset, "__len__") else None
 
     def _can_pin(self) -> bool:
         """Is there a device that could copy from page-locked memory?"""
@@ -538,3 +385,6 @@ class DataLoader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+_ARGUMENTS = tuple(inspect.signature(DataLoader).parameters)
