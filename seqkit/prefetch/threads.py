@@ -4,8 +4,8 @@ Guarantees
 ----------
 - whatever an item raises, `SystemExit` included, becomes the outcome of that item; the thread goes on;
 - a worker holds no reference to the node, so a forgotten node is collected and its threads end;
-- closing waits only for workers that are idle: a thread cannot be killed, so one that is stuck in user
-  code is left behind as a daemon and ends when that code returns.
+- closing waits for workers, but not for long: a thread cannot be killed, so one that is stuck in user code is
+  left behind as a daemon and ends when that code returns.
 
 Relies on
 ---------
@@ -28,7 +28,9 @@ from .hooks import call_hook
 
 __all__ = ["Threads"]
 
-_JOIN_S = 0.2
+# How long closing waits for all workers together. Not to wait at all would be risky: a daemon thread that is
+# in C++ code when the interpreter ends takes the whole process down (before Python 3.14).
+GRACE_S = 0.5
 
 
 class _Shared:
@@ -163,8 +165,8 @@ class Threads:
         self._shared.closed = True
         for _ in self._infos:
             self._shared.jobs.put(None)
-        busy = {worker for worker, _ in self._shared.running.copy().values()}
+        deadline = monotonic() + GRACE_S
         for worker in self._workers:
-            if worker not in busy and worker.thread is not threading.current_thread():
-                worker.thread.join(_JOIN_S)
+            if worker.thread is not threading.current_thread():
+                worker.thread.join(max(0.0, deadline - monotonic()))
         self._workers = []
