@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,6 +50,9 @@ class Joint(Protocol):
 
     nbytes: int
     outlived: bool  # did a worker keep memory of it beyond its job?
+
+    def is_intact(self) -> bool:
+        """Have all jobs written where the others expect them to? Else some rows may be overwritten."""
 
     def unite(self, arrays: list[Any]) -> Any:
         """Return arrays as one, row behind row, without a copy where they lie so in memory.
@@ -229,18 +233,26 @@ def size_of(value: Any) -> int | None:
     >>> size_of((np.zeros(10), [np.zeros(20)] * 3)), size_of({"x": object()})
     (560, None)
     """
+    try:
+        return _size_of(value, _LOOKED_INTO)
+    except BaseException:  # it is user code that answers
+        return None
+
+
+def _size_of(value: Any, depth: int) -> int | None:
     if isinstance(value, bool | int | float | complex | str | bytes | bytearray | None):
         return sys.getsizeof(value)
     if isinstance(value, list | tuple | dict):
-        parts = list(value.values() if isinstance(value, dict) else value)
-        sizes = [size_of(part) for part in parts[:_LOOKED_AT]]
+        parts = value.values() if isinstance(value, dict) else value
+        sizes = [_size_of(part, depth - 1) if depth else None for part in islice(parts, _LOOKED_AT)]
         known = [size for size in sizes if size is not None]
-        return None if len(known) < len(sizes) else sum(known) * len(parts) // max(len(known), 1)
+        return None if len(known) < len(sizes) else sum(known) * len(value) // max(len(known), 1)
     nbytes = getattr(value, "nbytes", None)  # of arrays and tensors
     return nbytes if isinstance(nbytes, int) else None
 
 
 _LOOKED_AT = 8  # parts of a large collection
+_LOOKED_INTO = 3  # collections in one another
 
 
 def concatenated(arrays: list[Any]) -> Any:

@@ -26,6 +26,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from itertools import count
 from time import perf_counter_ns
 from typing import Any
 
@@ -167,7 +168,7 @@ class Dispatcher:
         self._receiver: int | None = None  # the thread that receives for all
         self._closed = False
         self._failure: Failed | None = None
-        self._ticket = 0
+        self._tickets = count(1)
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
         self._feeds: dict[weakref.ref[Reader], _Feed] = {}
         self._dropped: deque[weakref.ref[Reader]] = deque()
@@ -297,9 +298,11 @@ class Dispatcher:
         )
 
     def _hand_out(self, feed: _Feed) -> Chunk:
-        chunk = feed.window.hand_out()
+        chunk = feed.window.ready()
+        assert chunk is not None
+        chunk.parcel.claim()  # or fail to: then nothing is lost
+        feed.window.hand_out()
         self._counts["items"] += chunk.size
-        chunk.parcel.claim()
         # The workers go on while the reader works. Several jobs at once, where many are pending anyhow.
         room = self._depth - feed.window.pending()
         if room >= min(self._depth // 4, self._depth - 2 * self._options.workers):
@@ -322,9 +325,13 @@ class Dispatcher:
         window = feed.window
         window.depth = self._depth
         try:
-            self._submit_all(feed, window, waiting)
-        finally:
-            self._backend.flush()
+            try:
+                self._submit_all(feed, window, waiting)
+            finally:
+                self._backend.flush()
+        except Exception:
+            self._check()  # a signal handler, or the plan, may have closed the node meanwhile
+            raise
 
     def _submit_all(self, feed: _Feed, window: Window, waiting: bool) -> None:
         while len(self._flying) < self._backend.capacity:
@@ -336,6 +343,9 @@ class Dispatcher:
                     return
             chunk = window.ask(self._chunk, waiting)
             if chunk is None:
+                return
+            if len(self._flying) >= self._backend.capacity:  # the plan has read the node itself meanwhile
+                window.skipped(chunk)
                 return
             self._send(feed, chunk)
 
@@ -349,15 +359,15 @@ class Dispatcher:
         return False
 
     def _send(self, feed: _Feed, chunk: Chunk) -> None:
-        self._ticket += 1
-        self._flying[self._ticket] = feed, chunk
-        feed.tickets.add(self._ticket)
+        ticket = next(self._tickets)
+        self._flying[ticket] = feed, chunk
+        feed.tickets.add(ticket)
         try:
-            self._backend.submit(Job(self._ticket, feed.epoch, chunk.indices))
+            self._backend.submit(Job(ticket, feed.epoch, chunk.indices))
         except Exception as error:  # the indices cannot be shipped: the chunk's own failure
-            self._landed(self._ticket)
-            count = len(chunk)
-            chunk.parcel = Ready(Outcomes([None] * count, dict.fromkeys(range(count), error)))
+            self._landed(ticket)
+            failures = dict.fromkeys(range(chunk.size), error)
+            chunk.parcel = Ready(Outcomes([None] * chunk.size, failures))
 
     # ---------------------------------------------------------------- receiving
 

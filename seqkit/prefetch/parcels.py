@@ -3,12 +3,14 @@
 Guarantees
 ----------
 - a slot goes back to the pool once: when nobody wants its result, or when the reader's last array is gone;
-- a slot that jobs share stays with them until all of them are over;
+- a slot that jobs share stays with them until all of them are over; where they did not agree on what lies
+  where in it, `Joint.is_intact` says so;
 - a result that holds no array, or is copied out, gives its slot back at once.
 
 Relies on
 ---------
-- being called under the dispatcher's lock, but for `open`, and `Joint.drop` by the thread that receives.
+- being called under the dispatcher's lock, but for `open`, and by the thread that receives: `Joint.wrote`,
+  `Joint.drop`, and `discard` of what the dispatcher has not seen.
 """
 
 from __future__ import annotations
@@ -135,10 +137,20 @@ class Joint:
         self._logs: set[int] = set()
         self.block: Block | None = None
 
-    def wrote(self, nbytes: int, log: int) -> None:
-        """A job is over that wrote its rows of arrays, whose shapes and dtypes `log` stands for."""
-        self.nbytes = max(self.nbytes, nbytes)
-        self._logs.add(log)
+    def wrote(self, nbytes: int, log: int) -> int:
+        """A job is over that wrote its rows of arrays up to `nbytes`; `log` stands for which and where.
+
+        Returns by how much more of the slot is used now.
+        """
+        more = max(0, nbytes - self.nbytes)
+        self.nbytes += more
+        if nbytes:
+            self._logs.add(log)
+        return more
+
+    def is_intact(self) -> bool:
+        # Who asked for other arrays than the rest may have written over their rows.
+        return len(self._logs) <= 1
 
     def drop(self) -> None:
         """One of the jobs needs the slot no more."""
@@ -152,8 +164,12 @@ class Joint:
         except IndexError:
             return
         pool = self._slots.pool
-        pool.free.extents[slot] = max(pool.free.extents[slot], self.nbytes)
+        self._note_extent()
         (pool.retire if self.outlived else pool.release)(slot)
+
+    def _note_extent(self) -> None:
+        extents = self._slots.pool.free.extents
+        extents[self.slot] = max(extents[self.slot], self.nbytes)
 
     def must_copy(self) -> bool:
         if not self._left or not self.nbytes:
@@ -162,9 +178,9 @@ class Joint:
 
     def claim(self) -> None:
         if self._left and self.nbytes and not (self.must_copy() and self.detach()):
-            pool, slot = self._slots.pool, self._left.pop()
-            pool.free.extents[slot] = max(pool.free.extents[slot], self.nbytes)
-            self.block = pool.lease(slot, self.nbytes)
+            self.block = self._slots.pool.lease(self.slot, self.nbytes)
+            self._note_extent()
+            self._left.clear()
 
     def detach(self) -> bool:
         if not self._left:
@@ -179,7 +195,7 @@ class Joint:
         return True
 
     def unite(self, arrays: list[Any]) -> Any:
-        if self.block is None or len(self._logs) > 1 or not self._adjoin(arrays):
+        if self.block is None or not self._adjoin(arrays):
             return concatenated(arrays)
         start = address(arrays[0]) - address(self.block)
         rows = sum(map(len, arrays))
@@ -209,7 +225,7 @@ class Joint:
 class InJoint:
     """The result of a job whose arrays lie in a slot that it shares."""
 
-    def __init__(self, joint: Joint, frame: bytes) -> None:
+    def __init__(self, joint: Joint, frame: Block | bytes) -> None:
         self._joint = joint
         self._frame = frame
         self._held = True

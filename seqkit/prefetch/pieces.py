@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import Any, Protocol
 
 from .backend import Backend, Done, Event, Failed, Job, Joint, Lost, Parcel, Skipped, Unjoined, concatenated
@@ -44,7 +45,7 @@ class _Batch:
     """A job, and what has become of its pieces."""
 
     job: Job
-    tickets: range
+    tickets: list[int]
     joint: Joint | None
     missing: set[int] = field(default_factory=set)
     events: dict[int, Event] = field(default_factory=dict)
@@ -53,12 +54,12 @@ class _Batch:
 class InPieces:
     """A backend that hands every job, which is one batch, to another one in pieces."""
 
-    def __init__(self, backend: Backend, pieces: Pieces, count: int) -> None:
+    def __init__(self, backend: Backend, pieces: Pieces, most: int) -> None:
         self._backend = backend
         self._pieces = pieces
-        self._count = count
+        self._most = most  # pieces of a batch
         self.capacity = 1
-        self._ticket = 0
+        self._tickets = count(1)
         self._batches: dict[int, _Batch] = {}  # by the ticket of the job
         self._of: dict[int, _Batch] = {}  # by the ticket of a piece
         self._whole: set[tuple[int, int]] = set()  # epochs and numbers of batches to be evaluated whole
@@ -66,7 +67,8 @@ class InPieces:
 
     def start(self) -> None:
         self._backend.start()
-        self.capacity = max(1, self._backend.capacity // self._count)
+        self.capacity = max(1, self._backend.capacity // self._most)
+        self._joinable = self._backend.capacity >= self._most  # else they cannot be on their way together
 
     def ready(self) -> bool:
         return self._backend.ready()
@@ -75,9 +77,7 @@ class InPieces:
         (i,) = job.indices
         places = self._places(job.epoch, int(i))
         joint = self._backend.joint(len(places)) if len(places) > 1 else None
-        first = self._ticket + 1
-        self._ticket += len(places)
-        batch = _Batch(job, range(first, first + len(places)), joint)
+        batch = _Batch(job, list(islice(self._tickets, len(places))), joint)
         batch.missing.update(batch.tickets)
         self._batches[job.ticket] = batch
         for ticket, place in zip(batch.tickets, places, strict=True):
@@ -156,9 +156,8 @@ class InPieces:
         return running
 
     def stop(self, ticket: int) -> None:
-        batch = self._batches[ticket]
-        self._cancel_rest(batch)
-        for piece in list(batch.missing):
+        self.cancel(ticket)
+        for piece in list(self._batches[ticket].missing):
             self._backend.stop(piece)
 
     # ---------------------------------------------------------------- what concerns none
@@ -203,6 +202,8 @@ class _Joined:
 
     def open(self) -> Outcomes:
         try:
+            if self._joint is not None and not self._joint.is_intact():
+                raise ValueError("the pieces used their memory in different ways")
             pieces = [self._piece(parcel) for parcel in self._parcels]
             unite = concatenated if self._joint is None else self._joint.unite
             return Outcomes([self._join(pieces, unite)])

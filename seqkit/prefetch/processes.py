@@ -42,8 +42,22 @@ from .backend import Done, Event, Failed, Job, Lost, Skipped
 from .codec import Block
 from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn, ctrl_c_held
 from .parcels import InJoint, InSlot, Joint, Memory, private
+from .resources import mapped_bytes
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
-from .wire import FOR_EVER, JOB, RESULT, SHARED, SMALL_BYTES, Control, Kind, Layout, Spec, cell_blocks, pack
+from .wire import (
+    CELL_BYTES,
+    FOR_EVER,
+    JOB,
+    RESULT,
+    SHARED,
+    SMALL_BYTES,
+    Control,
+    Kind,
+    Layout,
+    Spec,
+    cell_blocks,
+    pack,
+)
 from .worker import Descriptors
 
 __all__ = ["Processes"]
@@ -182,9 +196,11 @@ class Processes:
         self._fds.update(tether=tether, hold=hold)
         os.set_blocking(results_out, False)
         os.set_blocking(jobs_out, False)
-        # A pipe may hold no more than a page; what is in flight must fit, so that nobody blocks in a write.
-        records = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // JOB.size
-        self.capacity = min(self._wanted_capacity, records)
+        # What is in flight must fit the pipe, so that nobody blocks in a write. A write that does not fit the
+        # rest of a page begins another one, and a page is not free before it is read to its end: it is
+        # certain only that two pages hold one page of records.
+        pages = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // PAGE
+        self.capacity = min(self._wanted_capacity, max(1, pages // 2 * (PAGE // JOB.size)))
         self._make_segment()
         self._spec = Spec(
             self._layout,
@@ -206,8 +222,10 @@ class Processes:
     def _make_segment(self) -> None:
         slots = -(-self.capacity // self._pieces) + self.most_leases
         slot_bytes = self._slot_bytes(slots)
+        cell_bytes = CELL_BYTES if self._pieces == 1 else PAGE  # of pieces there are many, each one number
         while True:
-            self._layout = Layout(self._workers, self.capacity, slots if slot_bytes else 0, slot_bytes)
+            slots = slots if slot_bytes else 0
+            self._layout = Layout(self._workers, self.capacity, slots, slot_bytes, cell_bytes)
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
@@ -226,7 +244,8 @@ class Processes:
             slot_bytes = min(os.sysconf("SC_PHYS_PAGES") * PAGE // 4, SLOT_BYTES_MAX)
             limit, _ = resource.getrlimit(resource.RLIMIT_AS)
             if limit != resource.RLIM_INFINITY:
-                slot_bytes = min(slot_bytes, limit // 4 // slots)  # the user's own data needs space too
+                left = max(0, limit - mapped_bytes())
+                slot_bytes = min(slot_bytes, left // 4 // slots)  # the user's own data needs space too
             return slot_bytes // PAGE * PAGE
         return self._shm_bytes // slots // PAGE * PAGE
 
@@ -375,11 +394,7 @@ class Processes:
             self._land(ticket, slot, over=True)
             self._events.append(Done(ticket, Memory(small, head, end), cost, worker))
         elif kind == Kind.JOINT:
-            joint = self._sent[ticket].joint
-            assert joint is not None
-            joint.wrote(slot, head)
-            self._land(ticket, keeps_joint=True)
-            self._events.append(Done(ticket, InJoint(joint, small), cost, worker))
+            self._note_piece(record, small)
         elif kind == Kind.OUTLIVED:
             joint = self._sent[ticket].joint
             assert joint is not None
@@ -396,6 +411,15 @@ class Processes:
             if kind == Kind.FAILED:
                 employee.spare = 0
             self._begin_stream(employee, record, end)
+
+    def _note_piece(self, record: tuple[int, ...], frame: Block | bytes) -> None:
+        """A job is done whose arrays lie in the slot that it shares."""
+        ticket, worker, _, _, _, cost, used, log = record
+        joint = self._sent[ticket].joint
+        assert joint is not None
+        self.nbytes += joint.wrote(used, log)
+        self._land(ticket, keeps_joint=True)
+        self._events.append(Done(ticket, InJoint(joint, frame), cost, worker))
 
     def _skip(self, ticket: int) -> None:
         if ticket in self._sent:  # else it was revoked, and is long sent anew
@@ -459,9 +483,15 @@ class Processes:
         if kind == Kind.FAILED:
             self._events.append(Failed(pickle.loads(stream.block.data).rebuild()))
             return
+        if kind == Kind.JOINT_PIPE:
+            self._note_piece(stream.record, stream.block)
+            return
         if self._layout.slots:
             self.misses += 1
             self._warn(end)
+        if (joint := self._sent[ticket].joint) is not None:
+            joint.wrote(slot, survives)
+            slot = -1
         self._land(ticket, slot, over=True, survives=bool(survives))
         self._events.append(Done(ticket, Memory(stream.block, head, end), cost, worker))
 
@@ -504,6 +534,8 @@ class Processes:
         elif employee.stopped not in (0, ticket):
             self._skip(ticket)  # just begun when it was killed for the one before
         else:
+            if (joint := self._sent[ticket].joint) is not None:
+                joint.wrote(self._layout.slot_bytes, 0)  # nobody knows how much of it was written
             self._land(ticket)
             self._events.append(
                 Lost(ticket, employee.number, employee.child.pid, cause, timed_out=bool(employee.stopped))
@@ -680,6 +712,7 @@ class Processes:
         self._fds.clear()
         self._team.clear()
         self._sent.clear()  # its cells are the parent's: nothing to cancel here
+        self._unsent.clear()
         self._closed = True
         _living.discard(weakref.ref(self))  # a fork of the child's own finds other things under these numbers
 

@@ -11,7 +11,7 @@ import math
 import os
 from pathlib import Path
 
-__all__ = ["memory_limit_bytes", "resident_bytes", "usable_cpus"]
+__all__ = ["mapped_bytes", "memory_limit_bytes", "resident_bytes", "usable_cpus"]
 
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -49,8 +49,17 @@ def memory_limit_bytes() -> float:
 
 def resident_bytes() -> int:
     """Return how much memory this process has now; 0 where that is not to be found out."""
+    return _statm(1)
+
+
+def mapped_bytes() -> int:
+    """Return how much address space this process uses; 0 where that is not to be found out."""
+    return _statm(0)
+
+
+def _statm(word: int) -> int:
     try:
-        pages = Path("/proc/self/statm").read_text().split()[1]
+        pages = Path("/proc/self/statm").read_text().split()[word]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return 0

@@ -19,9 +19,9 @@ Guarantees
 Relies on
 ---------
 - the methods of a `SlotPool` being called only in the parent, and from one thread at a time (the dispatcher's
-  lock); but for `arrived`, `unreserve`, `recover`, and `release` or `retire` of what has just arrived: these
-  the thread that receives calls beside another one. So `recover` looks at nothing but the map, and books are
-  kept in an order in which no slot is ever counted as available that is not;
+  lock); but for `arrived`, `unreserve`, `recover`, and `release` or `retire` of what the dispatcher has
+  not seen: these the thread that receives calls beside another one. So `recover` looks at nothing but the
+  map, and books are kept in an order in which no slot is ever counted as available that is not;
 - workers calling nothing but `FreeMap.take`, `take_this` and `put_back`;
 - record locks being of a process, and ending with it: a worker opens and closes its segment once.
 
@@ -86,7 +86,8 @@ class Segment:
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Have something called before the memory goes, when nobody has a block of it any more."""
-        weakref.finalize(self._map, call).atexit = False
+        pid = os.getpid()
+        weakref.finalize(self._map, lambda: call() if os.getpid() == pid else None).atexit = False
 
     def close(self) -> None:
         """Give the descriptor back; blocks stay valid."""
@@ -302,22 +303,24 @@ class SlotPool:
     def lease(self, slot: int, size: int) -> Block:
         """Return the first bytes of a slot; it comes back by itself when the array and its views are gone."""
         self._expect(slot, State.OUT)
-        self._become(slot, State.LEASED)
-        block, lease = self.block(slot, size), (slot, self._generations[slot])
+        block = self.block(slot, size)
         if self._pinner is not None and size > self._pinned.get(slot, 0):
             self._pin(slot, size, address(block), self._pinner)
-        returned = self._returned
+        self._become(slot, State.LEASED)
+        lease, returned = (slot, self._generations[slot]), self._returned
         self._leases[lease] = weakref.ref(block, lambda _: returned.append(lease))
         return block
 
     def _pin(self, slot: int, size: int, start: int, pinner: Pinner) -> None:
         """Lock as much of a slot as is used now, which is rarely more than it was."""
-        if slot in self._pinned:
+        nbytes, is_first = min(-(-size // PAGE) * PAGE, self.slot_bytes), slot not in self._pinned
+        if self._pinned.get(slot):
+            self._pinned[slot] = 0  # in case that so much more cannot be locked
             pinner.unpin(start)
-        else:
+        pinner.pin(start, nbytes)
+        self._pinned[slot] = nbytes
+        if is_first:
             self._segment.at_end(partial(pinner.unpin, start))
-        self._pinned[slot] = min(-(-size // PAGE) * PAGE, self.slot_bytes)
-        pinner.pin(start, self._pinned[slot])
 
     def has_leases(self) -> bool:
         """Is any slot leased? From any thread."""

@@ -47,6 +47,7 @@ __all__ = [
 # three numbers, epoch
 JOB = struct.Struct("<8q")
 # ticket, worker, kind, head, end, cost in ns, slot (-1: none was taken), does memory of the slot survive?
+# Of a piece the last two are: how much of the slot is used that it shares, and for what (see `JointArena`).
 RESULT = struct.Struct("<8q")
 SHARED = 2
 # Who keeps a slot for the life of the node.
@@ -71,8 +72,9 @@ class Kind(IntEnum):
     SKIPPED = 3  # the job was revoked before it was begun
     READY = 4  # the worker has started
     FAILED = 5  # it could not; a pickled record follows in its pipe
-    JOINT = 6  # the frame follows the record, its arrays lie in a slot that others share; head: their log
-    OUTLIVED = 7  # no result: memory of a slot that others share is still held
+    JOINT = 6  # the frame follows the record, its arrays lie in a slot that others share
+    JOINT_PIPE = 7  # likewise, but the frame follows in the worker's own pipe
+    OUTLIVED = 8  # no result: memory of a slot that others share is still held
 
 
 class Packing(IntEnum):
@@ -91,6 +93,7 @@ class Layout:
     cells: int
     slots: int
     slot_bytes: int
+    cell_bytes: int = CELL_BYTES
 
     @property
     def control_words(self) -> int:
@@ -106,7 +109,7 @@ class Layout:
 
     @property
     def slots_at(self) -> int:
-        return self.cells_at + self.cells * CELL_BYTES
+        return self.cells_at + self.cells * self.cell_bytes
 
     @property
     def size(self) -> int:
@@ -115,7 +118,8 @@ class Layout:
 
 def cell_blocks(segment: Segment, layout: Layout) -> list[Block]:
     """Return the memory of every cell."""
-    return [segment.block(layout.cells_at + i * CELL_BYTES, CELL_BYTES) for i in range(layout.cells)]
+    size = layout.cell_bytes
+    return [segment.block(layout.cells_at + i * size, size) for i in range(layout.cells)]
 
 
 class Control:

@@ -185,22 +185,28 @@ class Worker:
         arena = JointArena(self._slot(slot))
         with evaluating(arena):
             outcomes = self._outcomes(epoch, indices)
-        frame = self._encode(outcomes, arena.block, arena.used)
-        small = b"" if frame.moved else frame.table + frame.pickled
-        fits = 0 < len(small) <= self.small_bytes
-        alone = None if fits else self._encode(outcomes, None, 0)
+        kind, head, end, small, stream = self._piece(outcomes, arena)
+        # From here on nobody but user code may hold memory of the slot, or it would seem to survive.
         outcomes.values.clear()
-        del frame
         arena.block, block = None, weakref.ref(arena.block)
-        cost = monotonic_ns() - begun
         if arena.used and block() is not None:
-            tell(self.fds, self.number, Kind.OUTLIVED, ticket)
-        elif alone is None:
-            tell(self.fds, self.number, Kind.JOINT, ticket, arena.log, len(small), cost, arena.used, 0, small)
-        else:
-            tell(self.fds, self.number, Kind.PIPE, ticket, alone.head, alone.end, cost)
-            for part in alone.stream(None):
-                _write_all(self.fds.bulk, part)
+            kind, small, stream = Kind.OUTLIVED, b"", ()
+        cost = monotonic_ns() - begun
+        tell(self.fds, self.number, kind, ticket, head, end, cost, arena.used, arena.log, small)
+        for part in stream:
+            _write_all(self.fds.bulk, part)
+
+    def _piece(self, outcomes: Outcomes, arena: JointArena) -> tuple[Kind, int, int, bytes, Iterable[Any]]:
+        """Return how a piece travels, its head and end, and its bytes: those with the record, and others."""
+        frame = self._encode(outcomes, arena.block, arena.used)
+        if frame.moved:  # part of it lies elsewhere: all of it goes through the pipe
+            frame = self._encode(outcomes, None, 0)
+            stream = frame.stream(None)
+            return Kind.PIPE, frame.head, frame.end, b"", [b"".join(stream)] if arena.used else stream
+        data = frame.table + frame.pickled
+        if len(data) > self.small_bytes:
+            return Kind.JOINT_PIPE, 0, len(data), b"", [data]
+        return Kind.JOINT, 0, len(data), data, ()
 
     def _next_job(self) -> bytes:
         """Wait for a job; of no bytes when there will be none."""

@@ -78,6 +78,27 @@ def test_values_of_every_sort_come_back_as_they_are(kind: Kind) -> None:
 
 
 @every_kind
+def test_values_that_do_not_tell_their_size_come_back(kind: Kind) -> None:
+    class Shy:
+        @property
+        def nbytes(self) -> int:
+            raise SystemExit
+
+    def make(i: int) -> Any:
+        value: list[Any] = [i]
+        if i == 1:
+            value += [value] * 9  # of endless depth
+        if i == 2:
+            value.append(Shy())
+        for _ in range(200 * (i == 3)):
+            value = [value] * 8
+        return value
+
+    with kind.ahead(sk.smap(make, range(5))) as ahead:
+        assert [len(value) for value in ahead] == [1, 10, 2, 8, 1]
+
+
+@every_kind
 def test_an_empty_source_has_no_items(kind: Kind) -> None:
     with kind.ahead([]) as ahead:
         assert list(ahead) == []

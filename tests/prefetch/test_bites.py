@@ -470,3 +470,55 @@ def test_the_platforms_default_does_not_fork_where_threads_live() -> None:
         leave.set()
         thread.join()
     assert forks == []
+
+
+def idle_backend(capacity: int) -> processes.Processes:
+    """Return the backend of a worker that does nothing."""
+    backend = processes.Processes(sk.view(range(9)), 1, "fork", None, capacity, 1, 0, 1, 0)
+    backend.start()
+    (employee,) = backend._team.values()
+    until(lambda: backend.receive(0.01) is None or employee.ready)
+    os.kill(employee.child.pid, signal.SIGSTOP)
+    return backend
+
+
+@pytest.mark.parametrize("burst", [1, 33, 63])
+def test_all_jobs_that_may_be_in_flight_fit_the_pipe(burst: int) -> None:
+    backend = idle_backend(1000)
+    try:
+        os.set_blocking(backend._fds["send"], False)  # so that a write that would wait raises
+        # The first page of the pipe is not free before its last byte is read.
+        for ticket in range(backend.capacity):
+            backend.submit(Job(ticket + 1, -1, range(1)))
+            if (ticket + 1) % burst == 0:
+                backend.flush()
+        backend.flush()
+    finally:
+        backend.close()
+
+
+def test_a_forked_process_does_not_touch_jobs_that_are_about_to_be_sent() -> None:
+    backend = idle_backend(4)
+    try:
+        backend.submit(Job(1, -1, range(1)))
+
+        def cancel() -> bool:
+            backend.cancel(1)
+            return True
+
+        with forked(cancel) as in_child:
+            assert in_child()
+        assert backend._control.is_assigned(backend._unsent[1].cell, 1)
+    finally:
+        backend.close()
+
+
+def test_a_plan_that_closes_the_node_is_told_so() -> None:
+    def plan() -> Any:
+        yield 0
+        node.close()
+        yield 1
+
+    node = FORK.ahead(sk.smap(full, range(9)), chunk_size=1)
+    with pytest.raises(RuntimeError, match="closed"):
+        list(node._iter(plan()))

@@ -542,6 +542,39 @@ def test_indices_that_cannot_be_sent_fail_in_their_place() -> None:
     assert len(arrived[1][1].failures) == 2
 
 
+def test_a_plan_that_reads_the_node_itself_takes_up_no_more_than_there_is() -> None:
+    fake = Fake(capacity=4)
+    node = a_node(fake)
+    others: list[Reader] = []
+
+    def plan() -> Iterator[int]:
+        for i in range(6):
+            others.append(node.open(range(100, 200), -1))
+            others[-1].prepare()
+            yield i
+
+    arrived = list(iter(node.open(plan(), -1).next, None))
+    assert [(o.values, o.failures) for _, o in arrived] == [([f"<{i}>"], {}) for i in range(6)]
+
+
+def test_a_result_whose_memory_cannot_be_had_is_not_lost() -> None:
+    fake = Fake()
+    reader = a_node(fake).open(range(3), -1)
+    assert take(reader) == ["<0>"]
+    fake.deliver_all()
+    claim, Parcel.claim = Parcel.claim, raising  # type: ignore[method-assign]
+    try:
+        with pytest.raises(MemoryError):
+            reader.next()
+    finally:
+        Parcel.claim = claim  # type: ignore[method-assign]
+    assert rest(reader) == ["<1>", "<2>"]
+
+
+def raising(self: Parcel) -> None:
+    raise MemoryError
+
+
 def test_indices_that_cannot_be_sent_take_up_no_capacity() -> None:
     fake = Fake(capacity=2)
     fake.refused = dict.fromkeys(range(0, 20, 2), ValueError("no"))

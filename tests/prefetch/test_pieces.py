@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import time
 from itertools import islice
@@ -145,6 +146,111 @@ def test_pieces_that_use_the_slot_differently_do_not_overwrite_one_another() -> 
                 same(np.stack([row(i) for i in range(b, b + 8)]), x)
                 for b, x in zip(range(0, 64, 8), node, strict=True)
             )
+
+
+class Overlapping(Scratch):
+    """Asks for so much more in the last piece that it lies where others have their rows."""
+
+    def __call__(self, items: Any) -> Any:
+        scratch = sk.empty((len(items), LARGE if items[0][0] % 8 < 6 else 2 * LARGE))
+        out = sk.empty((len(items), LARGE), int)
+        np.stack(items, out=out)
+        scratch[...] = -1
+        return out
+
+
+class OverlappingInPipe(Overlapping):
+    """And sends the last piece through a pipe."""
+
+    def __call__(self, items: Any) -> Any:
+        out = super().__call__(items)
+        return out if items[0][0] % 8 < 6 else out.copy()
+
+
+@pytest.mark.parametrize("collate_fn", [Overlapping(), OverlappingInPipe()])
+def test_rows_that_another_piece_may_have_written_over_are_computed_again(collate_fn: Any) -> None:
+    batches = sk.batch(sk.smap(row, range(32)), 8, collate_fn=collate_fn)
+    with FORK.ahead(batches, 1, pieces=4) as node:  # one worker: the last piece is the last to write
+        for b, x in enumerate(node):
+            assert same(np.stack([row(i) for i in range(8 * b, 8 * b + 8)]), x)
+
+
+def lettered(i: int) -> Any:
+    return {"image": np.full(LARGE, i, np.float32), "text": f"item {i} " * 200}
+
+
+@pytest.mark.parametrize("pieces", [2, 16])
+def test_a_large_pickle_does_not_keep_arrays_from_lying_in_the_slot(pieces: int) -> None:
+    batches = sk.batch(sk.smap(lettered, range(128)), 32, collate_fn=sk.default_collate)
+    with FORK.ahead(batches, pieces=pieces) as node:
+        kept = list(node)
+        assert all(map(same, batches, kept))
+        statistics = node.statistics()
+        assert (statistics.leased, statistics.retired, statistics.misses) == (4, 0, 0)
+        assert statistics.nbytes > sum(batch["image"].nbytes for batch in kept)
+
+
+def half_and_half(items: Any) -> Any:
+    return np.stack(items, out=sk.empty((len(items), LARGE), int)), np.stack(items)
+
+
+half_and_half.join = lambda pieces, unite: tuple(map(unite, zip(*pieces, strict=True)))  # type: ignore[attr-defined]
+
+
+def test_pieces_of_which_a_part_lies_elsewhere_keep_no_slot() -> None:
+    batches = sk.batch(sk.smap(row, range(64)), 8, collate_fn=half_and_half)
+    with FORK.ahead(batches, pieces=2) as node:
+        assert all(map(same, batches, node))
+        statistics = node.statistics()
+        assert (statistics.leased, statistics.retired) == (0, 0)
+        # What was written has pages, which somebody has to give back one day.
+        assert max(the_workers(node).pool.free.extents) >= 8 * LARGE * 8
+
+
+def the_workers(node: sk.Prefetch) -> Any:
+    dispatcher: Any = node._engine._dispatcher
+    return dispatcher._backend._backend
+
+
+class DyingAtTheEnd(Scratch):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, items: Any) -> Any:
+        np.stack(items, out=sk.empty((len(items), LARGE), int))
+        if once(self.path):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [int(item[0]) for item in items]
+
+    @staticmethod
+    def join(pieces: list[Any], unite: Any) -> Any:
+        return [number for piece in pieces for number in piece]
+
+
+def test_what_a_worker_wrote_before_it_died_is_given_back(tmp_path: Path) -> None:
+    batches = sk.batch(sk.smap(row, range(8)), 8, collate_fn=DyingAtTheEnd(tmp_path / "died"))
+    with FORK.ahead(batches, 1, pieces=2, shm_size=1 << 24) as node:
+        assert list(node) == [list(range(8))]
+        assert node.statistics().restarts == 1
+        assert node.statistics().slot_bytes in the_workers(node).pool.free.extents.tolist()
+
+
+def test_more_pieces_than_there_may_be_jobs() -> None:
+    batches = sk.batch(range(6000), 3000)
+    with FORK.ahead(batches, pieces=2500) as node:
+        assert list(node) == list(batches)
+
+
+def test_little_address_space() -> None:
+    batches = sk.batch(sk.smap(row, range(64)), 32, collate_fn=np.stack)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (300 << 20), before[1]))
+    try:
+        with FORK.ahead(batches, pieces=8) as node:
+            assert all(map(same, batches, node))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 class Keeping(Scratch):

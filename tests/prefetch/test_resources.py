@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import os
 from pathlib import Path
 
@@ -66,3 +67,10 @@ def test_resident_memory_grows_with_what_is_held() -> None:
     held = bytearray(os.urandom(1) * (64 << 20))
     assert resources.resident_bytes() >= before + (32 << 20)
     del held
+
+
+def test_address_space_is_what_is_mapped_used_or_not() -> None:
+    before = resources.mapped_bytes()
+    held = mmap.mmap(-1, 1 << 26)
+    assert resources.mapped_bytes() >= before + (1 << 26)
+    held.close()

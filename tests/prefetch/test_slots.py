@@ -21,6 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from seqkit.prefetch.slots import PAGE, FreeMap, Segment, SlotPool, State
 
+from .scripts import forked
+
 _opened: list[Segment] = []
 
 
@@ -570,9 +572,12 @@ class Device:
     def __init__(self) -> None:
         self.locked: dict[int, int] = {}
         self.copies = False
+        self.refuses = False
 
     def pin(self, address: int, nbytes: int) -> None:
         assert address not in self.locked
+        if self.refuses:
+            raise RuntimeError("no")
         self.locked[address] = nbytes
 
     def unpin(self, address: int) -> None:
@@ -607,6 +612,47 @@ def test_a_slot_is_locked_once_as_far_as_it_is_used_and_unlocked_before_its_memo
     del array
     gc.collect()
     assert not device.locked
+
+
+def test_a_device_that_refuses_to_lock_costs_no_slot() -> None:
+    device = Device()
+    segment = Segment.create(10 * PAGE)
+    pool = SlotPool(segment, FreeMap(segment, count=1, offset=9 * PAGE), 4 * PAGE, pinner=device)
+    for size in (1, 2 * PAGE):  # the first lock of the slot, and a larger one
+        assert pool.reserve()
+        slot = pool.free.take(owner=0)
+        assert slot is not None
+        pool.arrived(slot)
+        device.refuses = True
+        with pytest.raises(RuntimeError, match="no"):
+            pool.lease(slot, size)
+        assert not device.locked
+        device.refuses = False
+        array = pool.lease(slot, size)
+        assert list(device.locked.values()) == [-(-size // PAGE) * PAGE]
+        del array
+    segment.close()
+    del pool, segment
+    gc.collect()
+    assert not device.locked
+
+
+def test_a_forked_process_unlocks_nothing() -> None:
+    segment, calls = Segment.create(PAGE), []
+    segment.at_end(lambda: calls.append(os.getpid()))
+
+    def drop() -> bool:
+        nonlocal segment
+        del segment
+        gc.collect()
+        return not calls
+
+    with forked(drop) as in_child:
+        assert in_child()
+    segment.close()
+    del segment
+    gc.collect()
+    assert calls == [os.getpid()]
 
 
 def test_a_slot_is_not_used_again_while_a_device_copies_from_it() -> None:
