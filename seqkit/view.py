@@ -400,6 +400,10 @@ class Source(View[T_co]):
     def _getitems(self, indices: list[int]) -> Sequence[T_co]:
         try:
             items = self._data.__getitems__(indices)
+            if isinstance(items, Mapping | str | bytes):
+                raise TypeError(
+                    f"__getitems__ returned a {type(items).__name__}, not a list of {len(indices)} items"
+                )
             if len(items) != len(indices):
                 raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
         except Exception as error:

@@ -184,9 +184,15 @@ def as_loader_seed(seed: Any, generator: Any) -> int:
     """Return the seed of a loader: given, or drawn once from a generator or the system."""
     if seed is not None and generator is not None:
         raise ValueError("DataLoader: seed and generator exclude each other: leave one of them out")
-    if seed is None:
+    if seed is not None:
+        return as_seed(seed, "DataLoader: seed")
+    try:
         return as_seed(generator, "DataLoader: generator")
-    return as_seed(seed, "DataLoader: seed")
+    except TypeError:
+        raise TypeError(
+            "DataLoader: generator should be an int of at least 0, a SeedSequence, a Generator of numpy or"
+            f" torch, or None, but got {generator!r}"
+        ) from None
 
 
 def check_streams(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:

@@ -81,6 +81,11 @@ class Epoch(Iterator[Any]):
             if item.value is not NOTHING:
                 return item.value
 
+    def __len__(self) -> int:
+        if self._position.length is None:
+            raise TypeError("DataLoader: no length, for its data set or sampler has none")
+        return self._position.length
+
     def _end(self) -> None:
         if not self._position.ended:
             self._position.ended = True

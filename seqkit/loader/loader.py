@@ -184,9 +184,14 @@ class DataLoader(Pipeline):
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next `iter` read epoch number `epoch`, at least 0; samplers with a ``set_epoch`` too."""
-        self._epoch = positive_int(epoch, "DataLoader: epoch", least=0)
-        self._start, self._latest = 0, None
+        """Let the next `iter` read epoch number `epoch`, at least 0; samplers with a ``set_epoch`` too.
+
+        Where that is the epoch of a state just loaded, it goes on at the state's place.
+        """
+        epoch = positive_int(epoch, "DataLoader: epoch", least=0)
+        if epoch != self._epoch:
+            self._epoch, self._start = epoch, 0  # else a loaded state's place in it stays
+        self._latest = None
         pass_epoch(self.sampler if self.batch_sampler is None else self.batch_sampler, epoch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -214,7 +219,7 @@ class DataLoader(Pipeline):
     def _carry_over_again(self) -> None:
         """Take back what the sampler carried over in an epoch that was abandoned, in which it ran ahead."""
         latest = self._latest
-        if self.last_batch == "rollover" and latest is not None and not latest.is_over():
+        if self._last_batch == "rollover" and latest is not None and not latest.is_over():
             sampler = self._given_sampler()
             sampler.load_state_dict({**sampler.state_dict(), "carried": self._before["carried"]})
 
@@ -263,7 +268,7 @@ class DataLoader(Pipeline):
 
     def __len__(self) -> int:
         latest = self._latest
-        if self.last_batch == "rollover" and latest is not None and not latest.is_over():
+        if self._last_batch == "rollover" and latest is not None and not latest.is_over():
             return cast(int, latest.length)
         return self._measured()
 
@@ -278,7 +283,7 @@ class DataLoader(Pipeline):
         if self._reads is not None:
             return len(self._reads)
         if self._is_stream:
-            return stream_length(self.dataset, self.batch_size, self.last_batch)
+            return stream_length(self.dataset, self.batch_size, self._last_batch)
         return len(self.view)
 
     # ---------------------------------------------------------------- where the reader is
@@ -341,6 +346,12 @@ class DataLoader(Pipeline):
             self.__dict__["sampler"], self.__dict__["batch_sampler"] = self._samplers()
             self._reads = self._key_source()
             self.__dict__["view"] = self._ahead(self._items())
+        length = self._length()
+        if length is not None and self._last_batch != "rollover" and state["batch"] > length:
+            raise ValueError(
+                f"DataLoader: the state is behind batch {state['batch']}, of which an epoch of this loader"
+                f" has {length}"
+            )
         self._begin_at(state)
 
     def _begin_at(self, position: dict[str, Any]) -> None:
@@ -351,7 +362,7 @@ class DataLoader(Pipeline):
 
     def __repr__(self) -> str:
         data = repr(stream(self.dataset) if self._is_stream else as_view(self.dataset, "DataLoader"))
-        return f"DataLoader({', '.join([data, *shown(type(self), self._given)])})"
+        return f"{type(self).__name__}({', '.join([data, *shown(DataLoader, self._given)])})"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "view" in self.__dict__ and (name in self._given or name == "view"):

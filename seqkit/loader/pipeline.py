@@ -56,7 +56,6 @@ class Pipeline:
     persistent_workers: bool
     in_order: bool
     pin_memory: bool
-    last_batch: str
     transform: Callable[[Any], Any] | None
     batch_transform: Callable[[Any], Any] | None
     on_error: OnError
@@ -91,7 +90,7 @@ class Pipeline:
         self.shuffle = given["shuffle"] is not None and as_flag(given["shuffle"], "DataLoader: shuffle")
         self.drop_last = as_flag(given["drop_last"], "DataLoader: drop_last")
         check_clashes(size, self.shuffle, self.sampler, self.batch_sampler, self.drop_last)
-        self.last_batch = as_last_batch(given["last_batch"], self.drop_last)
+        self._last_batch = as_last_batch(given["last_batch"], self.drop_last)
         check_last_batch(given["last_batch"], size, self.batch_sampler, self._is_stream)
         if self.batch_sampler is not None:
             self.batch_size = None
@@ -130,13 +129,12 @@ class Pipeline:
             )
         if self.batch_size is None:
             return sampler, None
-        last: Any = "keep" if self.last_batch == "pad" else self.last_batch
-        return sampler, BatchSampler(sampler, self.batch_size, last=last)
+        return sampler, BatchSampler(sampler, self.batch_size, last=cast(Any, self._last_batch))
 
     def _key_source(self) -> KeySource | None:
         """Return where the keys come from if a sampler gives them; None where the order is a view."""
         given = self._given["sampler"] if self._given["sampler"] is not None else self._given["batch_sampler"]
-        if given is None and self.last_batch != "rollover":
+        if given is None and self._last_batch != "rollover":
             return None
         if self.batch_sampler is not None:
             return KeySource(self.batch_sampler, as_keys, given)
@@ -163,17 +161,17 @@ class Pipeline:
 
     def _read_in_order(self, collate: Callable[[Any], Any]) -> View[Any]:
         source = stream(self.dataset) if self._is_stream else as_view(self.dataset, "DataLoader")
-        if self.shuffle:
-            source = shuffled(source, self.seed)
         if self.transform is not None:
             source = smap(self.transform, source)
         if self.on_error != "raise":
             source = Tolerant(source, self.on_error)
+        if self.shuffle:
+            source = shuffled(source, self.seed)
         if self.batch_size is None:
             return smap(collate, source)
-        if self.last_batch == "pad" and len(source) % self.batch_size:
+        if self._last_batch == "pad" and len(source) % self.batch_size:
             source = cycle(source)[: -(-len(source) // self.batch_size) * self.batch_size]
-        return batch(source, self.batch_size, self.last_batch == "discard", collate_fn=collate)
+        return batch(source, self.batch_size, self._last_batch == "discard", collate_fn=collate)
 
     def _ahead(self, items: View[Any]) -> View[Any]:
         """Return the same view, computed ahead by the workers if there are any."""

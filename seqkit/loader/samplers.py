@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice
+from itertools import cycle as endlessly
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..randomness import Permutation, as_seed, item_generator, node_key
 from ..view import View, as_view
 from ..views.batch import batch
 from ..views.concatenate import concatenate
+from ..views.cycle import cycle
 from ..views.flatten import flatten
 from ..views.shuffle import shuffle
 from ..views.smap import smap
@@ -49,7 +51,7 @@ __all__ = [
 # Indices that can be indexed.
 Order = Sequence[Any] | npt.NDArray[Any]
 
-Last = Literal["keep", "discard", "rollover"]
+Last = Literal["keep", "discard", "pad", "rollover"]
 
 # How many draws with replacement are made at once.
 BLOCK = 1024
@@ -515,9 +517,9 @@ class BatchSampler(NestedSampler):
         Indices per batch, at least 1.
     drop_last : bool
         Leave out a last batch of fewer; the same as ``last="discard"``.
-    last : "keep", "discard" or "rollover", optional
-        What becomes of the indices of a last batch of fewer than k. ``"rollover"``: the next epoch begins
-        with them; the first one may then be empty.
+    last : "keep", "discard", "pad" or "rollover", optional
+        What becomes of the indices of a last batch of fewer than k. ``"pad"``: it is completed with the first
+        ones of the epoch. ``"rollover"``: the next epoch begins with them; the first one may then be empty.
 
     Raises
     ------
@@ -559,14 +561,22 @@ class BatchSampler(NestedSampler):
     def order(self, epoch: int) -> View[list[Any]] | None:
         """Return the batches of an epoch as a view; None with rollover, or without the order of `sampler`."""
         order = None if self.last == "rollover" else order_of(self.sampler, epoch)
-        return None if order is None else batch(order, self.batch_size, self.last == "discard")
+        if order is None:
+            return None
+        if self.last == "pad" and len(order) % self.batch_size:
+            order = cycle(order)[: -(-len(order) // self.batch_size) * self.batch_size]
+        return batch(order, self.batch_size, self.last == "discard")
 
     def _draw(self, epoch: int) -> Iterator[list[Any]]:
         return self._batches(chain(self._carried, iter(self.sampler)))
 
     def _batches(self, indices: Iterator[Any]) -> Iterator[list[Any]]:
+        first: list[Any] = []
         while len(drawn := list(islice(indices, self.batch_size))) == self.batch_size:
+            first = first or list(drawn)
             yield drawn
+        if self.last == "pad" and drawn:
+            yield list(islice(chain(drawn, endlessly(first or drawn)), self.batch_size))
         if self.last == "rollover":
             self._carried = drawn
         elif drawn and self.last == "keep":
@@ -574,7 +584,7 @@ class BatchSampler(NestedSampler):
 
     def __len__(self) -> int:
         n = len(self._carried) + len(self.sampler)  # type: ignore[arg-type]
-        return -(-n // self.batch_size) if self.last == "keep" else n // self.batch_size
+        return -(-n // self.batch_size) if self.last in ("keep", "pad") else n // self.batch_size
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the next epoch depends on: its number, and the indices carried over to it.
@@ -616,8 +626,8 @@ class BatchSampler(NestedSampler):
 def _last_policy(drop_last: bool, last: Last | None) -> Last:
     if last is None:
         return "discard" if drop_last else "keep"
-    if last not in ("keep", "discard", "rollover"):
-        raise ValueError(f"BatchSampler: last must be 'keep', 'discard' or 'rollover', got {last!r}")
+    if last not in ("keep", "discard", "pad", "rollover"):
+        raise ValueError(f"BatchSampler: last must be 'keep', 'discard', 'pad' or 'rollover', got {last!r}")
     if drop_last and last != "discard":
         raise ValueError(f"BatchSampler: drop_last=True means last='discard', got last={last!r}")
     return last

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import EndOfSequence, EvaluationError, summary
 from ..indices import Indices, Unsized, as_list
 from ..view import View
+from ..views.uniter import Uniter
 
 __all__ = ["NOTHING", "Mended", "OnError", "Passing", "Tolerant", "TolerantCollate", "Transformed", "mended"]
 
@@ -68,7 +69,8 @@ def mended(
 class Tolerant(View[Any]):
     """The view of the samples, each `Mended` that fails.
 
-    A replacement is the next sample that can be read, from the first one on behind the last.
+    A replacement is the next sample that can be read, from the first one on behind the last. Where the
+    iterable itself fails, there is no next one: that error is raised.
     """
 
     def __init__(self, source: View[Any], on_error: OnError) -> None:
@@ -81,6 +83,8 @@ class Tolerant(View[Any]):
         except EndOfSequence:
             raise
         except EvaluationError as error:
+            if isinstance(error.view, Uniter):
+                raise
             return mended(self._sources[0]._get, i, error, self._on_error, self._others(i))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:

@@ -361,8 +361,7 @@ class Prefetch(View[T]):
         return Prefetch(sources[0], self._settings)
 
     def _at_epoch(self, epoch: int) -> View[Any]:
-        if not self._randoms:
-            return self
+        # Also where nothing is random: the epoch seeds the global generators of process workers.
         keyed = Prefetch(self._sources[0]._at_epoch(epoch), self._settings, self._engine)
         keyed._epoch = epoch
         return keyed

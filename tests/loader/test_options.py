@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 from itertools import chain
 from typing import Any
 
@@ -169,3 +171,133 @@ def test_workers_that_do_not_fit_into_memory_are_warned_of(monkeypatch: pytest.M
 
 def test_a_loader_can_stand_in_an_annotation() -> None:
     assert sk.DataLoader[int].__origin__ is sk.DataLoader
+
+
+# -------------------------------------------------------------------- what first users met
+
+
+class Drawing:
+    """Samples from the global generators of whoever reads them."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> Any:
+        return np.array([random.random(), np.random.random()])
+
+
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"sampler": [0, 1]}])
+def test_global_generators_of_workers_give_other_numbers_in_every_epoch(options: Any) -> None:
+    def epochs() -> list[Any]:
+        with sk.DataLoader(Drawing(), 2, num_workers=1, seed=7, **options) as loader:
+            return [plain(loader) for _ in range(3)]
+
+    found = epochs()
+    assert len({str(batches) for batches in found}) == 3
+    assert epochs() == found
+
+
+class Breaking:
+    def __iter__(self) -> Any:
+        yield from (1, 2, 3)
+        raise ValueError("the stream breaks")
+
+
+@every_way
+@pytest.mark.parametrize("on_error", ["skip", "replace", lambda error: 0])
+def test_behind_the_error_of_an_iterable_there_is_nothing_to_read(way: Any, on_error: Any) -> None:
+    with sk.DataLoader(Breaking(), 2, on_error=on_error, **way) as loader:
+        iterator = iter(loader)
+        assert next(iterator).tolist() == [1, 2]
+        with pytest.raises(sk.EvaluationError, match="the stream breaks"):
+            next(iterator)
+
+
+def test_samples_of_a_stream_that_cannot_be_transformed_are_skipped() -> None:
+    class Numbers:
+        def __iter__(self) -> Any:
+            return iter(range(6))
+
+    loader = sk.DataLoader(Numbers(), 2, transform=fragile, on_error="skip")
+    assert plain(loader) == [[0], [2, 3]]
+    assert [index for index, _ in loader.failed] == [1, 4, 5]
+
+
+class Columns:
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+    def __getitems__(self, indices: Any) -> Any:
+        return {"x": indices, "y": indices}
+
+
+@pytest.mark.parametrize("order", [{}, {"sampler": [0, 1]}])
+def test_columns_in_place_of_samples_are_refused(order: Any) -> None:
+    loader = sk.DataLoader(Columns(), 2, collate_fn=list, **order)
+    with pytest.raises(sk.EvaluationError, match="__getitems__ returned a dict, not a list of 2 items"):
+        next(iter(loader))
+
+
+@every_way
+@pytest.mark.parametrize("sampler", [[1, 2, 3], np.array([1, 2, 3])], ids=["list", "array"])
+def test_padding_follows_a_sampler(way: Any, sampler: Any) -> None:
+    with sk.DataLoader(range(7), 2, sampler=sampler, last_batch="pad", **way) as loader:
+        assert (len(loader), plain(loader)) == (2, [[1, 2], [3, 1]])
+
+
+def test_failed_samples_are_named_by_their_index_in_the_data_set() -> None:
+    loader = sk.DataLoader(sk.smap(fragile, range(6)), 2, shuffle=True, seed=1, on_error="skip")
+    list(loader)
+    assert sorted(index for index, _ in loader.failed) == [1, 4, 5]
+
+
+def test_a_loader_can_be_made_anew_from_the_attributes_of_another() -> None:
+    loader = sk.DataLoader(range(8), 2)
+    names = ("dataset", "num_workers", "collate_fn", "pin_memory", "last_batch", "timeout", "in_order")
+    options = {name: getattr(loader, name) for name in names}
+    assert plain(sk.DataLoader(batch_sampler=loader.batch_sampler, **options)) == plain(loader)
+
+
+def test_a_subclass_with_arguments_of_its_own_shows_and_pickles() -> None:
+    loader = Own(range(3), extra=5)
+    assert repr(loader) == "Own(<range of 3>)"
+    copied = pickle.loads(pickle.dumps(loader))
+    assert (copied.extra, plain(copied)) == (5, plain(loader))
+
+
+class Own(sk.DataLoader):
+    def __init__(self, dataset: Any, extra: int = 1, **options: Any) -> None:
+        super().__init__(dataset, **options)
+        self.extra = extra
+
+
+def test_an_iterator_has_the_length_of_its_epoch() -> None:
+    assert len(iter(sk.DataLoader(range(8), 3))) == 3
+    with pytest.raises(TypeError, match="no length"):
+        len(iter(sk.DataLoader(Breaking(), 3)))
+
+
+def test_naming_the_epoch_of_a_loaded_state_keeps_its_place() -> None:
+    first = sk.DataLoader(range(40), 4, shuffle=True)
+    iterator = iter(first)
+    next(iterator)
+    second = sk.DataLoader(range(40), 4, shuffle=True)
+    second.load_state_dict(first.state_dict())
+    second.set_epoch(0)
+    assert plain(second) == plain(iterator)
+    second.set_epoch(0)
+    assert len(list(second)) == 10
+
+
+def test_a_state_behind_the_end_is_refused() -> None:
+    loader = sk.DataLoader(range(40), 4)
+    with pytest.raises(ValueError, match="behind batch 11, of which an epoch of this loader has 10"):
+        loader.load_state_dict({**loader.state_dict(), "batch": 11})
+
+
+def test_what_is_no_generator_is_refused_with_what_is_one() -> None:
+    with pytest.raises(TypeError, match=r"generator should be an int .* SeedSequence.* torch, or None"):
+        sk.DataLoader(range(3), generator="x")

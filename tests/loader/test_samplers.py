@@ -687,9 +687,41 @@ def test_last_says_what_drop_last_says():
     assert list(BatchSampler(range(5), 2, last="keep")) == [[0, 1], [2, 3], [4]]
 
 
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (5, [[0, 1, 2], [3, 4, 0]]),
+        (6, [[0, 1, 2], [3, 4, 5]]),
+        (1, [[0, 0, 0]]),
+        (0, []),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_last_batch_is_completed_with_the_first_indices(n, expected, known):
+    source = range(n) if known else InOrder(n)
+    sampler = BatchSampler(source, 3, last="pad")
+    assert list(sampler) == expected
+    assert len(sampler) == len(expected)
+    if known:
+        assert [list(batch) for batch in sampler.order(0)] == expected
+
+
+class InOrder:
+    """A plain iterable of indices."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return iter(range(self.n))
+
+    def __len__(self):
+        return self.n
+
+
 def test_an_unknown_last_is_refused_at_once():
-    with pytest.raises(ValueError, match="last must be 'keep', 'discard' or 'rollover', got 'pad'"):
-        BatchSampler(range(4), 2, last="pad")
+    with pytest.raises(ValueError, match="last must be 'keep', 'discard', 'pad' or 'rollover', got 'fill'"):
+        BatchSampler(range(4), 2, last="fill")
     with pytest.raises(ValueError, match="drop_last=True means last='discard', got last='keep'"):
         BatchSampler(range(4), 2, True, last="keep")
 
