@@ -471,9 +471,10 @@ def test_an_epoch_draws_new_numbers_in_the_same_workers(kind: Kind) -> None:
 
 
 @every_kind
-def test_where_nothing_is_random_an_epoch_is_the_node_itself(kind: Kind) -> None:
+def test_where_nothing_is_random_every_epoch_is_alike_and_shares_the_workers(kind: Kind) -> None:
     with kind.ahead(range(3)) as ahead:
-        assert ahead.at_epoch(4) is ahead
+        assert list(ahead.at_epoch(4)) == list(ahead) == [0, 1, 2]
+        assert ahead.statistics() == ahead.at_epoch(4).statistics()  # type: ignore[attr-defined]
 
 
 @every_kind_with_workers
