@@ -11,6 +11,7 @@ import operator
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, count, pairwise
 from typing import Any
 
@@ -641,13 +642,19 @@ TURNS = [
 
 # -------------------------------------------------------------------- what is kept
 
-FILES = tempfile.TemporaryDirectory(prefix="seqkit-registry-")
-atexit.register(FILES.cleanup)
 NUMBERS = count()
 
 
+@cache
+def files() -> str:
+    """Return a directory of this process; workers that import this module need none."""
+    directory = tempfile.TemporaryDirectory(prefix="seqkit-registry-")
+    atexit.register(directory.cleanup)
+    return directory.name
+
+
 def new_path() -> str:
-    return f"{FILES.name}/{next(NUMBERS)}"
+    return f"{files()}/{next(NUMBERS)}"
 
 
 def saved(items: list[Any]) -> str:

@@ -32,6 +32,8 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import threadpoolctl
+
 from ..view import View
 from .codec import dumps_by_value, encode
 from .slots import Segment
@@ -120,6 +122,8 @@ class Fork:
         self._pipeline = pipeline
         self._segment = segment
         self._isolate = isolate
+        # Found once, not by every child, for which it takes three times as long.
+        self._libraries = threadpoolctl.ThreadpoolController()
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         # What is still buffered would be written by the child once more.
@@ -141,7 +145,7 @@ class Fork:
     def _be_worker(self, number: int, fds: Descriptors) -> None:
         try:
             self._isolate()
-            main(number, self._spec, fds, self._segment, self._pipeline)
+            main(number, self._spec, fds, self._segment, self._pipeline, self._libraries)
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(1)

@@ -371,10 +371,20 @@ def _write_all(fd: int, data: bytes | memoryview) -> None:
 # -------------------------------------------------------------------- the life of a worker
 
 
-def main(number: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: View[Any]) -> None:
-    """Be worker `number` until the parent closes the node, or is gone."""
+def main(
+    number: int,
+    spec: Spec,
+    fds: Descriptors,
+    segment: Segment,
+    pipeline: View[Any],
+    libraries: threadpoolctl.ThreadpoolController | None = None,
+) -> None:
+    """Be worker `number` until the parent closes the node, or is gone.
+
+    `libraries` are those of this process that have thread pools, if somebody knows them already.
+    """
     _settle(fds)
-    with threadpoolctl.threadpool_limits(spec.native_threads or None):
+    with (libraries or threadpoolctl.ThreadpoolController()).limit(limits=spec.native_threads or None):
         try:
             info = worker_info(number, spec.num_workers, spec.seed, "process")
             seed_globals(info.seed, -1)
