@@ -10,6 +10,7 @@ process workers without a copy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
-from .context import empty, get_worker_info, is_placing
+from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
 from .loader.start import Start
 from .prefetch import Prefetch
@@ -128,9 +129,7 @@ def _are_plain(tensors: list[torch.Tensor]) -> bool:
 
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor over memory of `seqkit.empty`, of any dtype, those that numpy lacks too."""
-    row_bytes = dtype.itemsize
-    for dim in shape[1:]:
-        row_bytes *= dim
+    row_bytes = dtype.itemsize * math.prod(shape[1:])
     if not shape[0] * row_bytes:
         return torch.empty(shape, dtype=dtype)
     return torch.from_numpy(empty((shape[0], row_bytes), np.uint8)).view(dtype).reshape(shape)
@@ -208,7 +207,11 @@ class CudaPinner:
     """
 
     def pin(self, address: int, nbytes: int) -> None:
-        self._check(torch.cuda.cudart().cudaHostRegister(address, nbytes, 0))
+        status = int(torch.cuda.cudart().cudaHostRegister(address, nbytes, 0))
+        if status:
+            raise RuntimeError(
+                f"DataLoader: CUDA refuses to lock memory for pin_memory=True, status {status}"
+            )
 
     def unpin(self, address: int) -> None:
         torch.cuda.cudart().cudaHostUnregister(address)
@@ -218,22 +221,13 @@ class CudaPinner:
         event.record()
         return event.query  # type: ignore[no-any-return]
 
-    def _check(self, status: Any) -> None:
-        if int(status):
-            raise RuntimeError(
-                f"DataLoader: CUDA refuses to lock memory for pin_memory=True, status {status}"
-            )
-
 
 class _Start(Start):
     """Tells PyTorch too who the worker is, where that is the process's affair."""
 
-    def __call__(self, worker: int) -> None:
-        self.introduce()
-        info = get_worker_info()
-        assert info is not None
+    def introduce(self, info: WorkerInfo) -> None:
+        super().introduce(info)
         if info.method == "process":
             _worker._worker_info = _worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=self.dataset
+                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=info.dataset
             )
-        self.call(worker)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..indices import positive_int
+from ..prefetch.node import CONTEXTS
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
 from ..randomness import as_seed
 
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 LAST = ("keep", "discard", "rollover", "pad")
-CONTEXTS = ("fork", "forkserver", "spawn")
 
 
 def as_batch_size(value: Any, who: str) -> int:
@@ -207,6 +207,8 @@ def check_streams(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
 
 def warn_of_too_much(workers: int, method: str) -> None:
     """Warn where there are more workers than CPUs, or where they would not fit into memory."""
+    if not workers:
+        return
     cpus = usable_cpus()
     if workers > cpus:
         warnings.warn(
@@ -215,8 +217,10 @@ def warn_of_too_much(workers: int, method: str) -> None:
             UserWarning,
             stacklevel=5,
         )
+    if method != "process":
+        return
     needed, limit = workers * resident_bytes(), memory_limit_bytes()
-    if method == "process" and needed > limit:
+    if needed > limit:
         warnings.warn(
             f"DataLoader: {workers} workers that grow as large as this process need {needed >> 20} MiB, but"
             f" {int(limit) >> 20} MiB is all there is",

@@ -147,12 +147,16 @@ class Fetch(View[Any]):
             return mended(self._single, key, error, self._on_error, self._others(key))
 
     def _single(self, key: Any) -> Any:
+        """Read one sample; whatever goes wrong is an EvaluationError."""
         try:
-            return self._read_all([key])[0]
+            return self._read_key(key)
         except EvaluationError:
             raise
         except Exception as error:
             fail(self, key, error)
+
+    def _read_key(self, key: Any) -> Any:
+        return self._read_all([key])[0]
 
     def _others(self, key: Any) -> Iterable[Any]:
         n = self._sources[0]._n
@@ -207,13 +211,8 @@ class FetchOne(Fetch):
             return self._read_one(keys)
         return self._read_all(keys)
 
-    def _single(self, key: Any) -> Any:
-        try:
-            return self._read_all(key)
-        except EvaluationError:
-            raise
-        except Exception as error:
-            fail(self, key, error)
+    def _read_key(self, key: Any) -> Any:
+        return self._read_all(key)
 
     def _read_all(self, keys: Any) -> Any:
         source, many = self._sources[0], isinstance(keys, list | np.ndarray)

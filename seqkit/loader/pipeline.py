@@ -8,7 +8,6 @@ from typing import Any, cast
 from ..prefetch import prefetch
 from ..view import View, as_view
 from ..views.batch import batch
-from ..views.cycle import cycle
 from ..views.shuffle import shuffle as shuffled
 from ..views.smap import smap
 from .arguments import (
@@ -29,7 +28,7 @@ from .arguments import (
 )
 from .collate import default_collate, default_convert
 from .fetch import Fetch, FetchOne, KeySource, as_key, as_keys
-from .samplers import BatchSampler, RandomSampler, SequentialSampler
+from .samplers import BatchSampler, RandomSampler, SequentialSampler, whole_batches
 from .start import Start
 from .stream import is_stream, stream
 from .tolerance import OnError, Passing, Tolerant, TolerantCollate, Transformed
@@ -169,8 +168,8 @@ class Pipeline:
             source = shuffled(source, self.seed)
         if self.batch_size is None:
             return smap(collate, source)
-        if self._last_batch == "pad" and len(source) % self.batch_size:
-            source = cycle(source)[: -(-len(source) // self.batch_size) * self.batch_size]
+        if self._last_batch == "pad":
+            source = whole_batches(source, self.batch_size)
         return batch(source, self.batch_size, self._last_batch == "discard", collate_fn=collate)
 
     def _ahead(self, items: View[Any]) -> View[Any]:

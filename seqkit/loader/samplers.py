@@ -46,6 +46,7 @@ __all__ = [
     "pass_epoch",
     "sample_count",
     "sort_order",
+    "whole_batches",
 ]
 
 # Indices that can be indexed.
@@ -563,8 +564,8 @@ class BatchSampler(NestedSampler):
         order = None if self.last == "rollover" else order_of(self.sampler, epoch)
         if order is None:
             return None
-        if self.last == "pad" and len(order) % self.batch_size:
-            order = cycle(order)[: -(-len(order) // self.batch_size) * self.batch_size]
+        if self.last == "pad":
+            order = whole_batches(order, self.batch_size)
         return batch(order, self.batch_size, self.last == "discard")
 
     def _draw(self, epoch: int) -> Iterator[list[Any]]:
@@ -712,6 +713,16 @@ def pass_epoch(sampler: Any, epoch: int) -> None:
     """Tell a sampler which epoch comes next, if it wants to know."""
     if hasattr(sampler, "set_epoch"):
         sampler.set_epoch(epoch)
+
+
+def whole_batches(order: Any, size: int) -> Any:
+    """Return a sequence, completed with its first items to a multiple of `size` of them.
+
+    >>> list(whole_batches([7, 1, 4], 2))
+    [7, 1, 4, 7]
+    """
+    n = len(order)
+    return cycle(order)[: -(-n // size) * size] if n % size else order
 
 
 def order_of(sampler: Any, epoch: int) -> Order | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..context import get_worker_info, set_worker_info
+from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..prefetch.hooks import call_hook
 
 __all__ = ["Start"]
@@ -20,13 +20,11 @@ class Start:
         self.dataset = dataset
 
     def __call__(self, worker: int) -> None:
-        self.introduce()
-        self.call(worker)
-
-    def introduce(self) -> None:
         info = get_worker_info()
         assert info is not None
-        set_worker_info(replace(info, dataset=self.dataset))
-
-    def call(self, worker: int) -> None:
+        self.introduce(replace(info, dataset=self.dataset))
         call_hook(self.worker_init_fn, worker)
+
+    def introduce(self, info: WorkerInfo) -> None:
+        """Let everybody know who the worker is."""
+        set_worker_info(info)

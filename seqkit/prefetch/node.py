@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 from mmap import PAGESIZE
-from typing import Any, Literal, NoReturn, Self, cast
+from typing import Any, Literal, NoReturn, Self, cast, get_args
 
 from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
@@ -41,10 +41,11 @@ from .slots import Pinner
 from .threads import Threads
 from .window import Chunk
 
-__all__ = ["Prefetch", "prefetch"]
+__all__ = ["CONTEXTS", "Prefetch", "prefetch"]
 
 Method = Literal["thread", "process", "inline"]
 Context = Literal["fork", "forkserver", "spawn"]
+CONTEXTS: tuple[str, ...] = get_args(Context)
 OnExhausted = Literal["copy", "block", "raise"]
 
 # Slots beyond those in flight, for the arrays that readers hold.
@@ -152,7 +153,7 @@ def prefetch(
     source = as_view(seq, "prefetch")
     if method not in ("thread", "process", "inline"):
         raise ValueError(f"prefetch: method must be 'thread', 'process' or 'inline', got {method!r}")
-    if context not in (None, "fork", "forkserver", "spawn"):
+    if context is not None and context not in CONTEXTS:
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
     if on_exhausted not in ("copy", "block", "raise"):
         raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")

@@ -75,7 +75,7 @@ class InSlot:
     def must_copy(self) -> bool:
         if self._block is not None or not self._has_buffers:
             return False
-        return self._slots.pool.count(State.LEASED) >= self._slots.most_leases
+        return _all_leased(self._slots)
 
     def claim(self) -> None:
         if self._block is not None:
@@ -98,12 +98,9 @@ class InSlot:
     def detach(self) -> bool:
         if self._block is not None:
             return False
-        try:
-            self._block = private(self.nbytes)
-        except MemoryError:
+        self._block = _copied_out(self._slots, self._slot, self.nbytes)
+        if self._block is None:
             return False
-        self._block[:] = self._slots.pool.block(self._slot, self.nbytes)
-        self._slots.copies += 1
         self.discard()
         return True
 
@@ -111,6 +108,22 @@ class InSlot:
         if self._slot >= 0:
             self._slots.pool.release(self._slot)
             self._slot = -1
+
+
+def _all_leased(slots: Slots) -> bool:
+    """Do readers hold as many slots as they may?"""
+    return slots.pool.count(State.LEASED) >= slots.most_leases
+
+
+def _copied_out(slots: Slots, slot: int, nbytes: int) -> Block | None:
+    """Return a copy of what a slot holds, counted; None where there is no memory for it."""
+    try:
+        block = private(nbytes)
+    except MemoryError:
+        return None
+    block[:] = slots.pool.block(slot, nbytes)
+    slots.copies += 1
+    return block
 
 
 def private(size: int) -> Block:
@@ -174,7 +187,7 @@ class Joint:
     def must_copy(self) -> bool:
         if not self._left or not self.nbytes:
             return False
-        return self._slots.pool.count(State.LEASED) >= self._slots.most_leases
+        return _all_leased(self._slots)
 
     def claim(self) -> None:
         if self._left and self.nbytes and not (self.must_copy() and self.detach()):
@@ -185,12 +198,9 @@ class Joint:
     def detach(self) -> bool:
         if not self._left:
             return False
-        try:
-            self.block = private(self.nbytes)
-        except MemoryError:
+        self.block = _copied_out(self._slots, self.slot, self.nbytes)
+        if self.block is None:
             return False
-        self.block[:] = self._slots.pool.block(self.slot, self.nbytes)
-        self._slots.copies += 1
         self._give_back()
         return True
 

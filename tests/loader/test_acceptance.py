@@ -26,6 +26,8 @@ from seqkit.prefetch.resources import usable_cpus
 from tests.prefetch.scripts import finished, running
 from tests.prefetch.traces import adopt_orphans, children, descriptors, drawn, state, until, until_gone
 
+from .ways import WAYS
+
 # Functions and classes that workers need are defined inside others: they travel by value, whatever the start
 # method.
 
@@ -33,27 +35,11 @@ adopt_orphans()
 
 CONTEXTS = ("fork", "forkserver", "spawn")
 
-WAYS = [
-    pytest.param({}, id="no workers"),
-    pytest.param({"num_workers": 2, "method": "thread"}, id="threads"),
-    pytest.param({"num_workers": 2}, id="processes"),
-    pytest.param({"num_workers": 2, "persistent_workers": True}, id="persistent processes"),
-]
 every_way = pytest.mark.parametrize("way", WAYS)
 every_way_with_workers = pytest.mark.parametrize("way", WAYS[1:])
 every_way_with_processes = pytest.mark.parametrize("way", WAYS[2:])
 
 more_workers_than_cpus = pytest.mark.filterwarnings("ignore:DataLoader. This DataLoader will create")
-
-
-@pytest.fixture(autouse=True)
-def _no_process_stays() -> Iterator[None]:
-    before = children()
-    yield
-    if children() - before:
-        gc.collect()
-    until(lambda: not children() - before, 5)
-    assert not children() - before
 
 
 Loader = sk.DataLoader

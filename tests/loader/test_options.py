@@ -13,9 +13,9 @@ import pytest
 import seqkit as sk
 from seqkit.loader import arguments
 
-WAYS: list[dict[str, Any]] = [{}, {"num_workers": 2, "method": "thread"}, {"num_workers": 2}]
+from .ways import WAYS
 
-every_way = pytest.mark.parametrize("way", WAYS, ids=["no workers", "threads", "processes"])
+every_way = pytest.mark.parametrize("way", WAYS[:3])
 
 
 def plain(batches: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -16,30 +15,16 @@ import seqkit as sk
 from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.loader.distributed import DistributedSampler
 from seqkit.loader.weighted import WeightedRandomSampler
-from tests.prefetch.traces import children, drawn, until
+from tests.prefetch.traces import children, drawn
+
+from .ways import WAYS
 
 N = 22
 
-WAYS = [
-    pytest.param({}, id="no workers"),
-    pytest.param({"num_workers": 2, "method": "thread"}, id="threads"),
-    pytest.param({"num_workers": 2}, id="processes"),
-    pytest.param({"num_workers": 2, "persistent_workers": True}, id="persistent processes"),
-]
 every_way = pytest.mark.parametrize("way", WAYS)
 some_ways = pytest.mark.parametrize("way", WAYS[::2])
 
 Loader = sk.DataLoader
-
-
-@pytest.fixture(autouse=True)
-def _no_process_stays() -> Iterator[None]:
-    before = children()
-    yield
-    if children() - before:
-        gc.collect()
-    until(lambda: not children() - before, 5)
-    assert not children() - before
 
 
 def plain(value: Any) -> Any:
