@@ -180,6 +180,7 @@ class DataLoader(_loader.DataLoader):
 
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+    _preload = (__name__,)
 
     def _ahead(self, items: View[Any]) -> View[Any]:
         ahead = super()._ahead(items)

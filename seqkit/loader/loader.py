@@ -385,6 +385,8 @@ class DataLoader(Pipeline):
         """End the workers, and refuse further epochs; idempotent."""
         self._closed = True
         self._close_nodes()
+        if self._server is not None:
+            self._server.close()
 
     def _close_nodes(self) -> None:
         for node in [*self._nodes, self.view]:

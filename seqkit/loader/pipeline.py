@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from ..prefetch import prefetch
+from ..prefetch import fork_server, prefetch
 from ..view import View, as_view
 from ..views.batch import batch
 from ..views.shuffle import shuffle as shuffled
@@ -42,6 +42,9 @@ class Pipeline:
     # What makes batches of samples, and of single items what is handed out.
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+
+    # What workers need that are not forked from this process, and takes long to import.
+    _preload: tuple[str, ...] = ()
 
     # What the views are made from; the other arguments stay as they were given.
     batch_size: int | None
@@ -106,6 +109,7 @@ class Pipeline:
         check_persistent(self.persistent_workers, self.num_workers)
         self.in_order = as_flag(given["in_order"], "DataLoader: in_order")
         warn_of_too_much(self.num_workers, self.method)
+        self._server = fork_server(self._preload) if self.num_workers and self.method == "process" else None
 
     def _is_batched(self) -> bool:
         return self.batch_size is not None or self.batch_sampler is not None
@@ -176,7 +180,7 @@ class Pipeline:
         """Return the same view, computed ahead by the workers if there are any."""
         if self.prefetch_factor is None:
             return items
-        return prefetch(
+        ahead = prefetch(
             items,
             1 if self._is_stream else self.num_workers,  # one reads, or items would come twice
             self.method,
@@ -188,6 +192,7 @@ class Pipeline:
             in_order=self.in_order,
             seed=self.seed,
         )
+        return ahead.served(self._server)
 
     def _start_hook(self) -> Callable[[int], None]:
         return Start(self.worker_init_fn, self.dataset)

@@ -1,5 +1,5 @@
 """When and where items are computed: ahead of the reader, in threads or processes. See README.md."""
 
-from .node import Prefetch, prefetch
+from .node import Prefetch, fork_server, prefetch
 
-__all__ = ["Prefetch", "prefetch"]
+__all__ = ["Prefetch", "fork_server", "prefetch"]

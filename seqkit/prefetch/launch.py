@@ -1,4 +1,4 @@
-"""Starting worker processes: by fork, by a fresh interpreter, or from a small fork server.
+"""Starting worker processes: by fork, or as fresh interpreters.
 
 The launchers are ours because those of `multiprocessing` run an unguarded main script again, refuse
 children to daemonic workers and join at exit. A script that uses seqkit runs its own code once.
@@ -6,30 +6,25 @@ children to daemonic workers and join at exit. A script that uses seqkit runs it
 Guarantees
 ----------
 - a worker inherits exactly the descriptors of `worker.Descriptors`, and standard streams;
-- a launch waits for no worker to boot, at most for the fork server; workers boot side by side;
+- a launch waits for no worker to boot: they boot side by side;
 - the pipeline is pickled once, with its arrays beside it in one segment that every worker maps
   copy-on-write: private and writable, but there once in all.
 
 Relies on
 ---------
-- Linux: memfd, pidfd, descriptors sent over a socket.
+- Linux: memfd, pidfd.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import select
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import threadpoolctl
@@ -38,9 +33,19 @@ from ..view import View
 from .codec import dumps_by_value, encode
 from .slots import Segment
 from .wire import Spec
-from .worker import Descriptors, boot, leave, main
+from .worker import Descriptors, leave, main
 
-__all__ = ["Child", "Fork", "ForkServer", "Launcher", "Shipment", "Spawn", "ctrl_c_held"]
+__all__ = [
+    "Child",
+    "Fork",
+    "Launcher",
+    "Shipment",
+    "Spawn",
+    "ctrl_c_held",
+    "environment",
+    "interpreter",
+    "reap",
+]
 
 
 @dataclass(slots=True)
@@ -80,7 +85,8 @@ class Launcher(Protocol):
         """In a forked child: close the descriptors, and leave everything else to the parent."""
 
 
-def _reap(pid: int) -> int | None:
+def reap(pid: int) -> int | None:
+    """Wait for a child of this process; return its status."""
     try:
         return os.waitpid(pid, 0)[1]
     except ChildProcessError:  # somebody else waited for it
@@ -89,10 +95,10 @@ def _reap(pid: int) -> int | None:
 
 def _child_of_ours(pid: int) -> Child:
     try:
-        return Child(pid, os.pidfd_open(pid), _reap)
+        return Child(pid, os.pidfd_open(pid), reap)
     except OSError:  # out of descriptors: a process that cannot be watched is not to be
         os.kill(pid, signal.SIGKILL)
-        _reap(pid)
+        reap(pid)
         raise
 
 
@@ -171,16 +177,13 @@ class Shipment:
                 f" {type(error).__name__}: {error}."
                 " Use context='fork' or method='thread', or make it picklable"
             ) from error
-        self.head, self.end = frame.head, frame.end
+        self.frame = frame.head, frame.end
         self._segment = Segment.create(frame.end, "seqkit-pipeline")
         frame.write(self._segment.block(0, frame.end))
 
     @property
     def fd(self) -> int:
         return self._segment.fd
-
-    def arguments(self) -> tuple[int, int, int]:
-        return self.fd, self.head, self.end
 
     def close(self) -> None:
         self._segment.close()
@@ -191,15 +194,15 @@ class Spawn:
 
     def __init__(self, shipment: Shipment, native_threads: int) -> None:
         self._shipment = shipment
-        self._environment = _environment(native_threads)
+        self._environment = environment(native_threads)
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        passed = astuple(fds)
-        call = f"boot({', '.join(map(str, (number, *self._shipment.arguments(), *passed)))})"
+        shipment = self._shipment
+        passed = (shipment.fd, *astuple(fds))
         with ctrl_c_held():
-            pid = _interpreter(
-                f"from seqkit.prefetch.worker import boot; {call}",
-                (self._shipment.fd, *passed),
+            pid = interpreter(
+                f"from seqkit.prefetch.worker import boot; boot({number}, {shipment.frame}, {passed})",
+                passed,
                 self._environment,
             )
             enlist(_child_of_ours(pid))
@@ -211,7 +214,7 @@ class Spawn:
         self._shipment.close()
 
 
-def _interpreter(code: str, fds: tuple[int, ...], environment: dict[str, str]) -> int:
+def interpreter(code: str, fds: tuple[int, ...], environment: dict[str, str]) -> int:
     """Start a Python that sees the same modules; return its pid. It runs no main script."""
     path = [os.getcwd() if entry == "" else entry for entry in sys.path]
     process = subprocess.Popen(
@@ -231,147 +234,11 @@ def _flags() -> list[str]:
     return flags + ["-O"] * sys.flags.optimize + ["-B"] * sys.flags.dont_write_bytecode
 
 
-def _environment(native_threads: int) -> dict[str, str]:
-    environment = dict(os.environ)
+def environment(native_threads: int) -> dict[str, str]:
+    """Return the variables for a Python whose libraries are to have so many threads; 0 leaves them alone."""
+    variables = dict(os.environ)
     if native_threads:
         # Read when the libraries load, which spares a pool of threads that would then idle.
         for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
-            environment.setdefault(f"{name}_NUM_THREADS", str(native_threads))
-    return environment
-
-
-# -------------------------------------------------------------------- the fork server
-
-_REQUEST = struct.Struct("<3q")  # number of the worker; head and end of the shipment
-_REPLY = struct.Struct("<2q")  # pid, -1: started (its pidfd comes along); pid, status: ended
-
-
-class ForkServer:
-    """Workers are forks of one fresh, single-threaded interpreter that has imported seqkit only.
-
-    It boots once per node, in the time of one import of numpy; each worker after it takes milliseconds, so
-    replacements for dead workers come from here when this process has threads. Should somebody kill it,
-    another one boots for the next worker.
-    """
-
-    def __init__(self, shipment: Shipment, native_threads: int) -> None:
-        self._shipment = shipment
-        self._environment = _environment(native_threads)
-        self._ended: dict[int, int] = {}
-        self._socket: socket.socket | None = None
-        self._pid = 0
-
-    def _boot(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, ctrl_c_held():
-            self._socket = ours
-            self._pid = _interpreter(
-                f"from seqkit.prefetch.launch import serve; serve({theirs.fileno()})",
-                (theirs.fileno(),),
-                self._environment,
-            )
-        return ours
-
-    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        try:
-            child = self._launch(self._socket or self._boot(), number, fds)
-        except ConnectionError:
-            self._end()
-            child = self._launch(self._boot(), number, fds)
-        enlist(child)  # should Ctrl-C hit just now: it is the server who reaps it
-
-    def _launch(self, server: socket.socket, number: int, fds: Descriptors) -> Child:
-        request = _REQUEST.pack(number, self._shipment.head, self._shipment.end)
-        socket.send_fds(server, [request], [self._shipment.fd, *astuple(fds)])
-        while True:
-            message, received, _, _ = socket.recv_fds(server, _REPLY.size, 1)
-            if not message:
-                raise ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
-            pid, status = _REPLY.unpack(message)
-            if status == -1:
-                if not received:  # there was no room for it in our table of descriptors
-                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-                return Child(pid, received[0], partial(self._reap, server))
-            self._ended[pid] = status
-
-    def _reap(self, server: socket.socket, pid: int) -> int | None:
-        while pid not in self._ended and server is self._socket:
-            try:
-                message = server.recv(_REPLY.size)
-            except ConnectionError:
-                message = b""
-            if not message:
-                break
-            ended, status = _REPLY.unpack(message)
-            self._ended[ended] = status
-        return self._ended.pop(pid, None)  # nobody knows, where the server is gone
-
-    def _end(self) -> None:
-        if self._socket is None:
-            return
-        try:
-            # Whoever else holds the socket: the server sees its end, and ends.
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it is gone already
-        self._socket.close()
-        self._socket = None
-        if self._pid:
-            _reap(self._pid)
-            self._pid = 0
-
-    def close(self) -> None:
-        self._end()
-        self._shipment.close()
-
-    def forget(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._shipment.close()
-
-
-def serve(fd: int) -> None:
-    """Be the fork server at the other end of a socket, until that is closed or the parent gone."""
-    server = socket.socket(fileno=fd)
-    parent = os.pidfd_open(os.getppid())
-    pids: dict[int, int] = {}  # by pidfd
-    poll = select.poll()
-    poll.register(server, select.POLLIN)
-    poll.register(parent, select.POLLIN)
-    try:
-        while True:
-            for ready, _ in poll.poll():
-                if ready in pids:
-                    poll.unregister(ready)
-                    pid = pids.pop(ready)
-                    os.close(ready)
-                    server.send(_REPLY.pack(pid, os.waitpid(pid, 0)[1]))
-                    continue
-                message = b""
-                if ready != parent:
-                    message, received, _, _ = socket.recv_fds(server, _REQUEST.size, 8)
-                if not message:
-                    raise ConnectionError
-                pid, pidfd = _fork_for(message, received, [fd, parent, *pids])
-                pids[pidfd] = pid
-                poll.register(pidfd, select.POLLIN)
-                socket.send_fds(server, [_REPLY.pack(pid, -1)], [pidfd])
-    except ConnectionError:
-        # The node is closed, or its process gone; a worker may be left that it never heard of.
-        for pid in pids.values():
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        leave()
-
-
-def _fork_for(message: bytes, received: list[int], own: list[int]) -> tuple[int, int]:
-    """Fork a worker with the descriptors of a request; return its pid and pidfd."""
-    number, head, end = _REQUEST.unpack(message)
-    pid = os.fork()
-    if pid == 0:
-        for fd in own:
-            os.close(fd)
-        boot(number, received[0], head, end, *received[1:])
-    for fd in received:
-        os.close(fd)
-    return pid, os.pidfd_open(pid)
+            variables.setdefault(f"{name}_NUM_THREADS", str(native_threads))
+    return variables

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 from mmap import PAGESIZE
-from typing import Any, Literal, NoReturn, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast, get_args
 
 from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
@@ -36,12 +36,15 @@ from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
 from .pieces import InPieces, Pieces
-from .resources import usable_cpus
-from .slots import Pinner
+from .resources import native_threads, usable_cpus
 from .threads import Threads
 from .window import Chunk
 
-__all__ = ["CONTEXTS", "Prefetch", "prefetch"]
+if TYPE_CHECKING:  # these need Linux
+    from .forkserver import Server
+    from .slots import Pinner
+
+__all__ = ["CONTEXTS", "Prefetch", "fork_server", "prefetch"]
 
 Method = Literal["thread", "process", "inline"]
 Context = Literal["fork", "forkserver", "spawn"]
@@ -181,6 +184,7 @@ def prefetch(
         "seed": None if seed is None else as_seed(seed, "prefetch: seed"),
         "pieces": positive_int(pieces, "prefetch: pieces"),
         "pinner": None,
+        "server": None,
     }
     if pieces > 1 and source._in_pieces(pieces) is None:
         raise ValueError(
@@ -356,6 +360,10 @@ class Prefetch(View[T]):
         """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], {**self._settings, "pinner": pinner})
 
+    def served(self, server: Server | None) -> Prefetch[T]:
+        """Return the same node, not started, with a fork server that outlives it; see `fork_server`."""
+        return Prefetch(self._sources[0], {**self._settings, "server": server})
+
     # ---------------------------------------------------------------- the expression
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
@@ -466,10 +474,11 @@ class _Engine:
                 capacity=capacity,
                 most_leases=leases,
                 shm_bytes=settings["shm_size"],
-                native_threads=int(os.environ.get("SEQKIT_NATIVE_THREADS", "1")),
+                native_threads=native_threads(),
                 seed=seed,
                 pieces=settings["pieces"],
                 pinner=settings["pinner"],
+                server=settings["server"],
             )
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity)
@@ -487,10 +496,13 @@ class _Engine:
             return Statistics() if self._dispatcher is None else self._dispatcher.statistics()
 
 
+_HAS_PROCESSES = sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
+
+
 def _can_have_processes() -> bool:
     if in_process_worker():
         return False
-    if not (sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")):
+    if not _HAS_PROCESSES:
         warnings.warn(
             f"prefetch: method='process' needs Linux, this is {sys.platform}; threads are used instead",
             RuntimeWarning,
@@ -498,6 +510,15 @@ def _can_have_processes() -> bool:
         )
         return False
     return True
+
+
+def fork_server(preload: tuple[str, ...]) -> Server | None:
+    """Return a fork server for nodes to share, that imports modules for their workers; None without Linux."""
+    if not _HAS_PROCESSES:
+        return None
+    from .forkserver import Server
+
+    return Server(preload)
 
 
 def _start_method(context: str | None) -> str:

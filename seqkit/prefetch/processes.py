@@ -40,7 +40,8 @@ from ..errors import seterr
 from ..view import View
 from .backend import Done, Event, Failed, Job, Lost, Skipped
 from .codec import Block
-from .launch import Child, Fork, ForkServer, Launcher, Shipment, Spawn, ctrl_c_held
+from .forkserver import ForkServer, Server
+from .launch import Child, Fork, Launcher, Shipment, Spawn, ctrl_c_held
 from .parcels import InJoint, InSlot, Joint, Memory, private
 from .resources import mapped_bytes
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
@@ -131,6 +132,8 @@ class Processes:
         How many jobs share a slot.
     pinner : Pinner, optional
         Locks the pages of slots; they then stay with the node until its end.
+    server : Server, optional
+        Forks the workers where this process cannot, and outlives the node.
     """
 
     def __init__(
@@ -146,7 +149,9 @@ class Processes:
         seed: int,
         pieces: int = 1,
         pinner: Pinner | None = None,
+        server: Server | None = None,
     ) -> None:
+        self._server = server
         self._pieces = pieces
         self._pinner = pinner
         self._pipeline = pipeline
@@ -260,7 +265,9 @@ class Processes:
         if context == "fork":
             return Fork(self._spec, self._pipeline, self._segment, self._isolate)
         shipment = Shipment(self._spec, self._pipeline)
-        return (Spawn if context == "spawn" else ForkServer)(shipment, self._native_threads)
+        if context == "spawn":
+            return Spawn(shipment, self._native_threads)
+        return ForkServer(shipment, self._server or Server(), self._server is not None)
 
     def _employ(self, number: int, launcher: Launcher, spare: int = 1) -> None:
         assert self._segment is not None

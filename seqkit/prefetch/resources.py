@@ -11,7 +11,7 @@ import math
 import os
 from pathlib import Path
 
-__all__ = ["mapped_bytes", "memory_limit_bytes", "resident_bytes", "usable_cpus"]
+__all__ = ["mapped_bytes", "memory_limit_bytes", "native_threads", "resident_bytes", "usable_cpus"]
 
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -33,6 +33,11 @@ def _quota() -> float:
     except (ValueError, ZeroDivisionError):
         return math.inf
     return allowed if allowed > 0 and float(quota) > 0 else math.inf
+
+
+def native_threads() -> int:
+    """Return how many threads BLAS and OpenMP may have in a worker; 0 leaves them alone."""
+    return int(os.environ.get("SEQKIT_NATIVE_THREADS", "1"))
 
 
 def memory_limit_bytes() -> float:

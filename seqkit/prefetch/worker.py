@@ -26,7 +26,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic_ns, sleep
 from typing import Any, cast
@@ -457,9 +457,19 @@ def leave() -> None:
     os._exit(0)
 
 
-def boot(number: int, shipped: int, head: int, end: int, *fds: int) -> None:
-    """Become a worker in a fresh interpreter: unpack the shipment, then `main`."""
-    descriptors = Descriptors(*fds)
+def boot(
+    number: int,
+    frame: Sequence[int],
+    fds: Sequence[int],
+    libraries: threadpoolctl.ThreadpoolController | None = None,
+) -> None:
+    """Become a worker in a fresh interpreter: unpack the shipment, then `main`.
+
+    `frame` is its head and end; its descriptor is the first of `fds`.
+    """
+    shipped, *rest = fds
+    descriptors = Descriptors(*rest)
+    head, end = frame
     try:
         shipment = Segment(shipped, end, private=True)
         spec, pipeline = decode(shipment.block(0, end), head, end, _loads)
@@ -467,7 +477,7 @@ def boot(number: int, shipped: int, head: int, end: int, *fds: int) -> None:
     except BaseException as error:
         report_failure(number, descriptors, error)
     else:
-        main(number, spec, descriptors, segment, pipeline)
+        main(number, spec, descriptors, segment, pipeline, libraries)
     leave()
 
 

@@ -705,8 +705,8 @@ def test_the_fork_server_is_replaced_when_somebody_kills_it() -> None:
         assert list(ahead) == list(range(10))
         launcher: Any = ahead._engine._dispatcher._backend._launcher  # type: ignore[union-attr]
         orphans = pids_of(ahead)
-        os.kill(launcher._pid, signal.SIGKILL)
-        assert not until_dead([launcher._pid])
+        os.kill(launcher._server.pid, signal.SIGKILL)
+        assert not until_dead([launcher._server.pid])
         assert list(ahead) == list(range(10))  # its workers live on
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
@@ -739,7 +739,7 @@ PARENT = """
             nodes.append(node)
             print(*node)
             if sibling == "forkserver":
-                print(node._engine._dispatcher._backend._launcher._pid)
+                print(node._engine._dispatcher._backend._launcher._server.pid)
     node = sk.prefetch(sk.smap(item, range(40)), 2, "process", context=context, chunk_size=1)
     pids = []
     iterator = iter(node)
@@ -749,7 +749,7 @@ PARENT = """
         print(employee.child.pid)
     launcher = node._engine._dispatcher._backend._launcher
     if context == "forkserver":
-        print(launcher._pid)
+        print(launcher._server.pid)
     if how == "beside siblings":
         child = os.fork()
         if child == 0:

@@ -1,0 +1,300 @@
+"""A fork server that nodes share: who its workers are, when it ends, what interrupts it."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch.forkserver import Server
+
+from .traces import children, descriptors, is_gone, until
+
+
+def numbers(count: int = 4) -> Any:
+    return sk.prefetch(sk.smap(lambda x: (x, os.getppid()), range(count)), 2, "process", context="forkserver")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@contextmanager
+def a_thread() -> Iterator[None]:
+    """Have another thread about, with which nobody forks unasked."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def parents(node: Any) -> set[int]:
+    """The processes that forked the workers of a node."""
+    return {parent for _, parent in node}
+
+
+def workers_of(server: Server) -> set[int]:
+    with open(f"/proc/{server.pid}/task/{server.pid}/children") as file:
+        return set(map(int, file.read().split()))
+
+
+def test_there_is_no_process_before_the_first_worker(server: Server) -> None:
+    before = children()
+    node = numbers().served(server)
+    assert server.pid == 0
+    assert children() == before
+    assert parents(node) == {server.pid}
+    node.close()
+
+
+def test_nodes_share_it_and_it_outlives_them(server: Server) -> None:
+    first, second = numbers().served(server), numbers().served(server)
+    assert parents(first) == parents(second) == {server.pid}
+    first.close()
+    assert parents(second) == {server.pid}
+    second.close()
+    assert workers_of(server) == set()
+    with numbers().served(server) as third:
+        assert parents(third) == {server.pid}
+
+
+def test_a_node_without_one_has_its_own_which_ends_with_it(server: Server) -> None:
+    node = numbers()
+    (own,) = parents(node)
+    assert own != os.getpid()
+    node.close()
+    assert is_gone(own)
+
+
+def test_epochs_and_rebuilt_views_share_it(server: Server) -> None:
+    node = numbers().served(server)
+    assert parents(node.at_epoch(3)) == {server.pid}
+    with node._rebuild(node._sources) as again:
+        assert again._engine is not node._engine
+        assert parents(again) == {server.pid}
+    node.close()
+
+
+def test_close_ends_it_and_a_later_launch_boots_another(server: Server) -> None:
+    open_before = descriptors()
+    with numbers().served(server) as node:
+        (first,) = parents(node)
+    server.close()
+    server.close()
+    assert is_gone(first)
+    assert descriptors() == open_before
+    with numbers().served(server) as node:
+        (second,) = parents(node)
+    assert second not in (first, os.getpid())
+
+
+def test_it_ends_when_nobody_has_it_any_more() -> None:
+    server = Server()
+    node = numbers().served(server)
+    pid = next(iter(parents(node)))
+    del server
+    assert parents(node) == {pid}  # the node still has it
+    del node
+    gc.collect()
+    assert until(lambda: is_gone(pid))
+
+
+def test_a_node_goes_on_when_its_server_is_closed_before_it(server: Server) -> None:
+    node = numbers(100).served(server)
+    assert [x for x, _ in node] == list(range(100))
+    server.close()  # which ends the workers of the node, too
+    assert [x for x, _ in node] == list(range(100))
+    node.close()
+
+
+def test_many_threads_start_and_close_nodes_over_one_server(server: Server) -> None:
+    wrong: list[Any] = []
+
+    def reads() -> None:
+        try:
+            for _ in range(3):
+                with numbers(20).served(server) as node:
+                    if [x for x, _ in node] != list(range(20)):
+                        wrong.append("items")
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=reads) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert workers_of(server) == set()
+
+
+def test_modules_are_loaded_once_for_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = tmp_path / "who"
+    (tmp_path / "loaded_by_server.py").write_text(
+        f"import os\nwith open({str(who)!r}, 'a') as file:\n    file.write(f'{{os.getpid()}} ')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def item(x: int) -> int:
+        import loaded_by_server  # type: ignore[import-not-found]  # noqa: F401
+
+        return x
+
+    server = Server(preload=("no_such_module", "loaded_by_server"))
+    for _ in range(2):
+        with sk.prefetch(sk.smap(item, range(8)), 2, "process", context="forkserver").served(server) as node:
+            assert list(node) == list(range(8))
+    assert who.read_text().split() == [str(server.pid)]
+    server.close()
+
+
+def test_an_interrupted_launch_leaves_no_worker_behind(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with numbers().served(server) as node:
+        assert parents(node) == {server.pid}
+    receive = server._receive
+
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "_receive", interrupted)
+    node = numbers().served(server)
+    with pytest.raises(KeyboardInterrupt):
+        node.start()
+    assert until(lambda: len(workers_of(server)) == 1)
+    monkeypatch.setattr(server, "_receive", receive)
+    with numbers().served(server) as another:
+        assert parents(another) == {server.pid}
+    # It waits for nobody: its pipes have ended, or the next launch has killed it.
+    assert until(lambda: all(is_gone_or_dead(pid) for pid in workers_of(server)))
+
+
+def is_gone_or_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_signal_handler_closes_a_node_while_another_one_starts(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = numbers().served(server)
+    assert parents(first) == {server.pid}
+    receive = server._receive
+
+    def and_then_a_signal(*arguments: Any) -> Any:
+        monkeypatch.setattr(server, "_receive", receive)
+        signal.raise_signal(signal.SIGUSR1)
+        return receive(*arguments)
+
+    def close(*_: Any) -> None:
+        first.close()
+        with pytest.raises(RuntimeError, match="a signal handler starts workers while workers are started"):
+            numbers().served(server).start()
+
+    before = signal.signal(signal.SIGUSR1, close)
+    try:
+        monkeypatch.setattr(server, "_receive", and_then_a_signal)
+        with numbers().served(server) as second:
+            assert parents(second) == {server.pid}
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(RuntimeError, match="closed"):
+        list(first)
+
+
+def test_a_copy_is_a_server_of_its_own(server: Server) -> None:
+    with numbers().served(server) as node:
+        (pid,) = parents(node)
+    for other in (pickle.loads(pickle.dumps(server)), copy.deepcopy(server)):
+        with numbers().served(other) as node:
+            assert parents(node).isdisjoint({pid, os.getpid()})
+        other.close()
+
+
+def test_a_forked_child_leaves_it_to_its_parent_and_boots_its_own(server: Server) -> None:
+    node = numbers().served(server)
+    (pid,) = parents(node)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with numbers().served(server) as own:
+                code = 0 if parents(own).isdisjoint({pid, os.getppid()}) else 2
+            server.close()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert parents(node) == {pid}
+    node.close()
+
+
+def test_a_loader_keeps_one_over_its_epochs_where_threads_live() -> None:
+    before = children()
+    with a_thread(), sk.DataLoader(Parents(8), 2, num_workers=2) as loader:
+        epochs = [{int(pid) for batch in loader for pid in batch} for _ in range(3)]
+        assert epochs[0] == epochs[1] == epochs[2]
+        (pid,) = epochs[0]
+        assert pid != os.getpid()
+        assert children() - before == {pid}
+    assert is_gone(pid)
+
+
+def test_a_loader_without_other_threads_forks_and_has_no_server() -> None:
+    before = children()
+    loader = sk.DataLoader(Parents(8), 2, num_workers=2)
+    assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
+    assert children() == before
+
+
+def test_the_server_of_a_loader_ends_when_the_loader_is_dropped() -> None:
+    with a_thread():
+        loader = sk.DataLoader(Parents(8), 2, num_workers=2)
+        iterator = iter(loader)
+        (pid, _) = map(int, next(iterator))
+        del loader
+        assert {int(pid) for batch in iterator for pid in batch} == {pid}
+        del iterator
+        gc.collect()
+        assert until(lambda: is_gone(pid))
+
+
+def test_the_server_of_a_torch_loader_has_torch_loaded() -> None:
+    pytest.importorskip("torch")
+    import seqkit.torch
+
+    with a_thread(), seqkit.torch.DataLoader(Parents(8), 2, num_workers=2) as loader:
+        (pid,) = {int(pid) for batch in loader for pid in batch}
+        assert "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+
+
+class Parents:
+    """A data set of the process that forked its reader."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> int:
+        return os.getppid()
