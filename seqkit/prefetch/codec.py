@@ -5,6 +5,10 @@ The layout of a frame in a block::
     | what the worker wrote itself | further buffers … | table: count, (offset, size)… | pickle |
                                      64-byte aligned     ^ head                                ^ end
 
+One array, or a tuple or list of arrays, as most batches are, needs no pickle. An outline of dtypes, shapes
+and offsets takes the place of table and pickle: just after megabytes were copied, when nothing else is in the
+processor's caches, that takes half the time (`python -m tests.benchmarks codec`).
+
 Guarantees
 ----------
 - a buffer that already lies in the block is not copied, only its place is recorded;
@@ -20,6 +24,7 @@ Units: offsets and sizes in bytes from the start of the block.
 
 from __future__ import annotations
 
+import marshal
 import pickle
 import struct
 import sys
@@ -49,6 +54,7 @@ Block = npt.NDArray[np.uint8]
 
 ALIGNMENT = 64
 _COUNT = struct.Struct("<q")
+_OUTLINE = _COUNT.pack(-1)  # in the place of a count
 # A buffer below this travels inside the pickle: copying it twice costs less than tracking it once.
 INLINE_BYTES = 4096
 
@@ -74,27 +80,27 @@ class Frame:
     Attributes
     ----------
     head, end : int
-        Where table and pickle begin and end.
+        Where the tail begins and ends.
     moved : list of (offset, memoryview)
         Buffers to be copied into the block.
+    tail : bytes
+        Table and pickle, or an outline.
     placed : int
-        Number of buffers that travel beside the pickle, copied or already in place.
+        Number of buffers that travel beside the tail, copied or already in place.
     """
 
     head: int
     end: int
     moved: list[tuple[int, memoryview]]
-    table: bytes
-    pickled: bytes
+    tail: bytes
     placed: int
 
-    def write(self, block: Block) -> None:
-        """Write the frame into the block it was encoded for."""
+    def write(self, block: Block, tail: bool = True) -> None:
+        """Write the frame into the block it was encoded for, unless the tail travels another way."""
         for offset, buffer in self.moved:
             block[offset : offset + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
-        body = self.head + len(self.table)
-        block[self.head : body] = np.frombuffer(self.table, np.uint8)
-        block[body : self.end] = np.frombuffer(self.pickled, np.uint8)
+        if tail:
+            block[self.head : self.end] = np.frombuffer(self.tail, np.uint8)
 
     def stream(self, block: Block | None) -> Iterator[memoryview]:
         """Yield the same bytes in order, for a block that is too small or does not exist.
@@ -109,8 +115,7 @@ class Frame:
             yield buffer
             position = offset + buffer.nbytes
         yield memoryview(bytes(self.head - position))
-        yield memoryview(self.table)
-        yield memoryview(self.pickled)
+        yield memoryview(self.tail)
 
 
 Dumps = Callable[..., bytes]
@@ -135,6 +140,8 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps | None =
         Whatever pickling the value raises.
     """
     start = 0 if block is None else address(block)
+    if (outlined := _outlined(value, start, used)) is not None:
+        return outlined
     stop = start + used
     moved: list[tuple[int, memoryview]] = []
     spans: list[int] = []
@@ -155,9 +162,53 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps | None =
         return False
 
     pickled = (dumps or dumps_plain)(value, protocol=5, buffer_callback=place)
-    table = struct.pack(f"<{len(spans) + 1}q", len(spans) // 2, *spans)
-    end = free + len(table) + len(pickled)
-    return Frame(free, end, moved, table, pickled, len(spans) // 2)
+    tail = struct.pack(f"<{len(spans) + 1}q", len(spans) // 2, *spans) + pickled
+    return Frame(free, free + len(tail), moved, tail, len(spans) // 2)
+
+
+def _outlined(value: Any, start: int, used: int) -> Frame | None:
+    """Return the frame of a job's only outcome, if that is made of arrays; None for anything else."""
+    # In one go: every function more would be one more that is in no cache.
+    if type(value) is not tuple or len(value) != 2 or type(value[0]) is not list or len(value[0]) != 1:
+        return None
+    (item,), failures = value
+    kind = type(item)
+    if kind is not np.ndarray and kind is not tuple and kind is not list:
+        return None
+    arrays = [item] if kind is np.ndarray else item
+    free, placed = aligned(used), 0
+    moved: list[tuple[int, memoryview]] = []
+    outline: list[tuple[str, tuple[int, ...], int | bytes]] = []
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            return None
+        dtype, nbytes = array.dtype, array.nbytes
+        if dtype.isbuiltin != 1 or dtype.kind not in "biufc" or not array.flags.carray:
+            return None  # other than numbers of the machine's own kinds, in one piece and writable
+        if nbytes < INLINE_BYTES:
+            outline.append((dtype.str, array.shape, array.tobytes()))
+            continue
+        placed += 1
+        offset = array.__array_interface__["data"][0] - start
+        if offset < 0 or offset + nbytes > used:
+            offset = free
+            moved.append((free, array.reshape(-1).view(np.uint8).data))
+            free = aligned(free + nbytes)
+        outline.append((dtype.str, array.shape, offset))
+    if failures or not outline or len(set(map(id, arrays))) < len(outline):
+        return None  # the same array twice is to come back so
+    tail = _OUTLINE + marshal.dumps(outline[0] if kind is np.ndarray else kind(outline))
+    return Frame(free, free + len(tail), moved, tail, placed)
+
+
+def _filled(outline: Any, memory: Block | None) -> Any:
+    """Return the arrays of an outline."""
+    if type(outline) is tuple and type(outline[0]) is str:
+        dtype, shape, place = outline
+        if type(place) is bytes:
+            return np.ndarray(shape, dtype, bytearray(place))
+        return np.ndarray(shape, dtype, memory, place)
+    return type(outline)([_filled(part, memory) for part in outline])
 
 
 def decode(
@@ -182,8 +233,10 @@ def decode(
     (count,) = _COUNT.unpack_from(raw)
     if not count:
         return loads(raw[8:], buffers=())
-    spans = struct.unpack_from(f"<{2 * count}q", raw, 8)
     memory = cast(Block, block) if memory is None else memory
+    if count < 0:
+        return [_filled(marshal.loads(raw[8:]), memory)], {}
+    spans = struct.unpack_from(f"<{2 * count}q", raw, 8)
     buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
     return loads(raw[8 + 16 * count :], buffers=buffers)
 

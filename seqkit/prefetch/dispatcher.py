@@ -324,6 +324,8 @@ class Dispatcher:
         self._sweep()
         window = feed.window
         window.depth = self._depth
+        if window.is_full():
+            return
         try:
             try:
                 self._submit_all(feed, window, waiting)

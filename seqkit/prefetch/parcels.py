@@ -61,19 +61,19 @@ class Memory:
 
 
 class InSlot:
-    """A result in its slot."""
+    """A result in its slot, but for the tail of its frame where that came along."""
 
-    def __init__(self, slots: Slots, slot: int, head: int, end: int) -> None:
+    def __init__(self, slots: Slots, slot: int, head: int, end: int, buffers: int, tail: bytes) -> None:
         self._slots = slots
         self._slot = slot
         self._head = head
-        self.nbytes = end
+        self.nbytes = head if tail else end
+        self._buffers = buffers
+        self._tail = tail
         self._block: Block | None = None
-        table = slots.pool.block(slot, head + 8)[head:]
-        self._has_buffers = bool(table.view(np.int64)[0])
 
     def must_copy(self) -> bool:
-        if self._block is not None or not self._has_buffers:
+        if self._block is not None or not self._buffers:
             return False
         return _all_leased(self._slots)
 
@@ -81,7 +81,7 @@ class InSlot:
         if self._block is not None:
             return
         pool = self._slots.pool
-        if not self._has_buffers:
+        if not self._buffers:
             # Nothing but a pickle: read from a copy of it, and the slot is free at once.
             self._block = pool.block(self._slot, self.nbytes)[self._head :].copy()
             self._head = 0
@@ -93,6 +93,8 @@ class InSlot:
     def open(self) -> Outcomes:
         assert self._block is not None
         block, self._block = self._block, None
+        if self._tail:
+            return Outcomes(*decode(self._tail, 0, len(self._tail), memory=block))
         return _outcomes(block, self._head)
 
     def detach(self) -> bool:

@@ -47,6 +47,7 @@ from .resources import mapped_bytes
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
 from .wire import (
     CELL_BYTES,
+    FOLLOWED,
     FOR_EVER,
     JOB,
     RESULT,
@@ -308,10 +309,14 @@ class Processes:
     # ---------------------------------------------------------------- jobs
 
     def ready(self) -> bool:
+        self._restore()
+        return self.pool.available() > 0 or not self._layout.slots
+
+    def _restore(self) -> None:
+        """Take back the slots of which no worker keeps memory any more."""
         for slot in self.pool.retired():
             if not self._control.is_kept(slot):
                 self.pool.restore(slot)
-        return self.pool.available() > 0 or not self._layout.slots
 
     def submit(self, job: Job) -> None:
         cell = self._cells.pop()
@@ -355,34 +360,35 @@ class Processes:
     # ---------------------------------------------------------------- results
 
     def receive(self, timeout: float | None) -> list[Event]:
-        self._read()
-        if not self._events:
-            wait_ms = None if timeout is None else max(0, int(timeout * 1000) + 1)
-            dead = []
-            for fd, _ in self._poll.poll(wait_ms):
-                if fd == self._fds["wake"]:
-                    os.eventfd_read(fd)
-                elif fd in self._team:
-                    dead.append(fd)
-            self._read()  # what a worker delivered before it died
-            for fd in dead:
-                if not self._closed:  # by the interpreter's exit, while a daemon thread reads
-                    self._bury(fd)
+        wait_ms = None if timeout is None else max(0, int(timeout * 1000) + 1)
+        if self._events:  # left by one who was interrupted
+            wait_ms = 0
+        dead = []
+        for fd, _ in self._poll.poll(wait_ms):
+            if fd == self._fds["wake"]:
+                os.eventfd_read(fd)
+            elif fd in self._team:
+                dead.append(fd)
+        self._read()  # what a worker delivered before it died
+        for fd in dead:
+            if not self._closed:  # by the interpreter's exit, while a daemon thread reads
+                self._bury(fd)
         events, self._events = self._events, []
         return events
 
     def _read(self) -> None:
         """Read whatever has come."""
-        while True:
+        count = READ_BYTES
+        while count == READ_BYTES:  # else that was all
             try:
-                data = self._unread + os.read(self._fds["receive"], READ_BYTES)
+                data = os.read(self._fds["receive"], READ_BYTES)
             except BlockingIOError:
                 break
-            at = 0
+            count, data, at = len(data), self._unread + data, 0
             while len(data) - at >= RESULT.size:
                 record = RESULT.unpack_from(data, at)
                 body = at + RESULT.size
-                end = body + (record[4] if record[2] in (Kind.SMALL, Kind.JOINT) else 0)
+                end = body + (record[4] - record[3] if record[2] in FOLLOWED else 0)
                 if len(data) < end:
                     break
                 self._note(record, data[body:end])
@@ -392,13 +398,13 @@ class Processes:
             self._read_stream(employee)
 
     def _note(self, record: tuple[int, ...], small: bytes) -> None:
-        ticket, worker, kind, head, end, cost, slot, _ = record
+        ticket, worker, kind, head, end, cost, slot, more = record
         self.nbytes += end
-        if kind == Kind.SLOT:
+        if kind in (Kind.SLOT, Kind.SPLIT):
             self._land(ticket, slot)
-            self._events.append(Done(ticket, InSlot(self, slot, head, end), cost, worker))
+            self._events.append(Done(ticket, InSlot(self, slot, head, end, more, small), cost, worker))
         elif kind == Kind.SMALL:
-            self._land(ticket, slot, over=True)
+            self._land(ticket, slot, over=True, survives=bool(more))
             self._events.append(Done(ticket, Memory(small, head, end), cost, worker))
         elif kind == Kind.JOINT:
             self._note_piece(record, small)
@@ -493,12 +499,13 @@ class Processes:
         if kind == Kind.JOINT_PIPE:
             self._note_piece(stream.record, stream.block)
             return
-        if self._layout.slots:
-            self.misses += 1
-            self._warn(end)
         if (joint := self._sent[ticket].joint) is not None:
             joint.wrote(slot, survives)
-            slot = -1
+            slot, survives = -1, 0
+        if self._layout.slots:
+            self.misses += 1
+            if not survives:  # for then it did fit
+                self._warn(end)
         self._land(ticket, slot, over=True, survives=bool(survives))
         self._events.append(Done(ticket, Memory(stream.block, head, end), cost, worker))
 
@@ -609,6 +616,7 @@ class Processes:
     def statistics(self) -> dict[str, int]:
         if self._final is not None:
             return self._final
+        self._restore()
         return {
             "restarts": self.restarts,
             "copies": self.copies,

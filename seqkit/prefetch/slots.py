@@ -124,17 +124,17 @@ class FreeMap:
     def __init__(self, segment: Segment, count: int, offset: int = 0) -> None:
         self._segment = segment
         self._offset = offset
-        words = segment.block(offset, 16 * count).view(np.int64)
-        self._owners, self.extents = words[:count], words[count:].data
+        words = segment.block(offset, 16 * count).view(np.int64).data
+        self._owners, self.extents = words[:count], words[count:]
 
     def __len__(self) -> int:
         return len(self._owners)
 
     def take(self, owner: int) -> int | None:
         """Return the lowest free slot, which belongs to `owner` from now on; None where none is free."""
-        for slot in (self._owners == 0).nonzero()[0].tolist():
-            if self.take_this(slot, owner):
-                return int(slot)
+        for slot, taken in enumerate(self._owners):
+            if not taken and self.take_this(slot, owner):
+                return slot
         return None
 
     def take_this(self, slot: int, owner: int) -> bool:
@@ -164,11 +164,11 @@ class FreeMap:
 
     def forget(self) -> None:
         """In a child that user code forked: leave the words alone, which are the parent's."""
-        self._owners = self._owners.copy()
+        self._owners = memoryview(bytearray(self._owners)).cast("q")
 
     def taken_by(self, owner: int) -> list[int]:
         """Return the slots that `owner` took, and that it has neither put back nor handed over."""
-        return [int(slot) for slot in (self._owners == owner + 1).nonzero()[0]]
+        return [slot for slot, word in enumerate(self._owners) if word == owner + 1]
 
 
 class Pinner(Protocol):

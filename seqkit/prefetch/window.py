@@ -137,6 +137,10 @@ class Window:
         """Return how many chunks are drawn and not handed out."""
         return len(self._chunks)
 
+    def is_full(self) -> bool:
+        """Is there nothing to ask for until a chunk is handed out or lost?"""
+        return not self._lost and (self._drawn or len(self._chunks) >= self.depth)
+
     def ended(self) -> bool:
         """Has everything been handed out?"""
         return self._drawn and not self._chunks

@@ -29,6 +29,7 @@ from .slots import PAGE, Segment
 
 __all__ = [
     "CELL_BYTES",
+    "FOLLOWED",
     "FOR_EVER",
     "JOB",
     "RESULT",
@@ -47,7 +48,8 @@ __all__ = [
 # three numbers, epoch
 JOB = struct.Struct("<8q")
 # ticket, worker, kind, head, end, cost in ns, slot (-1: none was taken), does memory of the slot survive?
-# Of a piece the last two are: how much of the slot is used that it shares, and for what (see `JointArena`).
+# Of a result in a slot the last is: how many buffers it has there. Of a piece the last two are: how much is
+# used of the slot that it shares, and for what (see `JointArena`).
 RESULT = struct.Struct("<8q")
 SHARED = 2
 # Who keeps a slot for the life of the node.
@@ -67,14 +69,18 @@ class Kind(IntEnum):
     """What a result record says."""
 
     SLOT = 0  # the frame lies in a slot
-    SMALL = 1  # the frame follows the record
-    PIPE = 2  # the frame follows in the worker's own pipe
-    SKIPPED = 3  # the job was revoked before it was begun
-    READY = 4  # the worker has started
-    FAILED = 5  # it could not; a pickled record follows in its pipe
-    JOINT = 6  # the frame follows the record, its arrays lie in a slot that others share
-    JOINT_PIPE = 7  # likewise, but the frame follows in the worker's own pipe
-    OUTLIVED = 8  # no result: memory of a slot that others share is still held
+    SPLIT = 1  # likewise, but its tail follows the record
+    SMALL = 2  # the frame, nothing but a tail, follows the record
+    PIPE = 3  # the frame follows in the worker's own pipe
+    SKIPPED = 4  # the job was revoked before it was begun
+    READY = 5  # the worker has started
+    FAILED = 6  # it could not; a pickled record follows in its pipe
+    JOINT = 7  # the frame follows the record, its arrays lie in a slot that others share
+    JOINT_PIPE = 8  # likewise, but the frame follows in the worker's own pipe
+    OUTLIVED = 9  # no result: memory of a slot that others share is still held
+
+
+FOLLOWED = frozenset({Kind.SPLIT, Kind.SMALL, Kind.JOINT})  # by what lies between head and end
 
 
 class Packing(IntEnum):

@@ -44,7 +44,7 @@ from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, 
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
 from .slots import PAGE, FreeMap, Segment
-from .wire import JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
+from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
 
@@ -203,10 +203,10 @@ class Worker:
             frame = self._encode(outcomes, None, 0)
             stream = frame.stream(None)
             return Kind.PIPE, frame.head, frame.end, b"", [b"".join(stream)] if arena.used else stream
-        data = frame.table + frame.pickled
-        if len(data) > self.small_bytes:
-            return Kind.JOINT_PIPE, 0, len(data), b"", [data]
-        return Kind.JOINT, 0, len(data), data, ()
+        size = len(frame.tail)
+        if size > self.small_bytes:
+            return Kind.JOINT_PIPE, 0, size, b"", [frame.tail]
+        return Kind.JOINT, 0, size, frame.tail, ()
 
     def _next_job(self) -> bytes:
         """Wait for a job; of no bytes when there will be none."""
@@ -307,25 +307,30 @@ class Worker:
         frame = self._encode(outcomes, arena.block, arena.used)
         # From here on nobody but user code may hold memory of the slot, or it would seem to survive.
         outcomes.values.clear()
-        head, end, used, small = frame.head, frame.end, arena.used, b""
+        head, end, used, placed, tail = frame.head, frame.end, arena.used, frame.placed, frame.tail
+        is_short = len(tail) <= self.small_bytes
+        fills = head if is_short else end
         stream: Iterable[Any] = ()
-        if not used and end <= self.small_bytes:
-            kind, small = Kind.SMALL, frame.table + frame.pickled
-        elif end <= len(arena.open()):
-            kind = Kind.SLOT
-            frame.write(arena.open())
+        if is_short and not placed:
+            kind, head, end = Kind.SMALL, 0, len(tail)
+        elif fills <= len(arena.open()):
+            kind = Kind.SPLIT if is_short else Kind.SLOT
+            frame.write(arena.open(), tail=not is_short)
         else:
             kind = Kind.PIPE
             stream = [b"".join(frame.stream(arena.block))] if used else frame.stream(None)
         del frame
+        is_there = kind in (Kind.SPLIT, Kind.SLOT)
         if arena.slot >= 0:
-            self._trim(arena.slot, end if kind is Kind.SLOT else used)
+            self._trim(arena.slot, fills if is_there else used)
         survives = used > 0 and self._survives(arena)
-        if survives and kind is Kind.SLOT:
+        if survives and is_there:
             # Whoever kept the memory may write to it again while the next item is evaluated.
-            kind, stream = Kind.PIPE, [self._slot(arena.slot)[:end].tobytes()]
+            kind, is_there = Kind.PIPE, False
+            stream = [self._slot(arena.slot)[:head].tobytes(), tail]
         cost = monotonic_ns() - begun
-        tell(self.fds, self.number, kind, ticket, head, end, cost, arena.slot, survives, small)
+        more, small = placed if is_there else survives, tail if kind in FOLLOWED else b""
+        tell(self.fds, self.number, kind, ticket, head, end, cost, arena.slot, more, small)
         for part in stream:
             _write_all(self.fds.bulk, part)
 

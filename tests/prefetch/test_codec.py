@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import pickle
+import struct
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ leaves = st.one_of(
     st.integers(0, 20_000).map(lambda n: bytearray(b"x" * n)),
     st.sampled_from([np.float32(2.5), np.datetime64("2020-01-01"), np.bool_(True), range(3), ...]),
 )
-values = st.recursive(
+nested = st.recursive(
     leaves,
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
@@ -98,6 +99,8 @@ values = st.recursive(
     ),
     max_leaves=8,
 )
+# What workers send are the values and the failures of a job, most often of one item.
+values = nested | st.one_of(nested, st.lists(arrays(), max_size=3)).map(lambda value: ([value], {}))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -388,3 +391,152 @@ def test_decoded_arrays_are_all_that_keeps_the_block_alive() -> None:
     assert part[0] == 10
     del part
     assert gone() is None
+
+
+# -------------------------------------------------------------------- outlines
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def has_outline(frame: Frame) -> bool:
+    return struct.unpack_from("<q", frame.tail) == (-1,)
+
+
+def outcome(value: Any, used: int = 0) -> Any:
+    """Send the outcomes of a job of one item; return that item, and whether it needed no pickle."""
+    ((found,), failures), frame, _ = ship(([value], {}), used)
+    assert failures == {}
+    return found, has_outline(frame)
+
+
+@pytest.mark.parametrize("dtype", "?bBhHiIlLqQefdgFDG")
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (7,), (2, 3), (4096,), (5, 1, 1001)], ids=str)
+@pytest.mark.parametrize("used", [0, 100])
+def test_arrays_of_numbers_need_no_pickle(dtype: str, shape: tuple[int, ...], used: int) -> None:
+    array = filled(dtype, shape, 1)
+    found, is_outlined = outcome(array, used)
+    assert is_outlined
+    assert same(found, array)
+    assert found.flags.writeable
+    found[...] = 0
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("sizes", [[5], [5000], [5000, 5], [5, 5000, 0, 7000]], ids=str)
+def test_neither_do_lists_and_tuples_of_them(kind: type, sizes: list[int]) -> None:
+    value = kind(np.arange(size, dtype=np.float32) for size in sizes)
+    found, is_outlined = outcome(value)
+    assert is_outlined
+    assert same(found, value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        (),
+        5,
+        "x",
+        np.float32(1),
+        {"x": np.arange(5000)},
+        [np.arange(5000), 5],
+        ([np.arange(5000)],),
+        filled(">f8", (5000,), 0),
+        filled("M8[ns]", (5000,), 0),
+        filled("S7", (5000,), 0),
+        filled("O", (50,), 0),
+        filled(DTYPES[-3], (5000,), 0),
+        np.asfortranarray(filled("f4", (50, 60), 0)),
+        filled("f4", (5000,), 0)[::2],
+        np.broadcast_to(np.arange(5000), (2, 5000)),
+        np.zeros(40001, np.uint8)[1:].view("f8"),
+        np.arange(5000).view(np.recarray),
+        Pair(np.arange(5000), np.arange(5000)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_everything_else_is_pickled(value: Any) -> None:
+    found, is_outlined = outcome(value)
+    assert not is_outlined
+    assert same(found, through_pickle(value))
+
+
+def test_so_is_the_same_array_twice_which_is_one_again() -> None:
+    array = np.arange(5000)
+    found, is_outlined = outcome([array, np.arange(3), array])
+    assert not is_outlined
+    assert found[0] is found[2]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ([np.arange(5000), np.arange(5000)], {}),
+        ([np.arange(5000)], {0: "failed"}),
+        ([], {}),
+        [[np.arange(5000)], {}],
+        ([np.arange(5000)],),
+        (np.arange(5000), {}),
+    ],
+    ids=["two items", "a failure", "no item", "a list", "no failures", "no list"],
+)
+def test_so_is_what_is_not_the_outcome_of_one_item(value: Any) -> None:
+    found, frame, _ = ship(value)
+    assert not has_outline(frame)
+    assert same(found, value)
+
+
+def test_a_read_only_array_stays_so_where_the_pickle_says_so() -> None:
+    array = np.arange(10)
+    array.flags.writeable = False
+    found, is_outlined = outcome(array)
+    assert not is_outlined
+    assert not found.flags.writeable
+
+
+def test_an_outline_says_where_arrays_lie_in_the_block() -> None:
+    block = fresh(1 << 16)
+    first, used = in_place(block, "f4", 2000)
+    second, used = in_place(block, "i8", 1000, used)
+    first[:], second[:] = np.arange(2000), np.arange(1000)
+    other = np.arange(3000.0)
+    frame = encode(([(first.reshape(20, 100), second[100:900], other)], {}), block, used)
+    assert has_outline(frame)
+    assert frame.placed == 3
+    assert [buffer.nbytes for _, buffer in frame.moved] == [other.nbytes]
+    frame.write(block)
+    for memory in (None, block):  # all of the frame in the block, or its tail by itself
+        ((found,), _) = (
+            decode(block, frame.head, frame.end)
+            if memory is None
+            else decode(frame.tail, 0, len(frame.tail), memory=memory)
+        )
+        assert [address(array) for array in found[:2]] == [address(first), address(second) + 800]
+        assert same(found, (first.reshape(20, 100), second[100:900], other))
+
+
+def test_arrays_of_an_outline_keep_the_block_alive() -> None:
+    frame = encode(([np.arange(1000)], {}), None)
+    assert has_outline(frame)
+    block = np.zeros(frame.end, np.uint8)
+    frame.write(block)
+    gone = weakref.ref(block)
+    ((array,), _) = decode(block, frame.head, frame.end)
+    del block
+    assert gone() is not None
+    part = array[10:]
+    del array
+    assert gone() is not None
+    del part
+    assert gone() is None
+
+
+def test_without_its_tail_only_the_buffers_are_written() -> None:
+    block = fresh(1 << 14)
+    frame = encode(([np.arange(1000)], {}), block, 0)
+    frame.write(block, tail=False)
+    assert (block[: frame.head].view(np.int64) == np.arange(1000)).all()
+    assert (block[frame.head :] == MARK).all()
