@@ -31,7 +31,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
-from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Skipped, Unjoined
+from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Unjoined
 from .outcome import Outcomes
 from .progress import Progress, items_per_line
 from .window import Chunk, Window
@@ -265,7 +265,7 @@ class Dispatcher:
                 blocked = chunk is not None and self._is_exhausted(chunk, blocked_since)
                 if chunk is not None and not blocked:
                     self._counts["waited_ns"] += perf_counter_ns() - begun if begun else 0
-                    return self._hand_out(feed)
+                    return self._hand_out(feed, chunk)
                 if feed.window.ended():
                     failure, feed.window.failure = feed.window.failure, None
                     if failure is not None:
@@ -297,11 +297,9 @@ class Dispatcher:
             * (policy == "block")
         )
 
-    def _hand_out(self, feed: _Feed) -> Chunk:
-        chunk = feed.window.ready()
-        assert chunk is not None
+    def _hand_out(self, feed: _Feed, chunk: Chunk) -> Chunk:
         chunk.parcel.claim()  # or fail to: then nothing is lost
-        feed.window.hand_out()
+        feed.window.hand_out(chunk)
         self._counts["items"] += chunk.size
         # The workers go on while the reader works. Several jobs at once, where many are pending anyhow.
         room = self._depth - feed.window.pending()
@@ -422,21 +420,19 @@ class Dispatcher:
             self._failure = self._failure or event  # the first one is the reason of the others
             return
         landed = self._landed(event.ticket)
-        if isinstance(event, Lost):
-            if landed is not None:
+        if isinstance(event, Done):
+            self._counts["jobs"] += 1
+            if landed is None:
+                event.parcel.discard()
+                return
+            _, chunk = landed
+            chunk.parcel, chunk.worker = event.parcel, event.worker
+            self._measure(event, chunk.size)
+        elif landed is not None:
+            if isinstance(event, Lost):
                 self._lost(*landed, event)
-            return
-        if isinstance(event, Skipped):
-            if landed is not None:
+            else:
                 landed[0].window.skipped(landed[1])
-            return
-        self._counts["jobs"] += 1
-        if landed is None:
-            event.parcel.discard()
-            return
-        _, chunk = landed
-        chunk.parcel, chunk.worker = event.parcel, event.worker
-        self._measure(event, chunk.size)
 
     def _landed(self, ticket: int) -> tuple[_Feed, Chunk] | None:
         """Note that a job is no longer in flight; return whose it was, if anybody still wants it."""

@@ -300,7 +300,7 @@ class Prefetch(View[T]):
             if arrived is None:
                 return
             chunk, outcomes = arrived
-            ended = len(outcomes.values) < len(chunk)
+            ended = len(outcomes.values) < chunk.size
             if outcomes.failures:
                 yield from self._one_by_one(chunk, outcomes)
             else:

@@ -91,7 +91,7 @@ class Window:
     True
     >>> first.parcel = "A"; window.ready() is first
     True
-    >>> window.hand_out().parcel, window.ask(5).indices
+    >>> window.hand_out(first).parcel, window.ask(5).indices
     ('A', ['c'])
     """
 
@@ -154,10 +154,8 @@ class Window:
                 break
         return None
 
-    def hand_out(self) -> Chunk:
-        """Give the reader the chunk that is ready."""
-        chunk = self.ready()
-        assert chunk is not None
+    def hand_out(self, chunk: Chunk) -> Chunk:
+        """Give the reader a chunk that is ready."""
         self._chunks.remove(chunk)
         self._items -= chunk.size
         return chunk

@@ -26,7 +26,7 @@ from seqkit.prefetch.backend import Job
 from seqkit.prefetch.wire import JOB, Control
 
 from .kinds import PROCESSES, WORKERS, Kind
-from .scripts import forked
+from .scripts import finished, forked
 from .traces import children, descriptors, pids_of, until, until_gone
 
 LARGE = 8192
@@ -522,3 +522,22 @@ def test_a_plan_that_closes_the_node_is_told_so() -> None:
     node = FORK.ahead(sk.smap(full, range(9)), chunk_size=1)
     with pytest.raises(RuntimeError, match="closed"):
         list(node._iter(plan()))
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_workers_do_not_interrupt_the_reader_when_they_wake(kind: Kind) -> None:
+    with kind.ahead(sk.smap(lambda _: os.sched_getscheduler(0), range(4))) as node:
+        assert set(node) == {os.SCHED_BATCH}
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_workers_keep_a_policy_that_somebody_chose(tmp_path: Path) -> None:
+    script = """
+        import os
+        import seqkit as sk
+
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        with sk.prefetch(sk.smap(lambda _: os.sched_getscheduler(0), range(4)), 2, "process") as node:
+            assert set(node) == {os.SCHED_IDLE}, list(node)
+    """
+    assert finished(tmp_path, script) == (0, "", "")

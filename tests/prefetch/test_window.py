@@ -73,7 +73,7 @@ class Driver:
         self.window.again(chunk)
 
     def hand_out(self) -> Chunk:
-        chunk = self.window.hand_out()
+        chunk = self.window.hand_out(self.window.ready())
         assert chunk.parcel == chunk.indices
         self.arrived.difference_update(chunk.indices)
         self.handed.extend(chunk.indices)
@@ -236,7 +236,7 @@ def chunks_of(window: Window, size: int) -> list[list[Any]]:
     pieces = []
     while (chunk := window.ask(size, waiting=True)) is not None:
         chunk.parcel = "done"
-        pieces.append(list(window.hand_out().indices))
+        pieces.append(list(window.hand_out(window.ready()).indices))
     return pieces
 
 
@@ -248,14 +248,14 @@ def test_a_lost_chunk_of_several_items_comes_back_as_single_ones_in_its_place() 
     assert third
     window.again(second)
     first.parcel = third.parcel = "done"
-    assert window.hand_out() is first
+    assert window.hand_out(window.ready()) is first
     assert not window.ready()
     singles = [window.ask(5) for _ in range(3)]
     assert [chunk and list(chunk.indices) for chunk in singles] == [[2], [3], [4]]
     for chunk in singles:
         assert chunk
         chunk.parcel = "done"
-    assert [list(window.hand_out().indices) for _ in range(4)] == [[2], [3], [4], [5, 6]]
+    assert [list(window.hand_out(window.ready()).indices) for _ in range(4)] == [[2], [3], [4], [5, 6]]
 
 
 def test_a_lost_chunk_of_one_item_is_asked_for_again_as_it_is() -> None:
@@ -274,7 +274,7 @@ def test_a_chunk_taken_back_comes_before_everything_else_in_single_items() -> No
     first = window.ask(2)
     assert first
     first.parcel = "unreadable"
-    assert window.hand_out() is first
+    assert window.hand_out(window.ready()) is first
     second = window.ask(4)
     assert second
     window.back(first)
@@ -348,7 +348,7 @@ def test_a_plan_of_any_kind_is_cut_into_pieces_of_its_kind(plan: Any, kind: type
         assert isinstance(chunk.indices, kind)
         assert 1 <= len(chunk) <= size
         chunk.parcel = "done"
-        drawn.extend(window.hand_out().indices)
+        drawn.extend(window.hand_out(window.ready()).indices)
     assert drawn == expected
 
 
@@ -394,7 +394,7 @@ def test_where_order_does_not_matter_what_has_arrived_is_handed_out_first() -> N
     assert window.ready() is None
     assert not window.starving()
     chunks[2].parcel = chunks[1].parcel = "there"  # type: ignore[union-attr]
-    assert [list(window.hand_out().indices) for _ in range(2)] == [[1], [2]]
+    assert [list(window.hand_out(window.ready()).indices) for _ in range(2)] == [[1], [2]]
     assert window.ready() is None
     more = [window.ask(1), window.ask(1)]
     assert [list(chunk.indices) for chunk in more if chunk] == [[4], [5]]
@@ -402,6 +402,6 @@ def test_where_order_does_not_matter_what_has_arrived_is_handed_out_first() -> N
     assert not window.starving()  # others are on their way
     for chunk in (chunks[3], *more):
         chunk.parcel = "there"  # type: ignore[union-attr]
-        window.hand_out()
+        window.hand_out(window.ready())
     assert window.starving()
     assert window.ask(1) is chunks[0]
