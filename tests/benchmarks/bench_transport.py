@@ -55,14 +55,16 @@ def rate(
 
 
 class Run:
-    """A run in a process of its own, of as many results as the round before would have read in `SECONDS`."""
+    """A run in a process of its own, of as many results as the round before would have read in so long."""
 
-    def __init__(self, measured: Callable[[int], tuple[float, float]], count: int = 64) -> None:
-        self.measured, self.count, self.cpu = measured, count, 0.0
+    def __init__(
+        self, measured: Callable[[int], tuple[float, float]], count: int = 64, seconds: float = SECONDS
+    ) -> None:
+        self.measured, self.count, self.seconds, self.cpu = measured, count, seconds, 0.0
 
     def __call__(self) -> float:
         figure, self.cpu = apart(partial(self.measured, self.count))
-        self.count = max(64, WARM + int(figure * SECONDS))
+        self.count = max(64, WARM + int(figure * self.seconds))
         return figure
 
 
@@ -175,10 +177,14 @@ def ints(peers: dict[str, Peer]) -> None:
     def theirs(peer: Peer, count: int) -> Iterable[int]:
         return peer.items(int, count, 0)
 
+    counts = {
+        "seqkit, automatic chunks": (partial(ours, "auto"), 2_000_000),
+        "seqkit, chunks of one": (partial(ours, 1), 20_000),
+        **{name: (partial(theirs, peer), 2_000) for name, peer in peers.items()},
+    }
+    # For a tenth of a second the system shifts processes that cost next to nothing between the cores.
     runs = {
-        "seqkit, automatic chunks": Run(partial(reading, partial(ours, "auto")), 2_000_000),
-        "seqkit, chunks of one": Run(partial(reading, partial(ours, 1)), 20_000),
-        **{name: Run(partial(reading, partial(theirs, peer)), 2_000) for name, peer in peers.items()},
+        name: Run(partial(reading, results), count, seconds=2.0) for name, (results, count) in counts.items()
     }
     found = in_turn(runs, rounds=3)
     table("one int per item, per second", [(name, f"{value:,.0f}") for name, value in found.items()])
