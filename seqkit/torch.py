@@ -27,6 +27,7 @@ except ImportError as error:  # pragma: no cover
 
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
+from .loader.leaves import stack_arrays
 from .loader.start import Start
 from .prefetch import Prefetch
 from .view import View
@@ -138,7 +139,17 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     if any(isinstance(array, np.ma.MaskedArray) for array in batch):
         raise TypeError("default_collate: a masked array would lose its mask; pass another collate_fn")
-    return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
+    first = batch[0]
+    dtype = first.dtype
+    if dtype.char not in _STACKED_BY_NUMPY or not dtype.isnative or not first.ndim:
+        return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
+    if len({(type(array), array.dtype, array.shape) for array in batch}) > 1:
+        return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
+    return torch.from_numpy(stack_arrays(batch, dtype))
+
+
+# Of these torch makes a tensor of the same dtype; numpy stacks small arrays 6 to 15 times faster.
+_STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 
 
 _RULES = {**_rules.default_collate_fn_map, np.ndarray: _stack_arrays, torch.Tensor: _stack}

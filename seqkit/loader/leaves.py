@@ -32,6 +32,7 @@ __all__ = [
     "padded",
     "plain_arrays",
     "stack",
+    "stack_arrays",
     "stack_tensors",
 ]
 
@@ -90,7 +91,7 @@ def stack(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> Any
     common = common_dtype(batch, place, dtype)
     if not getattr(batch[0], "shape", ()):
         return _stack_scalars(batch, common, place)
-    return _stack_arrays(batch if kinds == {np.ndarray} else list(map(np.asarray, batch)), common)
+    return stack_arrays(batch if kinds == {np.ndarray} else list(map(np.asarray, batch)), common)
 
 
 _PYTHON_DTYPES = {
@@ -176,7 +177,7 @@ def _fits(number: Any, dtype: DType) -> bool:
     return True
 
 
-def _stack_arrays(arrays: Sequence[Array], dtype: DType) -> Array:
+def stack_arrays(arrays: Sequence[Array], dtype: DType) -> Array:
     """Stack arrays of one shape and at least one dimension."""
     shape = arrays[0].shape
     out = empty((len(arrays), *shape), dtype)

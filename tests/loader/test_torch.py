@@ -804,3 +804,37 @@ def test_workers_do_not_multiply_threads() -> None:
 
     with Ours(Threads(), batch_size=None, num_workers=1) as loader:
         assert list(loader) == [1, 1]
+
+
+NUMBERS = "?bhilqBHILQefdFDgG"
+
+
+def kinds_of_arrays() -> Iterator[Any]:
+    for code in [*NUMBERS, ">f4", "U3", "M8[s]"]:
+        for shape in [(), (0,), (3,), (2, 0), (2, 3)]:
+            yield pytest.param([np.full(shape, i % 2).astype(code) for i in range(3)], id=f"{code} {shape}")
+    yield pytest.param([np.zeros(2, "f4"), np.zeros(2, "f8")], id="two dtypes")
+    yield pytest.param([np.zeros(2), np.zeros(3)], id="two shapes")
+    yield pytest.param([np.zeros((3, 2)).T, np.ones((2, 3))], id="Fortran order")
+    yield pytest.param([np.arange(9.0)[::3], np.ones(3)], id="gaps")
+    yield pytest.param([np.zeros(2), torch.zeros(2)], id="an array and a tensor")
+    yield pytest.param([np.zeros(3).view(np.recarray), np.ones(3)], id="a subclass")
+
+
+@pytest.mark.parametrize("arrays", list(kinds_of_arrays()))
+def test_arrays_that_numpy_stacks_give_what_torch_gives(arrays: list[Any]) -> None:
+    def tried(collate: Any) -> Any:
+        try:
+            batch = collate(list(arrays))
+        except Exception as error:
+            return type(error)
+        return batch.dtype, batch.shape, batch.tolist(), batch.is_contiguous()
+
+    assert tried(ours.default_collate) == tried(torch.utils.data.default_collate)
+
+
+def test_stacked_arrays_are_a_copy() -> None:
+    arrays = [np.zeros(3), np.ones(3)]
+    batch = ours.default_collate(arrays)
+    batch[:] = 7
+    assert [array.tolist() for array in arrays] == [[0, 0, 0], [1, 1, 1]]
