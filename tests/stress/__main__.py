@@ -1,6 +1,6 @@
 """Run the concurrency tests again and again, under CPU load and random delays.
 
-    python -m tests.stress --rounds 200 [arguments for pytest]
+    python -m tests.stress --rounds 200 --at-once 2 [arguments for pytest]
 
 Every round is a fresh pytest. Meanwhile a process on every CPU does nothing but compute, and the children of
 the tests, workers and servers, are stopped at random instants and go on a few milliseconds later: between any
@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,11 +44,12 @@ DELAY_S = 0.005  # at most
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.stress")
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--at-once", type=int, default=1, help="rounds beside one another")
     known, arguments = parser.parse_known_args()
     began, failures, seen = time.monotonic(), Counter[str](), 0
-    with cpu_load():
-        for number in range(1, known.rounds + 1):
-            ran, failed = one_round(arguments)
+    with cpu_load(), ThreadPoolExecutor(known.at_once) as pool:
+        rounds = pool.map(one_round, [arguments] * known.rounds)
+        for number, (ran, failed) in enumerate(rounds, 1):
             seen += ran
             failures.update(failed)
             print(f"round {number}: {ran} tests, failed: {', '.join(failed) or 'none'}", flush=True)
