@@ -1,6 +1,6 @@
 """The usual training pipeline under its usual name: `DataLoader`, samplers and collation."""
 
-from .batchify import Append, Dict, Group, List, NamedTuple, Pad, PerShard, Stack, Tuple
+from .batchify import Append, List, Pad, Stack
 from .buckets import (
     ConstWidthBucket,
     ExpWidthBucket,
@@ -10,6 +10,7 @@ from .buckets import (
     TokenBudgetBatchSampler,
 )
 from .collate import default_collate, default_convert
+from .composed import Dict, Group, NamedTuple, PerShard, Tuple
 from .distributed import DistributedSampler, ShardedSampler, SplitSampler
 from .loader import DataLoader
 from .samplers import (

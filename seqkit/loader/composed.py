@@ -1,0 +1,387 @@
+"""Functions that make a batch of samples of several parts.
+
+`Tuple`, `NamedTuple` and `Dict` take samples apart and give each part to a function of its own; `PerShard`
+makes several batches at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from .batchify import Batchify, chained
+from .collate import TEXT, CollateFn, Join, Unite, key_differences
+from .leaves import Place
+
+__all__ = ["Dict", "Group", "NamedTuple", "PerShard", "Tuple"]
+
+
+class _Composed(Batchify):
+    """A function of functions, each for a part of the samples."""
+
+    @property
+    def join(self) -> Join | None:
+        """How a batch is made of its pieces; None unless all functions can."""
+        return self._join if all(map(_join_of, self._parts())) else None
+
+    def _parts(self) -> Iterable[CollateFn]:
+        raise NotImplementedError
+
+    def _join(self, pieces: list[Any], unite: Unite) -> Any:
+        raise NotImplementedError
+
+
+class Tuple(_Composed):
+    """Give each position of the samples to a function of its own.
+
+    Parameters
+    ----------
+    *functions : callable
+        One per position: any function of a list. In place of a function, a tuple of functions means
+        `Tuple`, a named tuple of them `NamedTuple`, a mapping `Dict`, to any depth.
+
+    Returns
+    -------
+    tuple
+        What the functions return.
+
+    Raises
+    ------
+    TypeError
+        If a function is not callable; for a sample that is no sequence.
+    ValueError
+        Without functions; for an empty batch and for samples, whichever, of another length.
+
+    Notes
+    -----
+    A list per position, and what the functions cost. Can be joined from pieces if all functions can, see
+    `prefetch`. After ``Tuple`` of GluonNLP and ``Group`` of Gluon, which is another name for it here.
+
+    Examples
+    --------
+    >>> from seqkit.loader import List, Pad, Stack
+    >>> Tuple(Pad(), Stack())([([1, 2], 0), ([3], 1)])
+    (array([[1, 2],
+           [3, 0]]), array([0, 1]))
+    >>> Tuple(Stack(), (Stack(), List()))
+    Tuple(Stack(), Tuple(Stack(), List()))
+    """
+
+    def __init__(self, *functions: Any) -> None:
+        if not functions:
+            raise ValueError("Tuple: at least one function is needed, one for each position of the samples")
+        self.functions = tuple(_as_function(fn, f"Tuple: function {i}") for i, fn in enumerate(functions))
+
+    def _parts(self) -> Iterable[CollateFn]:
+        return self.functions
+
+    def _join(self, pieces: list[Any], unite: Unite) -> tuple[Any, ...]:
+        return tuple(_joined_each(self.functions, pieces, unite))
+
+    def _collate(self, samples: Sequence[Any], place: Place) -> tuple[Any, ...]:
+        arity = len(self.functions)
+        for i, sample in enumerate(samples):
+            _check_kind(sample, Sequence, "tuples or lists", place, i)
+            if len(sample) != arity:
+                raise ValueError(
+                    f"{place.who}: {place.at(i)} has {len(sample)} elements, but there are {arity} functions;"
+                    " there must be one for each element"
+                )
+        columns = zip(self.functions, zip(*samples, strict=True), strict=True)
+        return tuple(_applied(fn, column, place.item(k)) for k, (fn, column) in enumerate(columns))
+
+    def __repr__(self) -> str:
+        return f"Tuple({', '.join(map(_named, self.functions))})"
+
+
+Group = Tuple
+
+
+class NamedTuple(_Composed):
+    """Give each field of named tuples to a function of its own.
+
+    Parameters
+    ----------
+    container : type
+        Class of the samples and of the batch, made by ``typing.NamedTuple`` or ``collections.namedtuple``.
+    functions : sequence or mapping
+        One function per field, in the order of the fields or by name. What may stand in place of a
+        function says `Tuple`.
+
+    Returns
+    -------
+    container
+        What the functions return.
+
+    Raises
+    ------
+    TypeError
+        If `container` is no class of named tuples, `functions` neither kind of collection, or a function
+        not callable; for a sample of another class.
+    ValueError
+        If there are fields without a function, or functions without a field; for an empty batch.
+
+    Notes
+    -----
+    A list per field, and what the functions cost. Can be joined from pieces if all functions can, see
+    `prefetch`. After ``NamedTuple`` of GluonNLP.
+
+    Examples
+    --------
+    >>> from collections import namedtuple
+    >>> Sample = namedtuple("Sample", "words label")
+    >>> from seqkit.loader import Pad, Stack
+    >>> collate = NamedTuple(Sample, {"words": Pad(), "label": Stack()})
+    >>> collate([Sample([1, 2], 0), Sample([3], 1)])
+    Sample(words=array([[1, 2],
+           [3, 0]]), label=array([0, 1]))
+    """
+
+    def __init__(self, container: type[Any], functions: Sequence[Any] | Mapping[str, Any]) -> None:
+        if not (
+            isinstance(container, type) and issubclass(container, tuple) and hasattr(container, "_fields")
+        ):
+            raise TypeError(f"NamedTuple: container must be a class of named tuples, got {container!r}")
+        named = _by_field(container.__name__, container._fields, functions)
+        self.container: Any = container
+        self.functions = {
+            field: _as_function(named[field], f"NamedTuple: the function for {field!r}")
+            for field in container._fields
+        }
+
+    def _parts(self) -> Iterable[CollateFn]:
+        return self.functions.values()
+
+    def _join(self, pieces: list[Any], unite: Unite) -> Any:
+        return self.container._make(_joined_each(self.functions.values(), pieces, unite))
+
+    def _collate(self, samples: Sequence[Any], place: Place) -> Any:
+        for i, sample in enumerate(samples):
+            _check_kind(sample, self.container, f"{self.container.__name__}s", place, i)
+        return self.container._make(
+            _applied(fn, [getattr(sample, field) for sample in samples], place.field(field))
+            for field, fn in self.functions.items()
+        )
+
+    def __repr__(self) -> str:
+        return f"NamedTuple({self.container.__name__}, {_shown_mapping(self.functions)})"
+
+
+class Dict(_Composed):
+    """Give each key of mappings to a function of its own.
+
+    Parameters
+    ----------
+    functions : mapping
+        Function by key. What may stand in place of a function says `Tuple`.
+    extra : "raise", "drop" or callable
+        What becomes of other keys: an error (the default), nothing, or what this function makes of each of
+        them; all samples must have those of the first then.
+
+    Returns
+    -------
+    dict
+        What the functions return, in the order of `functions`, extra keys behind.
+
+    Raises
+    ------
+    TypeError
+        If `functions` is no mapping or a function not callable; for a sample that is no mapping.
+    ValueError
+        If `extra` is another word, or `functions` empty without a function for extra keys; for an empty
+        batch and for samples, whichever, that lack a key or have others.
+
+    Notes
+    -----
+    A list per key, and what the functions cost. Can be joined from pieces if all functions can, see
+    `prefetch`. After ``Dict`` of GluonNLP, which drops extra keys.
+
+    Examples
+    --------
+    >>> from seqkit.loader import List, Pad
+    >>> collate = Dict({"words": Pad()}, extra=List())
+    >>> collate([{"words": [1, 2], "id": "a"}, {"words": [3], "id": "b"}])
+    {'words': array([[1, 2],
+           [3, 0]]), 'id': ['a', 'b']}
+    """
+
+    def __init__(
+        self, functions: Mapping[Any, Any], extra: Literal["raise", "drop"] | Callable[..., Any] = "raise"
+    ) -> None:
+        if not isinstance(functions, Mapping):
+            raise TypeError(f"Dict: functions must be a mapping of keys to functions, got {functions!r}")
+        if isinstance(extra, str) and extra not in ("raise", "drop"):
+            raise ValueError(f"Dict: extra must be 'raise', 'drop' or a function, got {extra!r}")
+        self.functions = {
+            key: _as_function(fn, f"Dict: the function for {key!r}") for key, fn in functions.items()
+        }
+        self.extra = extra
+        self._rest = None if isinstance(extra, str) else _as_function(extra, "Dict: extra")
+        if not functions and self._rest is None:
+            raise ValueError("Dict: at least one function is needed, or one for extra keys")
+
+    def _parts(self) -> Iterable[CollateFn]:
+        return [*self.functions.values(), *([] if self._rest is None else [self._rest])]
+
+    def _join(self, pieces: list[Any], unite: Unite) -> dict[Any, Any]:
+        keys = list(pieces[0])
+        if any(piece.keys() != pieces[0].keys() for piece in pieces):
+            raise ValueError("pieces of different keys")
+        rows = [[piece[key] for key in keys] for piece in pieces]
+        return dict(zip(keys, _joined_each(map(self._function, keys), rows, unite), strict=True))
+
+    def _function(self, key: Any) -> Any:
+        return self.functions.get(key, self._rest)
+
+    def _collate(self, samples: Sequence[Any], place: Place) -> dict[Any, Any]:
+        _check_kind(samples[0], Mapping, "mappings", place, 0)
+        keys = dict.fromkeys([*self.functions, *([] if self._rest is None else samples[0])])
+        for i, sample in enumerate(samples):
+            _check_kind(sample, Mapping, "mappings", place, i)
+            found = sample.keys() & keys.keys() if self.extra == "drop" else sample.keys()
+            if found != keys.keys():
+                raise ValueError(
+                    f"{place.who}: {place.at(i)} {key_differences(keys, found)}; each sample must have the"
+                    f" keys {list(keys)}: extra='drop' leaves out others, a function as extra collates them"
+                )
+        return {
+            key: _applied(self._function(key), [sample[key] for sample in samples], place.item(key))
+            for key in keys
+        }
+
+    def __repr__(self) -> str:
+        extra = repr(self.extra) if self._rest is None else _named(self._rest)
+        return f"Dict({_shown_mapping(self.functions)}, extra={extra})"
+
+
+class PerShard(Batchify):
+    """Make a list of batches of a list of lists of samples, each batch on its own.
+
+    For several devices that each get a part of what one step needs: every part is padded to its own longest
+    sample only.
+
+    Parameters
+    ----------
+    function : callable
+        Makes a batch of the samples of one shard. What may stand in place of it says `Tuple`.
+
+    Returns
+    -------
+    list
+        One batch per shard.
+
+    Raises
+    ------
+    TypeError
+        If `function` is not callable; for a shard that is neither a sequence nor an array.
+    ValueError
+        For no shards, and for an empty shard where `function` refuses it.
+
+    Notes
+    -----
+    What the function costs. Can be joined from pieces, see `prefetch`: a piece is some of the shards. After
+    ``ShardedDataLoader`` of GluonNLP, which recognises shards by their type.
+
+    Examples
+    --------
+    >>> from seqkit.loader import Pad
+    >>> PerShard(Pad())([[[1, 2], [3]], [[4], [5]]])
+    [array([[1, 2],
+           [3, 0]]), array([[4],
+           [5]])]
+    """
+
+    join: ClassVar[Join] = staticmethod(chained)
+
+    def __init__(self, function: Any) -> None:
+        self.function = _as_function(function, "PerShard: function")
+
+    def _collate(self, samples: Sequence[Any], place: Place) -> list[Any]:
+        for i, shard in enumerate(samples):
+            _check_kind(shard, (Sequence, np.ndarray), "lists of samples", place, i)
+        return [
+            _applied(self.function, shard, Place("", batch=place.at(i))) for i, shard in enumerate(samples)
+        ]
+
+    def __repr__(self) -> str:
+        return f"PerShard({_named(self.function)})"
+
+
+# -------------------------------------------------------------------- functions within functions
+
+
+def _as_function(value: Any, who: str) -> CollateFn:
+    """Return a function as it is, and a tuple or mapping of functions as one."""
+    if isinstance(value, tuple):
+        return NamedTuple(type(value), value) if hasattr(value, "_fields") else Tuple(*value)
+    if isinstance(value, Mapping):
+        return Dict(value)
+    if isinstance(value, type) and issubclass(value, Batchify):
+        raise TypeError(f"{who} is the class {value.__name__}; pass what it makes: {value.__name__}(...)")
+    if not callable(value):
+        raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {value!r}")
+    function: CollateFn = value
+    return function
+
+
+def _by_field(
+    container: str, fields: tuple[str, ...], functions: Sequence[Any] | Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the functions of `NamedTuple` by name, one for each field."""
+    if not isinstance(functions, list | tuple | Mapping):
+        raise TypeError(f"NamedTuple: functions must be a sequence or a mapping, got {functions!r}")
+    if not isinstance(functions, Mapping):
+        if len(functions) != len(fields):
+            raise ValueError(
+                f"NamedTuple: {len(functions)} functions for {container}, which has"
+                f" {len(fields)} fields: {fields}"
+            )
+        return dict(zip(fields, functions, strict=True))
+    if set(functions) != set(fields):
+        raise ValueError(
+            f"NamedTuple: the mapping of functions {key_differences(fields, functions)}; {container} has the"
+            f" fields {fields}"
+        )
+    return functions
+
+
+def _applied(fn: CollateFn, samples: Sequence[Any], place: Place) -> Any:
+    """Return what a function makes of what lies at a place in samples; its errors name the place."""
+    column = samples if isinstance(samples, list) else list(samples)
+    collate_at = getattr(fn, "collate_at", None)
+    if collate_at is not None:
+        return collate_at(column, place)
+    try:
+        return fn(column)
+    except Exception as error:
+        error.add_note(f"raised by {_named(fn)} for {place.at('...')}")
+        raise
+
+
+def _join_of(fn: CollateFn) -> Join | None:
+    join: Join | None = getattr(fn, "join", None)
+    return join
+
+
+def _joined_each(fns: Iterable[CollateFn], pieces: Iterable[Any], unite: Unite) -> list[Any]:
+    """Join the pieces of each column by the function that made them."""
+    columns = zip(fns, zip(*pieces, strict=True), strict=True)
+    return [_join_of(fn)(list(column), unite) for fn, column in columns]  # type: ignore[misc]
+
+
+def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> None:
+    if not isinstance(sample, kind) or isinstance(sample, TEXT):
+        raise TypeError(
+            f"{place.who}: {place.at(i)} is of type {type(sample).__name__}; allowed are {allowed}:"
+            " convert it, or pass another collate_fn"
+        )
+
+
+def _named(fn: CollateFn) -> str:
+    return repr(fn) if isinstance(fn, Batchify) else getattr(fn, "__name__", type(fn).__name__)
+
+
+def _shown_mapping(functions: Mapping[Any, CollateFn]) -> str:
+    return f"{{{', '.join(f'{key!r}: {_named(fn)}' for key, fn in functions.items())}}}"
