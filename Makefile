@@ -71,7 +71,8 @@ $(VENV)/.examples: $(VENV)/.made pyproject.toml
 $(VENV)/.test: $(VENV)/.made pyproject.toml
 	$(BIN)/python $(PIP) install --editable '.[test]'
 	@$(BIN)/python $(PIP) install --editable '.[test-torch]' 2>/dev/null \
-		|| echo 'No torch for this Python: the tests of seqkit.torch are skipped.'
+		&& $(BIN)/python $(PIP) install --editable '.[test-torch,test-frameworks]' 2>/dev/null \
+		|| echo 'Not all of torch and its frameworks can be had for this Python: tests that need them are skipped.'
 	@touch $(VENV)/.examples $@
 
 $(BENCH)/.bench: $(BENCH)/.made pyproject.toml

@@ -783,17 +783,6 @@ def test_samplers_of_seqkit_serve_torchs_own_loader() -> None:
     assert found == expected
 
 
-# -------------------------------------------------------------------- sources of others
-
-
-@some_ways
-def test_a_source_of_grain_is_a_data_set(way: dict[str, Any]) -> None:
-    grain = pytest.importorskip("grain.python")
-    source = grain.MapDataset.source(np.arange(12, dtype=np.float32)).map(lambda x: x * 2)
-    with Ours(source, 4, **way) as loader:
-        assert torch.cat(list(loader)).tolist() == [2.0 * i for i in range(12)]
-
-
 def test_workers_do_not_multiply_threads() -> None:
     class Threads(data.Dataset):
         def __len__(self) -> int:
