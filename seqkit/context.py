@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> npt.NDArr
     """
     allocate = _local.allocate
     if allocate is not None:
-        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        dims = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(index, shape))
         array = allocate(dims, np.dtype(dtype))
         if array is not None:
             return array

@@ -139,11 +139,10 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     if any(isinstance(array, np.ma.MaskedArray) for array in batch):
         raise TypeError("default_collate: a masked array would lose its mask; pass another collate_fn")
-    first = batch[0]
-    dtype = first.dtype
-    if dtype.char not in _STACKED_BY_NUMPY or not dtype.isnative or not first.ndim:
+    if set(map(type, batch)) != {np.ndarray} or len({(array.dtype, array.shape) for array in batch}) > 1:
         return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
-    if len({(type(array), array.dtype, array.shape) for array in batch}) > 1:
+    dtype = batch[0].dtype
+    if dtype.char not in _STACKED_BY_NUMPY or not dtype.isnative or not batch[0].ndim:
         return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
     return torch.from_numpy(stack_arrays(batch, dtype))
 

@@ -204,11 +204,15 @@ def _outlined(value: Any, start: int, used: int) -> Frame | None:
 def _filled(outline: Any, memory: Block | None) -> Any:
     """Return the arrays of an outline."""
     if type(outline) is tuple and type(outline[0]) is str:
-        dtype, shape, place = outline
-        if type(place) is bytes:
-            return np.ndarray(shape, dtype, bytearray(place))
-        return np.ndarray(shape, dtype, memory, place)
-    return type(outline)([_filled(part, memory) for part in outline])
+        return _array(outline, memory)
+    return type(outline)([_array(part, memory) for part in outline])
+
+
+def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
+    dtype, shape, place = outline
+    if type(place) is bytes:
+        return np.ndarray(shape, dtype, bytearray(place))
+    return np.ndarray(shape, dtype, memory, place)
 
 
 def decode(

@@ -322,11 +322,10 @@ class Dispatcher:
         self._sweep()
         window = feed.window
         window.depth = self._depth
-        if window.is_full():
-            return
         try:
             try:
-                self._submit_all(feed, window, waiting)
+                if not window.is_full():
+                    self._submit_all(feed, window, waiting)
             finally:
                 self._backend.flush()
         except Exception:

@@ -24,18 +24,19 @@ import select
 import signal
 import socket
 import struct
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from itertools import count
+from typing import TypeVar
 
 import threadpoolctl
 
-from .launch import Child, Shipment, ctrl_c_held, environment, interpreter, reap
-from .resources import native_threads
+from .launch import Child, CtrlCHeld, Shipment, environment, interpreter, reap
 from .worker import Descriptors, boot, leave
 
 __all__ = ["ForkServer", "Server", "serve"]
@@ -46,6 +47,11 @@ _REQUEST = struct.Struct("<4q")
 # Number of the request, pid, status if it was asked for. The pidfd of a new worker comes along.
 _ANSWER = struct.Struct("<3q")
 _REAP = -1
+
+# How long a server may take to see that it is to end; one that still imports does not look.
+GRACE_S = 0.25
+
+T = TypeVar("T")
 
 
 class Server:
@@ -67,102 +73,165 @@ class Server:
         self._lock = threading.RLock()  # held from a request to its answer
         self._busy = False
         self._numbers = count(1)
-        self._socket: socket.socket | None = None
-        self.pid = 0
+        self._process: _Process | None = None
         self._end: weakref.finalize[..., Server] | None = None
 
-    def launch(self, number: int, fds: Descriptors, shipment: Shipment) -> Child:
-        """Fork a worker."""
-        request, sent = (number, *shipment.frame), [shipment.fd, *astuple(fds)]
-        with self._exclusively() as is_free:
-            if not is_free:
-                raise RuntimeError("prefetch: a signal handler starts workers while workers are started")
-            try:
-                server = self._socket or self._boot()
-                pid, _, received = self._ask(server, request, sent)
-            except ConnectionError:
-                self.close()
-                server = self._boot()
-                pid, _, received = self._ask(server, request, sent)
-        if not received:  # there was no room for it in our table of descriptors
-            os.kill(pid, signal.SIGKILL)  # nobody else gets its number before the server is asked about it
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return Child(pid, received[0], partial(self._reap, server))
+    @property
+    def pid(self) -> int:
+        """Of its process; 0 while there is none."""
+        return 0 if self._process is None else self._process.pid
 
-    @contextmanager
-    def _exclusively(self) -> Iterator[bool]:
-        """Have the server to oneself in the block, unless a signal handler interrupts the one who has it."""
+    def launch(
+        self, number: int, fds: Descriptors, shipment: Shipment, enlist: Callable[[Child], None]
+    ) -> None:
+        """Fork a worker and hand it to `enlist`."""
+        # No context manager of ours, in whose beginning Ctrl-C might strike and leave it busy for ever.
         with self._lock:
             before, self._busy = self._busy, True
             try:
-                yield not before
+                if before:
+                    raise RuntimeError("prefetch: a signal handler starts workers while workers are started")
+                self._launch((number, *shipment.frame), [shipment.fd, *astuple(fds)], enlist)
             finally:
                 self._busy = before
 
-    def _boot(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, ctrl_c_held():
-            self.pid = interpreter(
-                f"from seqkit.prefetch.forkserver import serve; serve({theirs.fileno()}, {self._preload!r})",
-                (theirs.fileno(),),
-                environment(native_threads()),
-            )
-            self._socket = ours
+    def _launch(
+        self, request: tuple[int, int, int], sent: list[int], enlist: Callable[[Child], None]
+    ) -> None:
+        def begin(pid: int, _: int, received: list[int]) -> None:
+            if not received:  # there was no room for it in our table of descriptors
+                os.kill(
+                    pid, signal.SIGKILL
+                )  # the number is not used again before the server is asked about it
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            enlist(Child(pid, received[0], partial(self._reap, process)))
+
+        process = self._process or self._boot()
+        try:
+            self._ask(process, request, sent, begin)
+        except OSError as error:
+            if process is not self._process:
+                raise RuntimeError(
+                    "prefetch: the fork server was closed while workers were started"
+                ) from None
+            if not isinstance(error, ConnectionError):
+                raise
+            self.close()
+            process = self._boot()
+            self._ask(process, request, sent, begin)
+
+    def _boot(self) -> _Process:
+        with CtrlCHeld():
+            process = self._process = _Process(self._preload)
             # Runs when nobody has the server any more. Not at the interpreter's exit, when nodes that a
             # daemon thread still reads would miss it: it sees the end of this process.
-            self._end = weakref.finalize(self, _end, ours, self.pid, os.getpid())
+            self._end = weakref.finalize(self, process.end)
             self._end.atexit = False
-        return ours
+        return process
 
     def _ask(
-        self, server: socket.socket, request: tuple[int, int, int], sent: Iterable[int] = ()
-    ) -> tuple[int, int, list[int]]:
+        self,
+        process: _Process,
+        request: tuple[int, int, int],
+        sent: Iterable[int],
+        use: Callable[[int, int, list[int]], T],
+    ) -> T:
+        """Ask for something, and do with the answer what cannot be put off by Ctrl-C."""
         number = next(self._numbers)
-        socket.send_fds(server, [_REQUEST.pack(number, *request)], [*sent])
+        socket.send_fds(process.socket, [_REQUEST.pack(number, *request)], [*sent])
         while True:
-            answered, pid, status, received = self._receive(server)
-            if answered == number:
-                return pid, status, received
-            for pidfd in received:  # of a worker whose launch was interrupted
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                os.close(pidfd)
+            process.wait()
+            with CtrlCHeld():
+                answered, pid, status, received = process.receive()
+                if answered == number:
+                    return use(pid, status, received)
+                for pidfd in received:  # of a worker whose launch was interrupted
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    os.close(pidfd)
 
-    def _receive(self, server: socket.socket) -> tuple[int, int, int, list[int]]:
-        message, received, _, _ = socket.recv_fds(server, _ANSWER.size, 1)
-        if not message:
-            raise ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
-        answered, pid, status = _ANSWER.unpack(message)
-        return answered, pid, status, received
-
-    def _reap(self, server: socket.socket, pid: int) -> int | None:
-        with self._exclusively() as is_free, suppress(OSError):  # it is gone
-            if is_free and server is self._socket:
-                return self._ask(server, (_REAP, pid, 0))[1]
-        return None  # nobody knows
+    def _reap(self, process: _Process, pid: int) -> int | None:
+        """Return the status of a dead worker; None if nobody knows, where its server is gone."""
+        with self._lock:
+            before, self._busy = self._busy, True
+            try:
+                if not before and process is self._process:
+                    with suppress(OSError):
+                        return self._ask(process, (_REAP, pid, 0), (), lambda pid, status, _: status)
+            finally:
+                self._busy = before
+        return None
 
     def close(self) -> None:
         """End the process, and every worker of it that is left. The next launch boots another one."""
-        if self._end is not None:
-            self._end()
-        self._socket = None
+        # Nobody is to find the old one while it ends.
+        end, self._end, self._process = self._end, None, None
+        if end is not None:
+            end()
 
     def forget(self) -> None:
         """In a forked child: the process is the parent's."""
-        if self._socket is not None:
-            self._socket.close()
+        if self._process is not None:
+            self._process.forget()
         self._begin()
 
     def __reduce__(self) -> tuple[type[Server], tuple[tuple[str, ...]]]:
         return Server, (self._preload,)
 
 
-def _end(server: socket.socket, pid: int, owner: int) -> None:
-    if owner == os.getpid():
+class _Process:
+    """A running server: its socket, its pid, and its pidfd.
+
+    A child that is forked while it starts may hold the other end of the socket: only the pidfd tells for sure
+    of its death.
+    """
+
+    def __init__(self, preload: tuple[str, ...]) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.pid = interpreter(
+                f"from seqkit.prefetch.forkserver import serve; serve({theirs.fileno()}, {preload!r})",
+                (theirs.fileno(),),
+                environment(),
+            )
+        self._owner = os.getpid()
+        self._pidfd = os.pidfd_open(self.pid)
+        self._poll = select.poll()
+        self._poll.register(self.socket, select.POLLIN)
+        self._poll.register(self._pidfd, select.POLLIN)
+
+    def wait(self) -> None:
+        """Wait for an answer."""
+        if all(fd == self._pidfd for fd, _ in self._poll.poll()):
+            raise ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
+
+    def receive(self) -> tuple[int, int, int, list[int]]:
+        """Return the answer that has come: number of the request, pid, status, descriptors."""
+        message, received, _, _ = socket.recv_fds(self.socket, _ANSWER.size, 1)
+        if not message:
+            raise ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
+        number, pid, status = _ANSWER.unpack(message)
+        return number, pid, status, received
+
+    def end(self) -> None:
+        """End it, once; in a forked child it is the parent's."""
+        if self._owner != os.getpid() or self._pidfd < 0:
+            return
         with suppress(OSError):  # it is gone already
             # Whoever else holds the socket: the server sees its end, and ends.
-            server.shutdown(socket.SHUT_RDWR)
-        reap(pid)
-    server.close()
+            self.socket.shutdown(socket.SHUT_RDWR)
+        ended = select.poll()
+        ended.register(self._pidfd, select.POLLIN)
+        if not ended.poll(GRACE_S * 1000):
+            os.kill(self.pid, signal.SIGKILL)
+        reap(self.pid)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptors, once."""
+        self.socket.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
 
 
 # A plain set, which is copied at once: others are collected, and made meanwhile.
@@ -195,8 +264,7 @@ class ForkServer:
         self._lasts = lasts
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        # Should Ctrl-C hit just now: it is the server who reaps it.
-        enlist(self._server.launch(number, fds, self._shipment))
+        self._server.launch(number, fds, self._shipment, enlist)
 
     def close(self) -> None:
         if not self._lasts:
@@ -212,11 +280,13 @@ class ForkServer:
 
 def serve(fd: int, preload: Iterable[str]) -> None:
     """Be the fork server at the other end of a socket, until that is closed or the parent gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignores it would leave nothing to wait for
     server = socket.socket(fileno=fd)
     parent = os.pidfd_open(os.getppid())
     for name in preload:
         with suppress(Exception):  # a worker that needs it will say what is wrong
             importlib.import_module(name)
+    sys.stdout.flush()  # or every worker would write it once more
     libraries = threadpoolctl.ThreadpoolController()  # found once, not by every worker
     poll = select.poll()
     poll.register(server, select.POLLIN)
@@ -232,17 +302,38 @@ def serve(fd: int, preload: Iterable[str]) -> None:
                 pids.discard(rest[0])
                 server.send(_ANSWER.pack(request, rest[0], os.waitpid(rest[0], 0)[1]))
                 continue
+            told, tell = os.pipe()
             pid = os.fork()
             if pid == 0:
-                for own in (fd, parent):
+                for own in (fd, parent, tell):
                     os.close(own)
-                boot(number, rest, received, libraries)
+                _begin(told, number, rest, received, libraries)
             pids.add(pid)
+            os.close(told)
             received.append(os.pidfd_open(pid))
             socket.send_fds(server, [_ANSWER.pack(request, pid, 0)], received[-1:])
-            for sent in received:
+            os.write(tell, b"!")
+            for sent in (tell, *received):
                 os.close(sent)
     for pid in pids:  # of workers that the parent may never have heard of
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     leave()
+
+
+def _begin(
+    told: int,
+    number: int,
+    frame: list[int],
+    received: list[int],
+    libraries: threadpoolctl.ThreadpoolController,
+) -> None:
+    """Be a worker, once the parent knows of it: else it has asked another server for another one."""
+    try:
+        if os.read(told, 1):
+            os.close(told)
+            boot(number, frame, received, libraries)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)

@@ -21,9 +21,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
@@ -31,17 +31,18 @@ import threadpoolctl
 
 from ..view import View
 from .codec import dumps_by_value, encode
+from .resources import native_threads
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
 
 __all__ = [
     "Child",
+    "CtrlCHeld",
     "Fork",
     "Launcher",
     "Shipment",
     "Spawn",
-    "ctrl_c_held",
     "environment",
     "interpreter",
     "reap",
@@ -102,14 +103,45 @@ def _child_of_ours(pid: int) -> Child:
         raise
 
 
-@contextmanager
-def ctrl_c_held() -> Iterator[None]:
-    """Hold SIGINT back from this thread inside the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+class CtrlCHeld:
+    """Puts Ctrl-C off while a block runs.
+
+    Python raises `KeyboardInterrupt` in the main thread alone, whichever thread gets the signal: there a
+    handler of ours takes note of it. In other threads the signal is blocked, for the sake of a worker that is
+    forked in the block and has not learnt yet to ignore it. No generator: Ctrl-C would strike between its
+    code and the block.
+    """
+
+    __slots__ = ("_handler", "_mask", "_noted")
+
+    def __enter__(self) -> None:
+        self._handler: Any = None
+        self._mask: set[int] | None = None
+        self._noted = False
+        if threading.current_thread() is not threading.main_thread():
+            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        elif callable(handler := signal.getsignal(signal.SIGINT)):
+            self._handler = handler
+            try:
+                signal.signal(signal.SIGINT, self._note)
+            except BaseException:  # of the handler of another signal
+                signal.signal(signal.SIGINT, handler)
+                raise
+
+    def _note(self, *_: object) -> None:
+        self._noted = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        if self._handler is not None:
+            try:
+                signal.signal(signal.SIGINT, self._handler)
+            except BaseException:  # likewise
+                signal.signal(signal.SIGINT, self._handler)
+                raise
+            if self._noted:
+                signal.raise_signal(signal.SIGINT)
 
 
 class Fork:
@@ -138,7 +170,7 @@ class Fork:
                 stream.flush()
             except Exception:
                 pass
-        with ctrl_c_held():  # from the child too, until it has learnt to ignore it
+        with CtrlCHeld():  # from the child too, until it has learnt to ignore it
             with warnings.catch_warnings():
                 # CPython warns of every other thread, numpy's idle BLAS threads included. Where Python
                 # threads live, the node prefers the fork server; here forking was asked for.
@@ -192,14 +224,14 @@ class Shipment:
 class Spawn:
     """Workers are fresh interpreters that map the shipment."""
 
-    def __init__(self, shipment: Shipment, native_threads: int) -> None:
+    def __init__(self, shipment: Shipment) -> None:
         self._shipment = shipment
-        self._environment = environment(native_threads)
+        self._environment = environment()
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         shipment = self._shipment
         passed = (shipment.fd, *astuple(fds))
-        with ctrl_c_held():
+        with CtrlCHeld():
             pid = interpreter(
                 f"from seqkit.prefetch.worker import boot; boot({number}, {shipment.frame}, {passed})",
                 passed,
@@ -234,11 +266,11 @@ def _flags() -> list[str]:
     return flags + ["-O"] * sys.flags.optimize + ["-B"] * sys.flags.dont_write_bytecode
 
 
-def environment(native_threads: int) -> dict[str, str]:
-    """Return the variables for a Python whose libraries are to have so many threads; 0 leaves them alone."""
+def environment() -> dict[str, str]:
+    """Return the variables for a worker's Python, whose libraries are to have few threads."""
     variables = dict(os.environ)
-    if native_threads:
+    if threads := native_threads():
         # Read when the libraries load, which spares a pool of threads that would then idle.
         for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
-            variables.setdefault(f"{name}_NUM_THREADS", str(native_threads))
+            variables.setdefault(f"{name}_NUM_THREADS", str(threads))
     return variables

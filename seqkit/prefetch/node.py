@@ -36,7 +36,7 @@ from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
 from .pieces import InPieces, Pieces
-from .resources import native_threads, usable_cpus
+from .resources import usable_cpus
 from .threads import Threads
 from .window import Chunk
 
@@ -474,7 +474,6 @@ class _Engine:
                 capacity=capacity,
                 most_leases=leases,
                 shm_bytes=settings["shm_size"],
-                native_threads=native_threads(),
                 seed=seed,
                 pieces=settings["pieces"],
                 pinner=settings["pinner"],
@@ -581,12 +580,10 @@ class _Scans:
     def read(self, node: Prefetch[Any], i: int) -> Any:
         scan = self._take(i) or _Scan(node._open(_from(i, node._n), 0), i)
         try:
-            item = scan.read(node)
-        except Exception:
-            self._keep(scan)
-            raise
-        self._keep(scan)  # unless Ctrl-C hit: it may have lost its place
-        return item
+            return scan.read(node)
+        finally:
+            if scan.next == i + 1:  # else a signal handler raised, and it may have lost its place
+                self._keep(scan)
 
     def _keep(self, scan: _Scan) -> None:
         self._idle.append(scan)

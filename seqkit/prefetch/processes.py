@@ -41,9 +41,9 @@ from ..view import View
 from .backend import Done, Event, Failed, Job, Lost, Skipped
 from .codec import Block
 from .forkserver import ForkServer, Server
-from .launch import Child, Fork, Launcher, Shipment, Spawn, ctrl_c_held
+from .launch import Child, CtrlCHeld, Fork, Launcher, Shipment, Spawn
 from .parcels import InJoint, InSlot, Joint, Memory, private
-from .resources import mapped_bytes
+from .resources import mapped_bytes, native_threads
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
 from .wire import (
     CELL_BYTES,
@@ -125,8 +125,6 @@ class Processes:
         Most slots that readers may hold; beyond, results are copied out.
     shm_bytes : int or None
         Bytes of all slots together; 0 for no slots, None for as much as the machine's memory.
-    native_threads : int
-        Threads of BLAS and OpenMP in a worker; 0 leaves them alone.
     seed : int
         Seeds the workers' global generators.
     pieces : int
@@ -146,7 +144,6 @@ class Processes:
         capacity: int,
         most_leases: int,
         shm_bytes: int | None,
-        native_threads: int,
         seed: int,
         pieces: int = 1,
         pinner: Pinner | None = None,
@@ -158,7 +155,6 @@ class Processes:
         self._pipeline = pipeline
         self._seed = seed
         self._context = context
-        self._native_threads = native_threads
         self._wanted_capacity = capacity
         self._workers = workers
         self._hook = hook
@@ -214,7 +210,7 @@ class Processes:
             self._pinner is None,
             self._workers,
             self._seed,
-            self._native_threads,
+            native_threads(),
             seterr(),
             self._hook,
         )
@@ -267,7 +263,7 @@ class Processes:
             return Fork(self._spec, self._pipeline, self._segment, self._isolate)
         shipment = Shipment(self._spec, self._pipeline)
         if context == "spawn":
-            return Spawn(shipment, self._native_threads)
+            return Spawn(shipment)
         return ForkServer(shipment, self._server or Server(), self._server is not None)
 
     def _employ(self, number: int, launcher: Launcher, spare: int = 1) -> None:
@@ -361,8 +357,6 @@ class Processes:
 
     def receive(self, timeout: float | None) -> list[Event]:
         wait_ms = None if timeout is None else max(0, int(timeout * 1000) + 1)
-        if self._events:  # left by one who was interrupted
-            wait_ms = 0
         dead = []
         for fd, _ in self._poll.poll(wait_ms):
             if fd == self._fds["wake"]:
@@ -504,7 +498,7 @@ class Processes:
             slot, survives = -1, 0
         if self._layout.slots:
             self.misses += 1
-            if not survives:  # for then it did fit
+            if not survives:  # for then it may well have fitted
                 self._warn(end)
         self._land(ticket, slot, over=True, survives=bool(survives))
         self._events.append(Done(ticket, Memory(stream.block, head, end), cost, worker))
@@ -641,7 +635,7 @@ class Processes:
         try:
             self._wait_for_all()
         finally:  # a second Ctrl-C does not wait
-            with ctrl_c_held():
+            with CtrlCHeld():
                 self._end()
 
     def _wait_for_all(self) -> None:

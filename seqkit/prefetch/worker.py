@@ -95,9 +95,7 @@ class Arena:
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
         """Return an array in the slot, or None where that gains nothing or cannot be."""
-        nbytes = dtype.itemsize
-        for dim in shape:
-            nbytes *= dim
+        nbytes = dtype.itemsize * math.prod(shape)
         at = aligned(self.used)
         if nbytes < INLINE_BYTES or dtype.hasobject or at + nbytes > len(block := self.open()):
             return None
@@ -361,11 +359,11 @@ def tell(
     end: int = 0,
     cost: int = 0,
     slot: int = -1,
-    survives: int = 0,
+    more: int = 0,
     small: bytes = b"",
 ) -> None:
     """Send the parent a record, and a small frame with it."""
-    os.write(fds.results, RESULT.pack(ticket, worker, kind, head, end, cost, slot, survives) + small)
+    os.write(fds.results, RESULT.pack(ticket, worker, kind, head, end, cost, slot, more) + small)
 
 
 def _write_all(fd: int, data: bytes | memoryview) -> None:
@@ -484,9 +482,11 @@ def boot(
 ) -> None:
     """Become a worker in a fresh interpreter: unpack the shipment, then `main`.
 
-    `frame` is its head and end; its descriptor is the first of `fds`.
+    `frame` is its head and end; its descriptor is the first of `fds`. `libraries` are those with thread pools
+    that are loaded by now.
     """
     shipped, *rest = fds
+    loaded = len(sys.modules)
     descriptors = Descriptors(*rest)
     head, end = frame
     try:
@@ -496,7 +496,7 @@ def boot(
     except BaseException as error:
         report_failure(number, descriptors, error)
     else:
-        main(number, spec, descriptors, segment, pipeline, libraries)
+        main(number, spec, descriptors, segment, pipeline, libraries if len(sys.modules) == loaded else None)
     leave()
 
 

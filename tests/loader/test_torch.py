@@ -827,3 +827,25 @@ def test_stacked_arrays_are_a_copy() -> None:
     batch = ours.default_collate(arrays)
     batch[:] = 7
     assert [array.tolist() for array in arrays] == [[0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [np.array([1, 2]), [3, 4]],
+        [np.array([1, 2]), 3],
+    ],
+    ids=["a list", "a number"],
+)
+def test_arrays_beside_something_else_are_collated_as_torch_does(batch: list[Any]) -> None:
+    def tried(collate: Any) -> Any:
+        try:
+            return repr(collate(batch))
+        except Exception as error:
+            return type(error)
+
+    assert tried(ours.default_collate) == tried(torch.utils.data.default_collate)
+
+
+def test_arrays_that_run_backwards_are_stacked() -> None:  # torch refuses them
+    assert ours.default_collate([np.arange(3)[::-1], np.arange(3)]).tolist() == [[2, 1, 0], [0, 1, 2]]

@@ -6,6 +6,7 @@ What needs whole scripts and killed parents is in `test_faults.py`; what a fake 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -23,6 +24,7 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch import processes
 from seqkit.prefetch.backend import Job
+from seqkit.prefetch.launch import CtrlCHeld
 from seqkit.prefetch.wire import JOB, Control
 
 from .kinds import PROCESSES, WORKERS, Kind
@@ -474,7 +476,7 @@ def test_the_platforms_default_does_not_fork_where_threads_live() -> None:
 
 def idle_backend(capacity: int) -> processes.Processes:
     """Return the backend of a worker that does nothing."""
-    backend = processes.Processes(sk.view(range(9)), 1, "fork", None, capacity, 1, 0, 1, 0)
+    backend = processes.Processes(sk.view(range(9)), 1, "fork", None, capacity, 1, 0, 0)
     backend.start()
     (employee,) = backend._team.values()
     until(lambda: backend.receive(0.01) is None or employee.ready)
@@ -541,3 +543,119 @@ def test_workers_keep_a_policy_that_somebody_chose(tmp_path: Path) -> None:
             assert set(node) == {os.SCHED_IDLE}, list(node)
     """
     assert finished(tmp_path, script) == (0, "", "")
+
+
+@pytest.mark.parametrize("whole", [np.int64, np.int32, np.uint8, int])
+def test_memory_of_a_size_that_numpy_computed(whole: type) -> None:
+    def padded(i: int) -> Any:
+        rows = sk.empty((whole(3), whole(200)), np.int64)
+        rows[:] = i
+        return rows, sk.empty(whole(7)), np.full(5000, i)  # which lies elsewhere
+
+    with FORK.ahead(sk.smap(padded, range(4)), nworkers=1) as node:
+        for i, (rows, seven, other) in enumerate(node):
+            assert rows.shape == (3, 200)
+            assert (rows == i).all()
+            assert seven.shape == (7,)
+            assert (other == i).all()
+
+
+def test_what_was_not_sent_when_a_signal_handler_raised_is_sent_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with FORK.ahead(range(20), nworkers=1, max_buffered=1) as node:
+        assert [node[0], node[1]] == [0, 1]
+        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        flush = backend.flush
+
+        def interrupted() -> None:
+            monkeypatch.setattr(backend, "flush", flush)
+            raise TimeoutError("what a handler of SIGALRM may raise")
+
+        for i in range(2, 12):
+            monkeypatch.setattr(backend, "flush", interrupted)
+            with contextlib.suppress(TimeoutError):
+                assert node[i] == i
+            assert node[i] == i
+
+
+def test_a_scan_that_a_signal_handler_interrupted_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with FORK.ahead(range(100), nworkers=1, chunk_size=1) as node:
+        assert [node[i] for i in range(3)] == [0, 1, 2]
+        dispatcher: Any = node._engine._dispatcher
+        read = dispatcher.next
+
+        def interrupted(feed: Any) -> Any:
+            monkeypatch.setattr(dispatcher, "next", read)
+            read(feed)
+            raise TimeoutError("what a handler of SIGALRM may raise")
+
+        for i in range(3, 40):
+            monkeypatch.setattr(dispatcher, "next", interrupted)
+            with contextlib.suppress(TimeoutError):
+                assert node[i] == i
+            assert node[i] == i
+        monkeypatch.setattr(dispatcher, "next", read)
+
+
+# -------------------------------------------------------------------- Ctrl-C, put off
+
+
+@pytest.mark.parametrize("beside", ["nobody", "another thread"])
+def test_ctrl_c_is_put_off_to_the_end_of_a_block(beside: str) -> None:
+    end, handler = threading.Event(), signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=end.wait)
+    if beside == "another thread":  # which the kernel may give the signal to
+        thread.start()
+    done = []
+    try:
+        with pytest.raises(KeyboardInterrupt), CtrlCHeld():  # noqa: PT012
+            os.kill(os.getpid(), signal.SIGINT)
+            until(lambda: False, 0.05)
+            done.append(signal.getsignal(signal.SIGINT) != handler)
+    finally:
+        end.set()
+    assert done == [True]
+    assert signal.getsignal(signal.SIGINT) == handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+
+
+def test_ctrl_c_that_is_put_off_meets_the_handler_of_the_user() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        with CtrlCHeld():
+            with CtrlCHeld():
+                signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            assert seen == []
+        assert seen == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_ctrl_c_that_python_does_not_handle_is_left_alone(handler: Any) -> None:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with CtrlCHeld():
+            assert signal.getsignal(signal.SIGINT) == handler
+        assert signal.getsignal(signal.SIGINT) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_in_other_threads_a_child_that_is_forked_does_not_get_ctrl_c() -> None:
+    masks = []
+
+    def held() -> None:
+        with CtrlCHeld():
+            masks.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, set()))
+        masks.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, set()))
+
+    thread = threading.Thread(target=held)
+    thread.start()
+    thread.join()
+    assert masks == [True, False]

@@ -7,6 +7,8 @@ import gc
 import os
 import pickle
 import signal
+import socket
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +18,9 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.forkserver import Server
+from seqkit.prefetch.forkserver import Server, _Process
 
+from .scripts import finished
 from .traces import children, descriptors, is_gone, until
 
 
@@ -165,22 +168,27 @@ def test_modules_are_loaded_once_for_all_workers(tmp_path: Path, monkeypatch: py
     server.close()
 
 
+def booted(server: Server) -> Any:
+    """Return the running process of a server, which has forked and reaped already."""
+    with numbers().served(server) as node:
+        assert parents(node) == {server.pid}
+    return server._process
+
+
 def test_an_interrupted_launch_leaves_no_worker_behind(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with numbers().served(server) as node:
-        assert parents(node) == {server.pid}
-    receive = server._receive
+    process = booted(server)
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(server, "_receive", interrupted)
+    monkeypatch.setattr(process, "receive", interrupted)
     node = numbers().served(server)
     with pytest.raises(KeyboardInterrupt):
         node.start()
     assert until(lambda: len(workers_of(server)) == 1)
-    monkeypatch.setattr(server, "_receive", receive)
+    monkeypatch.undo()
     with numbers().served(server) as another:
         assert parents(another) == {server.pid}
     # It waits for nobody: its pipes have ended, or the next launch has killed it.
@@ -194,32 +202,227 @@ def is_gone_or_dead(pid: int) -> bool:
         return True
 
 
+@contextmanager
+def at_signal(monkeypatch: pytest.MonkeyPatch, server: Server, handler: Any) -> Iterator[None]:
+    """Have a handler run in the middle of the next start of a worker."""
+    process = booted(server)
+    receive = process.receive
+
+    def and_then_a_signal() -> Any:
+        monkeypatch.setattr(process, "receive", receive)
+        signal.raise_signal(signal.SIGUSR1)
+        return receive()
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    try:
+        monkeypatch.setattr(process, "receive", and_then_a_signal)
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_a_signal_handler_closes_a_node_while_another_one_starts(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = numbers().served(server)
     assert parents(first) == {server.pid}
-    receive = server._receive
 
-    def and_then_a_signal(*arguments: Any) -> Any:
-        monkeypatch.setattr(server, "_receive", receive)
-        signal.raise_signal(signal.SIGUSR1)
-        return receive(*arguments)
-
-    def close(*_: Any) -> None:
+    def handler() -> None:
         first.close()
         with pytest.raises(RuntimeError, match="a signal handler starts workers while workers are started"):
             numbers().served(server).start()
 
-    before = signal.signal(signal.SIGUSR1, close)
-    try:
-        monkeypatch.setattr(server, "_receive", and_then_a_signal)
-        with numbers().served(server) as second:
-            assert parents(second) == {server.pid}
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with at_signal(monkeypatch, server, handler), numbers().served(server) as second:
+        assert parents(second) == {server.pid}
     with pytest.raises(RuntimeError, match="closed"):
         list(first)
+
+
+def test_a_signal_handler_closes_the_server_while_a_node_starts(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_before = descriptors()
+    node = numbers().served(server)
+    with (
+        at_signal(monkeypatch, server, server.close),
+        pytest.raises(RuntimeError, match="the fork server was closed while workers were started"),
+    ):
+        node.start()
+    node.close()
+    assert server.pid == 0
+    gc.collect()
+    assert descriptors() == open_before
+
+
+@pytest.mark.parametrize("struck", ["while it starts", "while it closes"])
+def test_ctrl_c_leaves_the_server_to_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch, struck: str
+) -> None:
+    process = booted(server)
+    node = numbers().served(server)
+    if struck == "while it closes":
+        node.start()
+    wait = process.wait
+
+    def and_ctrl_c() -> None:
+        monkeypatch.setattr(process, "wait", wait)
+        signal.raise_signal(signal.SIGINT)
+        wait()
+
+    monkeypatch.setattr(process, "wait", and_ctrl_c)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        node.start() if struck == "while it starts" else node.close()
+    thread = threading.Thread(target=lambda: numbers().served(server).start().close())
+    thread.start()
+    thread.join()  # while the traceback is alive
+    with numbers().served(server) as another:
+        assert parents(another) == {server.pid}
+    del caught
+
+
+def test_nobody_gets_a_server_that_is_being_closed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = booted(server)
+    end = process.end
+    launched = []
+
+    def end_slowly() -> None:
+        with numbers().served(server) as node:
+            launched.extend(parents(node))
+        end()
+
+    old = server.pid
+    server._end = end_slowly  # type: ignore[assignment]
+    server.close()
+    (new,) = set(launched)
+    assert is_gone(old)
+    assert new == server.pid
+
+
+def test_closing_waits_for_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "never_loaded.py").write_text(
+        f"import pathlib, time\npathlib.Path({str(tmp_path / 'begun')!r}).touch()\ntime.sleep(3600)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    server = Server(preload=("never_loaded",))
+    monkeypatch.setattr(_Process, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        numbers().served(server).start()
+    monkeypatch.undo()
+    pid = server.pid
+    assert until((tmp_path / "begun").exists)
+    server.close()
+    assert is_gone(pid)
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+DIES_ONCE = """
+    import os, pathlib, signal, socket
+
+    send = socket.send_fds
+    mark = pathlib.Path({mark!r})
+
+    def send_fds(*arguments):
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return send(*arguments)
+
+    socket.send_fds = send_fds
+"""
+
+
+def test_a_worker_of_a_server_that_died_before_its_answer_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "died"
+    (tmp_path / "dies_once.py").write_text(textwrap.dedent(DIES_ONCE.format(mark=str(mark))))
+    monkeypatch.syspath_prepend(tmp_path)
+    before = children()
+    server = Server(preload=("dies_once",))
+    node = sk.prefetch(sk.smap(lambda _: os.getpid(), range(300)), 1, "process", context="forkserver")
+    with node.served(server) as ahead:
+        assert len(set(ahead)) == 1
+    assert mark.exists()
+    server.close()
+    for orphan in children() - before:
+        assert until(lambda pid=orphan: is_gone(pid))
+
+
+def test_a_child_that_holds_the_servers_socket_does_not_hide_its_death(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    pair = socket.socketpair
+
+    def held_by_a_child(*arguments: Any) -> Any:
+        ends = pair(*arguments)
+        held.append(os.dup(ends[1].fileno()))  # as one has it that is forked in this moment
+        return ends
+
+    monkeypatch.setattr(socket, "socketpair", held_by_a_child)
+    booted(server)
+    monkeypatch.undo()
+    pid = server.pid
+    os.kill(pid, signal.SIGKILL)
+    with numbers().served(server) as node:
+        assert parents(node).isdisjoint({pid, os.getpid()})
+    for fd in held:
+        os.close(fd)
+
+
+def test_a_parent_that_ignores_its_children(tmp_path: Path) -> None:
+    script = """
+        import signal
+        import seqkit as sk
+
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for context in ("fork", "forkserver"):
+            with sk.prefetch(range(6), 2, "process", context=context) as node:
+                assert list(node) == list(range(6))
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+def test_libraries_that_a_pipeline_loads_have_no_more_threads_than_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    script = """
+        import sys
+        import seqkit as sk
+
+        def threads(_):
+            import sklearn.utils._openmp_helpers
+            import threadpoolctl
+
+            found = threadpoolctl.threadpool_info()
+            return [library["num_threads"] for library in found if library["user_api"] == "openmp"]
+
+        class Loading:
+            def __init__(self, function):
+                self.function = function
+
+            def __reduce__(self):
+                return load, (self.function,)
+
+            def __call__(self, i):
+                return self.function(i)
+
+        def load(function):
+            import sklearn.utils._openmp_helpers
+
+            return Loading(function)
+
+        with sk.prefetch(sk.smap(Loading(threads), range(2)), 1, "process", context=sys.argv[1]) as node:
+            for numbers in node:
+                assert numbers and set(numbers) == {1}, numbers
+    """
+    pytest.importorskip("sklearn")
+    for context in ("forkserver", "spawn"):
+        assert finished(tmp_path, script, context) == (0, "", "")
 
 
 def test_a_copy_is_a_server_of_its_own(server: Server) -> None:
