@@ -7,7 +7,7 @@ Guarantees
 ----------
 - the server has one thread, and ends with its `Server` or with the parent, however that ends;
 - nodes in several threads may share it: one asks at a time, and every answer says what it answers;
-- a worker of which the parent never heard, because something interrupted its launch, is killed;
+- a worker begins once the parent can hear of it; of one whose launch was interrupted nothing stays;
 - should somebody kill the server, another one boots for the next worker.
 
 Relies on

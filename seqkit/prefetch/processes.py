@@ -8,7 +8,7 @@ Guarantees
 - a job that was taken and never claimed is revoked before it is sent again, so no two workers ever write
   one slot;
 - no worker can block the parent: what a worker streams is read as it comes;
-- a constant number of descriptors: 10, and 2 for every worker;
+- a constant number of descriptors: 10, 2 for every worker, and 2 for a fork server;
 - after `close`, no process, descriptor or name is left; leased memory lives on by itself.
 
 Relies on
