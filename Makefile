@@ -32,6 +32,7 @@ demo: $(VENV)/.examples
 
 test: lint
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 from seqkit.torch import DataLoader  # noqa: E402
 
 # What frameworks warn of at their import, and of how they are used here, is not ours to mend.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 some_ways = pytest.mark.parametrize("way", WAYS)
 

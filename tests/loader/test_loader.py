@@ -332,7 +332,7 @@ def test_new_workers_see_the_data_set_as_it_is_and_persistent_ones_as_it_was(per
 
 
 def test_workers_end_with_their_epoch_unless_they_are_persistent():
-    with DataLoader(range(10), num_workers=2) as loader:
+    with DataLoader(range(10), num_workers=2, multiprocessing_context="fork") as loader:
         iterator = iter(loader)
         next(iterator)
         assert children()
