@@ -172,6 +172,8 @@ def _outlined(value: Any, start: int, used: int) -> Frame | None:
     if type(value) is not tuple or len(value) != 2 or type(value[0]) is not list or len(value[0]) != 1:
         return None
     (item,), failures = value
+    if type(failures) is not dict or failures:
+        return None
     kind = type(item)
     if kind is not np.ndarray and kind is not tuple and kind is not list:
         return None
@@ -195,7 +197,7 @@ def _outlined(value: Any, start: int, used: int) -> Frame | None:
             moved.append((free, array.reshape(-1).view(np.uint8).data))
             free = aligned(free + nbytes)
         outline.append((dtype.str, array.shape, offset))
-    if failures or not outline or len(set(map(id, arrays))) < len(outline):
+    if not outline or len(set(map(id, arrays))) < len(outline):
         return None  # the same array twice is to come back so
     tail = _OUTLINE + marshal.dumps(outline[0] if kind is np.ndarray else kind(outline))
     return Frame(free, free + len(tail), moved, tail, placed)

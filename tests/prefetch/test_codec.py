@@ -480,8 +480,10 @@ def test_so_is_the_same_array_twice_which_is_one_again() -> None:
         [[np.arange(5000)], {}],
         ([np.arange(5000)],),
         (np.arange(5000), {}),
+        ([np.arange(5000)], []),
+        ([np.arange(5000)], np.arange(2)),
     ],
-    ids=["two items", "a failure", "no item", "a list", "no failures", "no list"],
+    ids=["two items", "a failure", "no item", "a list", "alone", "no list", "no dict", "an array"],
 )
 def test_so_is_what_is_not_the_outcome_of_one_item(value: Any) -> None:
     found, frame, _ = ship(value)
