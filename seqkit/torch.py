@@ -139,12 +139,17 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     if any(isinstance(array, np.ma.MaskedArray) for array in batch):
         raise TypeError("default_collate: a masked array would lose its mask; pass another collate_fn")
+    if not _are_alike(batch):
+        return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
+    return torch.from_numpy(stack_arrays(batch, batch[0].dtype))
+
+
+def _are_alike(batch: Sequence[Any]) -> bool:
+    """Are these plain arrays of one shape and of one dtype that torch has too?"""
     if set(map(type, batch)) != {np.ndarray} or len({(array.dtype, array.shape) for array in batch}) > 1:
-        return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
+        return False
     dtype = batch[0].dtype
-    if dtype.char not in _STACKED_BY_NUMPY or not dtype.isnative or not batch[0].ndim:
-        return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
-    return torch.from_numpy(stack_arrays(batch, dtype))
+    return dtype.char in _STACKED_BY_NUMPY and dtype.isnative and batch[0].ndim > 0
 
 
 # Of these torch makes a tensor of the same dtype; numpy stacks small arrays 6 to 15 times faster.

@@ -191,7 +191,7 @@ def _outlined(value: Any, start: int, used: int) -> Frame | None:
             outline.append((dtype.str, array.shape, array.tobytes()))
             continue
         placed += 1
-        offset = array.__array_interface__["data"][0] - start
+        offset = address(array) - start
         if offset < 0 or offset + nbytes > used:
             offset = free
             moved.append((free, array.reshape(-1).view(np.uint8).data))

@@ -94,7 +94,7 @@ class InSlot:
         assert self._block is not None
         block, self._block = self._block, None
         if self._tail:
-            return Outcomes(*decode(self._tail, 0, len(self._tail), memory=block))
+            return _outcomes(self._tail, 0, block)
         return _outcomes(block, self._head)
 
     def detach(self) -> bool:
@@ -135,8 +135,8 @@ def private(size: int) -> Block:
     return block[skip : skip + size]
 
 
-def _outcomes(block: Block | bytes, head: int) -> Outcomes:
-    return Outcomes(*decode(block, head, len(block)))
+def _outcomes(block: Block | bytes, head: int, memory: Block | None = None) -> Outcomes:
+    return Outcomes(*decode(block, head, len(block), memory=memory))
 
 
 class Joint:
@@ -251,7 +251,7 @@ class InJoint:
         self.discard()
 
     def open(self) -> Outcomes:
-        return Outcomes(*decode(self._frame, 0, len(self._frame), memory=self._joint.block))
+        return _outcomes(self._frame, 0, self._joint.block)
 
     def detach(self) -> bool:
         return self._joint.detach()

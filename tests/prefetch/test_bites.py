@@ -560,6 +560,15 @@ def test_memory_of_a_size_that_numpy_computed(whole: type) -> None:
             assert (other == i).all()
 
 
+def read_twice(node: Any, indices: range, arm: Callable[[], None]) -> None:
+    """Read every item with something armed that may raise TimeoutError, and once more."""
+    for i in indices:
+        arm()
+        with contextlib.suppress(TimeoutError):
+            assert node[i] == i
+        assert node[i] == i
+
+
 def test_what_was_not_sent_when_a_signal_handler_raised_is_sent_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -572,11 +581,7 @@ def test_what_was_not_sent_when_a_signal_handler_raised_is_sent_later(
             monkeypatch.setattr(backend, "flush", flush)
             raise TimeoutError("what a handler of SIGALRM may raise")
 
-        for i in range(2, 12):
-            monkeypatch.setattr(backend, "flush", interrupted)
-            with contextlib.suppress(TimeoutError):
-                assert node[i] == i
-            assert node[i] == i
+        read_twice(node, range(2, 12), lambda: monkeypatch.setattr(backend, "flush", interrupted))
 
 
 def test_a_scan_that_a_signal_handler_interrupted_is_not_used_again(
@@ -592,11 +597,7 @@ def test_a_scan_that_a_signal_handler_interrupted_is_not_used_again(
             read(feed)
             raise TimeoutError("what a handler of SIGALRM may raise")
 
-        for i in range(3, 40):
-            monkeypatch.setattr(dispatcher, "next", interrupted)
-            with contextlib.suppress(TimeoutError):
-                assert node[i] == i
-            assert node[i] == i
+        read_twice(node, range(3, 40), lambda: monkeypatch.setattr(dispatcher, "next", interrupted))
         monkeypatch.setattr(dispatcher, "next", read)
 
 

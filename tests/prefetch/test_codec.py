@@ -225,11 +225,17 @@ def in_place(block: Block, dtype: Any, count: int, used: int = 0) -> tuple[Any, 
     return block[at:end].view(dtype), end
 
 
-def test_a_buffer_that_lies_in_the_block_is_not_copied() -> None:
+def two_in_place() -> tuple[Block, Any, Any, int]:
+    """Return a block, two arrays that lie in it one behind the other, and how many bytes are used."""
     block = fresh(1 << 16)
     first, used = in_place(block, "f4", 2000)
     second, used = in_place(block, "i8", 1000, used)
     first[:], second[:] = np.arange(2000), np.arange(1000)
+    return block, first, second, used
+
+
+def test_a_buffer_that_lies_in_the_block_is_not_copied() -> None:
+    block, first, second, used = two_in_place()
     outside = np.arange(3000.0)
     value = {
         "batch": first.reshape(20, 100),
@@ -500,10 +506,7 @@ def test_a_read_only_array_stays_so_where_the_pickle_says_so() -> None:
 
 
 def test_an_outline_says_where_arrays_lie_in_the_block() -> None:
-    block = fresh(1 << 16)
-    first, used = in_place(block, "f4", 2000)
-    second, used = in_place(block, "i8", 1000, used)
-    first[:], second[:] = np.arange(2000), np.arange(1000)
+    block, first, second, used = two_in_place()
     other = np.arange(3000.0)
     frame = encode(([(first.reshape(20, 100), second[100:900], other)], {}), block, used)
     assert has_outline(frame)
