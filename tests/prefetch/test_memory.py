@@ -52,8 +52,9 @@ def test_a_node_with_nothing_to_do_gives_its_memory_back(kind: Kind, monkeypatch
         kept = [array for i, array in enumerate(node) if i in (3, 4)]
         assert until(lambda: 8 * MIB <= pages_bytes(node) < 10 * MIB)
         assert all((array == 4).all() for array in kept)
-        assert all((array == 4).all() for array in node)
-        assert pages_bytes(node) > 12 * MIB
+        for array in node:
+            assert (array == 4).all()
+            assert pages_bytes(node) > 12 * MIB  # of what is held, at least
 
 
 def test_an_idle_worker_leaves_no_page_of_a_free_slot() -> None:

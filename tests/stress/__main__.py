@@ -1,6 +1,6 @@
 """Run the concurrency tests again and again, under CPU load and random delays.
 
-    python -m tests.stress --rounds 200 --at-once 2 [arguments for pytest]
+    python -m tests.stress --rounds 200 --at-once 4 [arguments for pytest]
 
 Every round is a fresh pytest. Meanwhile a process on every CPU does nothing but compute, and the children of
 the tests, workers and servers, are stopped at random instants and go on a few milliseconds later: between any
@@ -31,7 +31,7 @@ from tests.prefetch.traces import state
 
 # What the engine promises about threads, processes and their memory.
 TESTS = [f"tests/prefetch/test_{name}.py" for name in ("bites", "backends", "dispatcher", "leases", "memory")]
-TESTS += [f"tests/prefetch/test_{name}.py" for name in ("node", "pieces", "slots", "faults")]
+TESTS += [f"tests/prefetch/test_{name}.py" for name in ("node", "pieces", "slots", "faults", "forkserver")]
 OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]
 # These stop a worker themselves, and see whether it stays so.
 STOPPING = "not SIGSTOP and not stopped"
@@ -44,7 +44,9 @@ DELAY_S = 0.005  # at most
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.stress")
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--at-once", type=int, default=1, help="rounds beside one another")
+    parser.add_argument(
+        "--at-once", type=int, default=2 * (os.cpu_count() or 1), help="rounds beside one another"
+    )
     known, arguments = parser.parse_known_args()
     began, failures, seen = time.monotonic(), Counter[str](), 0
     with cpu_load(), ThreadPoolExecutor(known.at_once) as pool:
