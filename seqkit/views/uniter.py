@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn
 
-from ..errors import EndOfSequence, fail
+from ..errors import EndOfSequence, fail, summary
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list, positive_int
 from ..view import Progress, T, View, restarting
 
@@ -93,20 +93,25 @@ class Uniter(View[Any]):
         self._passes = passes
 
     def _get(self, i: int) -> Any:
-        if self._passes.pid != os.getpid():
-            self._passes = self._passes.after_fork()
-        found = self._passes.read(i)
+        found = self._own().read(i)
         if isinstance(found, _Stopped):
             self._refuse(i, found)
         return found
 
+    def _own(self) -> _Passes:
+        """Return the passes, which are this process's own."""
+        if self._passes.pid != os.getpid():
+            self._passes = self._passes.after_fork()
+        return self._passes
+
     def _refuse(self, i: int, stopped: _Stopped) -> NoReturn:
         """Raise the reason why there is no item `i`."""
         at, error = stopped.at, stopped.error
-        if error is not None:
+        if error is not None and not (stopped.again and self._n is UNKNOWN):
             fail(self, i, error, f"at item {at}" if at < i else "")
         if self._n is UNKNOWN:
-            raise EndOfSequence(f"the sequence ends before index {i}")
+            why = f", for item {at} fails: {summary(error)}" if error is not None else ""
+            raise EndOfSequence(f"the sequence ends before index {i}{why}") from error
         fail(self, i, IndexError(f"the iterable has ended after {at} items"))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
@@ -133,11 +138,13 @@ class Uniter(View[Any]):
                 return
             drawn = 0
             try:
-                with closing(self._passes.start()) as current:
+                with closing(self._own().start()) as current:
                     for item in islice(current.items, stop):
                         drawn += 1
                         if drawn > position:
                             position = drawn
+                            if drawn == stop != self._n:
+                                self._own().leave_open(current, drawn)
                             yield item
             except Exception as error:
                 if self._n is UNKNOWN and drawn == broken:
@@ -170,10 +177,14 @@ _END = object()
 
 @dataclass(frozen=True)
 class _Stopped:
-    """Why a pass gave no further item: an error at item `at`, or with None the end after `at` items."""
+    """Why a pass gave no further item: an error at item `at`, or with None the end after `at` items.
+
+    `again` says that it is what was said before: the iterable fails there, and nothing behind can be reached.
+    """
 
     at: int
     error: Exception | None
+    again: bool = False
 
 
 class _Pass:
@@ -212,6 +223,7 @@ class _Passes:
         self._lock = threading.RLock()
         self._open = [_Pass(iterable, position, ours=False)] if self.one_shot else []
         self._kept: dict[int, Any] = {}
+        self._broken = -1  # where the last pass failed, until one gets beyond
         self._inherited: _Passes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -231,6 +243,13 @@ class _Passes:
         items = iter(iterable if isinstance(iterable, Iterable) else iterable())
         return _Pass(items, ours=items is not iterable)
 
+    def leave_open(self, current: _Pass, position: int) -> None:
+        """Let whoever reads on by index have a pass that stopped on its way, if there is room for it."""
+        with self._lock:
+            if len(self._open) < self.n_parallel:
+                self._open.append(_Pass(current.items, position))
+                current.items = iter(())
+
     def read(self, i: int) -> Any:
         """Return item `i`, or a `_Stopped`."""
         with self._lock:
@@ -239,7 +258,7 @@ class _Passes:
             try:
                 current = self._nearest(i)
             except Exception as error:
-                return _Stopped(i, error)
+                return self._failed(i, i if self.one_shot else 0, error)
             item = None
             try:
                 while current.position <= i:
@@ -252,9 +271,15 @@ class _Passes:
             except BaseException as error:
                 at = self._lose(current)
                 if isinstance(error, Exception):
-                    return _Stopped(at, error)
+                    return self._failed(i, at, error)
                 raise
+            if current.position > self._broken:
+                self._broken = -1
             return item
+
+    def _failed(self, i: int, at: int, error: Exception) -> _Stopped:
+        again, self._broken = at == self._broken and at < i, at
+        return _Stopped(at, error, again)
 
     def _nearest(self, i: int) -> _Pass:
         """Return the pass that stands nearest before item `i`, or a new one, as the one used last."""

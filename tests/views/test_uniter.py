@@ -271,18 +271,64 @@ def test_an_iterator_that_is_ours_to_read_is_not_ours_to_close():
     assert next(mine) == "c"
 
 
+def test_reading_on_behind_a_slice_goes_on_in_its_pass():
+    letters = Letters("abcdefgh")
+    view = uniter(letters, size=8)
+    assert list(view[:3]) == ["a", "b", "c"]
+    assert view[3] == "d"
+    assert letters.opened == 1
+
+
+def test_a_slice_takes_no_place_from_who_reads_by_index():
+    letters = Letters("abcdefgh")
+    view = uniter(letters, size=8)
+    assert view[5] == "f"
+    assert list(view[:3]) == ["a", "b", "c"]
+    assert view[6] == "g"
+    assert letters.opened == 2
+    assert letters.closed == 1
+
+
 # -------------------------------------------------------------------- errors
 
 
-def test_a_failing_item_fails_again_and_never_looks_like_the_end():
+def test_a_failing_item_fails_again():
     for view in (uniter(Broken(), size=8), unsized(Broken())):
-        for _ in range(3):
-            with pytest.raises(EvaluationError, match=r"uniter\[3\] failed: ValueError: no item 3") as caught:
-                view[3]
-            assert caught.value.index == 3
-        with pytest.raises(EvaluationError, match=r"uniter\[6\] failed at item 3: ValueError: no item 3"):
-            view[6]
+        for i, where in [(6, " at item 3"), (3, ""), (3, ""), (3, "")]:
+            with pytest.raises(
+                EvaluationError, match=rf"uniter\[{i}\] failed{where}: ValueError: no item 3"
+            ) as caught:
+                view[i]
+            assert caught.value.index == i
         assert view[2] == "c"
+
+
+def test_items_behind_one_that_fails_are_errors_as_far_as_there_is_a_length():
+    view = uniter(Broken(), size=8)
+    for i in (3, 6, 7, 6):
+        with pytest.raises(EvaluationError, match="no item 3"):
+            view[i]
+
+
+def test_without_a_length_a_failure_is_the_end_once_it_was_told():
+    view = unsized(Broken())
+    with pytest.raises(EvaluationError, match=r"uniter\[3\] failed"):
+        view[3]
+    ending = r"the sequence ends before index 4, for item 3 fails: ValueError: no item 3"
+    with pytest.raises(IndexError, match=ending) as caught:
+        view[4]
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_failure_that_was_overcome_is_told_again():
+    letters = Flaky("abcdefgh", 2)
+    view = unsized(letters)
+    with pytest.raises(EvaluationError):
+        view[2]
+    assert view[5] == "f"
+    letters.failing.append(2)
+    with pytest.raises(EvaluationError, match=r"uniter\[3\] failed at item 2"):
+        view[3]
 
 
 def test_after_an_error_the_next_read_starts_anew_and_knows_where_it_is():
@@ -357,7 +403,7 @@ def test_an_iterable_that_cannot_be_opened_is_an_error_of_the_item():
             raise OSError("no such file")
 
     view = uniter(Closed(), size=3)
-    with pytest.raises(EvaluationError, match=r"uniter\[1\] failed: OSError: no such file"):
+    with pytest.raises(EvaluationError, match=r"uniter\[1\] failed at item 0: OSError: no such file"):
         view[1]
     assert [outcome.cause for outcome in by_iteration(iter(view))] == ["OSError('no such file')"] * 3
 

@@ -1,0 +1,125 @@
+"""Streams, which can only be iterated: read ahead as the view that `uniter` makes of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import seqkit as sk
+
+from .kinds import KINDS, WORKERS, Kind
+from .traces import drawn, until
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+every_kind_of_worker = pytest.mark.parametrize("kind", WORKERS, ids=str)
+
+
+class Logged:
+    """Numbers to iterate over; a file says when a pass begins, and what is drawn."""
+
+    def __init__(self, path: Path, numbers: range) -> None:
+        self.path = path
+        self.numbers = numbers
+        path.touch()
+
+    def __iter__(self) -> Iterator[int]:
+        self._write("begin")
+        for x in self.numbers:
+            self._write(str(x))
+            yield x
+
+    def _write(self, word: str) -> None:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        os.write(descriptor, f"{word} ".encode())
+        os.close(descriptor)
+
+    @property
+    def log(self) -> list[str]:
+        return self.path.read_text().split()
+
+
+@every_kind
+@pytest.mark.parametrize("chunk_size", ["auto", 3])
+def test_one_reader_draws_every_item_once(kind: Kind, chunk_size: int | str, tmp_path: Path) -> None:
+    stream = Logged(tmp_path / "log", range(50))
+    with kind.ahead(sk.uniter(stream), 1, chunk_size=chunk_size) as ahead:
+        assert list(ahead) == list(range(50))
+        assert stream.log == ["begin", *map(str, range(50))]
+
+
+@every_kind
+def test_the_end_of_a_stream_comes_once(kind: Kind, tmp_path: Path) -> None:
+    with kind.ahead(sk.uniter(Logged(tmp_path / "log", range(5))), 1) as ahead:
+        iterator = iter(ahead)
+        assert list(iterator) == list(range(5))
+        assert list(iterator) == []
+        assert list(ahead) == list(range(5))  # a new pass
+        with pytest.raises(IndexError, match="ends before index 5"):
+            ahead[5]
+
+
+@every_kind_of_worker
+def test_a_stream_begins_with_the_iterator_not_with_its_first_item(kind: Kind, tmp_path: Path) -> None:
+    stream = Logged(tmp_path / "log", range(5))
+    with kind.ahead(sk.uniter(stream), 1) as ahead:
+        iterator = iter(ahead)
+        assert until(lambda: "0" in stream.log)
+        assert list(iterator) == list(range(5))
+
+
+@every_kind
+def test_several_readers_have_a_part_each(kind: Kind, tmp_path: Path) -> None:
+    parts = [Logged(tmp_path / str(k), range(k, 30, 3)) for k in range(3)]
+    readers = [kind.ahead(sk.uniter(part, size=10), 1) for part in parts]
+    try:
+        assert list(sk.interleave(*readers)) == list(range(30))
+        assert [part.log[1:] for part in parts] == [list(map(str, range(k, 30, 3))) for k in range(3)]
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+@every_kind
+def test_many_workers_of_one_stream_agree_on_its_items(kind: Kind, tmp_path: Path) -> None:
+    with kind.ahead(sk.uniter(Logged(tmp_path / "log", range(200)), n_parallel=2), 2) as ahead:
+        assert list(ahead) == list(range(200))
+
+
+@every_kind
+def test_a_stream_that_breaks_gives_what_came_before(kind: Kind) -> None:
+    def breaking() -> Iterator[int]:
+        yield from range(7)
+        raise OSError("the line is dead")
+
+    with kind.ahead(sk.uniter(breaking), 1) as ahead:
+        *items, error = drawn(iter(ahead))
+        assert items == list(range(7))
+        assert isinstance(error, sk.EvaluationError)
+        assert error.index == 7
+        assert "the line is dead" in str(error)
+
+
+def test_a_one_shot_iterator_is_read_once_by_a_thread() -> None:
+    with sk.prefetch(sk.uniter(x * x for x in range(20)), 1) as ahead:
+        assert list(ahead) == [x * x for x in range(20)]
+
+
+def test_a_stream_that_nobody_reads_any_more_is_closed() -> None:
+    closed = threading.Event()
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(1000)
+        finally:
+            closed.set()
+
+    ahead = sk.prefetch(sk.uniter(numbers), 1)
+    iterator = iter(ahead)
+    assert next(iterator) == 0
+    assert not closed.is_set()
+    del ahead, iterator
+    assert until(closed.is_set)
