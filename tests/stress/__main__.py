@@ -30,11 +30,8 @@ from pathlib import Path
 from tests.prefetch.traces import state
 
 # What the engine promises about threads, processes and their memory.
-TESTS = [
-    f"tests/prefetch/test_{name}.py"
-    for name in ("bites", "backends", "dispatcher", "leases", "memory", "streams")
-]
-TESTS += [f"tests/prefetch/test_{name}.py" for name in ("node", "pieces", "slots", "faults", "forkserver")]
+TESTED = "backends bites dispatcher faults forkserver leases memory node pieces slots streams"
+TESTS = [f"tests/prefetch/test_{name}.py" for name in TESTED.split()]
 OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]
 # These stop a worker themselves, and see whether it stays so.
 STOPPING = "not SIGSTOP and not stopped"
