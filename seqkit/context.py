@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
     "WorkerInfo",
+    "close_with_worker",
     "empty",
     "evaluating",
     "get_worker_info",
     "in_process_worker",
     "in_rows",
     "is_placing",
+    "leave_process",
     "private_memory",
     "set_worker_info",
 ]
@@ -95,6 +98,25 @@ _in_process_worker = False
 def in_process_worker() -> bool:
     """Is this process a worker, in whatever thread of it? (the engine asks)"""
     return _in_process_worker
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_left_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+
+def close_with_worker(opened: Closable) -> None:
+    """Have what a view opened for itself closed at the end of a process worker, which runs no finalisers."""
+    if _in_process_worker:
+        _left_open.add(opened)
+
+
+def leave_process() -> None:
+    """Close what is still open, at the end of a process worker (the engine calls this)."""
+    for opened in list(_left_open):
+        opened.close()
 
 
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:

@@ -36,7 +36,7 @@ from zlib import crc32
 import numpy as np
 import threadpoolctl
 
-from ..context import Allocator, evaluating, set_worker_info
+from ..context import Allocator, evaluating, leave_process, set_worker_info
 from ..errors import Policy, seterr
 from ..view import View
 from .backend import Evaluator
@@ -401,6 +401,7 @@ def main(
         try:
             tell(fds, number, Kind.READY)
             Worker(number, info.seed, spec, fds, segment, pipeline).serve()
+            leave_process()
         except BrokenPipeError:
             pass  # the parent is gone
 

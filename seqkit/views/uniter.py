@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn
 
+from ..context import close_with_worker
 from ..errors import EndOfSequence, fail, summary
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list, positive_int
 from ..view import Progress, T, View, restarting
@@ -194,6 +195,7 @@ class _Pass:
         self.items = items
         self.position = position
         self._ours = ours
+        close_with_worker(self)
 
     def close(self) -> None:
         items, self.items = self.items, iter(())
