@@ -10,7 +10,8 @@ Guarantees
   where every slot is leased or retired its job travels without one;
 - an item is lost to nobody: it is delivered, or named by an error, once for every reader that wants it;
 - a permanent failure (start hook, workers that cannot start) reaches every reader once, then ends it;
-- dropping a reader cancels its pending work at once, also from the garbage collector.
+- dropping a reader cancels its pending work at once, also from the garbage collector; Ctrl-C there loses
+  nothing but that.
 
 Relies on
 ---------
@@ -122,12 +123,13 @@ class Statistics:
 class _Feed:
     """A reader's window, and its jobs in flight. Outlives the reader until its jobs are back."""
 
-    __slots__ = ("dropped", "epoch", "tickets", "window")
+    __slots__ = ("dropped", "epoch", "tickets", "watches", "window")
 
     def __init__(self, window: Window, epoch: int) -> None:
         self.window = window
         self.epoch = epoch
         self.tickets: set[int] = set()
+        self.watches: list[weakref.ref[Reader]] = []
         self.dropped = False
 
 
@@ -149,6 +151,10 @@ class Reader:
     def limit(self, items: int) -> None:
         """Change how many items may be pending, within the node's own limit."""
         self._dispatcher.limit(self._feed, items)
+
+    def close(self) -> None:
+        """Cancel what is pending: nobody reads on. Dropping the reader does it too."""
+        self._dispatcher.drop(self._feed)
 
     def ended(self) -> bool:
         """Is the node behind it of no more use?"""
@@ -197,19 +203,40 @@ class Dispatcher:
         feed = _Feed(Window(plan, self._limit(limit), self._options.depth, in_order), epoch)
         reader = Reader(self, feed)
         with self._lock:
-            self._feeds[self._watch(reader, feed)] = feed
+            self._watch(reader, feed)
         return reader
 
-    def _watch(self, reader: Reader, feed: _Feed) -> weakref.ref[Reader]:
-        # Runs in the garbage collector at any moment, perhaps inside our own lock: no lock, no wait.
-        dropped, backend = self._dropped, self._backend
+    def _watch(self, reader: Reader, feed: _Feed) -> None:
+        # Callbacks run in the garbage collector at any moment, perhaps inside our own lock: no lock, no wait.
+        # What Ctrl-C strikes there, Python drops. So the books are left to one without Python code.
+        tickets, cancel = feed.tickets, self._backend.cancel
 
-        def drop(reference: weakref.ref[Reader]) -> None:
+        def cancel_all(_: object) -> None:
+            for ticket in list(tickets):
+                cancel(ticket)
+
+        dropped = weakref.ref(reader, self._dropped.append)
+        feed.watches = [dropped, weakref.ref(reader, cancel_all)]
+        self._feeds[dropped] = feed
+
+    def drop(self, feed: _Feed) -> None:
+        """Cancel what is pending for a reader."""
+        if self.ended() or not feed.watches:
+            return
+        with self._lock:
             for ticket in list(feed.tickets):
-                backend.cancel(ticket)
-            dropped.append(reference)
+                self._backend.cancel(ticket)
+            self._end(feed)
 
-        return weakref.ref(reader, drop)
+    def _end(self, feed: _Feed) -> None:
+        """Forget a reader, and give back what waits for it."""
+        if feed.watches:
+            del self._feeds[feed.watches[0]]
+            feed.watches = []
+        feed.dropped = True
+        for chunk in feed.window.end():
+            if chunk.parcel is not None and not self._closed:
+                chunk.parcel.discard()
 
     def limit(self, feed: _Feed, items: int) -> None:
         with self._lock:
@@ -270,6 +297,7 @@ class Dispatcher:
                     failure, feed.window.failure = feed.window.failure, None
                     if failure is not None:
                         raise failure
+                    self._end(feed)
                     return None
                 begun = begun or perf_counter_ns()
                 blocked_since = (blocked_since or perf_counter_ns()) if blocked else 0
@@ -532,12 +560,9 @@ class Dispatcher:
     def _sweep(self) -> None:
         """Give back what dropped readers left behind."""
         while self._dropped:
-            feed = self._feeds.pop(self._dropped.popleft(), None)
+            feed = self._feeds.get(self._dropped.popleft())
             if feed is not None:
-                feed.dropped = True
-                for chunk in feed.window.end():
-                    if chunk.parcel is not None and not self._closed:
-                        chunk.parcel.discard()
+                self._end(feed)
 
 
 def _finish(backend: Backend, lock: threading.RLock, pid: int) -> None:

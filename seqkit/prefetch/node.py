@@ -588,7 +588,8 @@ class _Scans:
     def _keep(self, scan: _Scan) -> None:
         self._idle.append(scan)
         for old in self._idle[: -self.MOST]:
-            self._got(old)
+            if self._got(old):
+                old.reader.close()
 
     def _take(self, i: int) -> _Scan | None:
         """Return the scan that stands before item `i`, for nobody else to use."""

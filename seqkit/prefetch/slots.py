@@ -11,7 +11,7 @@ Guarantees
 - taking a slot waits for nobody, also where another process is stopped or killed in the middle of it;
 - a worker whose job has a slot reserved finds one;
 - a leased slot comes back when the last array, sub-view or memoryview over it is gone, and not before;
-- a late release cannot free a newer lease: every hand-over counts up the slot's generation;
+- a late release cannot free a newer lease: every lease is a token of its own;
 - releasing is safe from any thread, in the garbage collector, at interpreter exit and after a fork,
   because it appends to a deque and does nothing else;
 - nothing is ever visible in /dev/shm, and the memory is gone with the last process that maps it.
@@ -39,7 +39,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -184,6 +184,17 @@ class Pinner(Protocol):
         """Return what says whether the copies are over that have been asked for up to now."""
 
 
+class _Lease(weakref.ref[Block]):
+    """A reader's hold on a slot.
+
+    When the array is gone, it goes onto a deque itself: what Ctrl-C strikes in a callback, Python drops, and
+    so a callback of Python code might lose the slot.
+    """
+
+    __slots__ = ("slot",)
+    slot: int
+
+
 class State(IntEnum):
     """Who has a slot, as the parent knows."""
 
@@ -239,10 +250,9 @@ class SlotPool:
         self._offset = offset
         self._states = [State.FREE] * len(free)
         self._counts = [len(free), 0, 0, 0, 0]  # by state
-        self._generations = [0] * len(free)
         self._reserved = 0
-        self._returned: deque[tuple[int, int]] = deque()
-        self._leases: dict[tuple[int, int], weakref.ref[Block]] = {}
+        self._returned: deque[weakref.ref[Block]] = deque()
+        self._leases: dict[int, _Lease] = {}
         self._loans: deque[tuple[list[int], Callable[[], bool]]] = deque()
 
     # ---------------------------------------------------------------- for jobs
@@ -307,8 +317,9 @@ class SlotPool:
         if self._pinner is not None and size > self._pinned.get(slot, 0):
             self._pin(slot, size, address(block), self._pinner)
         self._become(slot, State.LEASED)
-        lease, returned = (slot, self._generations[slot]), self._returned
-        self._leases[lease] = weakref.ref(block, lambda _: returned.append(lease))
+        lease = _Lease(block, self._returned.append)
+        lease.slot = slot
+        self._leases[slot] = lease
         return block
 
     def _pin(self, slot: int, size: int, start: int, pinner: Pinner) -> None:
@@ -354,9 +365,10 @@ class SlotPool:
 
     def _take_back(self) -> None:
         while self._returned:
-            slot, generation = lease = self._returned.popleft()
-            self._leases.pop(lease, None)
-            if self._generations[slot] == generation:
+            lease = cast(_Lease, self._returned.popleft())
+            slot = lease.slot
+            if self._leases.get(slot) is lease:
+                del self._leases[slot]
                 self._become(slot, State.LENT)
                 if self._pinner is not None:
                     self._loans.append(([slot], self._pinner.fence()))
@@ -383,7 +395,6 @@ class SlotPool:
         self._counts[self._states[slot]] -= 1
         self._counts[state] += 1
         self._states[slot] = state
-        self._generations[slot] += 1
 
     def _expect(self, slot: int, state: State) -> None:
         if self._states[slot] is not state:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -703,6 +704,40 @@ def test_a_reader_in_a_garbage_cycle_cancels_when_it_is_collected() -> None:
     del reader, cycle
     gc.collect()
     assert sorted(fake.cancelled) == [1, 2, 3, 4]
+
+
+def test_a_reader_that_is_closed_cancels_its_pending_jobs_and_gives_back_what_waits_for_it() -> None:
+    fake = Fake(capacity=4, slots=4)
+    node = a_node(fake)
+    reader, other = node.open(range(4), -1), node.open(range(10, 12), -1)
+    reader.prepare()
+    arrive(node, fake, 1, 2)
+    reader.close()
+    assert sorted(fake.cancelled) == [3, 4]
+    assert sorted(fake.discarded) == [[0], [1]]
+    reader.close()
+    del reader
+    assert sorted(fake.cancelled) == [3, 4]
+    assert rest(other) == named((10, 11))
+
+
+def test_ctrl_c_that_strikes_where_python_drops_it_loses_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    swallowed: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: swallowed.append(raised.exc_type))
+    fake = Fake(capacity=4, slots=4)
+    monkeypatch.setattr(fake, "cancel", interrupted)
+    node = a_node(fake)
+    dropped, other = node.open(range(4), -1), node.open(range(10, 12), -1)
+    dropped.prepare()
+    arrive(node, fake, 1, 2)
+    del dropped
+    assert swallowed == [KeyboardInterrupt]
+    assert rest(other) == named((10, 11))
+    assert sorted(fake.discarded) == [[0], [1], [2], [3]]
+    assert fake.free == 4
 
 
 def test_a_finished_reader_cancels_nothing() -> None:

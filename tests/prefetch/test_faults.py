@@ -864,12 +864,21 @@ SHOWERED = """
     list(node[:50])  # imports everything
     armed = threading.Event()
 
+    def press():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    def dropped_by_python(raised):  # it struck in a callback or a finaliser: who means it presses again
+        assert raised.exc_type is KeyboardInterrupt, raised
+        threading.Timer(0.001, press).start()
+
+    sys.unraisablehook = dropped_by_python
+
     def shower():
         for k in range(times):
             armed.wait()
             armed.clear()
             time.sleep(k % 37 * 1e-5)  # another place of the engine every time
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            press()
 
     thread = threading.Thread(target=shower, daemon=True)
     thread.start()

@@ -463,7 +463,7 @@ def test_arrays_may_be_dropped_in_other_threads_while_slots_are_acquired() -> No
 def test_a_late_release_does_not_free_a_newer_lease() -> None:
     pool = a_pool(1)
     first = a_lease(pool)
-    late = next(iter(pool._leases))
+    late = pool._leases[0]
     del first
     second = a_lease(pool)
     pool._returned.append(late)  # as if the first array's end were told again
