@@ -7,12 +7,13 @@ Outside a prefetch worker everything here is a harmless default: `empty` is `num
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ __all__ = [
     "close_with_worker",
     "empty",
     "evaluating",
+    "flush_streams",
     "get_worker_info",
     "in_process_worker",
     "in_rows",
@@ -119,7 +121,16 @@ def leave_process() -> None:
         opened.close()
 
 
-def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:
+def flush_streams() -> None:
+    """Write what is buffered, before a fork or the end of a worker (the engine calls this)."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # there may be none, or a closed one, or one of the user's
+            pass
+
+
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:
     """Return an uninitialised array, placed where the result will be handed over if possible.
 
     In a process worker of `prefetch` the memory lies inside the shared-memory slot of the current item:
@@ -145,11 +156,31 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> npt.NDArr
     """
     allocate = _local.allocate
     if allocate is not None:
-        dims = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(index, shape))
-        array = allocate(dims, np.dtype(dtype))
+        try:
+            dims = _dims(shape)
+        except TypeError:
+            return np.empty(shape, dtype)  # which says what is wrong
+        array = allocate(*_expanded(dims, np.dtype(dtype)))
         if array is not None:
             return array
     return np.empty(shape, dtype)
+
+
+def _dims(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, int):
+        return (shape,)
+    try:
+        return tuple(map(index, shape))
+    except TypeError:  # no sequence: a number then, which an array of no dimensions is, too
+        return (index(shape),)
+
+
+def _expanded(dims: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and dtype of an array whose items numpy takes apart, when they are arrays themselves."""
+    while dtype.subdtype is not None:
+        dtype, more = dtype.subdtype
+        dims += more
+    return dims, dtype
 
 
 class _Evaluating:

@@ -56,6 +56,13 @@ class EvaluationError(RuntimeError):
     (True, 1, ZeroDivisionError('division by zero'))
     """
 
+    # For classes derived from this one that forget to initialise it.
+    index: Any = None
+    view: Any = None
+    path: tuple[tuple[Any, Any], ...] = ()
+    worker: int | None = None
+    message = ""
+
     def __init__(
         self,
         *args: Any,
@@ -72,7 +79,7 @@ class EvaluationError(RuntimeError):
         self.worker = worker
 
     def __str__(self) -> str:
-        lines = [self.message]
+        lines = [self.message or super().__str__()]
         if len(self.path) > 1:
             lines.append("  path: " + " → ".join(f"{view._name}[{i}]" for view, i in self.path))
         site = getattr(self.view, "_site", None)

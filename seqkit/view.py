@@ -64,9 +64,11 @@ __all__ = [
     "U",
     "V",
     "View",
+    "in_order",
     "locate",
     "restarting",
     "step_over",
+    "until_the_end",
     "view",
     "write",
 ]
@@ -495,6 +497,15 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
     return Source(source)
 
 
+def in_order(items: Iterable[T]) -> Iterator[T]:
+    """Iterate items as their indices have it, where iterating a view itself may take them as they come.
+
+    >>> list(in_order("abc"))
+    ['a', 'b', 'c']
+    """
+    return items._iter(items._plan()) if isinstance(items, View) else iter(items)
+
+
 class Progress:
     """How far an iteration came: shared by the generators that carry it on after errors."""
 
@@ -522,13 +533,25 @@ def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
     failed item; it sets ``progress.done`` when it ends by itself. `chain` switches from one generator to
     the next in C, so items pay nothing for this.
     """
-    progress = Progress()
+    return chain.from_iterable(_Runs(run))
 
-    def runs() -> Iterator[Iterator[T]]:
-        while not progress.done:
-            yield run(progress)
 
-    return chain.from_iterable(runs())
+class _Runs(Generic[T]):
+    """The runs of an iterator. No generator: `chain` gives up a source that refuses to be asked by two."""
+
+    __slots__ = ("_progress", "_run")
+
+    def __init__(self, run: Callable[[Progress], Iterator[T]]) -> None:
+        self._run = run
+        self._progress = Progress()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Iterator[T]:
+        if self._progress.done:
+            raise StopIteration
+        return self._run(self._progress)
 
 
 def each_with(f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
@@ -553,6 +576,24 @@ def step_over(iterator: Iterator[Any]) -> None:
         next(iterator, None)
     except Exception:
         pass
+
+
+def until_the_end(source: View[T], indices: Iterable[int]) -> list[T]:
+    """Return the items at some indices, in order, as far as there are any.
+
+    Without iterating, which of what can only be iterated would be another pass.
+
+    >>> from seqkit.testing import UnsizedSource
+    >>> until_the_end(view(UnsizedSource("abc")), range(1, 9))
+    ['b', 'c']
+    """
+    items: list[T] = []
+    try:
+        for i in indices:
+            items.append(source._get(i))
+    except EndOfSequence:
+        pass
+    return items
 
 
 def locate(error: EvaluationError, asked: View[Any], index: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
@@ -14,7 +15,7 @@ import seqkit as sk
 from seqkit.errors import EndOfSequence, fail
 from seqkit.testing.failing import by_iteration
 
-from .views.helpers import FailsAt, says
+from .views.helpers import FailsAt, Interrupted, past_errors, says
 
 
 def failure(view: sk.View[Any], i: int) -> sk.EvaluationError:
@@ -188,3 +189,54 @@ def test_the_end_of_another_sequence_is_an_error_of_this_one() -> None:
     with sk.errstate("passthrough"), pytest.raises(IndexError) as caught:
         fail(view, 0, EndOfSequence("there"))
     assert type(caught.value) is IndexError
+
+
+# -------------------------------------------------------------------- what is no Exception
+
+OVER: dict[str, Callable[[sk.View[Any]], sk.View[Any]]] = {
+    "smap": lambda source: sk.smap(FailsAt(5), source),
+    "smaps": lambda source: sk.smap(str, sk.smap(FailsAt(5), sk.smap(abs, source))),
+    "smap of two": lambda source: sk.smap(FailsAt(5), source, source),
+    "starmap": lambda source: sk.starmap(FailsAt(5), sk.smap(lambda x: (x,), source)),
+    "random_map": lambda source: sk.random_map(FailsAt(5), source, seed=0),
+    "debug": lambda source: sk.smap(FailsAt(5), sk.debug(source, lambda i, x: None)),
+    "monitor_throughput": lambda source: sk.smap(FailsAt(5), sk.monitor_throughput(source)),
+    "collate": lambda source: sk.collate([sk.smap(FailsAt(5), source), source, source]),
+    "concatenate": lambda source: sk.smap(FailsAt(5), sk.concatenate([range(20, 23), source])),
+    "interleave": lambda source: sk.smap(FailsAt(5), sk.interleave(source, range(20, 32))),
+    "shuffle": lambda source: sk.smap(FailsAt(5), sk.shuffle(source, seed=0)),
+    "switch": lambda source: sk.switch(sk.smap(lambda x: x % 2, source), source, range(20, 32)),
+    "window": lambda source: sk.window(sk.smap(FailsAt(8), source), 3),
+    "batch": lambda source: sk.batch(sk.smap(FailsAt(8), source), 3),
+    "unbatch": lambda source: sk.smap(FailsAt(5), sk.unbatch(sk.smap(lambda x: [x, x], source), 2, 0)),
+    "add_cache": lambda source: sk.add_cache(sk.smap(FailsAt(5), source)),
+}
+
+
+def told(outcome: Any) -> Any:
+    """Return an item as it is, and of an error what it says, without the way to it."""
+    if isinstance(outcome, sk.EvaluationError):
+        return type(outcome), outcome.message, outcome.index
+    return type(outcome) if isinstance(outcome, BaseException) else outcome
+
+
+def outcome(view: sk.View[Any], i: int) -> Any:
+    try:
+        return view[i]
+    except BaseException as error:
+        return error
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("reads_ahead", [False, True])
+@pytest.mark.parametrize("at", [(0,), (1,), (2, 6)], ids=str)
+@pytest.mark.parametrize("lay", OVER.values(), ids=OVER)
+def test_a_function_that_exits_costs_its_item_and_those_behind_it_keep_their_names(
+    lay: Any, at: tuple[int, ...], reads_ahead: bool, kind: type[BaseException]
+) -> None:
+    source = sk.smap(FailsAt(*at, error=kind), range(12))
+    view = lay(Interrupted(source, -1) if reads_ahead else source)
+    expected = [told(outcome(view, i)) for i in range(len(view))]
+    assert kind in expected
+    assert [told(found) for found in past_errors(iter(view))] == expected
+    assert [told(found) for found in past_errors(reversed(view))] == expected[::-1]

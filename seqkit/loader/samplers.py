@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..indices import IndexArray, each, positive_int
 from ..randomness import Permutation, as_seed, item_generator, node_key
-from ..view import View, as_view
+from ..view import View, as_view, in_order
 from ..views.batch import batch
 from ..views.concatenate import concatenate
 from ..views.cycle import cycle
@@ -496,7 +496,7 @@ class FilterSampler(EpochSampler):
         if not callable(function):
             raise TypeError(f"FilterSampler: function should be callable, but got {function!r}")
         samples = as_view(dataset, "FilterSampler")
-        flags = np.fromiter((bool(function(sample)) for sample in samples), np.bool_, len(samples))
+        flags = np.fromiter((bool(function(sample)) for sample in in_order(samples)), np.bool_, len(samples))
         self._indices = np.flatnonzero(flags)
 
     def order(self, epoch: int) -> IndexArray:
@@ -747,7 +747,7 @@ def sort_order(keys: Order, reverse: bool) -> IndexArray:
     """
     n = len(keys)
     if not isinstance(keys, np.ndarray) or keys.ndim != 1:
-        comparable = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+        comparable = keys.tolist() if isinstance(keys, np.ndarray) else list(in_order(keys))
         return np.array(sorted(range(n), key=comparable.__getitem__, reverse=reverse), np.int64)
     if not reverse:
         return np.argsort(keys, kind="stable")

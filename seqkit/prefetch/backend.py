@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -166,6 +167,9 @@ class Backend(Protocol):
 
     def wake(self) -> None: ...
 
+    def is_worker(self) -> bool:
+        """Is it a worker in whose thread this is asked?"""
+
     def statistics(self) -> dict[str, int]:
         """Return the backend's share of `Statistics`."""
 
@@ -196,6 +200,9 @@ class Ready:
         pass
 
 
+Settle = Callable[[Iterator[Any]], Iterator[Any]]
+
+
 class Evaluator:
     """The pipeline of a node as a worker holds it, at whatever epoch a job asks for."""
 
@@ -204,11 +211,20 @@ class Evaluator:
         self._epoch = -1
         self.keyed = pipeline
 
-    def run(self, epoch: int, indices: Any, caught: type[BaseException] = BaseException) -> Outcomes:
-        """Evaluate the items of a job; whatever fails, the job has an outcome for each of them."""
+    def run(
+        self,
+        epoch: int,
+        indices: Any,
+        caught: type[BaseException] = BaseException,
+        settle: Settle = iter,
+    ) -> Outcomes:
+        """Evaluate the items of a job; whatever fails, the job has an outcome for each of them.
+
+        `settle` is laid over the iterator of items, and sees each of them when it is made.
+        """
         try:
             pipeline = self._at(epoch)
-            items = pipeline._iter(indices)
+            items = settle(pipeline._iter(indices))
         except caught as error:
             return Outcomes([None] * len(indices), dict.fromkeys(range(len(indices)), error))
         outcomes = collect(items, len(indices), caught)

@@ -68,6 +68,8 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
             error.view, error.index = node, index
         locate(error, node, index)
         raise error
+    if isinstance(error, IndexError):
+        raise error  # an index that a view refuses: what user code raises, the views have wrapped
     if not isinstance(error, Exception):
         # SystemExit, KeyboardInterrupt: an item's doing, not a request to the reader.
         raise EvaluationError(

@@ -54,7 +54,10 @@ MAX_DEPTH = 64
 # intervals.
 PATIENCE_S = 60.0
 LOOK_AGAIN_S = 0.005
+# No single wait is longer, which the system could not count: whoever waits looks again.
+LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
+SELF_READING = "prefetch: an item, or a signal handler, reads the node that waits for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,10 @@ class Reader:
         """Change how many items may be pending, within the node's own limit."""
         self._dispatcher.limit(self._feed, items)
 
+    def stop(self) -> None:
+        """Ask for nothing further: the sequence has ended."""
+        self._dispatcher.stop(self._feed)
+
     def close(self) -> None:
         """Cancel what is pending: nobody reads on. Dropping the reader does it too."""
         self._dispatcher.drop(self._feed)
@@ -219,6 +226,10 @@ class Dispatcher:
         feed.watches = [dropped, weakref.ref(reader, cancel_all)]
         self._feeds[dropped] = feed
 
+    def stop(self, feed: _Feed) -> None:
+        with self._lock:
+            feed.window.stop()
+
     def drop(self, feed: _Feed) -> None:
         """Cancel what is pending for a reader."""
         if self.ended() or not feed.watches:
@@ -272,7 +283,7 @@ class Dispatcher:
                 return None
             try:
                 outcomes = chunk.parcel.open()
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # of user code that unpickles
                 outcomes = self._unreadable(feed, chunk, error)
             if self._progress is not None and self._progress.is_due(self._counts["items"]):
                 self._progress.log(self.statistics())
@@ -302,6 +313,8 @@ class Dispatcher:
                 begun = begun or perf_counter_ns()
                 blocked_since = (blocked_since or perf_counter_ns()) if blocked else 0
                 patience = LOOK_AGAIN_S if blocked else None
+                if self._backend.is_worker():
+                    raise RuntimeError(SELF_READING)
                 if self._receiver is not None:
                     self._follow(patience)
                     continue
@@ -335,7 +348,7 @@ class Dispatcher:
             self._fill(feed)
         return chunk
 
-    def _unreadable(self, feed: _Feed, chunk: Chunk, error: Exception) -> Outcomes | None:
+    def _unreadable(self, feed: _Feed, chunk: Chunk, error: BaseException) -> Outcomes | None:
         """A result that cannot be decoded: find the item that is at fault, and make it its outcome."""
         if len(chunk) == 1 and not isinstance(error, Unjoined):
             return Outcomes([None], {0: error})
@@ -417,7 +430,7 @@ class Dispatcher:
     def _follow(self, patience_s: float | None = None) -> None:
         """Wait until the reader that receives has received something."""
         if self._receiver == threading.get_ident():
-            raise RuntimeError("prefetch: an item, or a signal handler, reads the node that waits for it")
+            raise RuntimeError(SELF_READING)
         self._arrived.wait(patience_s)
 
     def _lose(self) -> None:
@@ -434,7 +447,7 @@ class Dispatcher:
         limit = self._options.timeout_s
         if limit is None:
             return patience_s
-        left = limit if patience_s is None else min(limit, patience_s)
+        left = min(limit, LONGEST_WAIT_S if patience_s is None else patience_s)
         for ticket, running_s in self._backend.running_s().items():
             if running_s >= limit:
                 self._backend.stop(ticket)

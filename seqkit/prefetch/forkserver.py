@@ -8,7 +8,8 @@ Guarantees
 - the server has one thread, and ends with its `Server` or with the parent, however that ends;
 - nodes in several threads may share it: one asks at a time, and every answer says what it answers;
 - a worker begins once the parent can hear of it; of one whose launch was interrupted nothing stays;
-- should somebody kill the server, another one boots for the next worker.
+- should somebody kill the server, another one boots for the next worker;
+- a worker has the directory, variables and module path that the parent has when it is launched.
 
 Relies on
 ---------
@@ -20,6 +21,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import pickle
 import select
 import signal
 import socket
@@ -36,17 +38,20 @@ from typing import TypeVar
 
 import threadpoolctl
 
-from .launch import Child, CtrlCHeld, Shipment, environment, interpreter, reap
+from ..context import flush_streams
+from .launch import Child, CtrlCHeld, Shipment, environment, interpreter, module_path, reap
+from .resources import current_directory
 from .worker import Descriptors, boot, leave
 
 __all__ = ["ForkServer", "Server", "serve"]
 
 # Number of the request; then number of the worker, head and end of the shipment; or -1, pid of a worker that
-# is dead, and nothing.
+# is dead, and nothing; or -2 and nothing, with the surroundings in a file, which needs no answer.
 _REQUEST = struct.Struct("<4q")
 # Number of the request, pid, status if it was asked for. The pidfd of a new worker comes along.
 _ANSWER = struct.Struct("<3q")
 _REAP = -1
+_MOVE = -2
 
 # How long a server may take to see that it is to end; one that still imports does not look.
 GRACE_S = 0.25
@@ -108,6 +113,7 @@ class Server:
 
         process = self._process or self._boot()
         try:
+            process.move()
             self._ask(process, request, sent, begin)
         except OSError as error:
             if process is not self._process:
@@ -138,7 +144,7 @@ class Server:
     ) -> T:
         """Ask for something, and do with the answer what cannot be put off by Ctrl-C."""
         number = next(self._numbers)
-        socket.send_fds(process.socket, [_REQUEST.pack(number, *request)], [*sent])
+        process.send(_REQUEST.pack(number, *request), [*sent])
         while True:
             process.wait()
             with CtrlCHeld():
@@ -186,12 +192,13 @@ class _Process:
     """
 
     def __init__(self, preload: tuple[str, ...]) -> None:
+        self._told = _surroundings()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.pid = interpreter(
-                f"from seqkit.prefetch.forkserver import serve; serve({theirs.fileno()}, {preload!r})",
+                f"from seqkit.prefetch.forkserver import serve; serve(*fds, {preload!a})",
                 (theirs.fileno(),),
-                environment(),
+                self._told[0],
             )
         self._owner = os.getpid()
         self._pidfd = os.pidfd_open(self.pid)
@@ -202,13 +209,35 @@ class _Process:
     def wait(self) -> None:
         """Wait for an answer."""
         if all(fd == self._pidfd for fd, _ in self._poll.poll()):
-            raise ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
+            raise _ended()
+
+    def send(self, request: bytes, fds: list[int]) -> None:
+        """Send a request, with descriptors."""
+        try:
+            socket.send_fds(self.socket, [request], fds)
+        except ConnectionError:
+            raise _ended() from None
+
+    def move(self) -> None:
+        """Have the workers to come begin in the surroundings of now."""
+        now = _surroundings()
+        if now == self._told:
+            return
+        # A file, as messages have a limit that variables may exceed.
+        with CtrlCHeld(), open(os.memfd_create("seqkit-surroundings"), "wb") as file:
+            pickle.dump(now, file)
+            file.seek(0)
+            self.send(_REQUEST.pack(0, _MOVE, 0, 0), [file.fileno()])
+        self._told = now
 
     def receive(self) -> tuple[int, int, int, list[int]]:
         """Return the answer that has come: number of the request, pid, status, descriptors."""
-        message, received, _, _ = socket.recv_fds(self.socket, _ANSWER.size, 1)
+        try:
+            message, received, _, _ = socket.recv_fds(self.socket, _ANSWER.size, 1)
+        except ConnectionError:  # it left our request unread
+            raise _ended() from None
         if not message:
-            raise ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
+            raise _ended()
         number, pid, status = _ANSWER.unpack(message)
         return number, pid, status, received
 
@@ -232,6 +261,15 @@ class _Process:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
+
+
+def _ended() -> ConnectionError:
+    return ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
+
+
+def _surroundings() -> tuple[dict[str, str], str | None, list[str]]:
+    """Return variables, directory and module path for workers of now."""
+    return environment(), current_directory(), module_path()
 
 
 # A plain set, which is copied at once: others are collected, and made meanwhile.
@@ -286,7 +324,7 @@ def serve(fd: int, preload: Iterable[str]) -> None:
     for name in preload:
         with suppress(Exception):  # a worker that needs it will say what is wrong
             importlib.import_module(name)
-    sys.stdout.flush()  # or every worker would write it once more
+    flush_streams()  # or every worker would write it once more
     libraries = threadpoolctl.ThreadpoolController()  # found once, not by every worker
     poll = select.poll()
     poll.register(server, select.POLLIN)
@@ -298,6 +336,9 @@ def serve(fd: int, preload: Iterable[str]) -> None:
             if not message:
                 break
             request, number, *rest = _REQUEST.unpack(message)
+            if number == _MOVE:
+                _move(*received)
+                continue
             if number == _REAP:
                 pids.discard(rest[0])
                 server.send(_ANSWER.pack(request, rest[0], os.waitpid(rest[0], 0)[1]))
@@ -319,6 +360,17 @@ def serve(fd: int, preload: Iterable[str]) -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     leave()
+
+
+def _move(fd: int) -> None:
+    """Be where the parent is, for workers to inherit it."""
+    with open(fd, "rb") as file:
+        variables, directory, sys.path[:] = pickle.load(file)
+    os.environ.clear()
+    os.environ.update(variables)
+    if directory is not None:
+        with suppress(OSError):  # it was deleted meanwhile
+            os.chdir(directory)
 
 
 def _begin(

@@ -53,6 +53,9 @@ class Inline:
     def stop(self, ticket: int) -> None:
         raise AssertionError("inline evaluation has no workers to stop")
 
+    def is_worker(self) -> bool:
+        return False  # it is the reader's thread
+
     def wake(self) -> None:
         pass
 

@@ -5,7 +5,8 @@ children to daemonic workers and join at exit. A script that uses seqkit runs it
 
 Guarantees
 ----------
-- a worker inherits exactly the descriptors of `worker.Descriptors`, and standard streams;
+- a worker inherits exactly the descriptors of `worker.Descriptors`, and standard streams, which a fresh
+  interpreter has also where this process closed its own;
 - a launch waits for no worker to boot: they boot side by side;
 - the pipeline is pickled once, with its arrays beside it in one segment that every worker maps
   copy-on-write: private and writable, but there once in all.
@@ -17,21 +18,24 @@ Relies on
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import threadpoolctl
 
+from ..context import flush_streams
 from ..view import View
+from . import resources
 from .codec import dumps_by_value, encode
-from .resources import native_threads
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -45,6 +49,7 @@ __all__ = [
     "Spawn",
     "environment",
     "interpreter",
+    "module_path",
     "reap",
 ]
 
@@ -164,12 +169,7 @@ class Fork:
         self._libraries = threadpoolctl.ThreadpoolController()
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        # What is still buffered would be written by the child once more.
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:
-                pass
+        flush_streams()  # or the child would write it once more
         with CtrlCHeld():  # from the child too, until it has learnt to ignore it
             with warnings.catch_warnings():
                 # CPython warns of every other thread, numpy's idle BLAS threads included. Where Python
@@ -183,6 +183,7 @@ class Fork:
     def _be_worker(self, number: int, fds: Descriptors) -> None:
         try:
             self._isolate()
+            _limit_threads(os.environ, self._spec.native_threads)
             main(number, self._spec, fds, self._segment, self._pipeline, self._libraries)
         except BaseException:
             sys.excepthook(*sys.exc_info())
@@ -233,7 +234,7 @@ class Spawn:
         passed = (shipment.fd, *astuple(fds))
         with CtrlCHeld():
             pid = interpreter(
-                f"from seqkit.prefetch.worker import boot; boot({number}, {shipment.frame}, {passed})",
+                f"from seqkit.prefetch.worker import boot; boot({number}, {shipment.frame}, fds)",
                 passed,
                 self._environment,
             )
@@ -247,30 +248,106 @@ class Spawn:
 
 
 def interpreter(code: str, fds: tuple[int, ...], environment: dict[str, str]) -> int:
-    """Start a Python that sees the same modules; return its pid. It runs no main script."""
-    path = [os.getcwd() if entry == "" else entry for entry in sys.path]
-    process = subprocess.Popen(
-        [sys.executable, *_flags(), "-c", f"import sys; sys.path[:] = {path!r}; {code}"],
-        pass_fds=fds,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        process_group=0,  # Ctrl-C on the terminal is this process's affair
-    )
+    """Start a Python that sees the same modules and arguments; return its pid. It runs no main script.
+
+    The code finds the descriptors in `fds`.
+    """
+    argv = list(map(str, getattr(sys, "argv", ())))
+    with _beyond_streams(fds) as numbers:
+        same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {numbers}"
+        process = subprocess.Popen(
+            # The system lets arguments be longer than it lets code be.
+            [sys.executable, *_flags(), "-c", f"{same}; {code}", *argv[1:]],
+            pass_fds=numbers,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=_stream(1),
+            stderr=_stream(2),
+            process_group=0,  # Ctrl-C on the terminal is this process's affair
+        )
     process.returncode = 0  # the pid is ours to wait for, also when this object is collected
     return process.pid
 
 
+@contextmanager
+def _beyond_streams(fds: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Have descriptors under numbers that are not those of a child's standard streams.
+
+    Where this process closed its own, ours may have got their numbers.
+    """
+    with ExitStack() as copies:
+        numbers = []
+        for fd in fds:
+            if fd <= 2:
+                fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+                copies.callback(os.close, fd)
+            numbers.append(fd)
+        yield tuple(numbers)
+
+
+def _stream(number: int) -> int | None:
+    """Return what a child is to have as a standard stream: ours; nothing that talks where we have none."""
+    try:
+        is_ours = os.get_inheritable(number)  # else it is a descriptor of the engine's
+    except OSError:
+        is_ours = False
+    return None if is_ours else subprocess.DEVNULL
+
+
+def module_path() -> list[str]:
+    """Return `sys.path` for another process.
+
+    What is relative means two directories: the current one, in which this process would look now, and the
+    one it began in, in which it found what it imported then.
+    """
+    bases = dict.fromkeys(base for base in (resources.current_directory(), resources.ORIGIN) if base)
+    path: list[str] = []
+    entries: list[Any] = sys.path
+    for entry in entries:
+        if isinstance(entry, str):  # Python, too, passes over everything else
+            entry = str(entry)  # a subclass may show itself as anything
+            path += [entry] if os.path.isabs(entry) else [_below(base, entry) for base in bases]
+    return path
+
+
+def _below(base: str, entry: str) -> str:
+    return os.path.join(base, entry) if entry else base
+
+
+# Flags that decide what is imported, from where, and as what.
+_FLAGS = {
+    "isolated": "I",
+    "ignore_environment": "E",
+    "no_user_site": "s",
+    "safe_path": "P",
+    "no_site": "S",
+    "bytes_warning": "b",
+    "optimize": "O",
+    "dont_write_bytecode": "B",
+}
+
+
 def _flags() -> list[str]:
+    # Not those of `subprocess`, which know a few -X options only, and fail where a program empties
+    # `sys.warnoptions`.
     flags = [f"-W{option}" for option in sys.warnoptions]
     flags += ["-X" + name + ("" if value is True else f"={value}") for name, value in sys._xoptions.items()]
-    return flags + ["-O"] * sys.flags.optimize + ["-B"] * sys.flags.dont_write_bytecode
+    return flags + ["-" + letter for name, letter in _FLAGS.items() for _ in range(getattr(sys.flags, name))]
 
 
 def environment() -> dict[str, str]:
     """Return the variables for a worker's Python, whose libraries are to have few threads."""
-    variables = dict(os.environ)
-    if threads := native_threads():
-        # Read when the libraries load, which spares a pool of threads that would then idle.
+    # One by one: another thread may delete some meanwhile, over which `dict` fails.
+    variables = {name: value for name in os.environ if (value := os.environ.get(name)) is not None}
+    _limit_threads(variables, resources.native_threads())
+    return variables
+
+
+def _limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
+    """Have libraries that are still to be loaded start few threads; 0 leaves them alone.
+
+    This is read when they load, which spares a pool of threads that would then idle.
+    """
+    if threads:
         for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
             variables.setdefault(f"{name}_NUM_THREADS", str(threads))
-    return variables

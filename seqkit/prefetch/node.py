@@ -20,7 +20,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, count
+from functools import partial
+from itertools import count
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast, get_args
 
@@ -28,7 +29,7 @@ from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
 from ..indices import Indices, Length, Plan, Unsized, positive_int
 from ..randomness import as_seed
-from ..view import Indexable, T, View, as_view
+from ..view import Indexable, Progress, T, View, as_view, restarting
 from .backend import Backend
 from .blame import reraise
 from .dispatcher import CLOSED, MAX_CHUNK, MAX_DEPTH, Dispatcher, Options, Reader, Statistics
@@ -281,43 +282,10 @@ class Prefetch(View[T]):
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
         reader = self._open(plan, in_order=in_order)
         reader.prepare()
-        return chain.from_iterable(self._pieces(reader))
+        return restarting(_Reading(self, reader, in_order))
 
     def _open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         return self._engine.running().open(plan, self._epoch, limit, in_order)
-
-    def _pieces(self, reader: Reader) -> Iterator[Iterable[Any]]:
-        """Yield the items chunk by chunk. Never raises: what is to be raised is yielded as an iterator."""
-        while True:
-            try:
-                arrived = reader.next()
-            except SlotsExhausted as error:
-                yield _raising(error)
-                continue
-            except BaseException as error:
-                yield _raising(error)
-                return
-            if arrived is None:
-                return
-            chunk, outcomes = arrived
-            ended = len(outcomes.values) < chunk.size
-            if outcomes.failures:
-                yield from self._one_by_one(chunk, outcomes)
-            else:
-                yield _handed_over(outcomes.values)
-            del arrived, chunk, outcomes  # nothing here may keep the reader's arrays alive
-            if ended:
-                return
-
-    def _one_by_one(self, chunk: Chunk, outcomes: Outcomes) -> Iterator[Iterable[Any]]:
-        for position, item in enumerate(outcomes.values):
-            if position in outcomes.failures:
-                yield self._failing(chunk, position, outcomes.failures[position])
-            else:
-                yield (item,)
-
-    def _failing(self, chunk: Chunk, position: int, problem: Any) -> Iterator[Any]:
-        yield self._raise(chunk, position, problem)
 
     def _raise(self, chunk: Chunk, position: int, problem: Any) -> NoReturn:
         reraise(problem, self, chunk.index(position), self._pipeline, chunk.worker)
@@ -376,7 +344,7 @@ class Prefetch(View[T]):
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Prefetch, (self._sources[0], self._settings)
+        return Prefetch, (self._sources[0], self._settings), {"_epoch": self._epoch}
 
     def _arguments(self, sources: list[str]) -> list[str]:
         pieces = [f"pieces={self._settings['pieces']}"] * (self._settings["pieces"] > 1)
@@ -389,17 +357,59 @@ class Prefetch(View[T]):
         return []
 
 
-def _raise(error: BaseException) -> NoReturn:
-    raise error
+class _Reading:
+    """What an iterator does, run by run: an error ends a run, and the next one goes on behind it.
+
+    Where it stands is kept here and not in the runs, so that nothing is lost whoever draws from the iterator:
+    a thread that finds another one in it is told by Python that the generator is executing.
+    """
+
+    def __init__(self, node: Prefetch[Any], reader: Reader, in_order: bool) -> None:
+        self._node = node
+        self._reader = reader
+        self._in_order = in_order
+        self._items: Iterator[Any] = iter(())  # of the chunk at hand
+        self._is_last = False
+
+    def __call__(self, progress: Progress) -> Iterator[Any]:
+        while True:
+            yield from self._items
+            self._items = iter(())
+            if self._is_last:
+                break
+            try:
+                arrived = self._reader.next()
+            except SlotsExhausted:
+                raise
+            except BaseException:
+                progress.done = True
+                raise
+            if arrived is None:
+                break
+            self._take(*arrived)
+            del arrived  # nothing here may keep the reader's arrays alive
+        progress.done = True
+
+    def _take(self, chunk: Chunk, outcomes: Outcomes) -> None:
+        values = outcomes.values
+        if len(values) < chunk.size:  # the sequence ends
+            self._is_last = self._in_order
+            self._reader.stop()  # out of order, what lies before may still come
+        if outcomes.failures:
+            self._items = map(partial(self._outcome, chunk, outcomes), range(len(values)))
+        else:
+            self._items = _handed_over(values)
+
+    def _outcome(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        if position in outcomes.failures:
+            self._node._raise(chunk, position, outcomes.failures[position])
+        item, outcomes.values[position] = outcomes.values[position], None
+        return item
 
 
-def _raising(error: BaseException) -> Iterator[Any]:
-    yield _raise(error)
-
-
-def _handed_over(values: list[Any]) -> Iterable[Any]:
+def _handed_over(values: list[Any]) -> Iterator[Any]:
     """Return the values of a chunk to iterate; a single one is let go of as it is handed over."""
-    return map(list.pop, (values,)) if len(values) == 1 else values
+    return map(list.pop, (values,)) if len(values) == 1 else iter(values)
 
 
 class _Engine:
@@ -436,8 +446,11 @@ class _Engine:
     def _started(self) -> Dispatcher:
         settings = self._settings
         workers = max(settings["workers"], 1)
-        singly = settings["timeout"] is not None or settings["pieces"] > 1
-        chunk = 1 if singly else settings["chunk_size"]
+        chunk = settings["chunk_size"]
+        if settings["timeout"] is not None or settings["pieces"] > 1:
+            chunk = 1
+        elif chunk == "auto" and not settings["workers"]:
+            chunk = 1  # there are no messages to be spared, so an item is made when it is read, not before
         options = Options(
             workers=workers,
             depth=_depth(settings["max_buffered"], workers),

@@ -85,16 +85,16 @@ class Record:
 
     def rebuild(self) -> BaseException:
         """Return the exception, or a `RemoteError` in its place, caused by the remote traceback."""
-        error: BaseException | None = None
         if self.pickled is not None:
             try:
-                error = pickle.loads(self.pickled)
-            except Exception:
+                error: BaseException = pickle.loads(self.pickled)
+                error.__cause__ = RemoteTraceback(self.trace)
+                return error
+            except BaseException:
                 pass  # its module may behave differently here; the text is still complete
-        if error is None:
-            error = RemoteError(self.summary)
-        error.__cause__ = RemoteTraceback(self.trace)
-        return error
+        substitute = RemoteError(self.summary)
+        substitute.__cause__ = RemoteTraceback(self.trace)
+        return substitute
 
 
 def _trace(error: BaseException) -> str:
@@ -109,5 +109,5 @@ def _pickled(error: BaseException) -> bytes | None:
     try:
         data = pickle.dumps(error)
         return data if type(pickle.loads(data)) is type(error) else None
-    except Exception:
+    except BaseException:
         return None

@@ -165,6 +165,9 @@ class InPieces:
     def joint(self, jobs: int) -> Joint | None:
         return None
 
+    def is_worker(self) -> bool:
+        return self._backend.is_worker()
+
     def wake(self) -> None:
         self._backend.wake()
 

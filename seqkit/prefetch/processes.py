@@ -30,6 +30,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,9 @@ __all__ = ["Processes"]
 # How long a worker that has nothing to do may take to leave when the node is closed, and how long one that
 # computes may go on; then it is killed.
 GRACE_S = 0.25
+# So many workers in one place may die without having begun a job. They may have been killed; but whatever it
+# is, it must not go on for ever.
+MOST_IDLE_DEATHS = 8
 # How long a job that nobody seems to have is given to turn up with a living worker, and how long a worker
 # that takes one meanwhile is given to see that it was revoked, or the parent to see the claim.
 SETTLE_S = 0.02
@@ -96,6 +100,7 @@ class _Employee:
     bulk: int
     ready: bool = False
     spare: int = 1  # how many more may be started in its place before one of them is ready
+    idle: int = 0  # how many in its place were ready, and died without having begun a job
     stopped: int = 0  # the job over which we killed it
     stream: _Stream | None = None
 
@@ -180,6 +185,7 @@ class Processes:
         self._sending = threading.RLock()
         self._closed = False
         self._final: dict[str, int] | None = None
+        self._loans: deque[_Loan] = deque()
         self._segment: Segment | None = None
         self._launcher: Launcher | None = None
         self._poll = select.poll()
@@ -266,7 +272,7 @@ class Processes:
             return Spawn(shipment)
         return ForkServer(shipment, self._server or Server(), self._server is not None)
 
-    def _employ(self, number: int, launcher: Launcher, spare: int = 1) -> None:
+    def _employ(self, number: int, launcher: Launcher, spare: int = 1, idle: int = 0) -> None:
         assert self._segment is not None
         bulk_out, bulk_in = os.pipe()
         os.set_blocking(bulk_out, False)
@@ -276,7 +282,7 @@ class Processes:
         )
 
         def enlist(child: Child) -> None:
-            self._team[child.pidfd] = _Employee(number, child, bulk_out, spare=spare)
+            self._team[child.pidfd] = _Employee(number, child, bulk_out, spare=spare, idle=idle)
             self._poll.register(child.pidfd, select.POLLIN)
 
         common["bulk"] = bulk_out  # for a forked child to close
@@ -526,14 +532,16 @@ class Processes:
         cause = employee.child.cause()
         os.close(pidfd)
         os.close(employee.bulk)
-        if employee.ready:
+        number, ready = employee.number, employee.ready
+        idle = employee.idle + 1 if ready and not self._control.claimed(number)[1] else 0
+        if ready:
             self._report_job(employee, cause)
-        elif not employee.spare:
-            who = f"worker {employee.number} (pid {employee.child.pid})"
+        if idle > MOST_IDLE_DEATHS or not (ready or employee.spare):
+            who = f"worker {number} (pid {employee.child.pid})"
             self._events.append(Failed(RuntimeError(f"{who} {cause} at its start")))
             return
         self.restarts += 1
-        self._employ(employee.number, self._replacement_launcher(), 1 if employee.ready else 0)
+        self._employ(number, self._replacement_launcher(), spare=int(ready), idle=idle)
 
     def _report_job(self, employee: _Employee, cause: str) -> None:
         ticket, _ = self._control.claimed(employee.number)
@@ -604,6 +612,9 @@ class Processes:
                 employee.stopped = ticket
                 employee.child.kill()
 
+    def is_worker(self) -> bool:
+        return False
+
     def wake(self) -> None:
         os.eventfd_write(self._fds["wake"], 1)
 
@@ -661,6 +672,7 @@ class Processes:
         if self._launcher is not None:
             self._launcher.close()
             # From here on only leased arrays keep the memory mapped.
+            self.pool.give_back()
             del self.pool, self._control, self._blocks
         if self._segment is not None:
             self._segment.close()
@@ -679,7 +691,8 @@ class Processes:
         try:
             if self._launcher is None or not (pool := self.pool).has_leases():
                 return None
-            pipe = select.poll()
+            for loan in list(self._loans):  # nobody else may look for long
+                loan.is_over()
             try:
                 ours, childs = os.pipe()
             except OSError:
@@ -687,19 +700,10 @@ class Processes:
                 return None
         except AttributeError:
             return None  # closed, perhaps at this moment
-        name = f"loan {ours}"
-        self._fds[name] = ours
-        pipe.register(ours, select.POLLIN)
-
-        def is_over() -> bool:
-            if not pipe.poll(0):
-                return False
-            os.close(self._fds.pop(name))
-            return True
-
-        pool.lend(is_over)
-        if self._closed and (end := self._fds.pop(name, None)) is not None:
-            os.close(end)  # nobody else will
+        loan = _Loan(self._fds, self._loans, ours)
+        pool.lend(loan.is_over)
+        if self._closed:
+            loan.end()  # nobody else will
         return childs
 
     def forget(self) -> None:
@@ -724,6 +728,35 @@ class Processes:
         self._unsent.clear()
         self._closed = True
         _living.discard(weakref.ref(self))  # a fork of the child's own finds other things under these numbers
+
+
+class _Loan:
+    """Says whether a forked process still lives: a pipe has its end when nobody else holds the other one.
+
+    Whoever sees first that it is over closes the pipe, in whatever thread.
+    """
+
+    def __init__(self, fds: dict[str, int], loans: deque[_Loan], fd: int) -> None:
+        self._fds, self._name = fds, f"loan {id(self)}"
+        self._loans = loans
+        self._over = False
+        fds[self._name] = fd
+        loans.append(self)
+
+    def is_over(self) -> bool:
+        fd = self._fds.get(self._name)
+        if fd is not None and not self._over:
+            pipe = select.poll()
+            pipe.register(fd, select.POLLIN)
+            if pipe.poll(0):
+                self.end()
+        return self._over
+
+    def end(self) -> None:
+        self._over = True  # first: the number may at once mean another file
+        if (fd := self._fds.pop(self._name, None)) is not None:
+            os.close(fd)
+            self._loans.remove(self)
 
 
 class _Launching(threading.local):

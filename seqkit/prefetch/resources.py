@@ -1,4 +1,4 @@
-"""What this process may use of the machine: CPUs and memory, by affinity and control groups.
+"""What this process may use of the machine: CPUs and memory, by affinity and control groups; and where it is.
 
 Guarantees
 ----------
@@ -11,9 +11,29 @@ import math
 import os
 from pathlib import Path
 
-__all__ = ["mapped_bytes", "memory_limit_bytes", "native_threads", "resident_bytes", "usable_cpus"]
+__all__ = [
+    "ORIGIN",
+    "current_directory",
+    "mapped_bytes",
+    "memory_limit_bytes",
+    "native_threads",
+    "resident_bytes",
+    "usable_cpus",
+]
 
 GROUPS = Path("/sys/fs/cgroup")
+
+
+def current_directory() -> str | None:
+    """Return the working directory; None where it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+# Where this process was when seqkit was imported, and modules by then were found from.
+ORIGIN = current_directory()
 
 
 def usable_cpus() -> int:
@@ -37,7 +57,12 @@ def _quota() -> float:
 
 def native_threads() -> int:
     """Return how many threads BLAS and OpenMP may have in a worker; 0 leaves them alone."""
-    return int(os.environ.get("SEQKIT_NATIVE_THREADS", "1"))
+    value = os.environ.get("SEQKIT_NATIVE_THREADS", "").strip() or "1"
+    if not value.isdecimal():
+        raise ValueError(
+            f"prefetch: SEQKIT_NATIVE_THREADS must be a number of threads, 0 for no limit, got {value!r}"
+        )
+    return int(value)
 
 
 def memory_limit_bytes() -> float:

@@ -337,6 +337,16 @@ class SlotPool:
         """Is any slot leased? From any thread."""
         return self._counts[State.LEASED] > 0
 
+    def give_back(self) -> None:
+        """Give back the pages of all slots that nobody holds; none of them will be used again."""
+        if not self.has_leases() or self._pinner is not None:
+            return  # all of it goes, or nothing may
+        self._take_back()
+        for slot, state in enumerate(self._states):
+            if state not in (State.LEASED, State.LENT):
+                start = self._offset + slot * self.slot_bytes
+                self._segment.punch(start, start + self.slot_bytes)
+
     def lend(self, is_over: Callable[[], bool]) -> None:
         """Use no slot again that is leased now until `is_over()`; from any thread, at any moment."""
         leased = [slot for slot, state in enumerate(self._states) if state is State.LEASED]

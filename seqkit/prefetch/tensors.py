@@ -20,12 +20,13 @@ import math
 import pickle
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
-__all__ = ["dumps", "dumps_by_value"]
+__all__ = ["dumps", "dumps_by_value", "refer_to_main"]
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -35,7 +36,26 @@ def dumps(value: Any, **options: Any) -> bytes:
 
 def dumps_by_value(value: Any, **options: Any) -> bytes:
     """Pickle with cloudpickle: lambdas, closures and what `__main__` defines travel by value."""
-    return _dumps(cloudpickle.Pickler, cloudpickle.Pickler.dispatch_table, value, options)
+    return _dumps(_by_value, cloudpickle.Pickler.dispatch_table, value, options)
+
+
+class _ReferringToMain(cloudpickle.Pickler):  # type: ignore[misc]
+    """Leaves out what the main module defines: it is to be the reader's own, not a copy."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        is_main = isinstance(obj, type | FunctionType) and obj.__module__ == "__main__"
+        if is_main and getattr(sys.modules["__main__"], obj.__qualname__, None) is obj:
+            return NotImplemented
+        return super().reducer_override(obj)
+
+
+_by_value: type[cloudpickle.Pickler] = cloudpickle.Pickler
+
+
+def refer_to_main() -> None:
+    """Have this process, a fork of the reader's, refer to what their main module defines."""
+    global _by_value
+    _by_value = _ReferringToMain
 
 
 def _dumps(pickler: Callable[..., Any], reducers: Any, value: Any, options: dict[str, Any]) -> bytes:

@@ -46,6 +46,7 @@ class _Shared:
         # done; `stop`, that the worker is given up.
         self.running: dict[int, tuple[_Worker, float]] = {}
         self.closed = False
+        self.here = threading.local()  # has an attribute in the threads of the node
 
 
 class _Worker:
@@ -62,6 +63,7 @@ class _Worker:
     def _work(self) -> None:
         shared = self.shared
         set_worker_info(self.info)
+        shared.here.is_worker = True
         try:
             call_hook(shared.hook, self.info.id)
         except BaseException as error:
@@ -152,6 +154,9 @@ class Threads:
         self._workers[self._workers.index(worker)] = self._launch(worker.info)
         self._restarts += 1
         self._shared.events.put(Lost(ticket, worker.info.id, 0, "was abandoned", timed_out=True))
+
+    def is_worker(self) -> bool:
+        return hasattr(self._shared.here, "is_worker")
 
     def wake(self) -> None:
         self._shared.events.put(None)

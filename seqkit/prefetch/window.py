@@ -133,6 +133,10 @@ class Window:
         self._items += chunk.size
         return chunk
 
+    def stop(self) -> None:
+        """Draw no further."""
+        self._drawn = True
+
     def pending(self) -> int:
         """Return how many chunks are drawn and not handed out."""
         return len(self._chunks)

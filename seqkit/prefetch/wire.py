@@ -157,7 +157,7 @@ class Control:
         self._words[1 + worker * _WORKER_WORDS] = 0
 
     def claimed(self, worker: int) -> tuple[int, int]:
-        """Return the ticket a worker is at, 0 for none, and since when in monotonic ns."""
+        """Return the ticket a worker is at and when it began its last one in monotonic ns; 0 for none."""
         at = 1 + worker * _WORKER_WORDS
         return self._words[at], self._words[at + 1]
 
@@ -183,6 +183,7 @@ class Control:
     def bury(self, worker: int) -> None:
         """Take back what a dead worker had: its claim, and the slots it kept (parent writes)."""
         self.finish(worker)
+        self._words[2 + worker * _WORKER_WORDS] = 0
         for at in range(self._kept, self._end):
             if self._words[at] == worker + 1:
                 self._words[at] = 0

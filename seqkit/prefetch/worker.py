@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic_ns, sleep
 from typing import Any, cast
 from zlib import crc32
@@ -36,15 +37,17 @@ from zlib import crc32
 import numpy as np
 import threadpoolctl
 
-from ..context import Allocator, evaluating, leave_process, set_worker_info
-from ..errors import Policy, seterr
+from ..context import Allocator, evaluating, flush_streams, leave_process, set_worker_info
+from ..errors import Policy, seterr, summary
 from ..view import View
-from .backend import Evaluator
+from .backend import Evaluator, Settle
 from .blame import record
-from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, dumps_plain, encode
+from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, encode
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
 from .slots import PAGE, FreeMap, Segment
+from .snapshot import snapshots
+from .tensors import refer_to_main
 from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
@@ -152,7 +155,6 @@ class Worker:
         self._cells = cell_blocks(segment, spec.layout)
         self.free = FreeMap(segment, spec.layout.slots, spec.layout.free_map_at)
         self.evaluator = Evaluator(pipeline)
-        self.dumps: Any = dumps_plain
         self._kept: dict[int, weakref.ref[Block]] = {}
         self._small_in_a_row: dict[int, int] = {}  # by slot
         self._arrivals = select.epoll()
@@ -174,8 +176,11 @@ class Worker:
                 self._serve_piece(ticket, epoch, indices, slot - SHARED, begun)
             else:
                 arena = Arena(self._take if slot else self._take_none)
-                with evaluating(arena.allocate):
-                    outcomes = self._outcomes(epoch, indices)
+                if len(indices) == 1:
+                    with evaluating(arena.allocate):
+                        outcomes = self._outcomes(epoch, indices)
+                else:
+                    outcomes = self._outcomes(epoch, indices, partial(snapshots, allocate=arena.allocate))
                 self._deliver(ticket, arena, outcomes, begun)
             self.control.finish(self.number)
 
@@ -261,11 +266,11 @@ class Worker:
         size = self.layout.slot_bytes
         return self.segment.block(self.layout.slots_at + slot * size, size)
 
-    def _outcomes(self, epoch: int, indices: Any) -> Outcomes:
+    def _outcomes(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
         if epoch != self.epoch:
             seed_globals(self.seed, epoch)
             self.epoch = epoch
-        outcomes = self.evaluator.run(epoch, indices)
+        outcomes = self.evaluator.run(epoch, indices, settle=settle)
         if outcomes.failures:
             for position, error in outcomes.failures.items():
                 outcomes.failures[position] = record(error, self.evaluator.keyed)
@@ -274,16 +279,15 @@ class Worker:
     # ---------------------------------------------------------------- encoding
 
     def _encode(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
+        # It is user code that says how to pickle, and may raise anything.
         payload = (outcomes.values, outcomes.failures)
         try:
-            return encode(payload, block, used, self.dumps)
-        except Exception:
+            return encode(payload, block, used)
+        except BaseException:
             pass
         try:
-            frame = encode(payload, block, used, dumps_by_value)
-            self.dumps = dumps_by_value  # what needed it once will need it again
-            return frame
-        except Exception:
+            return encode(payload, block, used, dumps_by_value)
+        except BaseException:
             self._sort_out(outcomes)
             return encode(payload, block, used, dumps_by_value)
 
@@ -292,9 +296,10 @@ class Worker:
         for position, value in enumerate(outcomes.values):
             try:
                 encode(value, None, 0, dumps_by_value)
-            except Exception as error:
+            except BaseException as error:
                 reason = TypeError(
-                    f"the item, a {type(value).__name__}, cannot be sent to the reader's process: {error}"
+                    f"the item, a {type(value).__name__}, cannot be sent to the reader's process:"
+                    f" {summary(error)}"
                 )
                 reason.__cause__ = error
                 outcomes.values[position] = None
@@ -382,12 +387,16 @@ def main(
     segment: Segment,
     pipeline: View[Any],
     libraries: threadpoolctl.ThreadpoolController | None = None,
+    forked: bool = True,
 ) -> None:
     """Be worker `number` until the parent closes the node, or is gone.
 
-    `libraries` are those of this process that have thread pools, if somebody knows them already.
+    `libraries` are those of this process that have thread pools, if somebody knows them already. Who is
+    `forked` has the parent's main module.
     """
     _settle(fds)
+    if forked:
+        refer_to_main()
     with (libraries or threadpoolctl.ThreadpoolController()).limit(limits=spec.native_threads or None):
         try:
             info = worker_info(number, spec.num_workers, spec.seed, "process")
@@ -467,11 +476,7 @@ def _tie(tether: int) -> None:
 
 def leave() -> None:
     """End the process without what the parent's interpreter would do at its exit."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except Exception:
-            pass
+    flush_streams()
     os._exit(0)
 
 
@@ -490,6 +495,8 @@ def boot(
     loaded = len(sys.modules)
     descriptors = Descriptors(*rest)
     head, end = frame
+    for fd in fds:
+        os.set_inheritable(fd, False)  # what an item starts may live longer than the node
     try:
         shipment = Segment(shipped, end, private=True)
         spec, pipeline = decode(shipment.block(0, end), head, end, _loads)
@@ -497,7 +504,8 @@ def boot(
     except BaseException as error:
         report_failure(number, descriptors, error)
     else:
-        main(number, spec, descriptors, segment, pipeline, libraries if len(sys.modules) == loaded else None)
+        known = libraries if len(sys.modules) == loaded else None
+        main(number, spec, descriptors, segment, pipeline, known, forked=False)
     leave()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..context import empty, in_rows
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting, step_over
+from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting, step_over, until_the_end
 from .deferred import Deferred
 from .grouped import Groups
 
@@ -169,12 +169,7 @@ class Batch(View[Any]):
         source, members = self._sources[0], self._members(i)
         if source._n is not UNKNOWN:
             return self._finish(i, source._getmany(members))
-        items: list[Any] = []
-        try:
-            for j in members:  # and no iteration: of what can only be iterated, that would be another pass
-                items.append(source._get(j))
-        except EndOfSequence:
-            pass
+        items = until_the_end(source, members)
         if self._is_behind_the_end(items):
             raise EndOfSequence(f"the sequence ends before batch {i}")
         return self._finish(i, items)
@@ -191,17 +186,20 @@ class Batch(View[Any]):
         def run(progress: Progress) -> Iterator[Any]:
             nonlocal owed
             for i in indices:
-                for _ in range(owed):  # what an error left of its batch
+                left, count = owed, len(self._members(i))
+                owed += count
+                for _ in range(left):  # of batches that an error came from
+                    owed -= 1
                     step_over(items)
-                owed, count = 0, len(self._members(i))
                 drawn: list[Any] = []
                 try:
                     drawn.extend(islice(items, count))
                 except BaseException as error:
-                    owed = count - len(drawn) - 1
+                    owed -= len(drawn) + 1
                     if isinstance(error, EvaluationError):
                         locate(error, self, i)
                     raise
+                owed = 0
                 if self._is_behind_the_end(drawn):
                     break
                 yield self._finish(i, drawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, overload
 
 from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized
@@ -90,9 +91,10 @@ class Collate(View[Any]):
                 try:
                     row.extend(map(next, iterators))
                 except BaseException:
-                    # The sources behind the failing one step over this item too.
-                    for iterator in iterators[len(row) + 1 :]:
-                        step_over(iterator)
+                    # The sources behind the failing one step over this item too, all of them.
+                    with ExitStack() as behind:
+                        for iterator in iterators[len(row) + 1 :]:
+                            behind.callback(step_over, iterator)
                     raise
                 if len(row) < len(iterators):
                     break

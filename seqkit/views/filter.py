@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import fail
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
-from ..view import Indexable, T, View, as_view
+from ..view import Indexable, T, View, as_view, in_order
 from .deferred import Deferred
 
 __all__ = ["Filter", "filter"]
@@ -117,7 +117,7 @@ class Filter(View[T]):
     def _scan(self) -> Chosen:
         source, found, count = self._sources[0], array("q"), 0
         total = None if isinstance(source._n, Unsized) else source._n
-        for j, item in enumerate(source):
+        for j, item in enumerate(in_order(source)):
             if self._is_wanted(j, item):
                 found.append(j)
             count = j + 1

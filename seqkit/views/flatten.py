@@ -22,7 +22,7 @@ from ..indices import (
     each,
     positive_int,
 )
-from ..view import Indexable, Progress, T, View, as_view, locate, restarting
+from ..view import Indexable, Progress, T, View, as_view, in_order, locate, restarting
 from .deferred import Deferred
 from .grouped import Groups
 
@@ -108,7 +108,8 @@ class Flatten(View[Any]):
         return self._found.known
 
     def _measure(self) -> IndexArray:
-        lengths = [self._length(which, item) for which, item in enumerate(self._sources[-1])]
+        measured = enumerate(in_order(self._sources[-1]))
+        lengths = [self._length(which, item) for which, item in measured]
         return np.cumsum(lengths, dtype=np.int64)
 
     def _length(self, which: int, item: Any) -> int:

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from ..context import empty
 from ..indices import Indices, as_array, as_list, as_slice
-from ..view import Source, View
+from ..view import Source, View, in_order
 from .stores import replace_file
 
 __all__ = ["LAYOUTS", "Layout", "lay_out", "read_layout", "write_layout"]
@@ -226,7 +226,7 @@ def lay_out(source: View[Any]) -> Layout:
     if isinstance(source, Source) and _is_plain_array(source._data):
         return Rows(source._data) if source._data.ndim > 1 else Scalars(source._data)
     builder: _Builder | None = None
-    for count, item in enumerate(source):
+    for count, item in enumerate(in_order(source)):
         if builder is None:
             builder = _builder(item)
         if not builder.add(item):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..context import private_memory
 from ..indices import UNBOUNDED
-from ..view import Indexable, T, View, as_view
+from ..view import Indexable, T, View, as_view, in_order
 
 __all__ = ["materialize"]
 
@@ -46,4 +46,4 @@ def materialize(sequence: Indexable[T]) -> View[T]:
     if source._n is UNBOUNDED:
         raise TypeError("materialize: the sequence must come to an end, and this one never does")
     with private_memory():
-        return as_view(list(source), "materialize")
+        return as_view(list(in_order(source)), "materialize")

@@ -26,7 +26,7 @@ from ..indices import (
     each,
 )
 from ..randomness import as_name, as_seed, node_key
-from ..view import Indexable, T, View, as_view
+from ..view import Indexable, T, View, as_view, in_order
 from .epochs import epochs
 from .grouped import iterate_in_turn, read_grouped
 
@@ -173,7 +173,7 @@ def _shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
         return (1,) * k
     if type(weights) is not list and not isinstance(weights, Iterable):
         raise TypeError(f"mix: weights must be a number for each sequence, got {weights!r}")
-    whole: list[Any] = list(weights)
+    whole: list[Any] = list(in_order(weights))
     if not {int}.issuperset(map(type, whole)) or min(whole, default=1) <= 0:
         exact = [_weight(weight) for weight in whole]
         factor = math.lcm(*(weight.denominator for weight in exact))

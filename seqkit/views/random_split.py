@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..indices import Unsized, compact, positive_int
 from ..randomness import Permutation, as_seed, node_key
-from ..view import Indexable, T, View, as_view
+from ..view import Indexable, T, View, as_view, in_order
 
 __all__ = ["random_split"]
 
@@ -101,7 +101,7 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
     """Return how many items each part is to have."""
     if not isinstance(lengths, Iterable) or isinstance(lengths, str | bytes):
         raise TypeError(f"random_split: lengths must be ints or fractions, got {lengths!r}")
-    given = list(lengths)
+    given = list(in_order(lengths))
     if all(hasattr(length, "__index__") for length in given):
         sizes = [positive_int(length, "random_split: a length", least=0) for length in given]
         if sum(sizes) != n:

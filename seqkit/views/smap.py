@@ -205,7 +205,7 @@ class Smap(View[Any]):
                 try:
                     for step, f in steps:
                         item = f(item)
-                except Exception as error:
+                except BaseException as error:
                     self._failed(error, step, plan, progress)
                 yield item
         except BaseException:
@@ -220,15 +220,17 @@ class Smap(View[Any]):
             for item in progress.counted(items):
                 try:
                     yield f(item)
-                except Exception as error:
+                except BaseException as error:
                     self._failed(error, step, plan, progress)
         except BaseException:
             progress.skipped += 1
             raise
         progress.done = True
 
-    def _failed(self, error: Exception, step: int, plan: Plan, progress: Progress) -> NoReturn:
+    def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress) -> NoReturn:
         progress.skipped -= 1  # unlike an item that the source failed to give, this one is counted
+        if not isinstance(error, Exception):
+            raise error
         fail(self._layer(step), nth(plan, progress.position), error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import fail
 from ..indices import IndexArray, Unsized, positive_int
-from ..view import Indexable, Source, T, View, as_view
+from ..view import Indexable, Source, T, View, as_view, in_order
 
 __all__ = ["Split", "split"]
 
@@ -86,7 +86,7 @@ def _bounds(edges: Any, n: int) -> list[tuple[int, int]]:
         return [(i * size, (i + 1) * size) for i in range(parts)]
     if not isinstance(edges, Iterable) or isinstance(edges, str | bytes):
         raise _unfit(edges)
-    marks = list(edges)
+    marks = list(in_order(edges))
     if all(hasattr(mark, "__index__") and not getattr(mark, "ndim", 0) for mark in marks):
         return _between([operator.index(mark) for mark in marks], n)
     return [_range(mark, n, edges) for mark in marks]

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from ..context import close_with_worker
 from ..errors import EndOfSequence, fail, summary
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list, positive_int
-from ..view import Progress, T, View, restarting
+from ..view import Progress, T, View, in_order, restarting
 
 __all__ = ["Uniter", "uniter"]
 
@@ -134,7 +134,7 @@ class Uniter(View[Any]):
 
         def run(progress: Progress) -> Iterator[Any]:
             nonlocal position, broken
-            if position == stop:
+            if stop is not None and position >= stop:
                 progress.done = True
                 return
             drawn = 0
@@ -147,11 +147,13 @@ class Uniter(View[Any]):
                             if drawn == stop != self._n:
                                 self._own().leave_open(current, drawn)
                             yield item
-            except Exception as error:
-                if self._n is UNKNOWN and drawn == broken:
-                    progress.done = True  # it fails there for good, and this was said: nothing lies behind
-                    return
+            except BaseException as error:
+                progress.done = self._n is UNKNOWN and drawn == broken
                 i, position, broken = position, position + 1, drawn
+                if not isinstance(error, Exception):
+                    raise
+                if progress.done:  # it fails there for good, and this was said: nothing lies behind
+                    return
                 self._refuse(i, _Stopped(drawn, error))
             if self._n is not UNKNOWN and stop is not None and position < stop:
                 i, position = position, position + 1
@@ -242,7 +244,7 @@ class _Passes:
     def start(self) -> _Pass:
         """Begin a pass, which belongs to the caller."""
         iterable = self.iterable
-        items = iter(iterable if isinstance(iterable, Iterable) else iterable())
+        items = in_order(iterable if isinstance(iterable, Iterable) else iterable())
         return _Pass(items, ours=items is not iterable)
 
     def leave_open(self, current: _Pass, position: int) -> None:

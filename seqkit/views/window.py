@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..errors import EndOfSequence, EvaluationError
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Indexable, Progress, T, View, as_view, locate, restarting
+from ..view import Indexable, Progress, T, View, as_view, locate, restarting, until_the_end
 
 __all__ = ["Window", "window"]
 
@@ -99,7 +99,7 @@ class Window(View[Any]):
         source, members = self._sources[0], self._members(i)
         if source._n is not UNKNOWN:
             return self._finish(list(source._getmany(members)))
-        items = list(islice(source._iter(members), self._size))
+        items = until_the_end(source, members)
         if self._is_behind_the_end(i, len(items)):
             raise EndOfSequence(f"the sequence ends before window {i}")
         return self._finish(items)
@@ -138,20 +138,23 @@ class Window(View[Any]):
 
         def run(progress: Progress) -> Iterator[Any]:
             nonlocal torn, held, kept, failed
+            if torn:  # an interrupt left some of a window undrawn: each is read for itself from then on
+                yield from View._iter(self, indices)
+                progress.done = True
+                return
             for i in indices:
-                if torn:  # an interrupt left some of a window undrawn: each is read for itself from then on
-                    yield self._get(i)
-                    continue
                 torn, members = True, self._members(i)
+                fresh: dict[int, Exception] = {}
                 shared = _overlap(members, held)
                 between = kept[shared.start - held.start : shared.stop - held.start]
-                kept = _drawn(items, members.start, shared.start, failed) + between
-                kept += _drawn(items, shared.stop, members.stop, failed)
+                kept = _drawn(items, members.start, shared.start, fresh) + between
+                kept += _drawn(items, shared.stop, members.stop, fresh)
                 torn, held = False, members
                 if self._is_behind_the_end(i, len(kept)):
+                    self._check(i, fresh)  # what failed for good may be why it ends, and has not been told
                     break
-                if failed:
-                    failed = {j: error for j, error in failed.items() if j in members}
+                if failed or fresh:
+                    failed = {j: error for j, error in failed.items() if j in members} | fresh
                     self._check(i, failed)
                 yield self._finish(kept[:])
             progress.done = True

@@ -57,7 +57,8 @@ def test_chunks_of_any_size_give_the_same_items(kind: Kind, chunk_size: Any) -> 
         assert list(ahead) == [-x for x in range(1000)]
         seen = ahead.statistics()
     assert seen.items == 1000
-    assert seen.jobs == 1000 if chunk_size == 1 else seen.jobs < 1000
+    singly = chunk_size == 1 or (chunk_size == "auto" and kind.method == "inline")  # where nothing is sent
+    assert seen.jobs == 1000 if singly else seen.jobs < 1000
 
 
 @every_kind

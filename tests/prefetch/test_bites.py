@@ -231,7 +231,8 @@ def test_slots_that_a_worker_kept_come_back_when_it_dies() -> None:
         assert node.statistics().retired == 3
 
 
-def test_a_buffer_used_for_every_item_gives_every_item_right() -> None:
+@pytest.mark.parametrize("chunk_size", [1, 7, "auto"])
+def test_a_buffer_used_for_every_item_gives_every_item_right(chunk_size: int | str) -> None:
     buffer: list[Any] = []
 
     def reusing(i: int) -> Any:
@@ -240,7 +241,7 @@ def test_a_buffer_used_for_every_item_gives_every_item_right() -> None:
         buffer[0][:] = i
         return buffer[0]
 
-    with FORK.ahead(sk.smap(reusing, range(100)), nworkers=1, chunk_size=1) as node:
+    with FORK.ahead(sk.smap(reusing, range(100)), nworkers=1, chunk_size=chunk_size) as node:
         assert right(list(node))
 
 

@@ -158,6 +158,9 @@ class Fake:
     def running_s(self) -> dict[int, float]:
         return self.running
 
+    def is_worker(self) -> bool:
+        return False
+
     def stop(self, ticket: int) -> None:
         self.stopped.append(ticket)
 

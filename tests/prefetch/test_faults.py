@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import faulthandler
+import math
 import os
 import random
 import re
 import resource
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +20,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.prefetch import worker
 from seqkit.prefetch.outcome import RemoteError, RemoteTraceback
 
-from .kinds import KINDS, PROCESSES, WORKERS, Kind
+from .kinds import CONTEXTS, KINDS, PROCESSES, WORKERS, Kind
 from .scripts import finished, running
 from .traces import drawn, is_gone, pids_of, state, until, until_gone
 
@@ -1211,3 +1214,118 @@ LIMITED = """
 )
 def test_a_node_makes_do_with_little(kind: Kind, what: str, tmp_path: Path) -> None:
     assert finished(tmp_path, LIMITED, what, kind.method, str(kind.context)) == (0, "fine\n", "")
+
+
+# -------------------------------------------------------------------- classes of the user's that behave oddly
+
+
+class Uninitialised(sk.EvaluationError):
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+@every_kind
+def test_an_error_class_derived_from_ours_need_not_initialise_it(kind: Kind) -> None:
+    def item(x: int) -> int:
+        if x == 2:
+            raise Uninitialised(5)
+        return x
+
+    with kind.ahead(sk.smap(item, range(4)), 1) as node:
+        *before, error, after = drawn(iter(node))
+    assert [*before, after] == [0, 1, 3]
+    assert isinstance(error, sk.EvaluationError)
+    assert error.index == 2
+
+
+class ExitsWhenRead:
+    def __reduce__(self) -> Any:
+        return sys.exit, (3,)
+
+
+class ExitsWhenSent:
+    def __reduce__(self) -> Any:
+        sys.exit(3)
+
+
+@every_kind_of_process
+@pytest.mark.parametrize("value", [ExitsWhenRead(), ExitsWhenSent()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("chunk_size", [1, 5])
+def test_a_value_that_exits_where_it_is_pickled_costs_itself_only(
+    kind: Kind, value: Any, chunk_size: int
+) -> None:
+    make = type(value)
+    with kind.ahead(sk.smap(lambda x: make() if x == 2 else x, range(5)), 1, chunk_size=chunk_size) as node:
+        seen = drawn(iter(node))
+        assert node.statistics().restarts == 0
+    assert [x for x in seen if isinstance(x, int)] == [0, 1, 3, 4]
+    assert isinstance(seen[2], sk.EvaluationError)
+    assert "SystemExit" in str(seen[2])
+
+
+KNOWN = """
+    import enum, sys
+    from dataclasses import dataclass
+    import seqkit as sk
+
+    @dataclass
+    class Point:
+        x: int
+
+    class Color(enum.Enum):
+        RED = 1
+
+    def item(i):
+        if i < 2:
+            return [Point(i), Color.RED, lambda: i]  # which pickle alone cannot send
+        return [Point(i), Color.RED, None]
+
+    context, chunk_size = sys.argv[1], int(sys.argv[2])
+    with sk.prefetch(sk.smap(item, range(9)), 1, "process", context=context, chunk_size=chunk_size) as node:
+        for i, (point, color, function) in enumerate(node):
+            assert point == Point(i) and isinstance(point, Point), point
+            assert color is Color.RED
+            assert function is None or function() == i
+    print("known")
+"""
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("chunk_size", ["1", "4"])
+def test_what_the_main_script_defines_comes_back_as_its_own(
+    context: str, chunk_size: str, tmp_path: Path
+) -> None:
+    assert finished(tmp_path, KNOWN, context, chunk_size) == (0, "known\n", "")
+
+
+# -------------------------------------------------------------------- who must not go on for ever
+
+
+def test_workers_that_die_before_their_first_item_are_not_replaced_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker.Worker, "serve", lambda self: os._exit(7))
+    at_its_start = r"worker 0 \(pid \d+\) exited with status 7 at its start"
+    with PROCESSES[0].ahead(range(9), 1) as node, pytest.raises(RuntimeError, match=at_its_start):
+        list(node)
+
+
+@every_kind
+def test_an_item_that_reads_its_own_node_is_told(kind: Kind) -> None:
+    def item(i: int) -> Any:
+        return i if not i else nodes[0][i - 1] + 1
+
+    nodes: list[Any] = []
+    nodes.append(kind.ahead(sk.smap(item, range(4)), 1))
+    try:
+        with pytest.raises(RuntimeError, match="reads the node that waits for it"):
+            nodes[0][3]
+    finally:
+        nodes.pop().close()
+
+
+@every_kind_with_workers
+@pytest.mark.parametrize("timeout", [math.inf, 1e12, 3e6])
+def test_a_time_limit_may_be_beyond_what_the_system_counts(kind: Kind, timeout: float) -> None:
+    with kind.ahead(range(4), 1, timeout=timeout) as node:
+        assert list(node) == [0, 1, 2, 3]

@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import select
 import signal
 import socket
 import textwrap
@@ -489,6 +490,128 @@ def test_the_server_of_a_torch_loader_has_torch_loaded() -> None:
     with a_thread(), seqkit.torch.DataLoader(Parents(8), 2, num_workers=2) as loader:
         (pid,) = {int(pid) for batch in loader for pid in batch}
         assert "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("how", ["at once", "when it was asked"])
+def test_a_server_that_dies_at_its_start_is_named(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "never_ends_well.py").write_text("import os\nos._exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    server = Server(preload=("never_ends_well",))
+    if how == "at once":
+        monkeypatch.setattr(_Process, "send", after_its_death(_Process.send))
+    with pytest.raises(ConnectionError, match="the fork server ended; see what it wrote to stderr"):
+        numbers().served(server).start()
+    server.close()
+
+
+def after_its_death(send: Any) -> Any:
+    def sent(process: _Process, *arguments: Any) -> None:
+        ended = select.poll()
+        ended.register(process._pidfd, select.POLLIN)
+        ended.poll()
+        send(process, *arguments)
+
+    return sent
+
+
+# -------------------------------------------------------------------- where workers find themselves
+
+
+def surroundings(server: Server, *names: str) -> tuple[str, list[str | None]]:
+    """The directory and the variables of workers."""
+    with sk.prefetch(
+        sk.smap(lambda _: (os.getcwd(), [os.environ.get(name) for name in names]), [0]),
+        1,
+        "process",
+        context="forkserver",
+    ).served(server) as node:
+        (found,) = node
+    return found
+
+
+def test_later_workers_have_the_directory_and_the_variables_of_then(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("NEW_HERE", "LEAVES", "OMP_NUM_THREADS")
+    monkeypatch.delenv("NEW_HERE", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("LEAVES", "yes")
+    assert surroundings(server, *names) == (os.getcwd(), [None, "yes", "1"])
+    first = server.pid
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NEW_HERE", "é" * 300_000)  # more than a message may hold
+    monkeypatch.delenv("LEAVES")
+    for _ in range(2):
+        assert surroundings(server, *names) == (str(tmp_path), ["é" * 300_000, None, "1"])
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.undo()
+    assert surroundings(server, *names)[0] == os.getcwd() != str(tmp_path)
+    assert server.pid == first
+
+
+def test_later_workers_find_modules_where_the_parent_does_then(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booted(server)
+    (tmp_path / "written_later.py").write_text("ANSWER = 42\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def item(_: int) -> int:
+        import written_later  # type: ignore[import-not-found]
+
+        return int(written_later.ANSWER)
+
+    with sk.prefetch(sk.smap(item, [0]), 1, "process", context="forkserver").served(server) as node:
+        assert list(node) == [42]
+
+
+def test_workers_stay_where_they_are_when_the_directory_is_gone(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booted(server)
+    before = os.getcwd()
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    monkeypatch.setenv("NEW_HERE", "yes")
+    assert surroundings(server, "NEW_HERE") == (before, ["yes"])
+
+
+def test_surroundings_that_stay_are_not_sent_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = booted(server)
+    sent = []
+    send = process.send
+    monkeypatch.setattr(process, "send", lambda *arguments: (sent.append(arguments), send(*arguments)))
+    surroundings(server)
+    assert len(sent) == 2  # to start a worker, and to reap it
+    monkeypatch.setenv("NEW_HERE", "yes")
+    surroundings(server)
+    surroundings(server)
+    assert len(sent) == 2 + 3 + 2
+    open_before = descriptors()
+    monkeypatch.setenv("NEW_HERE", "no")
+    surroundings(server)
+    assert descriptors() == open_before
+
+
+def test_a_loader_that_keeps_it_works_where_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_thread(), sk.DataLoader(Directories(), None, num_workers=1) as loader:
+        assert list(loader) == [os.getcwd()]
+        monkeypatch.chdir(tmp_path)
+        assert list(loader) == [str(tmp_path)]
+
+
+class Directories:
+    """A data set of the directory of its reader."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, i: int) -> str:
+        return os.getcwd()
 
 
 class Parents:

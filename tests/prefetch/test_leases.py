@@ -243,6 +243,17 @@ def test_arrays_that_a_forked_child_keeps_stay_as_they_were_when_the_parent_read
         assert node.statistics().leased == 0
 
 
+def test_many_forks_beside_an_idle_node_take_few_descriptors(kind: Kind) -> None:
+    with kind.ahead(sk.smap(canary, range(20)), 1) as node:
+        array = node[3]
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            with forked(lambda: is_canary(array, 3)) as is_right:
+                assert is_right()
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+        assert is_canary(array, 3)
+
+
 class _Fork:
     """What happens around a fork in the parent, with a child that lives until it is told to end."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,18 @@ def test_slots_shrink_with_the_items() -> None:
         # A slot that is seldom used keeps its pages until the node idles, the others do not.
         assert seen[-1][2] <= max(taken for _, _, taken in seen) - 6 * MIB
         assert node.statistics().misses == 0
+
+
+def test_a_closed_node_keeps_the_pages_of_held_results_only() -> None:
+    with FORK.ahead(sk.smap(sized, [4] * 20)) as node:
+        held = list(islice(node, 6))[2]
+        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        segment = os.dup(backend._segment.fd)
+    try:
+        assert 4 * MIB <= os.fstat(segment).st_blocks * 512 < 6 * MIB
+        assert (held == 4).all()
+    finally:
+        os.close(segment)
 
 
 @every_kind_of_process

@@ -794,3 +794,69 @@ def test_how_often_to_log_must_be_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_the_slower_side_is_named(waited: float, worked: float, verdict: str) -> None:
     assert _slower(waited, worked) == verdict
+
+
+# -------------------------------------------------------------------- one iterator, several who draw from it
+
+
+@threads_and_forks
+@pytest.mark.parametrize("chunk_size", [1, 7])
+def test_threads_that_share_an_iterator_lose_nothing(kind: Kind, chunk_size: int) -> None:
+    seen: list[int] = []
+    told: list[str] = []
+
+    def draw() -> None:
+        while True:
+            try:
+                seen.append(next(iterator))
+            except StopIteration:
+                return
+            except ValueError as error:
+                told.append(str(error))
+
+    with kind.ahead(sk.smap(double, range(300)), chunk_size=chunk_size) as node:
+        iterator = iter(node)
+        drawing = [threading.Thread(target=draw) for _ in range(3)]
+        for thread in drawing:
+            thread.start()
+        for thread in drawing:
+            thread.join()
+    assert sorted(seen) == [2 * x for x in range(300)]
+    assert set(told) <= {"generator already executing"}
+
+
+def test_an_item_that_draws_from_the_iterator_that_waits_for_it_ends_nothing() -> None:
+    iterators: list[Iterator[Any]] = []
+
+    def item(i: int) -> Any:
+        if i == 3:
+            with pytest.raises(ValueError, match="already executing"):
+                next(iterators[0])
+        return i
+
+    with sk.prefetch(sk.smap(item, range(8)), 0) as node:
+        iterators.append(iter(node))
+        assert list(iterators[0]) == list(range(8))
+
+
+class Growing:
+    """Ends behind item 5; item 2 takes until that is known."""
+
+    def __init__(self) -> None:
+        self.known = threading.Event()
+
+    def __getitem__(self, i: int) -> int:
+        if i == 7:
+            self.known.set()
+        if i > 5:
+            raise IndexError
+        if i == 2:
+            assert self.known.wait(20)
+        return i
+
+
+def test_out_of_order_nothing_before_the_end_is_lost() -> None:
+    with sk.prefetch(Growing(), 2, chunk_size=1, in_order=False) as node:
+        seen = list(node)
+    assert sorted(seen) == list(range(6))
+    assert seen[-1] == 2

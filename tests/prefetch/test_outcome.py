@@ -131,6 +131,19 @@ def test_an_exception_that_travels_arrives_as_it_was(kind: str) -> None:
     assert "in raised" in str(rebuilt.__cause__)
 
 
+class Stubborn(Exception):
+    """Takes no attribute, and so no cause."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise TypeError(f"{name} cannot be set")
+
+
+def test_an_exception_that_takes_no_cause_arrives_as_text() -> None:
+    rebuilt = sent(Record.of(Stubborn("x"))).rebuild()
+    assert type(rebuilt) is RemoteError
+    assert str(rebuilt) == "Stubborn: x"
+
+
 def test_notes_travel_with_an_exception() -> None:
     error = raised(lambda: ValueError("bad"))
     error.add_note("in file x")

@@ -62,6 +62,24 @@ def test_memory(
     assert found == limit if limit else 1 << 20 < found <= math.inf
 
 
+@pytest.mark.parametrize(("value", "threads"), [(None, 1), ("", 1), (" ", 1), ("0", 0), ("1", 1), (" 8 ", 8)])
+def test_native_threads(value: str | None, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEQKIT_NATIVE_THREADS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SEQKIT_NATIVE_THREADS", value)
+    assert resources.native_threads() == threads
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", "1.5"])
+def test_native_threads_that_are_no_number_are_refused_by_name(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEQKIT_NATIVE_THREADS", value)
+    expected = f"prefetch: SEQKIT_NATIVE_THREADS must be a number of threads, 0 for no limit, got {value!r}"
+    with pytest.raises(ValueError, match=f"^{expected}$"):
+        resources.native_threads()
+
+
 def test_resident_memory_grows_with_what_is_held() -> None:
     before = resources.resident_bytes()
     held = bytearray(os.urandom(1) * (64 << 20))

@@ -12,7 +12,15 @@ import seqkit as sk
 from seqkit.indices import UNBOUNDED, Plan
 from seqkit.testing.failing import by_index, by_iteration
 
-__all__ = ["FailsAt", "Interrupted", "Naturals", "agree_after_errors", "costs_one_item", "says"]
+__all__ = [
+    "FailsAt",
+    "Interrupted",
+    "Naturals",
+    "agree_after_errors",
+    "costs_one_item",
+    "past_errors",
+    "says",
+]
 
 
 class Naturals(sk.View[int]):
@@ -88,6 +96,19 @@ def costs_one_item(view: sk.View[Any], plan: Plan) -> bool:
         except KeyboardInterrupt:
             at.append(len(found))
     return len(at) == 1 and found in (expected, expected[: at[0]] + expected[at[0] + 1 :])
+
+
+def past_errors(items: Iterator[Any]) -> list[Any]:
+    """Return what an iterator gives when it is asked on after errors of every kind: items and errors."""
+    found: list[Any] = []
+    while len(found) < 1000:
+        try:
+            found.append(next(items))
+        except StopIteration:
+            return found
+        except BaseException as error:
+            found.append(error)
+    raise AssertionError("an iterator gave a thousand items and errors and went on")
 
 
 def says(kind: type[Exception], text: str) -> Any:

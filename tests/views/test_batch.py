@@ -13,7 +13,7 @@ from seqkit.testing import CountingSource, ExplodingSource, FailingSource, Unsiz
 from seqkit.testing.failing import by_index, by_iteration
 
 from ..registry import flat
-from .helpers import FailsAt, Interrupted, Naturals, agree_after_errors, costs_one_item, says
+from .helpers import FailsAt, Interrupted, Naturals, agree_after_errors, costs_one_item, past_errors, says
 
 
 def ahead(source: Any) -> sk.View[Any]:
@@ -315,3 +315,15 @@ def test_explaining_an_unbatch_reads_no_batch():
 @pytest.mark.parametrize("at", [0, 2])
 def test_an_interrupt_costs_one_item_and_shifts_nothing_in_unbatch(plan: Any, at: int) -> None:
     assert costs_one_item(sk.unbatch(Interrupted(sk.view(["abc", "def", "ghi", "j"]), at), 3), plan)
+
+
+@pytest.mark.parametrize("failing", [(0, 1), (1, 2, 3), (0, 1, 2), (2, 4), (0, 2, 11)], ids=str)
+@pytest.mark.parametrize("last", ["keep", "discard"])
+def test_interrupts_that_follow_each_other_cost_batches_and_shift_none(failing: Any, last: Any) -> None:
+    source = sk.smap(FailsAt(*failing, error=KeyboardInterrupt), range(20))
+    whole = list(sk.batch(range(20), 3, last=last))
+    found = past_errors(iter(sk.batch(Interrupted(source, -1), 3, last=last)))
+    interrupted = [i for i, items in enumerate(found) if isinstance(items, KeyboardInterrupt)]
+    assert failing[0] // 3 == interrupted[0]
+    assert len(interrupted) <= len(failing)
+    assert [whole[i] if i in interrupted else items for i, items in enumerate(found)] == whole

@@ -9,7 +9,7 @@ import pytest
 import seqkit as sk
 from seqkit.testing import FailingSource, UnsizedSource
 
-from .helpers import Naturals, agree_after_errors, says
+from .helpers import FailsAt, Naturals, agree_after_errors, past_errors, says
 
 
 def test_no_sequence_and_unequal_lengths_are_refused() -> None:
@@ -84,3 +84,12 @@ def test_an_item_must_have_a_part_for_each_sequence() -> None:
 
 def test_sequences_may_be_given_by_an_iterator() -> None:
     assert list(sk.collate(iter(["ab", "cd"]))) == [("a", "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize("at", [0, 2, 3])
+def test_sequences_that_are_interrupted_at_the_same_item_stay_side_by_side(at: int) -> None:
+    source = sk.smap(FailsAt(at, error=KeyboardInterrupt), range(4))
+    found = past_errors(iter(sk.collate([source, range(4), source, source, range(4)])))
+    assert isinstance(found[at], KeyboardInterrupt)
+    found[at] = (at,) * 5
+    assert found == [(i,) * 5 for i in range(4)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.testing.sources import two_arguments
 
-from .helpers import FailsAt, Naturals, agree_after_errors, says
+from .helpers import FailsAt, Naturals, agree_after_errors, past_errors, says
 
 errors = pytest.mark.parametrize("error", [ValueError, IndexError, StopIteration, KeyError, two_arguments])
 
@@ -271,3 +272,30 @@ def test_views_show_whether_they_map_one_item_or_many() -> None:
     assert repr(sk.starmap(pow, [(1, 2)])) == "starmap(pow, <list of 1>)"
     with pytest.raises(sk.EvaluationError, match=r"starmap\[0\] failed"):
         sk.starmap(pow, [(0, -1)])[0]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_function_that_exits_shifts_no_name_of_those_behind_it(
+    layers: int, kind: type[BaseException]
+) -> None:
+    view = sk.smap(FailsAt(2, 8), sk.smap(FailsAt(1, error=kind), range(9)))
+    if layers == 1:
+        view = sk.smap(lambda x: FailsAt(2, 8)(FailsAt(1, error=kind)(x)), range(9))
+    found = past_errors(iter(view))
+    assert [found[i] for i in (0, *range(3, 8))] == [0, *range(3, 8)]
+    assert type(found[1]) is kind
+    for i in (2, 8):
+        assert (found[i].index, found[i].message) == (i, f"smap[{i}] failed: ValueError: bad {i}")
+
+
+def test_a_function_that_exits_in_a_worker_shifts_no_name_of_those_behind_it() -> None:
+    def f(i: int) -> int:
+        if i == 1:
+            sys.exit(1)
+        return FailsAt(2)(i)
+
+    with sk.prefetch(sk.smap(f, range(9)), 1, "thread", chunk_size=4) as node:
+        found = past_errors(iter(node))
+    assert [item for item in found if isinstance(item, int)] == [0, *range(3, 9)]
+    assert (found[2].index, found[2].message) == (2, "smap[2] failed: ValueError: bad 2")

@@ -14,6 +14,8 @@ from seqkit import EvaluationError
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.views.uniter import uniter
 
+from .helpers import past_errors
+
 
 class Letters:
     """An iterable of the letters of a text that counts what is opened, drawn and closed."""
@@ -44,15 +46,16 @@ class Letters:
 class Flaky(Letters):
     """Fails once at each of some items, each in a pass of its own, then not any more."""
 
-    def __init__(self, text, *failing):
+    def __init__(self, text, *failing, error=ValueError):
         super().__init__(text)
         self.failing = deque(failing)
+        self.error = error
 
     def _letters(self):
         for i, letter in enumerate(super()._letters()):
             if self.failing and self.failing[0] == i:
                 self.failing.popleft()
-                raise ValueError(f"no item {i}")
+                raise self.error(f"no item {i}")
             yield letter
 
 
@@ -363,6 +366,44 @@ def test_iteration_goes_on_behind_an_item_that_failed_once(make, at):
         *"abcdefgh"[at + 1 :],
     ]
     assert isinstance(outcomes[at], Failure)
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("size", [8, None])
+@pytest.mark.parametrize("failing", [(0,), (3,), (7,), (3, 5), (2, 7)], ids=str)
+def test_whatever_is_raised_costs_its_item_and_shifts_none(failing, size, kind):
+    letters = Flaky("abcdefgh", *failing, error=kind)
+    found = past_errors(iter(uniter(lambda: iter(letters), size=size)))
+    assert [i for i, item in enumerate(found) if isinstance(item, BaseException)] == list(failing)
+    assert {type(found[i]) for i in failing} == {EvaluationError if kind is ValueError else kind}
+    assert [item for item in found if isinstance(item, str)] == [
+        letter for i, letter in enumerate("abcdefgh") if i not in failing
+    ]
+
+
+@pytest.mark.parametrize("size", [8, None])
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_what_exits_for_good_comes_to_an_end(kind, size):
+    def letters():
+        yield from "abc"
+        raise kind
+
+    found = past_errors(iter(uniter(letters, size=size)))
+    assert found[:3] == list("abc")
+    assert {type(error) for error in found[3:]} == {kind}
+    assert len(found) <= 8
+
+
+def test_an_interrupt_while_an_iterator_is_closed_costs_no_item():
+    def letters():
+        try:
+            yield from "abc"
+        finally:
+            raise KeyboardInterrupt
+
+    for size in (3, None):
+        found = past_errors(iter(uniter(letters, size=size)))
+        assert [item for item in found if isinstance(item, str)] == list("abc")
 
 
 def test_iteration_over_what_stays_broken_gives_errors_up_to_its_length():

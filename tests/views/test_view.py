@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -431,3 +433,67 @@ def test_what_has_no_order_or_is_text_is_no_list_of_indices(key: Any) -> None:
     kind = type(key).__name__
     with says(TypeError, f"smap: indices must be ints, slices, index arrays or boolean masks, got {kind}"):
         sk.smap(abs, [1, 2])[key]
+
+
+# -------------------------------------------------------------------- order
+
+
+class AsTheyCome(sk.View[Any]):
+    """Gives its items in another order where it is iterated itself, as a node may that works ahead."""
+
+    def __init__(self, items: list[Any]) -> None:
+        super().__init__((), len(items))
+        self._items = items
+
+    def _get(self, i: int) -> Any:
+        return self._items[i]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items[::-1])
+
+    def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[Any]:
+        return self
+
+
+NUMBERS = [5, 1, 4, 2, 3, 0]
+
+ORDERED: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
+    "filter": (NUMBERS, lambda source: list(sk.filter(lambda x: x > 2, source))),
+    "indices": (NUMBERS, lambda source: sk.filter(lambda x: x > 2, source).indices.tolist()),
+    "materialize": (NUMBERS, lambda source: list(sk.materialize(source))),
+    "pack": (NUMBERS, lambda source: list(sk.pack(source))),
+    "pack of several kinds": ([*NUMBERS, "a", None], lambda source: list(sk.pack(source))),
+    "flatten": ([[x] * x for x in NUMBERS], lambda source: list(sk.flatten(source))),
+    "lengths": (NUMBERS, lambda source: list(sk.flatten([[x] * x for x in NUMBERS], source))),
+    "uniter": (NUMBERS, lambda source: list(sk.uniter(source))),
+    "split": ([0, 2, 3, 7], lambda source: [list(part) for part in sk.split(range(9), source)]),
+    "random_split": (NUMBERS, lambda source: [*map(len, sk.random_split(range(15), source, seed=0))]),
+    "mix": (NUMBERS[:5], lambda source: list(sk.mix([range(9)] * 5, source, seed=0))),
+    "gather": (NUMBERS, lambda source: list(sk.gather("abcdef", source))),
+    "array": (NUMBERS, lambda source: np.asarray(source).tolist()),
+    "index": (NUMBERS, lambda source: source.index(5)),
+}
+
+
+ordered = pytest.mark.parametrize(("items", "read"), ORDERED.values(), ids=ORDERED)
+
+
+@ordered
+def test_what_gives_its_items_as_they_come_is_read_in_order(items: list[Any], read: Any) -> None:
+    assert read(AsTheyCome(items)) == read(items)
+
+
+@ordered
+def test_a_node_that_gives_its_items_as_they_come_is_read_in_order(items: list[Any], read: Any) -> None:
+    fourth = threading.Event()
+
+    def slow(i: int) -> Any:
+        if i == 0:
+            assert fourth.wait(30)
+        elif i == 3:
+            fourth.set()
+        return items[i]
+
+    reading = sk.smap(slow, range(len(items)))
+    with sk.prefetch(reading, 2, "thread", chunk_size=1, in_order=False) as node:
+        assert read(node) == read(items)

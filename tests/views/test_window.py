@@ -11,7 +11,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.window import window
 
-from .helpers import FailsAt, Naturals, agree_after_errors, says
+from .helpers import FailsAt, Naturals, agree_after_errors, past_errors, says
 
 SIZES = [(size, stride) for size in (1, 2, 3, 5) for stride in (1, 2, 3, 4, 7)]
 
@@ -236,3 +236,42 @@ def test_its_repr_tells_what_is_not_usual():
     assert repr(window("abc", 2)) == "window(<str of 3>, 2)"
     assert repr(window("abc", 2, 3, last="keep")) == "window(<str of 3>, 2, stride=3, last='keep')"
     assert by_index(window("abc", 2)) == [["a", "b"], ["b", "c"]]
+
+
+@pytest.mark.parametrize(("size", "stride"), [*SIZES, (4, 2), (4, 3), (8, 4)])
+@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
+def test_where_a_sequence_of_unknown_length_breaks_off_is_told_once(size, stride, last):
+    for broken in range(14):
+
+        def items(broken=broken):
+            yield from range(broken)
+            raise OSError("gone")
+
+        for lay in (sk.view, lambda source: sk.prefetch(source, 0)):
+            found = past_errors(iter(window(lay(sk.uniter(items)), size, stride, last=last)))
+            assert found[:-1] == full_windows(list(range(broken)), size, stride)
+            assert isinstance(found[-1], sk.EvaluationError)
+            assert "OSError: gone" in str(found[-1])
+
+
+def test_what_fails_at_its_first_item_is_no_empty_sequence():
+    def boom():
+        raise OSError("no such file")
+        yield
+
+    with pytest.raises(sk.EvaluationError, match=r"uniter\[0\] failed: OSError: no such file"):
+        list(window(sk.uniter(boom), 2))
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (4, 2), (2, 2)])
+def test_after_an_interrupt_a_sequence_of_unknown_length_ends_where_it_ends(size, stride):
+    def items():
+        yield from range(10)
+
+    source = sk.smap(FailsAt(4, error=KeyboardInterrupt), sk.uniter(items))
+    found = past_errors(iter(window(source, size, stride)))
+    whole = full_windows(list(range(10)), size, stride)
+    assert [whole[i] if isinstance(row, KeyboardInterrupt) else row for i, row in enumerate(found)] == whole
+    assert [i for i, row in enumerate(whole) if 4 in row] == [
+        i for i, row in enumerate(found) if isinstance(row, KeyboardInterrupt)
+    ]

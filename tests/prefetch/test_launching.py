@@ -1,0 +1,311 @@
+"""What a new worker finds: its descriptors, standard streams, modules, arguments, flags and variables."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import seqkit as sk
+from seqkit.context import flush_streams
+from seqkit.prefetch import launch, resources
+
+from .scripts import finished
+
+CONTEXTS = ["fork", "spawn", "forkserver"]
+FRESH = ["spawn", "forkserver"]
+
+# -------------------------------------------------------------------- standard streams
+
+WITHOUT_STREAMS = """
+    import os, pathlib, sys
+
+    context, closed, result = sys.argv[1:]
+    if closed:
+        for fd in map(int, closed):
+            os.close(fd)
+        os.execv(sys.executable, [sys.executable, __file__, context, "", result])
+
+    import seqkit as sk
+
+    def item(i):
+        if speaks:
+            print("of Python", flush=True)
+            os.write(1, b"of a library in C")
+        return i
+
+    speaks = sys.stdout is None and context != "fork"
+    with sk.prefetch(sk.smap(item, range(4)), 2, "process", context=context) as node:
+        pathlib.Path(result).write_text(str(list(node)))
+"""
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2", "12", "012"])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_start_where_standard_streams_are_closed(context: str, closed: str, tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    assert finished(tmp_path, WITHOUT_STREAMS, context, closed, str(result)) == (0, "", "")
+    assert result.read_text() == "[0, 1, 2, 3]"
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_start_where_python_has_no_standard_streams(context: str, tmp_path: Path) -> None:
+    script = """
+        import sys
+        import seqkit as sk
+
+        sys.stdout = sys.stderr = None
+        with sk.prefetch(range(4), 2, "process", context=sys.argv[1]) as node:
+            assert list(node) == [0, 1, 2, 3]
+    """
+    assert finished(tmp_path, script, context) == (0, "", "")
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_write_to_the_streams_of_the_parent(context: str, tmp_path: Path) -> None:
+    script = """
+        import sys
+        import seqkit as sk
+
+        with sk.prefetch(sk.smap(print, ["item"]), 1, "process", context=sys.argv[1]) as node:
+            list(node)
+    """
+    assert finished(tmp_path, script, context) == (0, "item\n", "")
+
+
+def test_streams_of_any_kind_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed = []
+
+    class Stream:
+        def flush(self) -> None:
+            flushed.append(self)
+
+    monkeypatch.setattr(sys, "stderr", last := Stream())
+    closed = io.StringIO()
+    closed.close()
+    for stdout in (None, "no stream", closed):
+        monkeypatch.setattr(sys, "stdout", stdout)
+        flush_streams()
+    assert flushed == [last] * 3
+
+
+# -------------------------------------------------------------------- modules
+
+
+def test_what_is_no_text_on_the_module_path_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["/a", Path("/b"), b"/c", None, np.str_("/d")])
+    assert launch.module_path() == ["/a", "/d"]
+    assert [type(entry) for entry in launch.module_path()] == [str, str]
+
+
+def test_relative_entries_mean_where_the_process_is_and_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", ["", "lib", "/abs"])
+    monkeypatch.setattr(resources, "ORIGIN", "/was")
+    monkeypatch.chdir(tmp_path)
+    here = str(tmp_path)
+    assert launch.module_path() == [here, "/was", f"{here}/lib", "/was/lib", "/abs"]
+    monkeypatch.setattr(resources, "ORIGIN", here)
+    assert launch.module_path() == [here, f"{here}/lib", "/abs"]
+
+
+@pytest.mark.parametrize("context", FRESH)
+def test_modules_beside_the_program_are_found_after_a_change_of_directory(
+    context: str, tmp_path: Path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("beside_it", "lib/in_lib"):
+        (tmp_path / f"{name}.py").write_text("def item(i):\n    return i\n")
+    script = """
+        import os, pathlib, sys
+
+        os.chdir(pathlib.Path(__file__).parent)
+        sys.path[0] = ""
+        sys.path.insert(0, "lib")
+        sys.path.append(pathlib.Path("/no/text"))
+
+        import seqkit as sk
+        import beside_it, in_lib
+
+        os.chdir("elsewhere")
+        for module in (beside_it, in_lib):
+            with sk.prefetch(sk.smap(module.item, range(4)), 1, "process", context=sys.argv[1]) as node:
+                assert list(node) == [0, 1, 2, 3]
+    """
+    assert finished(tmp_path, script, context) == (0, "", "")
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_start_where_the_directory_was_deleted(context: str, tmp_path: Path) -> None:
+    script = """
+        import os, pathlib, sys
+        import seqkit as sk
+
+        gone = pathlib.Path(__file__).parent / "gone"
+        gone.mkdir()
+        os.chdir(gone)
+        gone.rmdir()
+        sys.path.insert(0, "")
+        with sk.prefetch(range(4), 1, "process", context=sys.argv[1]) as node:
+            assert list(node) == [0, 1, 2, 3]
+    """
+    assert finished(tmp_path, script, context) == (0, "", "")
+
+
+def test_seqkit_is_imported_where_the_directory_was_deleted(tmp_path: Path) -> None:
+    script = """
+        import os, pathlib
+
+        gone = pathlib.Path(__file__).parent / "gone"
+        gone.mkdir()
+        os.chdir(gone)
+        gone.rmdir()
+
+        import seqkit
+        from seqkit.prefetch.resources import ORIGIN
+
+        assert ORIGIN is None
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+# -------------------------------------------------------------------- arguments and flags
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_have_the_arguments_of_the_program(context: str, tmp_path: Path) -> None:
+    script = """
+        import sys
+        import seqkit as sk
+
+        def arguments(_):
+            import sys
+
+            return sys.argv
+
+        for argv in (sys.argv, ["-m", "x", "-c", "ü 'q' \\udc80", ""], [], [None, 3]):
+            sys.argv = argv
+            with sk.prefetch(sk.smap(arguments, [0]), 1, "process", context=CONTEXT) as node:
+                found = list(node)
+            assert found == [[str(argument) for argument in argv]] or CONTEXT == "fork", found
+    """
+    assert finished(tmp_path, script.replace("CONTEXT", repr(context)), "--rate", "3") == (0, "", "")
+
+
+@pytest.mark.parametrize("context", FRESH)
+@pytest.mark.parametrize(
+    "flags",
+    ["-I", "-E -s", "-P", "-S -B", "-bb -OO", "-X dev -W error::ImportWarning", "-X importtime=0 -X mine=3"],
+)
+def test_workers_have_the_flags_of_the_interpreter(context: str, flags: str, tmp_path: Path) -> None:
+    script = """
+        import os, sys
+
+        context, path, *flags = sys.argv[1:]
+        if flags:
+            os.execv(sys.executable, [sys.executable, *flags, __file__, context, path])
+        sys.path[:] = eval(path)
+
+        import seqkit as sk
+
+        def flags(_):
+            import sys
+
+            return list(sys.flags), sys.flags.safe_path, sys._xoptions, set(sys.warnoptions)
+
+        with sk.prefetch(sk.smap(flags, [0]), 1, "process", context=context) as node:
+            (found,) = node
+        assert found == flags(0), (found, flags(0))
+        print("good")
+    """
+    path = repr(sys.path)
+    # What the interpreter itself says under such flags goes to stderr.
+    code, out, err = finished(tmp_path, script, context, path, *flags.split())
+    assert (code, out) == (0, "good\n"), err[-2000:]
+
+
+# -------------------------------------------------------------------- variables
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [({}, "1"), ({"SEQKIT_NATIVE_THREADS": "0"}, None), ({"OMP_NUM_THREADS": "3"}, "3")]
+)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_libraries_that_an_item_loads_are_told_how_many_threads(
+    context: str, given: dict[str, str], found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("SEQKIT_NATIVE_THREADS", raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    pipeline: Any = sk.smap(lambda _: os.environ.get("OMP_NUM_THREADS"), [0])
+    with sk.prefetch(pipeline, 1, "process", context=context) as node:
+        assert list(node) == [found]
+    assert dict(os.environ) == before
+
+
+# -------------------------------------------------------------------- arrays of `empty`
+
+SHAPES: list[Any] = [
+    5000,
+    np.int16(5000),
+    np.array(5000),
+    np.array([50, 100]),
+    (np.array(50), 100),
+    [50, 100],
+    range(50, 52),
+    (),
+]
+DTYPES: list[Any] = [
+    "f4",
+    np.dtype(("f4", (3,))),
+    np.dtype((np.dtype(("u1", (3,))), (2, 5))),
+    np.dtype([("x", "f4", (3,)), ("y", "i8")]),
+    None,
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_empty_takes_in_a_worker_what_numpy_takes(dtype: Any) -> None:
+    def arrays(_: int) -> list[npt.NDArray[Any]]:
+        made = [sk.empty(shape, dtype) for shape in SHAPES]
+        for array in made:
+            array[...] = np.zeros((), array.dtype)
+        return made
+
+    with sk.prefetch(sk.smap(arrays, [0]), 1, "process", context="fork") as node:
+        (found,) = node
+    expected = [np.empty(shape, dtype) for shape in SHAPES]
+    assert [(array.shape, array.dtype) for array in found] == [(a.shape, a.dtype) for a in expected]
+
+
+def test_empty_lays_arrays_of_such_shapes_and_dtypes_into_the_slot() -> None:
+    def is_placed(shape: Any, dtype: Any) -> bool:
+        return sk.empty(shape, dtype).base is not None
+
+    pipeline: Any = sk.starmap(is_placed, [(np.array(5000), "f8"), ((np.int8(100), 50), ("f4", (3,)))])
+    with sk.prefetch(pipeline, 1, "process", context="fork") as node:
+        assert list(node) == [True, True]
+
+
+@pytest.mark.parametrize("shape", ["abc", 2.0, (2.0, 3), -5, {}, object()], ids=str)
+def test_empty_refuses_in_a_worker_what_numpy_refuses(shape: Any) -> None:
+    def refusal(_: int) -> str:
+        try:
+            sk.empty(shape)
+        except (TypeError, ValueError) as error:
+            return repr(error)
+        return "none"
+
+    with sk.prefetch(sk.smap(refusal, [0]), 1, "process", context="fork") as node:
+        assert list(node) == [refusal(0)]
+    assert refusal(0) != "none"
