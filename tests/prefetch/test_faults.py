@@ -1329,3 +1329,23 @@ def test_an_item_that_reads_its_own_node_is_told(kind: Kind) -> None:
 def test_a_time_limit_may_be_beyond_what_the_system_counts(kind: Kind, timeout: float) -> None:
     with kind.ahead(range(4), 1, timeout=timeout) as node:
         assert list(node) == [0, 1, 2, 3]
+
+
+@every_kind
+def test_an_index_that_a_view_refuses_is_an_index_error(kind: Kind) -> None:
+    picked = sk.gather([1, 2, 3], [0, 7])
+    with kind.ahead(picked, 1) as node:
+        for read in (lambda: picked[1], lambda: node[1], lambda: list(node)):
+            with pytest.raises(IndexError, match=re.escape("gather: indexes[1] is 7, outside [-3, 3)")):
+                read()
+
+
+@pytest.mark.parametrize("kind", PROCESSES[1:], ids=str)
+def test_what_an_item_starts_inherits_nothing_of_the_engine(kind: Kind) -> None:
+    def inheritable(_: int) -> list[int]:
+        fds = map(int, os.listdir("/proc/self/fd"))
+        there = [fd for fd in fds if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
+        return [fd for fd in there if os.get_inheritable(fd)]
+
+    with kind.ahead(sk.smap(inheritable, range(1)), 1) as node:
+        assert node[0] == []

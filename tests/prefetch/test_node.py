@@ -860,3 +860,8 @@ def test_out_of_order_nothing_before_the_end_is_lost() -> None:
         seen = list(node)
     assert sorted(seen) == list(range(6))
     assert seen[-1] == 2
+
+
+def test_a_copy_keeps_the_epoch() -> None:
+    node = sk.prefetch(range(3), 2).at_epoch(4)
+    assert [copied._epoch for copied in (pickle.loads(pickle.dumps(node)), copy.deepcopy(node))] == [4, 4]
