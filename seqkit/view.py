@@ -553,6 +553,9 @@ class _Runs(Generic[T]):
             raise StopIteration
         return self._run(self._progress)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an iterator stands in the middle and cannot be copied or pickled; its view can")
+
 
 def each_with(f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
     """Iterate ``f(i, item)`` over the items of a plan; lives on after an error of either."""
