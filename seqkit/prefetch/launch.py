@@ -332,6 +332,8 @@ def _flags() -> list[str]:
     # `sys.warnoptions`.
     flags = [f"-W{option}" for option in sys.warnoptions]
     flags += ["-X" + name + ("" if value is True else f"={value}") for name, value in sys._xoptions.items()]
+    if resources.current_directory() is None:
+        flags.append("-P")  # 3.13 fails where it looks for modules in a directory that was deleted
     return flags + ["-" + letter for name, letter in _FLAGS.items() for _ in range(getattr(sys.flags, name))]
 
 
