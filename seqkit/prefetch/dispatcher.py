@@ -27,6 +27,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import count
 from time import perf_counter_ns
 from typing import Any
@@ -57,7 +58,6 @@ LOOK_AGAIN_S = 0.005
 # No single wait is longer, which the system could not count: whoever waits looks again.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
-SELF_READING = "prefetch: an item, or a signal handler, reads the node that waits for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +216,8 @@ class Dispatcher:
     def _watch(self, reader: Reader, feed: _Feed) -> None:
         # Callbacks run in the garbage collector at any moment, perhaps inside our own lock: no lock, no wait.
         # What Ctrl-C strikes there, Python drops. So the books are left to one without Python code.
-        tickets, cancel = feed.tickets, self._backend.cancel
-
-        def cancel_all(_: object) -> None:
-            for ticket in list(tickets):
-                cancel(ticket)
-
         dropped = weakref.ref(reader, self._dropped.append)
-        feed.watches = [dropped, weakref.ref(reader, cancel_all)]
+        feed.watches = [dropped, weakref.ref(reader, partial(_cancel, self._backend, feed.tickets))]
         self._feeds[dropped] = feed
 
     def stop(self, feed: _Feed) -> None:
@@ -235,8 +229,7 @@ class Dispatcher:
         if self.ended() or not feed.watches:
             return
         with self._lock:
-            for ticket in list(feed.tickets):
-                self._backend.cancel(ticket)
+            _cancel(self._backend, feed.tickets)
             self._end(feed)
 
     def _end(self, feed: _Feed) -> None:
@@ -313,13 +306,16 @@ class Dispatcher:
                 begun = begun or perf_counter_ns()
                 blocked_since = (blocked_since or perf_counter_ns()) if blocked else 0
                 patience = LOOK_AGAIN_S if blocked else None
-                if self._backend.is_worker():
-                    raise RuntimeError(SELF_READING)
-                if self._receiver is not None:
-                    self._follow(patience)
+                reading = threading.get_ident()
+                if self._receiver == reading or self._backend.is_worker():
+                    raise RuntimeError(
+                        "prefetch: an item, or a signal handler, reads the node that waits for it"
+                    )
+                if self._receiver is not None:  # which receives for this one too
+                    self._arrived.wait(patience)
                     continue
                 timeout = self._expire(patience)
-                self._receiver = threading.get_ident()
+                self._receiver = reading
             self._receive(timeout)
 
     def _is_exhausted(self, chunk: Chunk, since_ns: int) -> bool:
@@ -426,12 +422,6 @@ class Dispatcher:
         except BaseException:
             self._lose()
             raise
-
-    def _follow(self, patience_s: float | None = None) -> None:
-        """Wait until the reader that receives has received something."""
-        if self._receiver == threading.get_ident():
-            raise RuntimeError(SELF_READING)
-        self._arrived.wait(patience_s)
 
     def _lose(self) -> None:
         """Give the node up: Ctrl-C may have hit anywhere, and have lost what somebody waits for."""
@@ -576,6 +566,11 @@ class Dispatcher:
             feed = self._feeds.get(self._dropped.popleft())
             if feed is not None:
                 self._end(feed)
+
+
+def _cancel(backend: Backend, tickets: set[int], _: object = None) -> None:
+    for ticket in list(tickets):
+        backend.cancel(ticket)
 
 
 def _finish(backend: Backend, lock: threading.RLock, pid: int) -> None:

@@ -105,9 +105,8 @@ class Server:
     ) -> None:
         def begin(pid: int, _: int, received: list[int]) -> None:
             if not received:  # there was no room for it in our table of descriptors
-                os.kill(
-                    pid, signal.SIGKILL
-                )  # the number is not used again before the server is asked about it
+                # The number is not used again before the server is asked about it.
+                os.kill(pid, signal.SIGKILL)
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             enlist(Child(pid, received[0], partial(self._reap, process)))
 

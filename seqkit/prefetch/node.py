@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from mmap import PAGESIZE
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
@@ -287,8 +287,13 @@ class Prefetch(View[T]):
     def _open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         return self._engine.running().open(plan, self._epoch, limit, in_order)
 
-    def _raise(self, chunk: Chunk, position: int, problem: Any) -> NoReturn:
-        reraise(problem, self, chunk.index(position), self._pipeline, chunk.worker)
+    def _handed_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        """Return an item of a chunk, and let go of it; or raise its error."""
+        if position in outcomes.failures:
+            problem = outcomes.failures[position]
+            reraise(problem, self, chunk.index(position), self._pipeline, chunk.worker)
+        item, outcomes.values[position] = outcomes.values[position], None
+        return item
 
     # ---------------------------------------------------------------- life
 
@@ -396,20 +401,11 @@ class _Reading:
             self._is_last = self._in_order
             self._reader.stop()  # out of order, what lies before may still come
         if outcomes.failures:
-            self._items = map(partial(self._outcome, chunk, outcomes), range(len(values)))
+            self._items = map(partial(self._node._handed_over, chunk, outcomes), range(len(values)))
+        elif len(values) == 1:
+            self._items = map(list.pop, (values,))  # which lets go of it
         else:
-            self._items = _handed_over(values)
-
-    def _outcome(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
-        if position in outcomes.failures:
-            self._node._raise(chunk, position, outcomes.failures[position])
-        item, outcomes.values[position] = outcomes.values[position], None
-        return item
-
-
-def _handed_over(values: list[Any]) -> Iterator[Any]:
-    """Return the values of a chunk to iterate; a single one is let go of as it is handed over."""
-    return map(list.pop, (values,)) if len(values) == 1 else iter(values)
+            self._items = iter(values)
 
 
 class _Engine:
@@ -447,10 +443,10 @@ class _Engine:
         settings = self._settings
         workers = max(settings["workers"], 1)
         chunk = settings["chunk_size"]
-        if settings["timeout"] is not None or settings["pieces"] > 1:
+        # Without workers there are no messages to be spared: an item is made when it is read, not before.
+        inline = chunk == "auto" and not settings["workers"]
+        if inline or settings["timeout"] is not None or settings["pieces"] > 1:
             chunk = 1
-        elif chunk == "auto" and not settings["workers"]:
-            chunk = 1  # there are no messages to be spared, so an item is made when it is read, not before
         options = Options(
             workers=workers,
             depth=_depth(settings["max_buffered"], workers),
@@ -562,10 +558,7 @@ class _Scan:
         position = self._position
         self._position += 1
         self.next += 1
-        if position in self._outcomes.failures:
-            node._raise(self._chunk, position, self._outcomes.failures[position])
-        item, self._outcomes.values[position] = self._outcomes.values[position], None
-        return item
+        return node._handed_over(self._chunk, self._outcomes, position)
 
     def _advance(self) -> None:
         # Nothing is read ahead of the first item; then one, and twice as many with every further chunk.

@@ -42,7 +42,7 @@ from ..errors import Policy, seterr, summary
 from ..view import View
 from .backend import Evaluator, Settle
 from .blame import record
-from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, encode
+from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, dumps_plain, encode
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
 from .slots import PAGE, FreeMap, Segment
@@ -281,15 +281,11 @@ class Worker:
     def _encode(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
         # It is user code that says how to pickle, and may raise anything.
         payload = (outcomes.values, outcomes.failures)
-        try:
-            return encode(payload, block, used)
-        except BaseException:
-            pass
-        try:
-            return encode(payload, block, used, dumps_by_value)
-        except BaseException:
-            self._sort_out(outcomes)
-            return encode(payload, block, used, dumps_by_value)
+        for dumps in (dumps_plain, dumps_by_value):
+            with suppress(BaseException):
+                return encode(payload, block, used, dumps)
+        self._sort_out(outcomes)
+        return encode(payload, block, used, dumps_by_value)
 
     def _sort_out(self, outcomes: Outcomes) -> None:
         """Replace every value that cannot be pickled by the reason."""

@@ -20,7 +20,7 @@ from seqkit.errors import EndOfSequence
 from seqkit.prefetch.dispatcher import SMALL_AHEAD_BYTES
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
-from .traces import drawn, until
+from .traces import append, drawn, until
 
 # Functions are defined inside the tests: they then travel by value, and no worker imports this module.
 
@@ -200,9 +200,7 @@ def test_no_more_is_computed_ahead_than_may_be_buffered(kind: Kind, tmp_path: Pa
     log = tmp_path / "log"
 
     def note(i: int) -> int:
-        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(descriptor, b"x")
-        os.close(descriptor)
+        append(log, "x")
         return i
 
     with kind.ahead(sk.smap(note, range(100)), max_buffered=5) as ahead:

@@ -611,6 +611,15 @@ def test_a_plan_that_raises_does_so_behind_its_last_item_and_ends(n: int, chunk:
 # -------------------------------------------------------------------- readers that are dropped
 
 
+def of_which_two_arrived(fake: Fake, count: int) -> tuple[Reader, Reader]:
+    """Return a reader of some items, the first two of which wait for it, and another one of two items."""
+    node = a_node(fake)
+    reader, other = node.open(range(count), -1), node.open(range(10, 12), -1)
+    reader.prepare()
+    arrive(node, fake, 1, 2)
+    return reader, other
+
+
 def test_a_dropped_reader_cancels_its_pending_jobs_at_once() -> None:
     fake = Fake()
     node = a_node(fake)
@@ -654,10 +663,7 @@ def test_results_that_wait_for_a_dropped_reader_are_given_back_before_others_are
 
 def test_results_that_nobody_was_handed_are_given_back_when_their_reader_is_dropped() -> None:
     fake = Fake(capacity=4, slots=2)
-    node = a_node(fake)
-    dropped, wanting = node.open(range(2), -1), node.open(range(10, 12), -1)
-    dropped.prepare()
-    arrive(node, fake, 1, 2)
+    dropped, wanting = of_which_two_arrived(fake, 2)
     del dropped
     wanting.prepare()
     assert rest(wanting) == named((10, 11))
@@ -711,10 +717,7 @@ def test_a_reader_in_a_garbage_cycle_cancels_when_it_is_collected() -> None:
 
 def test_a_reader_that_is_closed_cancels_its_pending_jobs_and_gives_back_what_waits_for_it() -> None:
     fake = Fake(capacity=4, slots=4)
-    node = a_node(fake)
-    reader, other = node.open(range(4), -1), node.open(range(10, 12), -1)
-    reader.prepare()
-    arrive(node, fake, 1, 2)
+    reader, other = of_which_two_arrived(fake, 4)
     reader.close()
     assert sorted(fake.cancelled) == [3, 4]
     assert sorted(fake.discarded) == [[0], [1]]
@@ -732,10 +735,7 @@ def test_ctrl_c_that_strikes_where_python_drops_it_loses_no_slot(monkeypatch: py
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: swallowed.append(raised.exc_type))
     fake = Fake(capacity=4, slots=4)
     monkeypatch.setattr(fake, "cancel", interrupted)
-    node = a_node(fake)
-    dropped, other = node.open(range(4), -1), node.open(range(10, 12), -1)
-    dropped.prepare()
-    arrive(node, fake, 1, 2)
+    dropped, other = of_which_two_arrived(fake, 4)
     del dropped
     assert swallowed == [KeyboardInterrupt]
     assert rest(other) == named((10, 11))

@@ -180,11 +180,7 @@ def test_an_interrupted_launch_leaves_no_worker_behind(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = booted(server)
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(process, "receive", interrupted)
+    monkeypatch.setattr(process, "receive", interrupt)
     node = numbers().served(server)
     with pytest.raises(KeyboardInterrupt):
         node.start()

@@ -16,10 +16,10 @@ import seqkit as sk
 from seqkit.context import flush_streams
 from seqkit.prefetch import launch, resources
 
+from .kinds import CONTEXTS
 from .scripts import finished
 
-CONTEXTS = ["fork", "spawn", "forkserver"]
-FRESH = ["spawn", "forkserver"]
+FRESH = [context for context in CONTEXTS if context != "fork"]
 
 # -------------------------------------------------------------------- standard streams
 

@@ -26,7 +26,7 @@ from seqkit.prefetch.progress import _slower
 from seqkit.view import View
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
-from .traces import children, descriptors, threads
+from .traces import append, children, descriptors, threads
 
 THREAD, FORK = WORKERS[0], PROCESSES[0]
 
@@ -57,9 +57,7 @@ class FileLog:
         path.touch()
 
     def __call__(self, x: int) -> int:
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        os.write(descriptor, f"{x}\n".encode())
-        os.close(descriptor)
+        append(self.path, f"{x}\n")
         return x
 
     @property

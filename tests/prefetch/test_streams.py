@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import seqkit as sk
 
 from .kinds import KINDS, WORKERS, Kind
-from .traces import drawn, until
+from .traces import append, drawn, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 every_kind_of_worker = pytest.mark.parametrize("kind", WORKERS, ids=str)
@@ -26,18 +25,13 @@ class Logged:
         path.touch()
 
     def __iter__(self) -> Iterator[int]:
-        self._write("begin")
+        append(self.path, "begin ")
         try:
             for x in self.numbers:
-                self._write(str(x))
+                append(self.path, f"{x} ")
                 yield x
         finally:
-            self._write("end")
-
-    def _write(self, word: str) -> None:
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        os.write(descriptor, f"{word} ".encode())
-        os.close(descriptor)
+            append(self.path, "end ")
 
     @property
     def log(self) -> list[str]:

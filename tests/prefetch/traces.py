@@ -7,12 +7,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import seqkit as sk
 
 __all__ = [
     "adopt_orphans",
+    "append",
     "children",
     "descriptors",
     "drawn",
@@ -46,6 +48,13 @@ def drawn(iterator: Iterator[Any], caught: type[BaseException] = BaseException) 
             return seen
         except caught as error:
             seen.append(error)
+
+
+def append(path: Path, text: str) -> None:
+    """Add to a file in one write, beside other processes that may do the same."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
 
 
 def adopt_orphans() -> None:

@@ -118,21 +118,10 @@ def test_iteration_names_the_items_that_indexing_names() -> None:
 def test_iteration_names_items_in_the_indices_of_the_map_below_a_shuffle() -> None:
     numbers = sk.smap(FailsAt(4, 9), range(20))
     named = []
-    for outcome in _outcomes(iter(sk.shuffle(numbers, seed=3))):
+    for outcome in past_errors(iter(sk.shuffle(numbers, seed=3))):
         if isinstance(outcome, sk.EvaluationError):
             named.append(outcome.index)
     assert sorted(named) == [4, 9]
-
-
-def _outcomes(iterator: Any) -> list[Any]:
-    found: list[Any] = []
-    while True:
-        try:
-            found.append(next(iterator))
-        except StopIteration:
-            return found
-        except Exception as error:
-            found.append(error)
 
 
 def test_the_end_of_another_sequence_that_a_function_meets_is_an_error() -> None:
