@@ -104,12 +104,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker that was at a job is gone."""
+    """The worker that was at a job is gone, `ran_s` seconds after it began."""
 
     ticket: int
     worker: int
     pid: int
     cause: str
+    ran_s: float
     timed_out: bool = False
 
 
@@ -124,6 +125,7 @@ class Skipped:
 class Failed:
     """The node cannot go on: a start hook or the start of a worker failed."""
 
+    worker: int
     error: BaseException
 
 

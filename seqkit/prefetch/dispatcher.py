@@ -486,7 +486,9 @@ class Dispatcher:
         known: dict[str, Any] = {"index": index, "worker": event.worker}
         if event.timed_out:
             return ItemTimeout(
-                f"prefetch[{index}] took longer than {self._options.timeout_s} s in {who}", **known
+                f"prefetch[{index}] took longer than {self._options.timeout_s} s in {who},"
+                f" which {event.cause} after {event.ran_s:.2f} s",
+                **known,
             )
         tries = f", {chunk.deaths + 1} workers in turn" if chunk.deaths else ""
         return WorkerDied(f"prefetch[{index}]: {who} {event.cause} while computing it{tries}", **known)
@@ -555,8 +557,8 @@ class Dispatcher:
 
     def _check(self) -> None:
         if self._failure is not None:
-            error = self._failure.error
-            raise RuntimeError(f"prefetch: a worker could not start: {summary(error)}") from error
+            worker, error = self._failure.worker, self._failure.error
+            raise RuntimeError(f"prefetch: worker {worker} could not start: {summary(error)}") from error
         if self._closed:
             raise RuntimeError(CLOSED)
 

@@ -16,7 +16,7 @@ Relies on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import Any, Protocol
 
@@ -122,11 +122,10 @@ class InPieces:
             event.parcel.discard()
         if batch.joint is not None and batch.joint.outlived:
             self._joinable = False  # it would be so again and again
-        lost = next((event for event in events if isinstance(event, Lost)), None)
-        if lost is None:
+        lost = [event for event in events if isinstance(event, Lost)]
+        if not lost:
             return Skipped(ticket)
-        timed_out = any(isinstance(event, Lost) and event.timed_out for event in events)
-        return Lost(ticket, lost.worker, lost.pid, lost.cause, timed_out)
+        return replace(max(lost, key=lambda event: event.timed_out), ticket=ticket)
 
     def _joined(self, batch: _Batch, parcels: list[Parcel]) -> Parcel:
         if len(parcels) == 1:

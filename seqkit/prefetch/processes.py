@@ -494,7 +494,7 @@ class Processes:
     def _streamed(self, stream: _Stream) -> None:
         ticket, worker, kind, head, end, cost, slot, survives = stream.record
         if kind == Kind.FAILED:
-            self._events.append(Failed(pickle.loads(stream.block.data).rebuild()))
+            self._events.append(Failed(worker, pickle.loads(stream.block.data).rebuild()))
             return
         if kind == Kind.JOINT_PIPE:
             self._note_piece(stream.record, stream.block)
@@ -537,14 +537,14 @@ class Processes:
         if ready:
             self._report_job(employee, cause)
         if idle > MOST_IDLE_DEATHS or not (ready or employee.spare):
-            who = f"worker {number} (pid {employee.child.pid})"
-            self._events.append(Failed(RuntimeError(f"{who} {cause} at its start")))
+            end = f"process {employee.child.pid} {cause} before its first item"
+            self._events.append(Failed(number, RuntimeError(end)))
             return
         self.restarts += 1
         self._employ(number, self._replacement_launcher(), spare=int(ready), idle=idle)
 
     def _report_job(self, employee: _Employee, cause: str) -> None:
-        ticket, _ = self._control.claimed(employee.number)
+        ticket, begun_ns = self._control.claimed(employee.number)
         if ticket not in self._sent:
             self._send_back_orphans()
         elif employee.stopped not in (0, ticket):
@@ -553,9 +553,9 @@ class Processes:
             if (joint := self._sent[ticket].joint) is not None:
                 joint.wrote(self._layout.slot_bytes, 0)  # nobody knows how much of it was written
             self._land(ticket)
-            self._events.append(
-                Lost(ticket, employee.number, employee.child.pid, cause, timed_out=bool(employee.stopped))
-            )
+            ran_s = (time.monotonic_ns() - begun_ns) / 1e9
+            stopped = bool(employee.stopped)
+            self._events.append(Lost(ticket, employee.number, employee.child.pid, cause, ran_s, stopped))
         self._control.bury(employee.number)
         self.pool.recover(employee.number)
 

@@ -67,7 +67,7 @@ class _Worker:
         try:
             call_hook(shared.hook, self.info.id)
         except BaseException as error:
-            shared.events.put(Failed(error))
+            shared.events.put(Failed(self.info.id, error))
             return
         evaluator = Evaluator(shared.pipeline)
         while (job := shared.jobs.get()) is not None:
@@ -150,10 +150,10 @@ class Threads:
         stopped = self._shared.running.pop(ticket, None)
         if stopped is None:
             return  # it was done meanwhile
-        worker, _ = stopped
+        worker, begun = stopped
         self._workers[self._workers.index(worker)] = self._launch(worker.info)
         self._restarts += 1
-        self._shared.events.put(Lost(ticket, worker.info.id, 0, "was abandoned", timed_out=True))
+        self._shared.events.put(Lost(ticket, worker.info.id, 0, "was abandoned", monotonic() - begun, True))
 
     def is_worker(self) -> bool:
         return hasattr(self._shared.here, "is_worker")

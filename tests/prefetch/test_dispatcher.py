@@ -200,7 +200,7 @@ class Fake:
     def lose(self, ticket: int, timed_out: bool = False) -> None:
         del self.jobs[ticket]
         self.free += ticket in self.slotted
-        self._event(Lost(ticket, 1, 4711, "was killed by signal 9 (SIGKILL)", timed_out))
+        self._event(Lost(ticket, 1, 4711, "was killed by signal 9 (SIGKILL)", 2.0625, timed_out))
 
     def skip(self, ticket: int) -> None:
         del self.jobs[ticket]
@@ -500,7 +500,10 @@ def test_an_item_that_takes_too_long_is_stopped_and_not_tried_again() -> None:
     assert arrived is not None
     error = arrived[1].failures[0]
     assert type(error) is sk.ItemTimeout
-    assert error.message == "prefetch[0] took longer than 2.0 s in worker 1 (pid 4711)"
+    assert error.message == (
+        "prefetch[0] took longer than 2.0 s in worker 1 (pid 4711),"
+        " which was killed by signal 9 (SIGKILL) after 2.06 s"
+    )
     assert (error.index, error.worker) == (0, 1)
     assert rest(reader) == named((1, 2))
     assert fake.timeouts[:3] == [0.5, 2.0, 1.75]
@@ -802,13 +805,13 @@ def test_a_permanent_failure_reaches_every_reader_and_the_first_reason_counts() 
     node = a_node(fake)
     readers = [node.open(range(9), -1) for _ in range(3)]
     fake.when_idle = lambda: fake.events.extend(
-        [Failed(ValueError("the hook")), Failed(RuntimeError("it exited"))]
+        [Failed(1, ValueError("the hook")), Failed(0, RuntimeError("it exited"))]
     )
     for reader in readers:
-        with pytest.raises(RuntimeError, match="a worker could not start: ValueError: the hook") as info:
+        with pytest.raises(RuntimeError, match="worker 1 could not start: ValueError: the hook") as info:
             reader.next()
         assert type(info.value.__cause__) is ValueError
-    fake.events.append(Failed(RuntimeError("it exited")))
+    fake.events.append(Failed(0, RuntimeError("it exited")))
     with pytest.raises(RuntimeError, match="the hook"):
         node.open(range(1), -1).prepare()
 
@@ -1090,9 +1093,9 @@ def test_closing_wakes_every_thread_that_waits() -> None:
 def test_a_failure_wakes_every_thread_that_waits() -> None:
     fake = Fake(blocks=True)
     node = a_node(fake)
-    results = waiting_readers(node, fake, lambda: fake._event(Failed(ValueError("the hook"))))
+    results = waiting_readers(node, fake, lambda: fake._event(Failed(2, ValueError("the hook"))))
     assert [str(error) for error in results] == [
-        "prefetch: a worker could not start: ValueError: the hook"
+        "prefetch: worker 2 could not start: ValueError: the hook"
     ] * 3
 
 
