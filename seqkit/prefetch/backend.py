@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..indices import Unsized
 from ..view import View
+from .hooks import leave_fork
 from .outcome import Outcomes, collect
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "Ready",
     "Skipped",
     "Unjoined",
+    "Unreadable",
+    "Unsendable",
     "concatenated",
     "size_of",
 ]
@@ -65,8 +69,24 @@ class Joint(Protocol):
         """Everything is decoded: from now on only arrays hold the memory."""
 
 
+class Unreadable(Exception):
+    """User code that unpickles a result has failed; `reason` says how."""
+
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Unjoined(Exception):
     """The pieces of a batch do not go together: it is to be asked for once more."""
+
+
+class Unsendable(Exception):
+    """The indices of a job cannot be sent to a worker; the argument is the reason."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Parcel(Protocol):
@@ -83,7 +103,10 @@ class Parcel(Protocol):
         """Make the memory the reader's own, by a lease or a copy (dispatcher's lock held)."""
 
     def open(self) -> Outcomes:
-        """Return the outcomes, after `claim` (no lock held: decoding may take a while)."""
+        """Return the outcomes, after `claim` (no lock held: decoding may take a while).
+
+        Raises `Unreadable` or `Unjoined`.
+        """
 
     def detach(self) -> bool:
         """Copy out of shared memory; say whether there was anything to copy (lock held)."""
@@ -147,7 +170,10 @@ class Backend(Protocol):
         """Is there memory for the result of another job?"""
 
     def submit(self, job: Job) -> None:
-        """Queue a job; never blocks within the capacity, and does without memory if there is none."""
+        """Queue a job; never blocks within the capacity, and does without memory if there is none.
+
+        Raises `Unsendable` if that cannot be; nothing has happened then.
+        """
 
     def flush(self) -> None:
         """Let the workers see the jobs that were submitted."""
@@ -206,36 +232,46 @@ Settle = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 class Evaluator:
-    """The pipeline of a node as a worker holds it, at whatever epoch a job asks for."""
+    """The pipeline of a node as a worker holds it, at whatever epoch a job asks for.
 
-    def __init__(self, pipeline: View[Any]) -> None:
+    In the reader's own process and thread, Ctrl-C, exits and forks are the reader's.
+    """
+
+    def __init__(self, pipeline: View[Any], in_worker: bool = True) -> None:
         self._pipeline = pipeline
         self._epoch = -1
         self.keyed = pipeline
+        self._caught = BaseException if in_worker else Exception
+        self._pid = os.getpid() if in_worker else None
 
-    def run(
-        self,
-        epoch: int,
-        indices: Any,
-        caught: type[BaseException] = BaseException,
-        settle: Settle = iter,
-    ) -> Outcomes:
+    def run(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
         """Evaluate the items of a job; whatever fails, the job has an outcome for each of them.
 
         `settle` is laid over the iterator of items, and sees each of them when it is made.
         """
+        outcomes = self._run(epoch, indices, settle)
+        self._leave_if_forked()
+        return outcomes
+
+    def _run(self, epoch: int, indices: Any, settle: Settle) -> Outcomes:
         try:
             pipeline = self._at(epoch)
             items = settle(pipeline._iter(indices))
-        except caught as error:
+        except self._caught as error:
+            self._leave_if_forked(error)
             return Outcomes([None] * len(indices), dict.fromkeys(range(len(indices)), error))
-        outcomes = collect(items, len(indices), caught)
+        outcomes = collect(items, len(indices), self._caught, self._leave_if_forked)
         missing = range(len(outcomes.values), len(indices))
         if missing and not isinstance(pipeline._n, Unsized):
             early = RuntimeError(f"{pipeline._name}: its iteration ended {len(missing)} items early")
             outcomes.failures.update(dict.fromkeys(missing, early))
             outcomes.values.extend([None] * len(missing))
         return outcomes
+
+    def _leave_if_forked(self, error: BaseException | None = None) -> None:
+        """End here if an item has forked this process: the worker goes on in the other one."""
+        if self._pid is not None and os.getpid() != self._pid:
+            leave_fork(error)
 
     def _at(self, epoch: int) -> View[Any]:
         """Key the pipeline for an epoch; -1 is the pipeline as it was given."""

@@ -11,7 +11,8 @@ Guarantees
 - an item is lost to nobody: it is delivered, or named by an error, once for every reader that wants it;
 - a permanent failure (start hook, workers that cannot start) reaches every reader once, then ends it;
 - dropping a reader cancels its pending work at once, also from the garbage collector; Ctrl-C there loses
-  nothing but that.
+  nothing but that;
+- after Ctrl-C, or another exception of a signal handler, that struck anywhere, the next read starts anew.
 
 Relies on
 ---------
@@ -25,15 +26,15 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
-from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Unjoined
+from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Unjoined, Unreadable, Unsendable
 from .outcome import Outcomes
 from .progress import Progress, items_per_line
 from .window import Chunk, Window
@@ -58,6 +59,8 @@ LOOK_AGAIN_S = 0.005
 # No single wait is longer, which the system could not count: whoever waits looks again.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,14 @@ class Statistics:
     retired: int = 0
     slot_bytes: int = 0
     chunk: int = 1
+
+
+class _Told(Exception):
+    """What a reader is to be told, by us and not by a signal handler: the books are in order."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class _Feed:
@@ -194,7 +205,8 @@ class Dispatcher:
         self._progress = Progress(every, options.workers) if every else None
         self._nbytes: int | None = -1  # of the last result
         # Runs when the dispatcher is collected and at interpreter exit; the backend holds no way back.
-        self._finalizer = weakref.finalize(self, _finish, backend, self._lock, self.pid)
+        self._over: list[bool] = []  # is it the interpreter's exit, whose hooks may still read?
+        self._finalizer = weakref.finalize(self, _finish, backend, self._lock, self.pid, self._over)
         try:
             backend.start()
         except BaseException:
@@ -226,8 +238,10 @@ class Dispatcher:
 
     def drop(self, feed: _Feed) -> None:
         """Cancel what is pending for a reader."""
-        if self.ended() or not feed.watches:
-            return
+        if not self.ended() and feed.watches:
+            self._whole(self._drop, feed)
+
+    def _drop(self, feed: _Feed) -> None:
         with self._lock:
             _cancel(self._backend, feed.tickets)
             self._end(feed)
@@ -251,33 +265,35 @@ class Dispatcher:
         return most if items is None else min(items, most)
 
     def prepare(self, feed: _Feed) -> None:
+        self._whole(self._prepare, feed)
+
+    def _prepare(self, feed: _Feed) -> None:
+        with self._lock:
+            self._check()
+            self._fill(feed)
+
+    def _whole(self, step: Callable[..., R], *arguments: Any) -> R:
+        """Take a step wholly, or give the node up: what strikes from outside may leave half of it."""
         try:
-            with self._lock:
-                self._check()
-                self._fill(feed)
-        except Exception:
-            raise
+            return step(*arguments)
+        except _Told as told:
+            error = told.error
         except BaseException:
             self._lose()
             raise
+        raise error
 
     def next(self, feed: _Feed) -> tuple[Chunk, Outcomes] | None:
         if self.pid != os.getpid():  # the workers are the parent's, and the lock may be held for ever
             raise RuntimeError("prefetch: this iterator was begun before a fork; begin another one")
         while True:
-            try:
-                chunk = self._next_chunk(feed)
-            except Exception:
-                raise
-            except BaseException:
-                self._lose()
-                raise
+            chunk = self._whole(self._next_chunk, feed)
             if chunk is None:
                 return None
             try:
                 outcomes = chunk.parcel.open()
-            except (Exception, SystemExit) as error:  # of user code that unpickles
-                outcomes = self._unreadable(feed, chunk, error)
+            except (Unreadable, Unjoined) as error:
+                outcomes = self._whole(self._unreadable, feed, chunk, error)
             if self._progress is not None and self._progress.is_due(self._counts["items"]):
                 self._progress.log(self.statistics())
             if outcomes is not None:
@@ -300,7 +316,7 @@ class Dispatcher:
                 if feed.window.ended():
                     failure, feed.window.failure = feed.window.failure, None
                     if failure is not None:
-                        raise failure
+                        raise _Told(failure)
                     self._end(feed)
                     return None
                 begun = begun or perf_counter_ns()
@@ -308,9 +324,8 @@ class Dispatcher:
                 patience = LOOK_AGAIN_S if blocked else None
                 reading = threading.get_ident()
                 if self._receiver == reading or self._backend.is_worker():
-                    raise RuntimeError(
-                        "prefetch: an item, or a signal handler, reads the node that waits for it"
-                    )
+                    reads = "prefetch: an item, or a signal handler, reads the node that waits for it"
+                    raise _Told(RuntimeError(reads))
                 if self._receiver is not None:  # which receives for this one too
                     self._arrived.wait(patience)
                     continue
@@ -327,15 +342,17 @@ class Dispatcher:
         if policy == "block" and waited_s < PATIENCE_S:
             return True
         held = self._backend.statistics()["leased"]
-        raise SlotsExhausted(
+        why = (
             f"prefetch[{chunk.index(0)}] waits in shared memory, of which {held} results are held already;"
             " drop some, copy what is to be kept, or let on_exhausted='copy' do so"
-            + f" (waited {waited_s:.0f} s)"
-            * (policy == "block")
         )
+        raise _Told(SlotsExhausted(why + f" (waited {waited_s:.0f} s)" * (policy == "block")))
 
     def _hand_out(self, feed: _Feed, chunk: Chunk) -> Chunk:
-        chunk.parcel.claim()  # or fail to: then nothing is lost
+        try:
+            chunk.parcel.claim()
+        except MemoryError as error:  # nothing is lost
+            raise _Told(error) from None
         feed.window.hand_out(chunk)
         self._counts["items"] += chunk.size
         # The workers go on while the reader works. Several jobs at once, where many are pending anyhow.
@@ -344,10 +361,10 @@ class Dispatcher:
             self._fill(feed)
         return chunk
 
-    def _unreadable(self, feed: _Feed, chunk: Chunk, error: BaseException) -> Outcomes | None:
+    def _unreadable(self, feed: _Feed, chunk: Chunk, error: Unreadable | Unjoined) -> Outcomes | None:
         """A result that cannot be decoded: find the item that is at fault, and make it its outcome."""
-        if len(chunk) == 1 and not isinstance(error, Unjoined):
-            return Outcomes([None], {0: error})
+        if len(chunk) == 1 and isinstance(error, Unreadable):
+            return Outcomes([None], {0: error.reason})
         with self._lock:
             feed.window.back(chunk)
             self._counts["items"] -= len(chunk)
@@ -400,28 +417,24 @@ class Dispatcher:
         feed.tickets.add(ticket)
         try:
             self._backend.submit(Job(ticket, feed.epoch, chunk.indices))
-        except Exception as error:  # the indices cannot be shipped: the chunk's own failure
+        except Unsendable as error:
             self._landed(ticket)
-            failures = dict.fromkeys(range(chunk.size), error)
+            failures = dict.fromkeys(range(chunk.size), error.reason)
             chunk.parcel = Ready(Outcomes([None] * chunk.size, failures))
 
     # ---------------------------------------------------------------- receiving
 
     def _receive(self, timeout: float | None) -> None:
         """Receive for all readers; the others wait."""
-        try:
-            events = self._backend.receive(timeout)
-            with self._lock:
-                self._sweep()  # what nobody waits for any more says nothing about the cost of items
-                for event in events:
-                    self._handle(event)
-                self._receiver = None
-                self._arrived.notify_all()
-                if self._closed:
-                    self._abandon()
-        except BaseException:
-            self._lose()
-            raise
+        events = self._backend.receive(timeout)
+        with self._lock:
+            self._sweep()  # what nobody waits for any more says nothing about the cost of items
+            for event in events:
+                self._handle(event)
+            self._receiver = None
+            self._arrived.notify_all()
+            if self._closed:
+                self._abandon()
 
     def _lose(self) -> None:
         """Give the node up: Ctrl-C may have hit anywhere, and have lost what somebody waits for."""
@@ -558,9 +571,11 @@ class Dispatcher:
     def _check(self) -> None:
         if self._failure is not None:
             worker, error = self._failure.worker, self._failure.error
-            raise RuntimeError(f"prefetch: worker {worker} could not start: {summary(error)}") from error
-        if self._closed:
-            raise RuntimeError(CLOSED)
+            failure = RuntimeError(f"prefetch: worker {worker} could not start: {summary(error)}")
+            failure.__cause__ = error
+            raise _Told(failure)
+        if self._closed or self._over:
+            raise _Told(RuntimeError(CLOSED))
 
     def _sweep(self) -> None:
         """Give back what dropped readers left behind."""
@@ -575,9 +590,10 @@ def _cancel(backend: Backend, tickets: set[int], _: object = None) -> None:
         backend.cancel(ticket)
 
 
-def _finish(backend: Backend, lock: threading.RLock, pid: int) -> None:
+def _finish(backend: Backend, lock: threading.RLock, pid: int, over: list[bool]) -> None:
     """Close a backend that nobody reads any more, or at the interpreter's exit."""
     if pid == os.getpid():
         # At exit, a daemon thread may still be reading: it is to stay where it is for the time that is left.
         lock.acquire(timeout=1)
+        over.append(True)
         backend.close()

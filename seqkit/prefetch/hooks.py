@@ -1,18 +1,19 @@
-"""What happens in a worker before its first item, the same for threads and processes."""
+"""What happens in a worker around its items, the same for threads and processes."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import random
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ..context import WorkerInfo
+from ..context import WorkerInfo, flush_streams
 
-__all__ = ["call_hook", "seed_globals", "worker_info"]
+__all__ = ["call_hook", "leave_fork", "seed_globals", "worker_info"]
 
 
 def worker_info(number: int, num_workers: int, seed: int, method: str) -> WorkerInfo:
@@ -37,6 +38,8 @@ def seed_globals(seed: int, epoch: int) -> None:
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
     """Call a start hook with the worker's number, or with nothing if it takes no argument.
 
+    Should it fork, only the worker itself comes back.
+
     >>> call_hook(print, 3)
     3
     >>> call_hook(lambda: print("ready"), 3)
@@ -44,10 +47,18 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
     """
     if hook is None:
         return
-    if _takes(hook, worker):
-        hook(worker)
-    else:
-        hook()
+    pid = os.getpid()
+    try:
+        if _takes(hook, worker):
+            hook(worker)
+        else:
+            hook()
+    except BaseException as error:
+        if os.getpid() != pid:
+            leave_fork(error)
+        raise
+    if os.getpid() != pid:
+        leave_fork()
 
 
 def _takes(hook: Callable[..., Any], worker: int) -> bool:
@@ -60,3 +71,20 @@ def _takes(hook: Callable[..., Any], worker: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def leave_fork(error: BaseException | None = None) -> NoReturn:
+    """End a process that user code in a worker forked, as Python would: it is nobody's worker."""
+    code: Any = None
+    try:
+        if isinstance(error, SystemExit):
+            code = error.code
+        elif error is not None:
+            sys.excepthook(type(error), error, error.__traceback__)
+            code = 1
+        if not isinstance(code, int | None):
+            print(code, file=sys.stderr)
+            code = 1
+        flush_streams()
+    finally:
+        os._exit((code or 0) & 0xFF)

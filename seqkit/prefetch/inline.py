@@ -18,7 +18,7 @@ class Inline:
     capacity = 1
 
     def __init__(self, pipeline: View[Any]) -> None:
-        self._evaluator = Evaluator(pipeline)
+        self._evaluator = Evaluator(pipeline, in_worker=False)
         self._jobs: deque[Job] = deque()
 
     def start(self) -> None:
@@ -41,7 +41,7 @@ class Inline:
             return []
         job = self._jobs.popleft()
         begun = perf_counter_ns()
-        outcomes = self._evaluator.run(job.epoch, job.indices, Exception)
+        outcomes = self._evaluator.run(job.epoch, job.indices)
         return [Done(job.ticket, Ready(outcomes), perf_counter_ns() - begun, None)]
 
     def cancel(self, ticket: int) -> None:

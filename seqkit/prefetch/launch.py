@@ -72,11 +72,14 @@ class Child:
         """Say how the process ended; reaps it, so call it once."""
         status = self.reap(self.pid)
         if status is None:
-            return "ended"
+            return "ended (somebody else waited for it, and knows how)"
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            return f"was killed by signal {number} ({signal.Signals(number).name})"
+            return f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})"
         return f"exited with status {os.waitstatus_to_exitcode(status)}"
+
+
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
 class Launcher(Protocol):

@@ -26,8 +26,8 @@ from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 from ..context import in_process_worker
-from ..errors import EndOfSequence, SlotsExhausted
-from ..indices import Indices, Length, Plan, Unsized, positive_int
+from ..errors import EndOfSequence, ItemTimeout, SlotsExhausted, WorkerDied
+from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, positive_int
 from ..randomness import as_seed
 from ..view import Indexable, Progress, T, View, as_view, restarting
 from .backend import Backend
@@ -51,6 +51,10 @@ Method = Literal["thread", "process", "inline"]
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
 OnExhausted = Literal["copy", "block", "raise"]
+
+# So many items in a row of a sequence without a length may cost their workers. It may be a stream that does
+# so for ever; with a length, it would end.
+MOST_LOST = 8
 
 # Slots beyond those in flight, for the arrays that readers hold.
 LEASES = 8
@@ -375,6 +379,7 @@ class _Reading:
         self._in_order = in_order
         self._items: Iterator[Any] = iter(())  # of the chunk at hand
         self._is_last = False
+        self._lost = 0  # how many items in a row have cost their workers
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
         while True:
@@ -383,6 +388,7 @@ class _Reading:
             if self._is_last:
                 break
             try:
+                self._check()
                 arrived = self._reader.next()
             except SlotsExhausted:
                 raise
@@ -395,8 +401,18 @@ class _Reading:
             del arrived  # nothing here may keep the reader's arrays alive
         progress.done = True
 
+    def _check(self) -> None:
+        if self._lost == MOST_LOST and self._node._n is UNKNOWN:
+            self._reader.close()
+            raise RuntimeError(
+                f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody"
+                " knows whether any are left; give the sequence one to read on"
+            )
+
     def _take(self, chunk: Chunk, outcomes: Outcomes) -> None:
         values = outcomes.values
+        is_lost = any(isinstance(error, WorkerDied | ItemTimeout) for error in outcomes.failures.values())
+        self._lost = self._lost + 1 if is_lost else 0
         if len(values) < chunk.size:  # the sequence ends
             self._is_last = self._in_order
             self._reader.stop()  # out of order, what lies before may still come

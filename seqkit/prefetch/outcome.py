@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -36,8 +36,16 @@ class Outcomes:
     failures: dict[int, Any] = field(default_factory=dict)
 
 
-def collect(items: Iterator[Any], count: int, caught: type[BaseException] = BaseException) -> Outcomes:
-    """Draw up to `count` items; an exception of class `caught` becomes the outcome of its item."""
+def collect(
+    items: Iterator[Any],
+    count: int,
+    caught: type[BaseException] = BaseException,
+    seen: Callable[[BaseException], None] = lambda error: None,
+) -> Outcomes:
+    """Draw up to `count` items; an exception of class `caught` becomes the outcome of its item.
+
+    `seen` is told before.
+    """
     outcomes = Outcomes()
     values = outcomes.values
     while len(values) < count:
@@ -45,6 +53,7 @@ def collect(items: Iterator[Any], count: int, caught: type[BaseException] = Base
             values.extend(islice(items, count - len(values)))  # keeps what it has drawn when it raises
             break
         except caught as error:
+            seen(error)
             outcomes.failures[len(values)] = error
             values.append(None)
     return outcomes

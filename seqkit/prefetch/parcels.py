@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .backend import concatenated
+from .backend import Unreadable, concatenated
 from .codec import ALIGNMENT, Block, address, decode
 from .outcome import Outcomes
 from .slots import SlotPool, State
@@ -136,7 +136,10 @@ def private(size: int) -> Block:
 
 
 def _outcomes(block: Block | bytes, head: int, memory: Block | None = None) -> Outcomes:
-    return Outcomes(*decode(block, head, len(block), memory=memory))
+    try:
+        return Outcomes(*decode(block, head, len(block), memory=memory))
+    except (Exception, SystemExit) as error:
+        raise Unreadable(error) from None
 
 
 class Joint:

@@ -32,14 +32,14 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would wait for ever
 
 from ..errors import seterr
 from ..view import View
-from .backend import Done, Event, Failed, Job, Lost, Skipped
+from .backend import Done, Event, Failed, Job, Lost, Skipped, Unsendable
 from .codec import Block
 from .forkserver import ForkServer, Server
 from .launch import Child, CtrlCHeld, Fork, Launcher, Shipment, Spawn
@@ -76,6 +76,7 @@ MOST_IDLE_DEATHS = 8
 SETTLE_S = 0.02
 VISIBLE_S = 0.001
 SLOT_BYTES_MAX = 1 << 30
+LEAST_CELL_BYTES = 1 << 15  # holds the indices of the largest chunk
 READ_BYTES = 1 << 16
 
 
@@ -84,11 +85,15 @@ READ_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class _Stream:
-    """A result that is coming through a worker's own pipe: its record, and what is still missing of it."""
+    """A result that is coming through a worker's own pipe: its record, and what is still missing of it.
+
+    `since_ns` is when some of it came last: while nobody reads, its worker waits.
+    """
 
     record: tuple[int, ...]
     block: Block
     rest: memoryview
+    since_ns: int = field(default_factory=time.monotonic_ns)
 
 
 @dataclass(slots=True)
@@ -184,7 +189,7 @@ class Processes:
         # signal handler may read on, as everywhere.
         self._sending = threading.RLock()
         self._closed = False
-        self._final: dict[str, int] | None = None
+        self._final: dict[str, int] = {}
         self._loans: deque[_Loan] = deque()
         self._segment: Segment | None = None
         self._launcher: Launcher | None = None
@@ -237,9 +242,13 @@ class Processes:
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
-            except OSError:  # a limit on address space or file size: slots need not be that large
-                slot_bytes = slot_bytes // 2 // PAGE * PAGE
-                if self._shm_bytes is not None or not slot_bytes:
+            except OSError:  # a limit on address space or file size: neither need be that large
+                may_shrink = self._shm_bytes is None and slot_bytes > 0
+                if may_shrink and (slot_bytes >= cell_bytes or cell_bytes <= LEAST_CELL_BYTES):
+                    slot_bytes = slot_bytes // 2 // PAGE * PAGE
+                elif cell_bytes > LEAST_CELL_BYTES:
+                    cell_bytes //= 2
+                else:
                     raise
         self._control = Control(self._segment, self._layout)
         self._blocks = cell_blocks(self._segment, self._layout)
@@ -324,7 +333,7 @@ class Processes:
         cell = self._cells.pop()
         try:
             packed = pack(job.indices, self._blocks[cell])
-        except BaseException:
+        except Unsendable:
             self._cells.append(cell)
             raise
         joint = job.joint
@@ -363,6 +372,8 @@ class Processes:
 
     def receive(self, timeout: float | None) -> list[Event]:
         wait_ms = None if timeout is None else max(0, int(timeout * 1000) + 1)
+        if self._events:  # `running_s` has found some
+            wait_ms = 0
         dead = []
         for fd, _ in self._poll.poll(wait_ms):
             if fd == self._fds["wake"]:
@@ -485,6 +496,7 @@ class Processes:
             if not count:
                 break
             stream.rest = stream.rest[count:]
+            stream.since_ns = time.monotonic_ns()
         self._poll.unregister(employee.bulk)
         del self._streaming[employee.bulk]
         if not len(stream.rest):
@@ -541,7 +553,10 @@ class Processes:
             self._events.append(Failed(number, RuntimeError(end)))
             return
         self.restarts += 1
-        self._employ(number, self._replacement_launcher(), spare=int(ready), idle=idle)
+        try:
+            self._employ(number, self._replacement_launcher(), spare=int(ready), idle=idle)
+        except (OSError, RuntimeError) as error:  # out of descriptors or processes, or the server is closed
+            self._events.append(Failed(number, error))
 
     def _report_job(self, employee: _Employee, cause: str) -> None:
         ticket, begun_ns = self._control.claimed(employee.number)
@@ -602,9 +617,13 @@ class Processes:
     # ---------------------------------------------------------------- time, waking, the end
 
     def running_s(self) -> dict[int, float]:
+        begun = dict(self._control.claimed(employee.number) for employee in self._team.values())
+        self._read()  # what is done, only that nobody has looked for it, is no job that runs
+        for employee in self._streaming.values():
+            assert employee.stream is not None
+            begun[employee.stream.record[0]] = employee.stream.since_ns
         now = time.monotonic_ns()
-        claims = [self._control.claimed(e.number) for e in self._team.values()]
-        return {ticket: (now - begun) / 1e9 for ticket, begun in claims if ticket in self._sent}
+        return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if ticket in self._sent}
 
     def stop(self, ticket: int) -> None:
         for employee in self._team.values():
@@ -619,8 +638,9 @@ class Processes:
         os.eventfd_write(self._fds["wake"], 1)
 
     def statistics(self) -> dict[str, int]:
-        if self._final is not None:
-            return self._final
+        return self._final if self._closed else self._counts()
+
+    def _counts(self) -> dict[str, int]:
         self._restore()
         return {
             "restarts": self.restarts,
@@ -638,12 +658,12 @@ class Processes:
             return
         self._closed = True
         _living.discard(weakref.ref(self))
-        if self._launcher is not None:  # which comes last, when everything else is there
-            self._final = self.statistics()
-            self._control.close()
-        if "send" in self._fds:
-            os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
         try:
+            if self._launcher is not None:  # which comes last, when everything else is there
+                self._final = self._counts()
+                self._control.close()
+            if "send" in self._fds:
+                os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
             self._wait_for_all()
         finally:  # a second Ctrl-C does not wait
             with CtrlCHeld():

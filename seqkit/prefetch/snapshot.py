@@ -88,11 +88,14 @@ def _copied(part: Any, allocate: Allocator) -> Any:
     if type(part) is not np.ndarray:
         return part
     turned = part.flags.fnc  # in memory, it is its transpose
-    shape = part.T.shape if turned else part.shape
-    copied = allocate(shape, part.dtype)
-    copied = np.empty(shape, part.dtype) if copied is None else copied
+    source = part.T if turned else part
+    copied = allocate(source.shape, part.dtype)
+    copied = np.empty(source.shape, part.dtype) if copied is None else copied
+    if part.dtype.names and source.flags.c_contiguous:  # with what lies between the fields
+        copied.reshape(-1).view(np.uint8)[:] = source.reshape(-1).view(np.uint8)
+    else:
+        copied[...] = source
     copied = copied.T if turned else copied
-    copied[...] = part
     copied.flags.writeable = part.flags.writeable or not part.flags.forc  # as pickle has it
     return copied
 

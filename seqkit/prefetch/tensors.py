@@ -20,6 +20,7 @@ import math
 import pickle
 import sys
 from collections.abc import Callable
+from functools import cache
 from types import FunctionType
 from typing import Any
 
@@ -31,12 +32,12 @@ __all__ = ["dumps", "dumps_by_value", "refer_to_main"]
 
 def dumps(value: Any, **options: Any) -> bytes:
     """Pickle as `pickle.dumps` does, tensors by their memory."""
-    return _dumps(pickle.Pickler, copyreg.dispatch_table, value, options)
+    return _dumps(pickle.Pickler, value, options)
 
 
 def dumps_by_value(value: Any, **options: Any) -> bytes:
     """Pickle with cloudpickle: lambdas, closures and what `__main__` defines travel by value."""
-    return _dumps(_by_value, cloudpickle.Pickler.dispatch_table, value, options)
+    return _dumps(_by_value, value, options)
 
 
 class _ReferringToMain(cloudpickle.Pickler):  # type: ignore[misc]
@@ -58,14 +59,23 @@ def refer_to_main() -> None:
     _by_value = _ReferringToMain
 
 
-def _dumps(pickler: Callable[..., Any], reducers: Any, value: Any, options: dict[str, Any]) -> bytes:
+def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -> bytes:
     file = io.BytesIO()
-    writer = pickler(file, **options)
     torch = sys.modules.get("torch")
     if hasattr(torch, "Tensor"):  # and not only half imported
-        writer.dispatch_table = _Reducers(torch, reducers)
-    writer.dump(value)
+        pickler = _with_tensors(pickler)  # type: ignore[arg-type]  # it can be hashed
+    pickler(file, **options).dump(value)
     return file.getvalue()
+
+
+@cache
+def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
+    """Return the same pickler, which pickles tensors our way."""
+    by_value = issubclass(pickler, cloudpickle.Pickler)
+    reducers = cloudpickle.Pickler.dispatch_table if by_value else copyreg.dispatch_table
+    table = _Reducers(sys.modules["torch"], reducers)
+    # An attribute of the class: that of an instance is too late for one whose class has it.
+    return type(pickler.__name__, (pickler,), {"dispatch_table": table})
 
 
 class _Reducers(dict[type, Callable[[Any], Any]]):
@@ -85,6 +95,7 @@ def _reduce(tensor: Any) -> Any:
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     order = _dense_order(tensor)
     flat = tensor.detach().permute(order).reshape(-1)  # which copies what has gaps
+    flat = flat.as_strided(flat.shape, (1,))  # of fewer than two numbers, the stride may be anything
     memory = pickle.PickleBuffer(flat.view(torch.uint8).numpy())
     dtype = str(tensor.dtype).removeprefix("torch.")
     return _rebuild, (memory, dtype, tuple(tensor.shape), order, tensor.requires_grad)
@@ -96,7 +107,7 @@ def _is_plain(torch: Any, tensor: Any) -> bool:
         tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and (tensor.is_leaf or not tensor.requires_grad)
-        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
         and not tensor.__dict__
     )
 

@@ -72,7 +72,6 @@ class _Worker:
         evaluator = Evaluator(shared.pipeline)
         while (job := shared.jobs.get()) is not None:
             if shared.closed or job.ticket in shared.cancelled:
-                shared.cancelled.discard(job.ticket)
                 shared.events.put(Skipped(job.ticket))
                 continue
             shared.running[job.ticket] = self, monotonic()
@@ -137,7 +136,11 @@ class Threads:
                 events.append(self._shared.events.get_nowait())
         except Empty:
             pass
-        return [event for event in events if event is not None]
+        received = [event for event in events if event is not None]
+        for event in received:
+            if not isinstance(event, Failed):
+                self._shared.cancelled.discard(event.ticket)
+        return received
 
     def cancel(self, ticket: int) -> None:
         self._shared.cancelled.add(ticket)
@@ -151,9 +154,13 @@ class Threads:
         if stopped is None:
             return  # it was done meanwhile
         worker, begun = stopped
-        self._workers[self._workers.index(worker)] = self._launch(worker.info)
-        self._restarts += 1
-        self._shared.events.put(Lost(ticket, worker.info.id, 0, "was abandoned", monotonic() - begun, True))
+        number = worker.info.id
+        self._shared.events.put(Lost(ticket, number, 0, "was abandoned", monotonic() - begun, True))
+        try:
+            self._workers[self._workers.index(worker)] = self._launch(worker.info)
+            self._restarts += 1
+        except (RuntimeError, MemoryError) as error:  # there are too many, or there is no room for its stack
+            self._shared.events.put(Failed(number, error))
 
     def is_worker(self) -> bool:
         return hasattr(self._shared.here, "is_worker")

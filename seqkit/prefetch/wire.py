@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from .backend import Unsendable
 from .codec import Block
 from .slots import PAGE, Segment
 
@@ -206,6 +207,8 @@ class Spec:
 def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
     """Return a job's packing and three numbers, after writing into its cell what does not fit them.
 
+    Raises `Unsendable` where that cannot be done.
+
     >>> cell = np.zeros(64, np.uint8)
     >>> pack(range(5), cell), unpack(pack([7, 3], cell), cell), unpack(pack(["a"], cell), cell)
     ((<Packing.RANGE: 0>, 0, 5, 1), [7, 3], ['a'])
@@ -225,15 +228,24 @@ def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
         packing, data = Packing.ARRAY, np.ascontiguousarray(indices, np.int64).view(np.uint8)
         numbers = len(indices)
     else:
-        packing, data = Packing.PICKLE, np.frombuffer(pickle.dumps(indices, protocol=5), np.uint8)
+        packing, data = Packing.PICKLE, np.frombuffer(_pickled(indices), np.uint8)
         numbers = len(data)
     if len(data) > len(cell):
-        raise ValueError(
-            f"prefetch: the indices of one job take {len(data)} bytes, at most {len(cell)} fit;"
-            " use smaller batches of keys, or ints"
+        raise Unsendable(
+            ValueError(
+                f"prefetch: the indices of one job take {len(data)} bytes, at most {len(cell)} fit;"
+                " use smaller batches of keys, or ints"
+            )
         )
     cell[: len(data)] = data
     return packing, numbers, 0, 0
+
+
+def _pickled(indices: Any) -> bytes:
+    try:
+        return pickle.dumps(indices, protocol=5)
+    except Exception as error:
+        raise Unsendable(error) from None
 
 
 def _are_plain(indices: np.ndarray[Any, Any]) -> bool:

@@ -270,10 +270,11 @@ class Worker:
         if epoch != self.epoch:
             seed_globals(self.seed, epoch)
             self.epoch = epoch
-        outcomes = self.evaluator.run(epoch, indices, settle=settle)
-        if outcomes.failures:
-            for position, error in outcomes.failures.items():
-                outcomes.failures[position] = record(error, self.evaluator.keyed)
+        outcomes = self.evaluator.run(epoch, indices, settle)
+        keyed, failures = self.evaluator.keyed, outcomes.failures
+        # No name is left with an error: its traceback leads here, and would keep what its item used until
+        # the next garbage collection.
+        outcomes.failures = {position: record(failures.pop(position), keyed) for position in [*failures]}
         return outcomes
 
     # ---------------------------------------------------------------- encoding

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.prefetch.tensors import dumps, dumps_by_value
 from tests.prefetch.traces import drawn, until
 
 from .ways import WAYS
@@ -163,7 +164,8 @@ def of_dtype(dtype: Any, shape: tuple[int, ...]) -> Made:
 
 def bits(tensor: Any) -> Any:
     """What a tensor is, its memory included, for dtypes too that torch does not compare."""
-    return tensor.dtype, tensor.shape, tensor.contiguous().reshape(-1).view(torch.uint8).tolist()
+    flat = tensor.flatten().clone(memory_format=torch.contiguous_format)
+    return tensor.dtype, tensor.shape, flat.view(torch.uint8).tolist()
 
 
 @every_way
@@ -180,8 +182,14 @@ def test_tensors_of_all_dtypes_arrive_as_they_are(way: dict[str, Any]) -> None:
 @pytest.mark.parametrize("dtype", DTYPES[::3] + DTYPES[-1:], ids=str)
 @pytest.mark.parametrize(
     "change",
-    [lambda t: t[:0], lambda t: t[::2], lambda t: t[:1].expand(4, 3)],
-    ids=["empty", "with gaps", "repeated"],
+    [
+        lambda t: t[:0],
+        lambda t: t[::2],
+        lambda t: t[:1].expand(4, 3),
+        lambda t: t[::9, 0],
+        lambda t: t[:0:9, 0],
+    ],
+    ids=["empty", "with gaps", "repeated", "single with a stride", "empty with a stride"],
 )
 def test_tensors_of_all_dtypes_arrive_even_if_they_are_no_dense_memory(change: Any, dtype: Any) -> None:
     source = of_dtype(dtype, (5, 3))
@@ -576,10 +584,37 @@ def test_workers_draw_different_random_tensors_and_the_same_ones_again(tmp_path:
     assert not set(drawn_by_workers("other", 2)) & set(first)
 
 
-@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+every_context = pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+
+
+@every_context
 def test_tensors_come_through_every_start_method(context: str) -> None:
     with Ours(stored(0, 1, 2), 4, num_workers=1, multiprocessing_context=context) as loader:
         same(list(loader), list(Theirs(stored(0, 1, 2), 4)))
+
+
+@every_context
+def test_tensors_of_all_dtypes_may_be_in_the_source(context: str) -> None:
+    sources = [torch.arange(50).reshape(5, 10).to(torch.float32).to(dtype) for dtype in DTYPES]
+    with sk.prefetch(sk.collate(sources), 1, "process", context=context) as ahead:  # type: ignore[arg-type]
+        for i, found in enumerate(ahead):
+            assert [bits(tensor) for tensor in found] == [bits(source[i]) for source in sources]
+
+
+@pytest.mark.parametrize("pickled", [dumps, dumps_by_value])
+def test_the_memory_of_a_tensor_is_no_part_of_its_pickle(pickled: Callable[..., bytes]) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickled(torch.ones(10_000), protocol=5, buffer_callback=buffers.append)
+    assert [len(buffer.raw()) for buffer in buffers] == [40_000]
+    assert torch.equal(pickle.loads(data, buffers=buffers), torch.ones(10_000))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_travel_as_torch_pickles_them() -> None:
+    ragged = torch.nested.nested_tensor([torch.rand(4, 3), torch.rand(5, 3)])
+    with sk.prefetch(sk.smap(lambda i: ragged, range(2)), 1, "process", context="fork") as ahead:
+        for found in ahead:
+            same(list(found.unbind()), list(ragged.unbind()))
 
 
 def test_errors_keep_their_type_index_and_the_batches_around_them() -> None:

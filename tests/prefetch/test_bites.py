@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import gc
 import os
 import signal
 import threading
@@ -213,6 +214,23 @@ def test_memory_of_a_slot_that_outlives_its_item_is_noticed_and_comes_back_when_
         assert right(list(iterator), 20)
         list(node[40:50])
         assert node.statistics().retired == 0
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_an_item_that_fails_leaves_nothing_of_its_slot_behind(kind: Kind) -> None:
+    def failing(i: int) -> Any:
+        array = sk.empty(LARGE, np.int64)
+        array[:] = i
+        if i % 2:
+            raise ValueError(array)
+        return array
+
+    with kind.ahead(sk.smap(failing, range(40)), 1, start_hook=gc.disable) as node:
+        iterator = iter(node)
+        for i in range(40):
+            with pytest.raises(sk.EvaluationError) if i % 2 else contextlib.nullcontext():
+                assert (next(iterator) == i).all()
+        assert (node.statistics().retired, node.statistics().misses) == (0, 0)
 
 
 def test_slots_that_a_worker_kept_come_back_when_it_dies() -> None:

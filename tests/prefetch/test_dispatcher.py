@@ -9,7 +9,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import seqkit as sk
 from seqkit.prefetch import dispatcher
-from seqkit.prefetch.backend import Done, Event, Failed, Job, Lost, Ready, Skipped
+from seqkit.prefetch.backend import Done, Event, Failed, Job, Lost, Ready, Skipped, Unreadable, Unsendable
 from seqkit.prefetch.dispatcher import (
     AHEAD_BYTES,
     CHUNK_BYTES,
@@ -64,7 +64,7 @@ class Parcel:
     def open(self) -> Outcomes:
         assert self.fate in ("claimed", "leased", "detached")
         if isinstance(self.outcomes, Exception):
-            raise self.outcomes
+            raise Unreadable(self.outcomes)
         return self.outcomes
 
     def detach(self) -> bool:
@@ -127,7 +127,7 @@ class Fake:
     def submit(self, job: Job) -> None:
         for index, error in self.refused.items():
             if index in job.indices:
-                raise error
+                raise Unsendable(error)
         assert len(self.jobs) < self.capacity
         assert not self.closed
         self.submitted.append(list(job.indices))
@@ -858,19 +858,52 @@ def test_an_interruption_between_two_events_closes_the_node() -> None:
         other.next()
 
 
-def test_an_interruption_while_submitting_closes_the_node() -> None:
+@pytest.mark.parametrize("strikes", [KeyboardInterrupt, TimeoutError])
+@pytest.mark.parametrize("where", ["submit", "flush", "receive", "ready", "cancel"])
+def test_what_strikes_from_outside_closes_the_node(strikes: type[BaseException], where: str) -> None:
+    fake = Fake(capacity=2)
+    node = a_node(fake)
+    reader, other = node.open(range(9), -1), node.open(range(9), -1)
+    other.prepare()
+
+    def struck(*_: Any) -> NoReturn:
+        raise strikes("as a signal handler does")
+
+    setattr(fake, where, struck)
+    with pytest.raises(strikes, match="as a signal handler does"):
+        (other.close if where == "cancel" else reader.next)()
+    assert node.ended()
+    assert fake.closed
+    with pytest.raises(RuntimeError, match="the node is closed"):  # rather than waiting for what was lost
+        other.next()
+
+
+@pytest.mark.parametrize("strikes", [KeyboardInterrupt, TimeoutError])
+def test_what_strikes_before_anything_is_received_leaves_nobody_waiting(
+    strikes: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake = Fake()
     node = a_node(fake)
     reader = node.open(range(9), -1)
 
-    def submit(job: Job) -> None:
-        raise KeyboardInterrupt
+    def struck(self: Dispatcher, timeout: float | None) -> NoReturn:
+        raise strikes
 
-    fake.submit = submit  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(Dispatcher, "_receive", struck)
+    with pytest.raises(strikes):
         reader.next()
     assert node.ended()
     assert fake.closed
+
+
+def test_hooks_that_read_when_the_interpreter_has_ended_the_node_are_told() -> None:
+    fake = Fake()
+    node = a_node(fake)
+    reader = node.open(range(9), -1)
+    node._finalizer()
+    assert fake.closed
+    with pytest.raises(RuntimeError, match="the node is closed"):
+        reader.next()
 
 
 def test_a_node_may_be_closed_by_a_signal_handler_while_it_receives() -> None:

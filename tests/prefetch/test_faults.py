@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import math
 import os
@@ -12,20 +13,24 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.context import WorkerInfo
 from seqkit.prefetch import worker
 from seqkit.prefetch.outcome import RemoteError, RemoteTraceback
+from seqkit.prefetch.processes import Processes
+from seqkit.prefetch.threads import Threads
 
 from .kinds import CONTEXTS, KINDS, PROCESSES, WORKERS, Kind
 from .scripts import finished, running
-from .traces import drawn, is_gone, pids_of, state, until, until_gone
+from .traces import children, drawn, is_gone, pids_of, state, until, until_gone
 
 # Functions that workers call are defined inside others: they travel by value, no worker imports this module.
 
@@ -312,6 +317,35 @@ def test_an_item_that_stops_its_worker_times_out_once_and_the_worker_is_replaced
             assert marks.read_bytes().count(4) == 1
 
     run(where, body)
+
+
+@every_kind_with_workers
+def test_a_reader_that_is_away_costs_no_item_its_time(kind: Kind) -> None:
+    options = {"shm_size": 0} if kind.method == "process" else {}  # workers wait until their results are read
+    with kind.ahead(sk.smap(lambda x: np.full(100_000, x), range(8)), timeout=1.5, **options) as ahead:
+        iterator = iter(ahead)
+        assert (next(iterator) == 0).all()
+        time.sleep(1.7)
+        assert [int(array[0]) for array in iterator] == list(range(1, 8))
+        assert ahead.statistics().restarts == 0
+
+
+def test_a_thread_that_cannot_be_replaced_is_the_end_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Threads, info: WorkerInfo) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    released = threading.Event()
+    with sk.prefetch(sk.smap(lambda x: x or released.wait(), range(4)), 1, timeout=0.05) as ahead:
+        ahead.start()
+        launch = Threads._launch
+        monkeypatch.setattr(Threads, "_launch", refused)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="worker 0 could not start: RuntimeError: can't start new"):
+                list(ahead)
+        released.set()
+        monkeypatch.setattr(Threads, "_launch", launch)
+        ahead.restart()
+        assert list(ahead) == [True, 1, 2, 3]
 
 
 @from_any_thread
@@ -929,6 +963,9 @@ def test_ctrl_c_at_any_moment_neither_hangs_nor_mixes_up_items(
 # -------------------------------------------------------------------- the end of the interpreter
 
 ENDING = """
+    import atexit
+    first = []  # before anything of seqkit's: it comes last
+    atexit.register(lambda: [hook() for hook in first])
     import gc, os, sys, threading, warnings
     import numpy as np
     import seqkit as sk
@@ -963,6 +1000,16 @@ ENDING = """
             assert [int(x[0]) for x in leased] == list(range(5))
             sys.exit(0)
         assert os.waitpid(pid, 0)[1] == 0
+    if how == "read in a hook":
+        def told():
+            try:
+                list(node)
+            except RuntimeError as error:
+                assert "the node is closed" in str(error)
+                return
+            assert method == "inline", "read on without workers"
+
+        first.append(told)
     if how == "closed":
         node.close()
     if how == "exits":
@@ -971,7 +1018,7 @@ ENDING = """
 
 
 @every_kind
-@pytest.mark.parametrize("how", ["ends", "in a daemon thread", "forked", "closed", "exits"])
+@pytest.mark.parametrize("how", ["ends", "in a daemon thread", "read in a hook", "forked", "closed", "exits"])
 def test_the_interpreter_ends_quietly_with_readers_and_arrays_about(
     kind: Kind, how: str, tmp_path: Path
 ) -> None:
@@ -1123,7 +1170,7 @@ def test_a_forgotten_node_leaves_nothing_behind(kind: Kind) -> None:
 # -------------------------------------------------------------------- limits
 
 LIMITED = """
-    import os, resource, sys
+    import os, resource, sys, warnings
     import numpy as np
     import seqkit as sk
 
@@ -1188,6 +1235,10 @@ LIMITED = """
     if what == "small files":
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, resource.RLIM_INFINITY))
         check()
+    if what == "tiny files":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, resource.RLIM_INFINITY))
+        with warnings.catch_warnings(category=RuntimeWarning, action="ignore"):  # of slots
+            check()
     if what == "one page per pipe":
         import fcntl
         pipe = os.pipe
@@ -1215,6 +1266,7 @@ LIMITED = """
         "little address space",
         "less memory than a result",
         "small files",
+        "tiny files",
         "one page per pipe",
     ],
 )
@@ -1302,6 +1354,88 @@ def test_what_the_main_script_defines_comes_back_as_its_own(
     context: str, chunk_size: str, tmp_path: Path
 ) -> None:
     assert finished(tmp_path, KNOWN, context, chunk_size) == (0, "known\n", "")
+
+
+# -------------------------------------------------------------------- processes that items fork
+
+
+@every_kind_with_workers
+@pytest.mark.parametrize("chunk_size", [1, 8])
+def test_a_process_that_an_item_forks_is_no_worker(
+    kind: Kind, chunk_size: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def item(i: int) -> int:
+        if i % 2:
+            return i
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads live
+            pid = os.fork()
+        if pid:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if i == 2:
+            sys.exit(7)
+        if i == 4:
+            sys.exit("no licence")
+        if i == 6:
+            raise ValueError("the child's")
+        return -1 if chunk_size == 1 else sys.exit()  # who comes back goes on with what is left of a chunk
+
+    with kind.ahead(sk.smap(item, range(8)), chunk_size=chunk_size) as ahead:
+        assert list(ahead) == [0, 1, 7, 3, 1, 5, 1, 7]
+    printed = capfd.readouterr().err
+    assert printed.count("no licence") == 1
+    assert printed.count("ValueError: the child's") == 2  # as it was raised, and as it was told
+
+
+@every_kind_of_process
+def test_a_start_hook_that_becomes_another_process_is_told(kind: Kind) -> None:
+    def daemonize(worker: int) -> None:
+        if os.fork():
+            os._exit(0)
+
+    before = children()
+    with kind.ahead(range(9), start_hook=daemonize) as ahead:
+        check_cannot_start(ahead, r"RuntimeError: process \d+ exited with status 0 before its first item")
+    for pid in children() - before:  # which came to us when their parents died
+        os.waitpid(pid, 0)
+
+
+# -------------------------------------------------------------------- workers that cannot be replaced
+
+
+@every_kind_of_process
+def test_a_worker_that_cannot_be_replaced_is_told_to_every_reader(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with kind.ahead(misbehaving({3: "SIGKILL"}, 9), 1, retries=0) as ahead:
+        ahead.start()
+        monkeypatch.setattr(Processes, "_employ", refused)
+        readers = [iter(ahead), iter(ahead)]
+        found = [drawn(reader) for reader in readers]
+        for items in found:
+            assert re.search(r"worker 0 could not start: OSError: .*Too many open files", str(items[-1]))
+            assert items[:-1] == [0, 1, 4][: len(items) - 1]
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    def item(x: int) -> int:
+        if x == 3:
+            os.kill(os.getpid(), signal.SIGRTMIN + 3)
+        return x
+
+    with PROCESSES[0].ahead(sk.smap(item, range(6)), retries=0) as ahead:
+        found = drawn(iter(ahead))
+        assert found[:3] + found[4:] == [0, 1, 2, 4, 5]
+        number = signal.SIGRTMIN + 3
+        assert f"was killed by signal {number} (a real-time signal) while computing it" in str(found[3])
+    idle = PROCESSES[0].ahead(range(6))
+    list(idle)
+    for pid in pids_of(idle):
+        os.kill(pid, number)
+    idle.close()
 
 
 # -------------------------------------------------------------------- who must not go on for ever

@@ -407,6 +407,15 @@ def test_dropping_an_iterator_stops_its_pending_work(kind: Kind, tmp_path: Path)
         os.close(descriptor)
 
 
+def test_threads_do_not_remember_what_was_cancelled() -> None:
+    with sk.prefetch(range(1000), 2, chunk_size=1) as node:
+        for _ in range(20):
+            next(iter(node))
+        assert list(node) == list(range(1000))
+        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        assert not backend._shared.cancelled
+
+
 @every_kind
 def test_threads_may_read_a_node_in_every_way_at_once(kind: Kind) -> None:
     n = 120

@@ -157,6 +157,13 @@ def test_arrays_of_every_kind_arrive_as_without_a_chunk(array: Any, allocate: An
     )
 
 
+def test_what_lies_between_the_fields_of_an_array_comes_along() -> None:
+    whole = np.arange(6000, dtype=np.uint8).view([("x", "i1"), ("y", "f8"), ("z", "3i2")])
+    for array in whole[["x", "z"]], whole.reshape(20, -1)[["x", "z"]].T:
+        (item,) = received(iter([array]), anywhere)
+        assert (item.dtype, item.tobytes("A")) == (array.dtype, array.tobytes("A"))
+
+
 def test_what_cannot_be_pickled_is_left_to_who_tries() -> None:
     class Exits:
         def __reduce__(self) -> Any:

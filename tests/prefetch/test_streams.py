@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import seqkit as sk
+from seqkit.prefetch.node import MOST_LOST
 
 from .kinds import KINDS, WORKERS, Kind
 from .traces import append, drawn, until
@@ -114,3 +118,52 @@ def test_a_stream_that_nobody_reads_any_more_is_closed(kind: Kind, tmp_path: Pat
     assert "end" not in stream.log
     del ahead, iterator
     assert until(lambda: stream.log[-1] == "end")
+
+
+@every_kind_of_worker
+def test_a_stream_that_costs_every_worker_comes_to_an_end_that_says_so(kind: Kind) -> None:
+    over = threading.Event()
+
+    def deadly() -> Iterator[int]:
+        yield from range(3)
+        os._exit(3)
+
+    def stuck() -> Iterator[int]:
+        yield from range(3)
+        over.wait()
+
+    stream, options = (deadly, {"retries": 0}) if kind.method == "process" else (stuck, {"timeout": 0.05})
+    try:
+        with kind.ahead(sk.uniter(stream), 1, **options) as ahead:
+            iterator = iter(ahead)
+            items = drawn(iterator)
+            assert items[:3] == [0, 1, 2]
+            assert {type(error) for error in items[3:-1]} <= {sk.WorkerDied, sk.ItemTimeout}
+            assert len(items[3:-1]) == MOST_LOST
+            assert "8 items in a row have cost their workers" in str(items[-1])
+            assert drawn(iterator) == []
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("endless", [True, False])
+def test_items_that_cost_their_workers_end_nothing_else(endless: bool) -> None:
+    def deadly(i: int) -> int:
+        if 2 <= i < 12:
+            os._exit(3)
+        return i
+
+    numbers = sk.smap(deadly, sk.cycle(range(20)) if endless else range(20))
+    with KINDS[2].ahead(numbers, 1, retries=0, max_buffered=1) as ahead:
+        found, iterator = [], iter(ahead)
+        while len(found) < 20:
+            found += past_error(iterator)
+        assert [i for i, item in enumerate(found) if isinstance(item, sk.WorkerDied)] == list(range(2, 12))
+        assert found[:2] + found[12:] == [0, 1, *range(12, 20)]
+
+
+def past_error(iterator: Iterator[int]) -> list[Any]:
+    try:
+        return [next(iterator)]
+    except sk.EvaluationError as error:
+        return [error]

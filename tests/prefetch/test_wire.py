@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqkit.prefetch.backend import Unsendable
 from seqkit.prefetch.slots import PAGE, Segment
 from seqkit.prefetch.wire import CELL_BYTES, JOB, RESULT, Control, Layout, Packing, pack, unpack
 
@@ -117,16 +118,17 @@ def test_nothing_is_written_beyond_the_indices(indices: list[int]) -> None:
 @pytest.mark.parametrize("indices", [np.arange(CELL // 8 + 1), list(range(CELL)), ["k" * CELL]])
 def test_indices_that_are_too_large_for_the_cell_are_refused(indices: Any) -> None:
     cell = np.full(CELL, 0xAB, np.uint8)
-    with pytest.raises(
-        ValueError, match=r"prefetch: the indices of one job take \d+ bytes, at most 4096 fit"
-    ):
+    too_large = r"prefetch: the indices of one job take \d+ bytes, at most 4096 fit"
+    with pytest.raises(Unsendable, match=too_large) as info:
         pack(indices, cell)
+    assert type(info.value.reason) is ValueError
     assert (cell == 0xAB).all()
 
 
 def test_keys_that_cannot_be_pickled_are_refused() -> None:
-    with pytest.raises((pickle.PicklingError, AttributeError)):
+    with pytest.raises(Unsendable) as info:
         pack([lambda: 0], np.zeros(CELL, np.uint8))
+    assert isinstance(info.value.reason, pickle.PicklingError | AttributeError)
 
 
 @given(indices=st.lists(keys, min_size=1, max_size=9), cut=st.integers(0, 9))
