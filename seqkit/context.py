@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "MAIN",
     "WorkerInfo",
     "close_with_worker",
     "empty",
@@ -32,6 +33,9 @@ __all__ = [
     "private_memory",
     "set_worker_info",
 ]
+
+# What the main module is called; the second is its name in a child of `multiprocessing`.
+MAIN = ("__main__", "__mp_main__")
 
 Allocator = Callable[[tuple[int, ...], "np.dtype[Any]"], "npt.NDArray[Any] | None"]
 

@@ -203,10 +203,10 @@ class DataLoader(_loader.DataLoader):
             return ahead.pinned(CudaPinner())
         return ahead
 
-    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
-        batches = super()._iterated(pipeline, plan)
+    def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
+        batches, is_at_item = super()._iterated(pipeline, plan)
         # Only what did not come in a slot is copied.
-        return map(pin_memory, batches) if self.pin_memory and self._can_pin() else batches
+        return map(pin_memory, batches) if self.pin_memory and self._can_pin() else batches, is_at_item
 
     def _can_pin(self) -> bool:
         return torch.cuda.is_available()

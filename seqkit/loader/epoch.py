@@ -50,6 +50,8 @@ class Epoch(Iterator[Any]):
         Takes up what `Mended` batches say.
     finish : callable
         Called once, when nothing is left.
+    is_at_item : callable
+        Is what `items` has just raised about an item, which is over with it?
     """
 
     def __init__(
@@ -58,11 +60,14 @@ class Epoch(Iterator[Any]):
         position: Position,
         failed: list[tuple[Any, str]],
         finish: Callable[[], None],
+        is_at_item: Callable[[], bool] = lambda: True,
     ) -> None:
         self._items = items
         self._position = position
         self._failed = failed
         self._finish = finish
+        self._is_at_item = is_at_item
+        self._is_broken = False  # did an error end the reading, rather than the last batch?
 
     def __next__(self) -> Any:
         while True:
@@ -72,8 +77,10 @@ class Epoch(Iterator[Any]):
                 self._end()
                 raise
             except Exception:
-                self._position.batch += 1
+                self._is_broken = not self._is_at_item()
+                self._position.batch += not self._is_broken
                 raise
+            self._is_broken = False
             self._position.batch += 1
             if type(item) is not Mended:
                 return item
@@ -87,6 +94,6 @@ class Epoch(Iterator[Any]):
         return self._position.length
 
     def _end(self) -> None:
-        if not self._position.ended:
+        if not self._position.ended and not self._is_broken:
             self._position.ended = True
             self._finish()

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from ..indices import Unsized, positive_int
 from ..prefetch import Prefetch
-from ..view import View, as_view
+from ..view import View, as_view, restarting
 from .arguments import shown
 from .epoch import Epoch, Position
 from .fetch import refuse_second_epoch
@@ -207,14 +207,19 @@ class DataLoader(Pipeline):
         self._check_streams()
         self._follow()
         number, start = self._epoch, self._start
-        self._epoch, self._start = number + 1, 0
         self._carry_over_again()
-        self._before = sampler_state(self._given_sampler())
+        before = sampler_state(self._given_sampler())
         node = self._node()
         length = self._length()
-        items = self._items_from(node.at_epoch(number), start)
+        try:
+            items, is_at_item = self._items_from(node.at_epoch(number), start)
+        except BaseException:  # it has not begun
+            load_sampler_state(self._given_sampler(), before)
+            raise
+        self._before = before
+        self._epoch, self._start = number + 1, 0
         self._latest = Position(number, start, length)
-        return Epoch(items, self._latest, self.failed, partial(self._finished, node))
+        return Epoch(items, self._latest, self.failed, partial(self._finished, node), is_at_item)
 
     def _carry_over_again(self) -> None:
         """Take back what the sampler carried over in an epoch that was abandoned, in which it ran ahead."""
@@ -253,18 +258,22 @@ class DataLoader(Pipeline):
         if node is not self.view and isinstance(node, Prefetch):
             node.close()
 
-    def _items_from(self, pipeline: View[Any], start: int) -> Iterator[Any]:
+    def _items_from(self, pipeline: View[Any], start: int) -> tuple[Iterator[Any], Callable[[], bool]]:
+        """Return the batches from one on, and what says whether the last error was a batch's own."""
         if self._reads is not None:
             keys = self._keys = self._reads.epoch(start)
-            return chain(self._iterated(pipeline, keys), keys.failure())
+            items, is_at_item = self._iterated(pipeline, keys)
+            return chain(items, keys.failure()), is_at_item
         if isinstance(pipeline._n, Unsized):
-            return islice(self._iterated(pipeline, pipeline._plan()), start, None)
+            items, is_at_item = self._iterated(pipeline, pipeline._plan())
+            return islice(items, start, None), is_at_item
         return self._iterated(pipeline, range(start, pipeline._n))
 
-    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
+    def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
         if isinstance(pipeline, Prefetch):
-            return pipeline._read(plan, self.in_order)
-        return pipeline._iter(plan)
+            reading = pipeline.reading(plan, self.in_order)
+            return restarting(reading), reading.is_at_item
+        return pipeline._iter(plan), lambda: True
 
     def __len__(self) -> int:
         latest = self._latest

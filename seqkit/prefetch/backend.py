@@ -250,7 +250,7 @@ class Evaluator:
         `settle` is laid over the iterator of items, and sees each of them when it is made.
         """
         outcomes = self._run(epoch, indices, settle)
-        self._leave_if_forked()
+        self.leave_if_forked()
         return outcomes
 
     def _run(self, epoch: int, indices: Any, settle: Settle) -> Outcomes:
@@ -258,9 +258,9 @@ class Evaluator:
             pipeline = self._at(epoch)
             items = settle(pipeline._iter(indices))
         except self._caught as error:
-            self._leave_if_forked(error)
+            self.leave_if_forked(error)
             return Outcomes([None] * len(indices), dict.fromkeys(range(len(indices)), error))
-        outcomes = collect(items, len(indices), self._caught, self._leave_if_forked)
+        outcomes = collect(items, len(indices), self._caught, self.leave_if_forked)
         missing = range(len(outcomes.values), len(indices))
         if missing and not isinstance(pipeline._n, Unsized):
             early = RuntimeError(f"{pipeline._name}: its iteration ended {len(missing)} items early")
@@ -268,7 +268,7 @@ class Evaluator:
             outcomes.values.extend([None] * len(missing))
         return outcomes
 
-    def _leave_if_forked(self, error: BaseException | None = None) -> None:
+    def leave_if_forked(self, error: BaseException | None = None) -> None:
         """End here if an item has forked this process: the worker goes on in the other one."""
         if self._pid is not None and os.getpid() != self._pid:
             leave_fork(error)

@@ -35,8 +35,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from . import tensors
-from .tensors import dumps_by_value
+from . import pickling
+from .pickling import dumps_by_value
 
 __all__ = [
     "ALIGNMENT",
@@ -250,5 +250,5 @@ def decode(
 def dumps_plain(value: Any, **options: Any) -> bytes:
     """Pickle, tensors by their memory."""
     if "torch" in sys.modules:
-        return tensors.dumps(value, **options)
+        return pickling.dumps(value, **options)
     return pickle.dumps(value, **options)

@@ -190,6 +190,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._arrived = threading.Condition(self._lock)
         self._receiver: int | None = None  # the thread that receives for all
+        self._turns = 0  # how often something was received
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
@@ -253,7 +254,7 @@ class Dispatcher:
             feed.watches = []
         feed.dropped = True
         for chunk in feed.window.end():
-            if chunk.parcel is not None and not self._closed:
+            if chunk.parcel is not None and not (self._closed or self._over):
                 chunk.parcel.discard()
 
     def limit(self, feed: _Feed, items: int) -> None:
@@ -281,7 +282,10 @@ class Dispatcher:
         except BaseException:
             self._lose()
             raise
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # whose traceback leads here, and to what the reader has
 
     def next(self, feed: _Feed) -> tuple[Chunk, Outcomes] | None:
         if self.pid != os.getpid():  # the workers are the parent's, and the lock may be held for ever
@@ -304,6 +308,7 @@ class Dispatcher:
         while True:
             with self._lock:
                 self._check()
+                turn = self._turns
                 chunk = feed.window.ready()
                 if chunk is None:
                     self._fill(feed, waiting=True)
@@ -327,10 +332,15 @@ class Dispatcher:
                     reads = "prefetch: an item, or a signal handler, reads the node that waits for it"
                     raise _Told(RuntimeError(reads))
                 if self._receiver is not None:  # which receives for this one too
-                    self._arrived.wait(patience)
+                    if self._turns == turn:
+                        self._arrived.wait(patience)
+                    continue
+                # From here on a signal handler that reads is told so, and one that closes leaves it to us.
+                self._receiver = reading
+                if self._turns != turn or self._closed:  # one was here before, perhaps with what we wait for
+                    self._step_back()
                     continue
                 timeout = self._expire(patience)
-                self._receiver = reading
             self._receive(timeout)
 
     def _is_exhausted(self, chunk: Chunk, since_ns: int) -> bool:
@@ -404,7 +414,7 @@ class Dispatcher:
 
     def _make_room(self, wanting: _Feed) -> bool:
         """Copy a waiting result out of its slot: a paused reader's first, the farthest one first."""
-        others = [feed for feed in self._feeds.values() if feed is not wanting]
+        others = [feed for feed in list(self._feeds.values()) if feed is not wanting]
         for feed in [*others, wanting]:
             for chunk in feed.window.arrived():
                 if chunk.parcel.detach():
@@ -431,10 +441,15 @@ class Dispatcher:
             self._sweep()  # what nobody waits for any more says nothing about the cost of items
             for event in events:
                 self._handle(event)
-            self._receiver = None
-            self._arrived.notify_all()
-            if self._closed:
-                self._abandon()
+            self._turns += 1
+            self._step_back()
+
+    def _step_back(self) -> None:
+        """Receive no more."""
+        self._receiver = None
+        self._arrived.notify_all()
+        if self._closed:
+            self._abandon()
 
     def _lose(self) -> None:
         """Give the node up: Ctrl-C may have hit anywhere, and have lost what somebody waits for."""
@@ -489,6 +504,7 @@ class Dispatcher:
         if len(chunk) == 1:
             if event.timed_out or chunk.deaths >= self._options.retries:
                 chunk.parcel = Ready(Outcomes([None], {0: self._obituary(chunk, event)}))
+                chunk.fatal = True
                 return
             chunk.deaths += 1
         feed.window.again(chunk)

@@ -75,16 +75,16 @@ def _takes(hook: Callable[..., Any], worker: int) -> bool:
 
 def leave_fork(error: BaseException | None = None) -> NoReturn:
     """End a process that user code in a worker forked, as Python would: it is nobody's worker."""
-    code: Any = None
+    status = 1
     try:
-        if isinstance(error, SystemExit):
-            code = error.code
-        elif error is not None:
+        if error is None:
+            status = 0
+        elif not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, error.__traceback__)
-            code = 1
-        if not isinstance(code, int | None):
-            print(code, file=sys.stderr)
-            code = 1
+        elif isinstance(error.code, int | None):
+            status = (error.code or 0) & 0xFF
+        else:
+            print(error.code, file=sys.stderr)
         flush_streams()
     finally:
-        os._exit((code or 0) & 0xFF)
+        os._exit(status)

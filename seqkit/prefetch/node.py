@@ -26,8 +26,8 @@ from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 from ..context import in_process_worker
-from ..errors import EndOfSequence, ItemTimeout, SlotsExhausted, WorkerDied
-from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, positive_int
+from ..errors import EndOfSequence, SlotsExhausted
+from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, positive_int
 from ..randomness import as_seed
 from ..view import Indexable, Progress, T, View, as_view, restarting
 from .backend import Backend
@@ -284,9 +284,14 @@ class Prefetch(View[T]):
         return super().__iter__() if self._settings["in_order"] else self._read(self._plan(), in_order=False)
 
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
+        return restarting(self.reading(plan, in_order))
+
+    def reading(self, plan: Plan, in_order: bool = True) -> Reading:
+        """Begin to read the items of a plan; `restarting` makes an iterator of what this returns."""
         reader = self._open(plan, in_order=in_order)
         reader.prepare()
-        return restarting(_Reading(self, reader, in_order))
+        may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
+        return Reading(self, reader, in_order, may_never_end)
 
     def _open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         return self._engine.running().open(plan, self._epoch, limit, in_order)
@@ -366,25 +371,32 @@ class Prefetch(View[T]):
         return []
 
 
-class _Reading:
+class Reading:
     """What an iterator does, run by run: an error ends a run, and the next one goes on behind it.
 
     Where it stands is kept here and not in the runs, so that nothing is lost whoever draws from the iterator:
     a thread that finds another one in it is told by Python that the generator is executing.
     """
 
-    def __init__(self, node: Prefetch[Any], reader: Reader, in_order: bool) -> None:
+    def __init__(self, node: Prefetch[Any], reader: Reader, in_order: bool, may_never_end: bool) -> None:
         self._node = node
         self._reader = reader
         self._in_order = in_order
+        self._may_never_end = may_never_end
         self._items: Iterator[Any] = iter(())  # of the chunk at hand
         self._is_last = False
         self._lost = 0  # how many items in a row have cost their workers
+        self._is_at_item = False
+
+    def is_at_item(self) -> bool:
+        """Is what was raised last about an item, rather than the whole reading?"""
+        return self._is_at_item
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
         while True:
             yield from self._items
             self._items = iter(())
+            self._is_at_item = False
             if self._is_last:
                 break
             try:
@@ -402,7 +414,7 @@ class _Reading:
         progress.done = True
 
     def _check(self) -> None:
-        if self._lost == MOST_LOST and self._node._n is UNKNOWN:
+        if self._lost == MOST_LOST and self._may_never_end:
             self._reader.close()
             raise RuntimeError(
                 f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody"
@@ -411,8 +423,8 @@ class _Reading:
 
     def _take(self, chunk: Chunk, outcomes: Outcomes) -> None:
         values = outcomes.values
-        is_lost = any(isinstance(error, WorkerDied | ItemTimeout) for error in outcomes.failures.values())
-        self._lost = self._lost + 1 if is_lost else 0
+        self._is_at_item = True
+        self._lost = self._lost + 1 if chunk.fatal else 0
         if len(values) < chunk.size:  # the sequence ends
             self._is_last = self._in_order
             self._reader.stop()  # out of order, what lies before may still come

@@ -209,7 +209,7 @@ class _Joined:
             pieces = [self._piece(parcel) for parcel in self._parcels]
             unite = concatenated if self._joint is None else self._joint.unite
             return Outcomes([self._join(pieces, unite)])
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._give_up()
             raise Unjoined("the pieces of a batch do not go together") from error
         finally:

@@ -342,7 +342,8 @@ class Processes:
         slot = SHARED + joint.slot if joint is not None else int(has_slot)
         self._control.assign(cell, job.ticket)
         self._unsent[job.ticket] = _Sent(cell, has_slot, joint)
-        self._records.append(JOB.pack(job.ticket, slot, cell, *packed, job.epoch))
+        record = JOB.pack(job.ticket, slot, cell, *packed, job.epoch)
+        self._records.append(record)  # not before: a signal handler may send them, and there is a new list
 
     def flush(self) -> None:
         """Send what was submitted, in as many writes as there are workers: each wakes one that is idle."""

@@ -40,11 +40,13 @@ class Chunk:
         Is a worker expected to deliver it?
     deaths : int
         How many workers have died over it, run alone.
+    fatal : bool
+        Did its item cost its workers their lives?
     worker : int or None
         Who delivered it.
     """
 
-    __slots__ = ("asked", "deaths", "indices", "parcel", "size", "worker")
+    __slots__ = ("asked", "deaths", "fatal", "indices", "parcel", "size", "worker")
 
     def __init__(self, indices: Any) -> None:
         self.indices = indices
@@ -52,6 +54,7 @@ class Chunk:
         self.parcel: Any = None
         self.asked = False
         self.deaths = 0
+        self.fatal = False
         self.worker: int | None = None
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ from zlib import crc32
 import numpy as np
 import threadpoolctl
 
-from ..context import Allocator, evaluating, flush_streams, leave_process, set_worker_info
+from ..context import MAIN, Allocator, evaluating, flush_streams, leave_process, set_worker_info
 from ..errors import Policy, seterr, summary
 from ..view import View
 from .backend import Evaluator, Settle
@@ -45,9 +45,9 @@ from .blame import record
 from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, dumps_plain, encode
 from .hooks import call_hook, seed_globals, worker_info
 from .outcome import Outcomes, Record
+from .pickling import refer_to_main
 from .slots import PAGE, FreeMap, Segment
 from .snapshot import snapshots
-from .tensors import refer_to_main
 from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
@@ -280,6 +280,11 @@ class Worker:
     # ---------------------------------------------------------------- encoding
 
     def _encode(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
+        frame = self._encoded(outcomes, block, used)
+        self.evaluator.leave_if_forked()
+        return frame
+
+    def _encoded(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
         # It is user code that says how to pickle, and may raise anything.
         payload = (outcomes.values, outcomes.failures)
         for dumps in (dumps_plain, dumps_by_value):
@@ -526,8 +531,9 @@ class _Unpickler(pickle.Unpickler):
 def _adopting(make: Callable[..., type]) -> Callable[..., type]:
     def make_and_adopt(*args: Any) -> type:
         made = make(*args)
-        if made.__module__ == "__main__":
-            sys.modules["__main__"].__dict__.setdefault(made.__name__, made)
+        if made.__module__ in MAIN:
+            main = sys.modules.setdefault(made.__module__, sys.modules["__main__"])
+            main.__dict__.setdefault(made.__name__, made)
         return made
 
     return make_and_adopt

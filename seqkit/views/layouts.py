@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, ClassVar, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..context import empty
+from ..context import MAIN, empty
 from ..indices import Indices, as_array, as_list, as_slice
 from ..view import Source, View, in_order
 from .stores import replace_file
@@ -379,7 +379,7 @@ class _Pickler(pickle.Pickler):
         self.classes: dict[type, None] = {}
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, type) and value.__module__ == "__main__":
+        if isinstance(value, type) and value.__module__ in MAIN:
             self.classes[value] = None
         return NotImplemented
 

@@ -586,6 +586,55 @@ def test_an_error_of_worker_init_fn_leaves_the_place_of_a_loaded_state() -> None
         assert epochs(loader, 1) == [epochs(made("shuffled"), 1)[0][2:]]
 
 
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_what_ends_the_reading_is_no_batch(way: dict[str, Any]) -> None:
+    loader = made("shuffled", **way)
+    batches = iter(loader)
+    read = [plain(next(batches))]
+    loader.close()
+    *more, error = drawn(batches)
+    read += plain(more)
+    assert "closed" in str(error)
+    assert not isinstance(error, sk.EvaluationError)
+    state = loader.state_dict()
+    assert state["batch"] == len(read)
+    with made("shuffled", **way) as other:
+        other.load_state_dict(state)
+        assert [read + epochs(other, 1)[0]] == epochs(made("shuffled"), 1)
+
+
+class Struck:
+    """Data that Ctrl-C, or an error, strikes when it is sent to the workers for the first time."""
+
+    def __init__(self, error: type[BaseException] | None) -> None:
+        self.error = error
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+    def __reduce__(self) -> Any:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return Struck, (None,)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("setup", ["shuffled", "random", "weighted", "batch sampler, rollover", "rollover"])
+def test_an_epoch_that_does_not_begin_is_not_over(setup: str, error: type[BaseException]) -> None:
+    options = {"num_workers": 1, "multiprocessing_context": "forkserver", **SETUPS[setup]()}
+    expected = epochs(Loader(range(N), **SETUPS[setup]()), 2)
+    with Loader(Struck(error), **options) as loader:
+        before = loader.state_dict()
+        with pytest.raises((KeyboardInterrupt, TypeError)):
+            iter(loader)
+        assert loader.state_dict() == before
+        assert epochs(loader, 2) == expected
+
+
 @pytest.mark.parametrize("state", [None, 5, {}, {"epoch": 0}, [1, 2]], ids=repr)
 def test_what_is_no_state_is_refused(state: Any) -> None:
     with pytest.raises(TypeError, match="a state is a dict with version, epoch, batch"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.tensors import dumps, dumps_by_value
+from seqkit.prefetch.pickling import dumps, dumps_by_value
 from tests.prefetch.traces import drawn, until
 
 from .ways import WAYS
@@ -188,8 +188,24 @@ def test_tensors_of_all_dtypes_arrive_as_they_are(way: dict[str, Any]) -> None:
         lambda t: t[:1].expand(4, 3),
         lambda t: t[::9, 0],
         lambda t: t[:0:9, 0],
+        lambda t: t[:, 0],
+        lambda t: t[:, 1:2],
+        lambda t: t.T[1],
+        lambda t: t.flatten()[1::2],
+        lambda t: t[0, :1].expand(6),
     ],
-    ids=["empty", "with gaps", "repeated", "single with a stride", "empty with a stride"],
+    ids=[
+        "empty",
+        "with gaps",
+        "repeated",
+        "single with a stride",
+        "empty with a stride",
+        "column",
+        "narrow",
+        "row of the transposed",
+        "every other",
+        "one repeated",
+    ],
 )
 def test_tensors_of_all_dtypes_arrive_even_if_they_are_no_dense_memory(change: Any, dtype: Any) -> None:
     source = of_dtype(dtype, (5, 3))

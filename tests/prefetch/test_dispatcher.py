@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import threading
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -867,6 +868,7 @@ def test_what_strikes_from_outside_closes_the_node(strikes: type[BaseException],
     other.prepare()
 
     def struck(*_: Any) -> NoReturn:
+        delattr(fake, where)
         raise strikes("as a signal handler does")
 
     setattr(fake, where, struck)
@@ -894,6 +896,61 @@ def test_what_strikes_before_anything_is_received_leaves_nobody_waiting(
         reader.next()
     assert node.ended()
     assert fake.closed
+
+
+def test_what_a_reader_is_told_keeps_nothing_alive() -> None:
+    class Held:
+        pass
+
+    def closed() -> weakref.ref[Held]:
+        held, node = Held(), a_node(Fake())
+        reader = node.open(range(9), -1)
+        node.close()
+        try:
+            reader.next()
+        except RuntimeError:
+            return weakref.ref(held)
+        raise AssertionError
+
+    gc.disable()
+    try:
+        assert closed()() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_signal_handler_that_reads_before_the_wait_takes_nothing_away(closes: bool) -> None:
+    fake = Fake(capacity=9)
+    node = a_node(fake)
+    reader, other = node.open(range(3), -1), node.open(range(3), -1)
+    fake.when_idle = fake.deliver_all
+
+    def struck() -> bool:  # when the reader has seen that nothing is there, and is about to wait
+        del fake.is_worker
+        assert take(other) == ["<0>"]
+        if closes:
+            node.close()
+        fake.when_idle = lambda: pytest.fail("waits for what the handler has received")
+        return False
+
+    fake.is_worker = struck  # type: ignore[method-assign]
+    if closes:
+        with pytest.raises(RuntimeError, match="the node is closed"):
+            reader.next()
+    else:
+        assert take(reader) == ["<0>"]
+
+
+def test_statistics_may_be_asked_for_when_the_interpreter_has_ended_the_node() -> None:
+    fake = Fake()
+    node = a_node(fake)
+    reader = node.open(range(9), -1)
+    take(reader)
+    fake.deliver_all()
+    node._finalizer()
+    del reader
+    assert node.statistics().items == 1
 
 
 def test_hooks_that_read_when_the_interpreter_has_ended_the_node_are_told() -> None:

@@ -30,7 +30,7 @@ from seqkit.prefetch.threads import Threads
 
 from .kinds import CONTEXTS, KINDS, PROCESSES, WORKERS, Kind
 from .scripts import finished, running
-from .traces import children, drawn, is_gone, pids_of, state, until, until_gone
+from .traces import children, drawn, is_gone, pids_of, reap_orphans, state, until, until_gone
 
 # Functions that workers call are defined inside others: they travel by value, no worker imports this module.
 
@@ -1388,6 +1388,37 @@ def test_a_process_that_an_item_forks_is_no_worker(
 
 
 @every_kind_of_process
+def test_a_process_forked_while_an_item_is_pickled_is_no_worker(kind: Kind) -> None:
+    class Forking:
+        def __init__(self, i: int) -> None:
+            self.i = i
+
+        def __reduce__(self) -> Any:
+            if self.i == 3 and (pid := os.fork()):
+                os.waitpid(pid, 0)
+            return int, (self.i,)
+
+    with kind.ahead(sk.smap(Forking, range(12)), chunk_size=1) as ahead:
+        assert list(ahead) == list(range(12))
+        assert ahead.statistics().restarts == 0
+
+
+@every_kind_of_process
+def test_a_forked_process_that_cannot_say_why_it_exits_says_nothing_for_its_worker(kind: Kind) -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    def hook() -> None:
+        if not (pid := os.fork()):
+            sys.exit(Mute())
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+    with kind.ahead(range(9), start_hook=hook) as ahead:
+        assert list(ahead) == list(range(9))
+
+
+@every_kind_of_process
 def test_a_start_hook_that_becomes_another_process_is_told(kind: Kind) -> None:
     def daemonize(worker: int) -> None:
         if os.fork():
@@ -1396,8 +1427,7 @@ def test_a_start_hook_that_becomes_another_process_is_told(kind: Kind) -> None:
     before = children()
     with kind.ahead(range(9), start_hook=daemonize) as ahead:
         check_cannot_start(ahead, r"RuntimeError: process \d+ exited with status 0 before its first item")
-    for pid in children() - before:  # which came to us when their parents died
-        os.waitpid(pid, 0)
+    reap_orphans(before)
 
 
 # -------------------------------------------------------------------- workers that cannot be replaced

@@ -18,6 +18,7 @@ from seqkit.prefetch import launch, resources
 
 from .kinds import CONTEXTS
 from .scripts import finished
+from .traces import children, reap_orphans
 
 FRESH = [context for context in CONTEXTS if context != "fork"]
 
@@ -309,3 +310,52 @@ def test_empty_refuses_in_a_worker_what_numpy_refuses(shape: Any) -> None:
     with sk.prefetch(sk.smap(refusal, [0]), 1, "process", context="fork") as node:
         assert list(node) == [refusal(0)]
     assert refusal(0) != "none"
+
+
+# -------------------------------------------------------------------- the main module
+
+CHILDREN = """
+    import multiprocessing, sys
+    from functools import cached_property, lru_cache
+    import seqkit as sk
+
+    class Point:
+        def __init__(self, x):
+            self.x = x
+
+        @cached_property
+        def twice(self):
+            return 2 * self.x
+
+    @lru_cache(maxsize=9)
+    def point(i):
+        return Point(i)
+
+    def read():
+        for context in (None, "fork", "forkserver", "spawn"):
+            points = sk.smap(lambda i: point(i // 2), range(6))
+            with sk.prefetch(points, 1, "process", context=context) as node:
+                for i, found in enumerate(node):
+                    assert type(found) is Point, (context, type(found))
+                    assert found.twice == 2 * (i // 2)
+            assert point(0) is point(0)
+        print("read", flush=True)
+
+    if __name__ == "__main__":
+        if sys.argv[1] == "main":
+            read()
+        else:
+            child = multiprocessing.get_context(sys.argv[1]).Process(target=read)
+            child.start()
+            child.join()
+            sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("where", ["main", "fork", "forkserver", "spawn"])
+def test_what_the_main_module_defines_is_known_in_children_of_multiprocessing_too(
+    where: str, tmp_path: Path
+) -> None:
+    before = children()
+    assert finished(tmp_path, CHILDREN, where) == (0, "read\n", "")
+    reap_orphans(before)  # servants of `multiprocessing`

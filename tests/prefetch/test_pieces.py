@@ -148,6 +148,22 @@ def test_pieces_that_use_the_slot_differently_do_not_overwrite_one_another() -> 
             )
 
 
+class Exiting(Scratch):
+    def __call__(self, items: Any) -> Any:
+        return np.stack(items)
+
+    @staticmethod
+    def join(pieces: list[Any], unite: Any) -> Any:
+        raise SystemExit("no")
+
+
+@pytest.mark.parametrize("kind", WORKERS, ids=str)
+def test_a_function_that_exits_where_it_joins_ends_nothing(kind: Kind) -> None:
+    batches = sk.batch(sk.smap(row, range(16)), 8, collate_fn=Exiting())
+    with kind.ahead(batches, pieces=2) as node:
+        assert all(map(same, batches, node))
+
+
 class Overlapping(Scratch):
     """Asks for so much more in the last piece that it lies where others have their rows."""
 

@@ -162,6 +162,24 @@ def test_items_that_cost_their_workers_end_nothing_else(endless: bool) -> None:
         assert found[:2] + found[12:] == [0, 1, *range(12, 20)]
 
 
+class Unsized:
+    """Sixty numbers, some of which are errors of an inner node, and no length."""
+
+    def __getitem__(self, i: int) -> int:
+        if i >= 60:
+            raise IndexError
+        if i % 4 == 0:
+            raise sk.ItemTimeout("of an inner node")
+        return i
+
+
+@every_kind
+def test_errors_of_other_nodes_cost_no_worker(kind: Kind) -> None:
+    with kind.ahead(sk.view(Unsized()), chunk_size=4) as ahead:
+        found = drawn(iter(ahead))
+        assert [i if isinstance(i, int) else None for i in found] == [i if i % 4 else None for i in range(60)]
+
+
 def past_error(iterator: Iterator[int]) -> list[Any]:
     try:
         return [next(iterator)]

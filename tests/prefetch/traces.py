@@ -21,6 +21,7 @@ __all__ = [
     "is_gone",
     "mapped",
     "pids_of",
+    "reap_orphans",
     "state",
     "until",
     "until_gone",
@@ -55,6 +56,12 @@ def append(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, text.encode())
     os.close(descriptor)
+
+
+def reap_orphans(before: set[int]) -> None:
+    """Wait for the children that we did not have before: they came to us when their parents ended."""
+    for pid in children() - before:
+        os.waitpid(pid, 0)
 
 
 def adopt_orphans() -> None:

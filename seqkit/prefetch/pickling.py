@@ -1,0 +1,125 @@
+"""Pickling for other processes, to which the main module of this one means nothing.
+
+Guarantees
+----------
+- by value go lambdas, closures and what the main module defines, functions that cache and cached properties
+  too; so they do in a child of `multiprocessing`, whose main module is known by a name of its own;
+- tensors go by their memory, plainly or by value.
+
+Relies on
+---------
+- whoever unpickles having cloudpickle, and this module.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import operator
+import pickle
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property, lru_cache
+from types import FunctionType
+from typing import Any, ClassVar
+
+import cloudpickle
+
+from ..context import MAIN
+from .tensors import Reducers
+
+__all__ = ["dumps", "dumps_by_value", "refer_to_main"]
+
+
+def dumps(value: Any, **options: Any) -> bytes:
+    """Pickle as `pickle.dumps` does, tensors by their memory."""
+    return _dumps(pickle.Pickler, value, options)
+
+
+def dumps_by_value(value: Any, **options: Any) -> bytes:
+    """Pickle with cloudpickle: lambdas, closures and what the main module defines travel by value."""
+    _know_main()
+    return _dumps(_by_value, value, options)
+
+
+def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    torch = sys.modules.get("torch")
+    if hasattr(torch, "Tensor"):  # and not only half imported
+        pickler = _with_tensors(pickler)  # type: ignore[arg-type]  # it can be hashed
+    pickler(file, **options).dump(value)
+    return file.getvalue()
+
+
+@cache
+def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
+    """Return the same pickler, which pickles tensors our way."""
+    reducers = pickler.dispatch_table if issubclass(pickler, cloudpickle.Pickler) else copyreg.dispatch_table
+    # An attribute of the class: that of an instance is too late for one whose class has it.
+    return type(pickler.__name__, (pickler,), {"dispatch_table": Reducers(sys.modules["torch"], reducers)})
+
+
+def _know_main() -> None:
+    """Have cloudpickle know the main module by the name that it has in a child of `multiprocessing`."""
+    main = sys.modules.get("__mp_main__")
+    if main is not None and main is sys.modules["__main__"]:
+        cloudpickle.register_pickle_by_value(main)
+
+
+# -------------------------------------------------------------------- functions and properties that cache
+
+
+def _reduce_cached(function: Any) -> Any:
+    """Pickle what `functools.lru_cache` makes: by its name, or by value and with an empty cache."""
+    try:
+        found = operator.attrgetter(function.__qualname__)(sys.modules[function.__module__])
+    except (AttributeError, KeyError):
+        found = None
+    if found is function and function.__module__ not in MAIN:
+        return function.__qualname__
+    return _cached, (function.__wrapped__, function.cache_parameters())
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return lru_cache(**parameters)(function)
+
+
+def _reduce_property(prop: cached_property[Any]) -> Any:
+    """Pickle a cached property, which has a lock before Python 3.12."""
+    return _cached_property, (prop.func, prop.attrname)
+
+
+def _cached_property(function: Callable[[Any], Any], name: str | None) -> cached_property[Any]:
+    prop = cached_property(function)
+    prop.attrname = name
+    return prop
+
+
+# -------------------------------------------------------------------- by value
+
+
+class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
+    dispatch_table: ClassVar[Mapping[type, Any]] = ChainMap(
+        {type(lru_cache(len)): _reduce_cached, cached_property: _reduce_property},
+        cloudpickle.Pickler.dispatch_table,
+    )
+
+
+class _ReferringToMain(_ByValue):
+    """Leaves out what the main module defines: it is to be the reader's own, not a copy."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        is_main = isinstance(obj, type | FunctionType) and obj.__module__ in MAIN
+        if is_main and getattr(sys.modules["__main__"], obj.__qualname__, None) is obj:
+            return NotImplemented
+        return super().reducer_override(obj)
+
+
+_by_value: type[cloudpickle.Pickler] = _ByValue
+
+
+def refer_to_main() -> None:
+    """Have this process, a fork of the reader's, refer to what their main module defines."""
+    global _by_value
+    _by_value = _ReferringToMain

@@ -1,0 +1,60 @@
+"""Pickles for other processes, to which the main module of this one means nothing."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+import pytest
+
+from seqkit.prefetch.pickling import dumps, dumps_by_value
+
+
+@lru_cache
+def known(i: int) -> int:
+    return i
+
+
+def sent(value: Any) -> Any:
+    return pickle.loads(dumps_by_value(value, protocol=5))
+
+
+@pytest.mark.parametrize(
+    "caching", [cache, lru_cache(maxsize=3), lru_cache(maxsize=None, typed=True)], ids=["all", "few", "typed"]
+)
+def test_functions_that_cache_travel_by_value_and_cache_anew(caching: Any) -> None:
+    @caching
+    def fibonacci(n: int) -> int:
+        return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)  # type: ignore[no-any-return]
+
+    assert fibonacci(10) == 55
+    found = sent(fibonacci)
+    assert (found(10), found.__name__) == (55, "fibonacci")
+    assert found.cache_parameters() == fibonacci.cache_parameters()
+    assert found.cache_info().misses == fibonacci.cache_info().misses
+
+
+def test_functions_that_cache_travel_by_name_where_they_have_one() -> None:
+    assert sent(known) is known
+    assert sent({"here": known, "there": known}) == {"here": known, "there": known}
+
+
+def test_methods_that_cache_travel_with_their_class() -> None:
+    class Local:
+        @lru_cache(4)  # noqa: B019
+        def twice(self, i: int) -> int:
+            return 2 * i
+
+        @cached_property
+        def once(self) -> list[int]:
+            return [1]
+
+    found = sent(Local)()
+    assert found.twice(4) == 8
+    assert found.once is found.once
+    assert found.once == [1]
+
+
+def test_plain_pickles_are_those_of_pickle() -> None:
+    assert dumps({"a": [1, known]}, protocol=5) == pickle.dumps({"a": [1, known]}, protocol=5)
