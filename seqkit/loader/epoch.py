@@ -68,6 +68,7 @@ class Epoch(Iterator[Any]):
         self._finish = finish
         self._is_at_item = is_at_item
         self._is_broken = False  # did an error end the reading, rather than the last batch?
+        self._is_over = False
 
     def __next__(self) -> Any:
         while True:
@@ -94,6 +95,7 @@ class Epoch(Iterator[Any]):
         return self._position.length
 
     def _end(self) -> None:
-        if not self._position.ended and not self._is_broken:
-            self._position.ended = True
+        self._position.ended = not self._is_broken
+        if not self._is_over:
+            self._is_over = True
             self._finish()

@@ -74,6 +74,7 @@ class Keys:
 
     def __init__(self, sampler: Iterable[Any], convert: Callable[[Any], Any]) -> None:
         self._error: Exception | None = None
+        self.has_failed = False  # was that error raised?
         self._keys = self._draw(iter(sampler), convert)
 
     def __iter__(self) -> Iterator[Any]:
@@ -88,6 +89,7 @@ class Keys:
 
     def failure(self) -> Iterator[Any]:
         if self._error is not None:
+            self.has_failed = True
             raise self._error
         yield from ()
 

@@ -263,7 +263,7 @@ class DataLoader(Pipeline):
         if self._reads is not None:
             keys = self._keys = self._reads.epoch(start)
             items, is_at_item = self._iterated(pipeline, keys)
-            return chain(items, keys.failure()), is_at_item
+            return chain(items, keys.failure()), lambda: is_at_item() and not keys.has_failed
         if isinstance(pipeline._n, Unsized):
             items, is_at_item = self._iterated(pipeline, pipeline._plan())
             return islice(items, start, None), is_at_item

@@ -52,10 +52,12 @@ AHEAD_BYTES = 1 << 30
 SMALL_AHEAD_BYTES = 1 << 26
 MAX_DEPTH = 64
 # With on_exhausted="block", how long a reader waits for arrays to be dropped, and how often it looks: they
-# are dropped anywhere, also in the garbage collector, where nobody can be told. Nothing else looks at
-# intervals.
+# are dropped anywhere, also in the garbage collector, where nobody can be told.
 PATIENCE_S = 60.0
 LOOK_AGAIN_S = 0.005
+# How often a reader looks that waits for another one to receive. It is notified; but a signal handler that
+# reads in its thread may be so in its place.
+LOOK_UP_S = 1.0
 # No single wait is longer, which the system could not count: whoever waits looks again.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
@@ -333,7 +335,7 @@ class Dispatcher:
                     raise _Told(RuntimeError(reads))
                 if self._receiver is not None:  # which receives for this one too
                     if self._turns == turn:
-                        self._arrived.wait(patience)
+                        self._arrived.wait(patience or LOOK_UP_S)
                     continue
                 # From here on a signal handler that reads is told so, and one that closes leaves it to us.
                 self._receiver = reading

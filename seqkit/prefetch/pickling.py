@@ -18,7 +18,6 @@ import io
 import operator
 import pickle
 import sys
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, lru_cache
 from types import FunctionType
@@ -99,10 +98,20 @@ def _cached_property(function: Callable[[Any], Any], name: str | None) -> cached
 # -------------------------------------------------------------------- by value
 
 
+class _Reductions(dict[type, Any]):
+    """Who pickles what; types that are registered later as well."""
+
+    def __missing__(self, kind: type) -> Any:
+        return copyreg.dispatch_table[kind]
+
+
 class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
-    dispatch_table: ClassVar[Mapping[type, Any]] = ChainMap(
-        {type(lru_cache(len)): _reduce_cached, cached_property: _reduce_property},
-        cloudpickle.Pickler.dispatch_table,
+    dispatch_table: ClassVar[Mapping[type, Any]] = _Reductions(
+        {
+            **cloudpickle.Pickler.dispatch_table,
+            type(lru_cache(len)): _reduce_cached,
+            cached_property: _reduce_property,
+        }
     )
 
 

@@ -15,7 +15,7 @@ import seqkit as sk
 from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.loader.distributed import DistributedSampler
 from seqkit.loader.weighted import WeightedRandomSampler
-from tests.prefetch.traces import children, drawn
+from tests.prefetch.traces import children, drawn, until
 
 from .ways import WAYS
 
@@ -601,6 +601,34 @@ def test_what_ends_the_reading_is_no_batch(way: dict[str, Any]) -> None:
     with made("shuffled", **way) as other:
         other.load_state_dict(state)
         assert [read + epochs(other, 1)[0]] == epochs(made("shuffled"), 1)
+
+
+class Failing:
+    """A sampler that raises on its way."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(self.at)
+        raise KeyError("the sampler")
+
+
+@every_way
+@pytest.mark.parametrize("at", [0, 13])
+def test_an_error_of_a_sampler_is_no_batch_and_ends_the_workers(way: dict[str, Any], at: int) -> None:
+    before = children()
+    with Loader(range(40), 4, sampler=Failing(at), **way) as loader:
+        batches = iter(loader)
+        *read, error = drawn(batches)
+        assert plain(read) == [[b, b + 1, b + 2, b + 3] for b in range(0, at - 3, 4)]
+        assert isinstance(error, KeyError)
+        state = loader.state_dict()
+        assert (state["epoch"], state["batch"]) == (0, len(read))
+        if not way.get("persistent_workers"):
+            assert until(lambda: children() == before)
+        *read, error = drawn(iter(loader))
+        assert isinstance(error, KeyError)
 
 
 class Struck:
