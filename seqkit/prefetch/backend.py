@@ -247,13 +247,9 @@ class Evaluator:
     def run(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
         """Evaluate the items of a job; whatever fails, the job has an outcome for each of them.
 
-        `settle` is laid over the iterator of items, and sees each of them when it is made.
+        `settle` is laid over the iterator of items, and sees each of them when it is made. An item may come
+        back in a process that it forked: see `leave_if_forked`.
         """
-        outcomes = self._run(epoch, indices, settle)
-        self.leave_if_forked()
-        return outcomes
-
-    def _run(self, epoch: int, indices: Any, settle: Settle) -> Outcomes:
         try:
             pipeline = self._at(epoch)
             items = settle(pipeline._iter(indices))
@@ -269,7 +265,10 @@ class Evaluator:
         return outcomes
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:
-        """End here if an item has forked this process: the worker goes on in the other one."""
+        """End here if an item has forked this process: the worker goes on in the other one.
+
+        For a worker to call before it tells anybody of its outcomes.
+        """
         if self._pid is not None and os.getpid() != self._pid:
             leave_fork(error)
 

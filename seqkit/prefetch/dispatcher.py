@@ -279,21 +279,29 @@ class Dispatcher:
         """Take a step wholly, or give the node up: what strikes from outside may leave half of it."""
         try:
             return step(*arguments)
-        except _Told as told:
-            error = told.error
-        except BaseException:
-            self._lose()
-            raise
+        except BaseException as struck:
+            error = self._reason(struck)
         try:
             raise error
         finally:
             del error  # whose traceback leads here, and to what the reader has
 
+    def _reason(self, struck: BaseException) -> BaseException:
+        """Return what to tell a reader; give the node up if it is not by us."""
+        if isinstance(struck, _Told):
+            return struck.error
+        self._lose()
+        return struck
+
     def next(self, feed: _Feed) -> tuple[Chunk, Outcomes] | None:
         if self.pid != os.getpid():  # the workers are the parent's, and the lock may be held for ever
             raise RuntimeError("prefetch: this iterator was begun before a fork; begin another one")
         while True:
-            chunk = self._whole(self._next_chunk, feed)
+            try:  # as `_whole` does, whose call would cost a fiftieth of all
+                chunk = self._next_chunk(feed)
+            except BaseException as struck:
+                reason = self._reason(struck)
+                break
             if chunk is None:
                 return None
             try:
@@ -304,6 +312,10 @@ class Dispatcher:
                 self._progress.log(self.statistics())
             if outcomes is not None:
                 return chunk, outcomes
+        try:
+            raise reason
+        finally:
+            del reason  # as there
 
     def _next_chunk(self, feed: _Feed) -> Chunk | None:
         begun = blocked_since = 0

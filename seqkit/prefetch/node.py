@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from mmap import PAGESIZE
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast, get_args
 
 from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
@@ -400,7 +400,8 @@ class Reading:
             if self._is_last:
                 break
             try:
-                self._check()
+                if self._lost == MOST_LOST and self._may_never_end:
+                    self._give_up()
                 arrived = self._reader.next()
             except SlotsExhausted:
                 raise
@@ -413,13 +414,12 @@ class Reading:
             del arrived  # nothing here may keep the reader's arrays alive
         progress.done = True
 
-    def _check(self) -> None:
-        if self._lost == MOST_LOST and self._may_never_end:
-            self._reader.close()
-            raise RuntimeError(
-                f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody"
-                " knows whether any are left; give the sequence one to read on"
-            )
+    def _give_up(self) -> NoReturn:
+        self._reader.close()
+        raise RuntimeError(
+            f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody"
+            " knows whether any are left; give the sequence one to read on"
+        )
 
     def _take(self, chunk: Chunk, outcomes: Outcomes) -> None:
         values = outcomes.values

@@ -84,6 +84,7 @@ class _Worker:
     def _evaluate(self, evaluator: Evaluator, job: Job) -> Done:
         begun = perf_counter_ns()
         outcomes = evaluator.run(job.epoch, job.indices)
+        evaluator.leave_if_forked()
         cost_ns = perf_counter_ns() - begun
         values = outcomes.values
         size = size_of(values[0]) if values else 0

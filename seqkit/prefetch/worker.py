@@ -271,27 +271,27 @@ class Worker:
             seed_globals(self.seed, epoch)
             self.epoch = epoch
         outcomes = self.evaluator.run(epoch, indices, settle)
-        keyed, failures = self.evaluator.keyed, outcomes.failures
-        # No name is left with an error: its traceback leads here, and would keep what its item used until
-        # the next garbage collection.
-        outcomes.failures = {position: record(failures.pop(position), keyed) for position in [*failures]}
+        if failures := outcomes.failures:
+            # No name is left with an error: its traceback leads here, and would keep what its item used until
+            # the next garbage collection.
+            for position in failures:
+                failures[position] = record(failures[position], self.evaluator.keyed)
         return outcomes
 
     # ---------------------------------------------------------------- encoding
 
     def _encode(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
-        frame = self._encoded(outcomes, block, used)
-        self.evaluator.leave_if_forked()
-        return frame
-
-    def _encoded(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
         # It is user code that says how to pickle, and may raise anything.
         payload = (outcomes.values, outcomes.failures)
         for dumps in (dumps_plain, dumps_by_value):
             with suppress(BaseException):
-                return encode(payload, block, used, dumps)
-        self._sort_out(outcomes)
-        return encode(payload, block, used, dumps_by_value)
+                frame = encode(payload, block, used, dumps)
+                break
+        else:
+            self._sort_out(outcomes)
+            frame = encode(payload, block, used, dumps_by_value)
+        self.evaluator.leave_if_forked()
+        return frame
 
     def _sort_out(self, outcomes: Outcomes) -> None:
         """Replace every value that cannot be pickled by the reason."""
