@@ -61,6 +61,7 @@ LOOK_UP_S = 1.0
 # No single wait is longer, which the system could not count: whoever waits looks again.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
+READS_ITSELF = "prefetch: an item, or a signal handler, reads the node that waits for it"
 
 R = TypeVar("R")
 
@@ -193,6 +194,7 @@ class Dispatcher:
         self._arrived = threading.Condition(self._lock)
         self._receiver: int | None = None  # the thread that receives for all
         self._turns = 0  # how often something was received
+        self._sending = False  # is a job just being submitted?
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
@@ -322,6 +324,8 @@ class Dispatcher:
         while True:
             with self._lock:
                 self._check()
+                if self._sending:
+                    raise _Told(RuntimeError(READS_ITSELF))
                 turn = self._turns
                 chunk = feed.window.ready()
                 if chunk is None:
@@ -343,8 +347,7 @@ class Dispatcher:
                 patience = LOOK_AGAIN_S if blocked else None
                 reading = threading.get_ident()
                 if self._receiver == reading or self._backend.is_worker():
-                    reads = "prefetch: an item, or a signal handler, reads the node that waits for it"
-                    raise _Told(RuntimeError(reads))
+                    raise _Told(RuntimeError(READS_ITSELF))
                 if self._receiver is not None:  # which receives for this one too
                     if self._turns == turn:
                         self._arrived.wait(patience or LOOK_UP_S)
@@ -402,7 +405,7 @@ class Dispatcher:
         window.depth = self._depth
         try:
             try:
-                if not window.is_full():
+                if not window.is_full() and not self._sending:
                     self._submit_all(feed, window, waiting)
             finally:
                 self._backend.flush()
@@ -437,11 +440,14 @@ class Dispatcher:
 
     def _send(self, feed: _Feed, chunk: Chunk) -> None:
         ticket = next(self._tickets)
+        self._sending = True  # a signal handler that reads now would wait for what is only half sent
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
         try:
             self._backend.submit(Job(ticket, feed.epoch, chunk.indices))
+            self._sending = False
         except Unsendable as error:
+            self._sending = False
             self._landed(ticket)
             failures = dict.fromkeys(range(chunk.size), error.reason)
             chunk.parcel = Ready(Outcomes([None] * chunk.size, failures))

@@ -942,6 +942,24 @@ def test_a_signal_handler_that_reads_before_the_wait_takes_nothing_away(closes: 
         assert take(reader) == ["<0>"]
 
 
+@pytest.mark.parametrize("capacity", [1, 4])
+def test_a_signal_handler_that_reads_while_a_job_is_sent_is_told(capacity: int) -> None:
+    fake = Fake(capacity=capacity)
+    node = a_node(fake)
+    reader, other = node.open(range(3), -1), node.open(range(3), -1)
+    submit = fake.submit
+
+    def struck(job: Job) -> None:
+        fake.submit = submit  # type: ignore[method-assign]
+        other.prepare()
+        with pytest.raises(RuntimeError, match="a signal handler, reads the node that waits for it"):
+            other.next()
+        submit(job)
+
+    fake.submit = struck  # type: ignore[method-assign]
+    assert rest(reader) == rest(other) == ["<0>", "<1>", "<2>"]
+
+
 def test_statistics_may_be_asked_for_when_the_interpreter_has_ended_the_node() -> None:
     fake = Fake()
     node = a_node(fake)
