@@ -60,7 +60,7 @@ class Epoch(Iterator[Any]):
         position: Position,
         failed: list[tuple[Any, str]],
         finish: Callable[[], None],
-        is_at_item: Callable[[], bool] = lambda: True,
+        is_at_item: Callable[[], bool],
     ) -> None:
         self._items = items
         self._position = position

@@ -18,6 +18,7 @@ from .outcome import Outcomes, collect
 
 __all__ = [
     "Backend",
+    "Carrier",
     "Done",
     "Evaluator",
     "Event",
@@ -69,24 +70,24 @@ class Joint(Protocol):
         """Everything is decoded: from now on only arrays hold the memory."""
 
 
-class Unreadable(Exception):
-    """User code that unpickles a result has failed; `reason` says how."""
+class Carrier(Exception):
+    """Takes an error, its `reason`, through the engine to who deals with it; no reader ever sees it."""
 
     def __init__(self, reason: BaseException) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
+class Unreadable(Carrier):
+    """User code that unpickles a result has failed."""
+
+
 class Unjoined(Exception):
     """The pieces of a batch do not go together: it is to be asked for once more."""
 
 
-class Unsendable(Exception):
-    """The indices of a job cannot be sent to a worker; the argument is the reason."""
-
-    def __init__(self, reason: Exception) -> None:
-        super().__init__(reason)
-        self.reason = reason
+class Unsendable(Carrier):
+    """The indices of a job cannot be sent to a worker."""
 
 
 class Parcel(Protocol):

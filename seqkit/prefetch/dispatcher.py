@@ -34,7 +34,7 @@ from time import perf_counter_ns
 from typing import Any, TypeVar
 
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
-from .backend import Backend, Done, Event, Failed, Job, Lost, Ready, Unjoined, Unreadable, Unsendable
+from .backend import Backend, Carrier, Done, Event, Failed, Job, Lost, Ready, Unjoined, Unreadable, Unsendable
 from .outcome import Outcomes
 from .progress import Progress, items_per_line
 from .window import Chunk, Window
@@ -129,12 +129,8 @@ class Statistics:
     chunk: int = 1
 
 
-class _Told(Exception):
+class _Told(Carrier):
     """What a reader is to be told, by us and not by a signal handler: the books are in order."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 class _Feed:
@@ -291,7 +287,7 @@ class Dispatcher:
     def _reason(self, struck: BaseException) -> BaseException:
         """Return what to tell a reader; give the node up if it is not by us."""
         if isinstance(struck, _Told):
-            return struck.error
+            return struck.reason
         self._lose()
         return struck
 
@@ -476,8 +472,7 @@ class Dispatcher:
         with self._lock:
             self._closed = True
             if self._receiver == threading.get_ident():
-                self._receiver = None
-                self._arrived.notify_all()
+                self._step_back()
         self.close()
 
     def _expire(self, patience_s: float | None = None) -> float | None:

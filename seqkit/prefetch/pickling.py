@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from ..context import MAIN
-from .tensors import Reducers
+from .tensors import reduce_tensor
 
 __all__ = ["dumps", "dumps_by_value", "refer_to_main"]
 
@@ -42,6 +42,17 @@ def dumps_by_value(value: Any, **options: Any) -> bytes:
     return _dumps(_by_value, value, options)
 
 
+class _Reducers(dict[type, Any]):
+    """Who pickles what, by its type: some our way, others as ever, also those that are registered later."""
+
+    def __init__(self, ours: dict[type, Any], others: Mapping[type, Any]) -> None:
+        super().__init__(ours)
+        self._others = others
+
+    def __missing__(self, kind: type) -> Any:
+        return self._others[kind]
+
+
 def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -> bytes:
     file = io.BytesIO()
     torch = sys.modules.get("torch")
@@ -54,9 +65,10 @@ def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -
 @cache
 def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
     """Return the same pickler, which pickles tensors our way."""
-    reducers = pickler.dispatch_table if issubclass(pickler, cloudpickle.Pickler) else copyreg.dispatch_table
+    others = pickler.dispatch_table if issubclass(pickler, cloudpickle.Pickler) else copyreg.dispatch_table
+    reducers = _Reducers({sys.modules["torch"].Tensor: reduce_tensor}, others)
     # An attribute of the class: that of an instance is too late for one whose class has it.
-    return type(pickler.__name__, (pickler,), {"dispatch_table": Reducers(sys.modules["torch"], reducers)})
+    return type(pickler.__name__, (pickler,), {"dispatch_table": reducers})
 
 
 def _know_main() -> None:
@@ -98,20 +110,14 @@ def _cached_property(function: Callable[[Any], Any], name: str | None) -> cached
 # -------------------------------------------------------------------- by value
 
 
-class _Reductions(dict[type, Any]):
-    """Who pickles what; types that are registered later as well."""
-
-    def __missing__(self, kind: type) -> Any:
-        return copyreg.dispatch_table[kind]
-
-
 class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
-    dispatch_table: ClassVar[Mapping[type, Any]] = _Reductions(
+    dispatch_table: ClassVar[Mapping[type, Any]] = _Reducers(
         {
             **cloudpickle.Pickler.dispatch_table,
             type(lru_cache(len)): _reduce_cached,
             cached_property: _reduce_property,
-        }
+        },
+        copyreg.dispatch_table,
     )
 
 

@@ -17,26 +17,15 @@ from __future__ import annotations
 import math
 import pickle
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Reducers"]
+__all__ = ["reduce_tensor"]
 
 
-class Reducers(dict[type, Callable[[Any], Any]]):
-    """How to pickle what, by its type: tensors our way, all others as ever."""
-
-    def __init__(self, torch: Any, reducers: Any) -> None:
-        super().__init__({torch.Tensor: _reduce})
-        self._reducers = reducers
-
-    def __missing__(self, kind: type) -> Callable[[Any], Any]:
-        return self._reducers[kind]  # type: ignore[no-any-return]
-
-
-def _reduce(tensor: Any) -> Any:
+def reduce_tensor(tensor: Any) -> Any:
+    """Return what to pickle for a tensor, as `copyreg` has it."""
     torch = sys.modules["torch"]
     if not _is_plain(torch, tensor):
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)

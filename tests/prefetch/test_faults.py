@@ -1237,7 +1237,8 @@ LIMITED = """
         check()
     if what == "tiny files":
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, resource.RLIM_INFINITY))
-        with warnings.catch_warnings(category=RuntimeWarning, action="ignore"):  # of slots
+        # That results of chunks do not fit what is left for slots.
+        with warnings.catch_warnings(category=RuntimeWarning, action="ignore"):
             check()
     if what == "one page per pipe":
         import fcntl
