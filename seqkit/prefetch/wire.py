@@ -19,8 +19,7 @@ import pickle
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -66,30 +65,30 @@ _BEYOND = 1 << 63
 _WORKER_WORDS = 8  # a cache line each: workers do not slow one another down
 
 
-class Kind(IntEnum):
-    """What a result record says."""
+class Kind:
+    """What a result record says. Plain numbers: Python 3.11 takes 80 ns to find a member of an enum."""
 
-    SLOT = 0  # the frame lies in a slot
-    SPLIT = 1  # likewise, but its tail follows the record
-    SMALL = 2  # the frame, nothing but a tail, follows the record
-    PIPE = 3  # the frame follows in the worker's own pipe
-    SKIPPED = 4  # the job was revoked before it was begun
-    READY = 5  # the worker has started
-    FAILED = 6  # it could not; a pickled record follows in its pipe
-    JOINT = 7  # the frame follows the record, its arrays lie in a slot that others share
-    JOINT_PIPE = 8  # likewise, but the frame follows in the worker's own pipe
-    OUTLIVED = 9  # no result: memory of a slot that others share is still held
+    SLOT: Final = 0  # the frame lies in a slot
+    SPLIT: Final = 1  # likewise, but its tail follows the record
+    SMALL: Final = 2  # the frame, nothing but a tail, follows the record
+    PIPE: Final = 3  # the frame follows in the worker's own pipe
+    SKIPPED: Final = 4  # the job was revoked before it was begun
+    READY: Final = 5  # the worker has started
+    FAILED: Final = 6  # it could not; a pickled record follows in its pipe
+    JOINT: Final = 7  # the frame follows the record, its arrays lie in a slot that others share
+    JOINT_PIPE: Final = 8  # likewise, but the frame follows in the worker's own pipe
+    OUTLIVED: Final = 9  # no result: memory of a slot that others share is still held
 
 
 FOLLOWED = frozenset({Kind.SPLIT, Kind.SMALL, Kind.JOINT})  # by what lies between head and end
 
 
-class Packing(IntEnum):
+class Packing:
     """How the indices of a job travel."""
 
-    RANGE = 0  # start, stop, step in the record
-    ARRAY = 1  # that many int64 in the cell
-    PICKLE = 2  # that many bytes in the cell
+    RANGE: Final = 0  # start, stop, step in the record
+    ARRAY: Final = 1  # that many int64 in the cell
+    PICKLE: Final = 2  # that many bytes in the cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +210,7 @@ def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
 
     >>> cell = np.zeros(64, np.uint8)
     >>> pack(range(5), cell), unpack(pack([7, 3], cell), cell), unpack(pack(["a"], cell), cell)
-    ((<Packing.RANGE: 0>, 0, 5, 1), [7, 3], ['a'])
+    ((0, 0, 5, 1), [7, 3], ['a'])
     """
     if isinstance(indices, range):
         start, stop, step = indices.start, indices.stop, indices.step

@@ -200,7 +200,7 @@ class Worker:
         for part in stream:
             _write_all(self.fds.bulk, part)
 
-    def _piece(self, outcomes: Outcomes, arena: JointArena) -> tuple[Kind, int, int, bytes, Iterable[Any]]:
+    def _piece(self, outcomes: Outcomes, arena: JointArena) -> tuple[int, int, int, bytes, Iterable[Any]]:
         """Return how a piece travels, its head and end, and its bytes: those with the record, and others."""
         frame = self._encode(outcomes, arena.block, arena.used)
         if frame.moved:  # part of it lies elsewhere: all of it goes through the pipe
@@ -360,7 +360,7 @@ class Worker:
 def tell(
     fds: Descriptors,
     worker: int,
-    kind: Kind,
+    kind: int,
     ticket: int = 0,
     head: int = 0,
     end: int = 0,
