@@ -68,6 +68,9 @@ class Epoch(Iterator[Any]):
         self._finish = finish
         self._is_at_item = is_at_item
         self._is_broken = False  # did an error end the reading, rather than the last batch?
+        # Batches behind which the reading stands that are not counted yet: whoever begins anew after Ctrl-C
+        # is owed the one that it struck, whoever goes on does so behind it.
+        self._owed = 0
         self._is_over = False
 
     def __next__(self) -> Any:
@@ -77,17 +80,24 @@ class Epoch(Iterator[Any]):
             except StopIteration:
                 self._end()
                 raise
-            except Exception:
+            except BaseException as error:
                 self._is_broken = not self._is_at_item()
-                self._position.batch += not self._is_broken
+                self._owed += not self._is_broken
+                if isinstance(error, Exception):
+                    self._pass()
                 raise
             self._is_broken = False
-            self._position.batch += 1
+            self._owed += 1
+            self._pass()
             if type(item) is not Mended:
                 return item
             self._failed.extend(item.failed)
             if item.value is not NOTHING:
                 return item.value
+
+    def _pass(self) -> None:
+        self._position.batch += self._owed
+        self._owed = 0
 
     def __len__(self) -> int:
         if self._position.length is None:
@@ -95,6 +105,7 @@ class Epoch(Iterator[Any]):
         return self._position.length
 
     def _end(self) -> None:
+        self._pass()
         self._position.ended = not self._is_broken
         if not self._is_over:
             self._is_over = True

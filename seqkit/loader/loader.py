@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from types import GenericAlias
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
@@ -266,7 +266,8 @@ class DataLoader(Pipeline):
             return chain(items, keys.failure()), lambda: is_at_item() and not keys.has_failed
         if isinstance(pipeline._n, Unsized):
             items, is_at_item = self._iterated(pipeline, pipeline._plan())
-            return islice(items, start, None), is_at_item
+            _pass_over(start, items, is_at_item)
+            return items, is_at_item
         return self._iterated(pipeline, range(start, pipeline._n))
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
@@ -407,6 +408,16 @@ class DataLoader(Pipeline):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _pass_over(count: int, items: Iterator[Any], is_at_item: Callable[[], bool]) -> None:
+    """Draw in vain what was read before: where there is no length, nobody knows how to begin behind it."""
+    for _ in range(count):
+        try:
+            next(items, None)
+        except Exception:
+            if not is_at_item():
+                raise
 
 
 _ARGUMENTS = tuple(inspect.signature(DataLoader).parameters)

@@ -12,7 +12,8 @@ Guarantees
 - a permanent failure (start hook, workers that cannot start) reaches every reader once, then ends it;
 - dropping a reader cancels its pending work at once, also from the garbage collector; Ctrl-C there loses
   nothing but that;
-- after Ctrl-C, or another exception of a signal handler, that struck anywhere, the next read starts anew.
+- after Ctrl-C, or another exception of a signal handler, that struck anywhere, the next read starts anew;
+- a signal handler that closes the node may strike anywhere, too: no step goes on over books that are gone.
 
 Relies on
 ---------
@@ -185,13 +186,16 @@ class Dispatcher:
         self.pid = os.getpid()
         self._backend = backend
         self._options = options
-        # Reentrant, so that a signal handler may close the node at any moment.
+        # Reentrant, so that a signal handler may come at any moment: it must not wait for what it struck.
         self._lock = threading.RLock()
         self._arrived = threading.Condition(self._lock)
         self._receiver: int | None = None  # the thread that receives for all
         self._turns = 0  # how often something was received
-        self._sending = False  # is a job just being submitted?
+        # The thread that is just submitting a job: a signal handler that reads there would wait for what is
+        # only half sent.
+        self._sending = 0
         self._closed = False
+        self._late = False  # is it closed but for what a step still needs?
         self._failure: Failed | None = None
         self._tickets = count(1)
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
@@ -222,8 +226,7 @@ class Dispatcher:
         """Return a reader of a plan; it asks for nothing until its first `next` or `prepare`."""
         feed = _Feed(Window(plan, self._limit(limit), self._options.depth, in_order), epoch)
         reader = Reader(self, feed)
-        with self._lock:
-            self._watch(reader, feed)
+        self._whole(self._watch, reader, feed)
         return reader
 
     def _watch(self, reader: Reader, feed: _Feed) -> None:
@@ -234,8 +237,7 @@ class Dispatcher:
         self._feeds[dropped] = feed
 
     def stop(self, feed: _Feed) -> None:
-        with self._lock:
-            feed.window.stop()
+        self._whole(feed.window.stop)
 
     def drop(self, feed: _Feed) -> None:
         """Cancel what is pending for a reader."""
@@ -243,9 +245,8 @@ class Dispatcher:
             self._whole(self._drop, feed)
 
     def _drop(self, feed: _Feed) -> None:
-        with self._lock:
-            _cancel(self._backend, feed.tickets)
-            self._end(feed)
+        _cancel(self._backend, feed.tickets)
+        self._end(feed)
 
     def _end(self, feed: _Feed) -> None:
         """Forget a reader, and give back what waits for it."""
@@ -258,8 +259,7 @@ class Dispatcher:
                 chunk.parcel.discard()
 
     def limit(self, feed: _Feed, items: int) -> None:
-        with self._lock:
-            feed.window.limit = self._limit(items)
+        self._whole(setattr, feed.window, "limit", self._limit(items))
 
     def _limit(self, items: int | None) -> int:
         most = self._options.max_buffered or MAX_CHUNK * self._options.depth
@@ -269,16 +269,19 @@ class Dispatcher:
         self._whole(self._prepare, feed)
 
     def _prepare(self, feed: _Feed) -> None:
-        with self._lock:
-            self._check()
-            self._fill(feed)
+        self._check()
+        self._fill(feed)
 
     def _whole(self, step: Callable[..., R], *arguments: Any) -> R:
         """Take a step wholly, or give the node up: what strikes from outside may leave half of it."""
         try:
-            return step(*arguments)
+            with self._lock:
+                result = step(*arguments)
         except BaseException as struck:
             error = self._reason(struck)
+        else:
+            self._close_late()
+            return result
         try:
             raise error
         finally:
@@ -286,10 +289,11 @@ class Dispatcher:
 
     def _reason(self, struck: BaseException) -> BaseException:
         """Return what to tell a reader; give the node up if it is not by us."""
-        if isinstance(struck, _Told):
-            return struck.reason
-        self._lose()
-        return struck
+        if not isinstance(struck, _Told):
+            self._lose()
+            return struck
+        self._close_late()
+        return struck.reason
 
     def next(self, feed: _Feed) -> tuple[Chunk, Outcomes] | None:
         if self.pid != os.getpid():  # the workers are the parent's, and the lock may be held for ever
@@ -300,6 +304,8 @@ class Dispatcher:
             except BaseException as struck:
                 reason = self._reason(struck)
                 break
+            if self._late:
+                self._close_late()
             if chunk is None:
                 return None
             try:
@@ -320,13 +326,13 @@ class Dispatcher:
         while True:
             with self._lock:
                 self._check()
-                if self._sending:
+                if self._sending and self._sending == threading.get_ident():
                     raise _Told(RuntimeError(READS_ITSELF))
                 turn = self._turns
                 chunk = feed.window.ready()
                 if chunk is None:
                     self._fill(feed, waiting=True)
-                    self._check()  # once more: a signal handler may have closed the node meanwhile
+                    self._check()  # once more: a signal handler, or the plan, may have closed the node
                     chunk = feed.window.ready()
                 blocked = chunk is not None and self._is_exhausted(chunk, blocked_since)
                 if chunk is not None and not blocked:
@@ -388,9 +394,8 @@ class Dispatcher:
         """A result that cannot be decoded: find the item that is at fault, and make it its outcome."""
         if len(chunk) == 1 and isinstance(error, Unreadable):
             return Outcomes([None], {0: error.reason})
-        with self._lock:
-            feed.window.back(chunk)
-            self._counts["items"] -= len(chunk)
+        feed.window.back(chunk)
+        self._counts["items"] -= len(chunk)
         return None
 
     # ---------------------------------------------------------------- submitting
@@ -400,14 +405,10 @@ class Dispatcher:
         window = feed.window
         window.depth = self._depth
         try:
-            try:
-                if not window.is_full() and not self._sending:
-                    self._submit_all(feed, window, waiting)
-            finally:
-                self._backend.flush()
-        except Exception:
-            self._check()  # a signal handler, or the plan, may have closed the node meanwhile
-            raise
+            if not window.is_full() and not self._sending:
+                self._submit_all(feed, window, waiting)
+        finally:
+            self._backend.flush()
 
     def _submit_all(self, feed: _Feed, window: Window, waiting: bool) -> None:
         while len(self._flying) < self._backend.capacity:
@@ -436,14 +437,14 @@ class Dispatcher:
 
     def _send(self, feed: _Feed, chunk: Chunk) -> None:
         ticket = next(self._tickets)
-        self._sending = True  # a signal handler that reads now would wait for what is only half sent
+        self._sending = threading.get_ident()
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
         try:
             self._backend.submit(Job(ticket, feed.epoch, chunk.indices))
-            self._sending = False
+            self._sending = 0
         except Unsendable as error:
-            self._sending = False
+            self._sending = 0
             self._landed(ticket)
             failures = dict.fromkeys(range(chunk.size), error.reason)
             chunk.parcel = Ready(Outcomes([None] * chunk.size, failures))
@@ -565,10 +566,11 @@ class Dispatcher:
     # ---------------------------------------------------------------- the node's life
 
     def statistics(self) -> Statistics:
-        with self._lock:
-            self._sweep()
-            counts = {**self._counts, "chunk": self._chunk, **self._backend.statistics()}
-        return Statistics(**counts)
+        return self._whole(self._statistics)
+
+    def _statistics(self) -> Statistics:
+        self._sweep()
+        return Statistics(**{**self._counts, "chunk": self._chunk, **self._backend.statistics()})
 
     def ended(self) -> bool:
         """Is it of no more use: closed, or a copy in a forked child?"""
@@ -578,17 +580,33 @@ class Dispatcher:
         """End the workers; readers that wait or come later are told."""
         if self.pid != os.getpid():
             return
+        self._closed = True
         if self._receiver == threading.get_ident():  # from a signal handler or an item: the end is near
-            self._closed = True
             self._backend.wake()
             return
+        if self._is_inside():
+            self._late = True
+            return
         with self._lock:
-            self._closed = True
             while self._receiver is not None:
                 self._backend.wake()
                 self._arrived.wait(1)
             self._abandon()
             self._arrived.notify_all()
+
+    def _is_inside(self) -> bool:
+        """Is it from within a step of ours that this is called: by a signal handler, or the plan?"""
+        try:
+            self._arrived.notify(0)  # nobody; but it tells those off who do not have the lock
+        except RuntimeError:
+            return False
+        return True
+
+    def _close_late(self) -> None:
+        """Close, if that was put off until the step at hand was over."""
+        if self._late and not self._is_inside():
+            self.close()
+            self._late = False
 
     def _abandon(self) -> None:
         """End the workers, and let go of every result that nobody has."""

@@ -214,7 +214,8 @@ class Shipment:
                 " Use context='fork' or method='thread', or make it picklable"
             ) from error
         self.frame = frame.head, frame.end
-        self._segment = Segment.create(frame.end, "seqkit-pipeline")
+        with CtrlCHeld():
+            self._segment = Segment.create(frame.end, "seqkit-pipeline")
         frame.write(self._segment.block(0, frame.end))
 
     @property

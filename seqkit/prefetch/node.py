@@ -403,14 +403,15 @@ class Reading:
                 if self._lost == MOST_LOST and self._may_never_end:
                     self._give_up()
                 arrived = self._reader.next()
+                if arrived is not None:
+                    self._take(*arrived)
             except SlotsExhausted:
                 raise
             except BaseException:
-                progress.done = True
+                progress.done, self._is_at_item = True, False
                 raise
             if arrived is None:
                 break
-            self._take(*arrived)
             del arrived  # nothing here may keep the reader's arrays alive
         progress.done = True
 
@@ -451,17 +452,18 @@ class _Engine:
     def running(self) -> Dispatcher:
         self._forget_after_fork()
         with self._lock:
-            self._check()
-            if self._dispatcher is None or self._dispatcher.ended():
+            if not self.closed and (self._dispatcher is None or self._dispatcher.ended()):
                 self._dispatcher = self._started()
-                self._check()  # once more: a signal handler may have closed the node meanwhile
-            return self._dispatcher
-
-    def _check(self) -> None:
-        if self.closed:
-            if self._dispatcher is not None:
-                self._dispatcher.close()  # it may have been starting then
+            dispatcher = self._dispatcher
+        if dispatcher is None or self.closed:  # perhaps by a signal handler, while it started
+            self._end(dispatcher)
             raise RuntimeError(CLOSED)
+        return dispatcher
+
+    def _end(self, dispatcher: Dispatcher | None) -> None:
+        """End the workers; not under the lock, which an item that reads the node would wait for."""
+        if dispatcher is not None:
+            dispatcher.close()
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
@@ -521,15 +523,15 @@ class _Engine:
 
     def close(self) -> None:
         self._forget_after_fork()
+        self.closed = True
         with self._lock:
-            self.closed = True
-            if self._dispatcher is not None:
-                self._dispatcher.close()
+            dispatcher = self._dispatcher
+        self._end(dispatcher)
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()
-        with self._lock:
-            return Statistics() if self._dispatcher is None else self._dispatcher.statistics()
+        dispatcher = self._dispatcher
+        return Statistics() if dispatcher is None else dispatcher.statistics()
 
 
 _HAS_PROCESSES = sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")

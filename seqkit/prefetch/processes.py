@@ -189,6 +189,7 @@ class Processes:
         # signal handler may read on, as everywhere.
         self._sending = threading.RLock()
         self._closed = False
+        self._ended = False
         self._final: dict[str, int] = {}
         self._loans: deque[_Loan] = deque()
         self._segment: Segment | None = None
@@ -199,22 +200,9 @@ class Processes:
     # ---------------------------------------------------------------- starting
 
     def start(self) -> None:
-        jobs_out, jobs_in = os.pipe()
-        self._fds.update(jobs=jobs_out, send=jobs_in)
-        results_out, results_in = os.pipe()
-        self._fds.update(receive=results_out, results=results_in)
-        self._fds["wake"] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._fds["self"] = os.pidfd_open(self._pid)
-        tether, hold = os.pipe()
-        self._fds.update(tether=tether, hold=hold)
-        os.set_blocking(results_out, False)
-        os.set_blocking(jobs_out, False)
-        # What is in flight must fit the pipe, so that nobody blocks in a write. A write that does not fit the
-        # rest of a page begins another one, and a page is not free before it is read to its end: it is
-        # certain only that two pages hold one page of records.
-        pages = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // PAGE
-        self.capacity = min(self._wanted_capacity, max(1, pages // 2 * (PAGE // JOB.size)))
-        self._make_segment()
+        with CtrlCHeld():  # for nobody else has the descriptors yet
+            self._make_pipes()
+            self._make_segment()
         self._spec = Spec(
             self._layout,
             self._small_bytes(),
@@ -231,6 +219,23 @@ class Processes:
         self._poll.register(self._fds["wake"], select.POLLIN)
         for number in range(self._workers):
             self._employ(number, self._launcher)
+
+    def _make_pipes(self) -> None:
+        jobs_out, jobs_in = os.pipe()
+        self._fds.update(jobs=jobs_out, send=jobs_in)
+        results_out, results_in = os.pipe()
+        self._fds.update(receive=results_out, results=results_in)
+        self._fds["wake"] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._fds["self"] = os.pidfd_open(self._pid)
+        tether, hold = os.pipe()
+        self._fds.update(tether=tether, hold=hold)
+        os.set_blocking(results_out, False)
+        os.set_blocking(jobs_out, False)
+        # What is in flight must fit the pipe, so that nobody blocks in a write. A write that does not fit the
+        # rest of a page begins another one, and a page is not free before it is read to its end: it is
+        # certain only that two pages hold one page of records.
+        pages = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // PAGE
+        self.capacity = min(self._wanted_capacity, max(1, pages // 2 * (PAGE // JOB.size)))
 
     def _make_segment(self) -> None:
         slots = -(-self.capacity // self._pieces) + self.most_leases
@@ -283,29 +288,28 @@ class Processes:
 
     def _employ(self, number: int, launcher: Launcher, spare: int = 1, idle: int = 0) -> None:
         assert self._segment is not None
-        bulk_out, bulk_in = os.pipe()
-        os.set_blocking(bulk_out, False)
         common = self._fds
-        fds = Descriptors(
-            common["jobs"], common["results"], bulk_in, self._segment.fd, common["self"], common["tether"]
-        )
 
         def enlist(child: Child) -> None:
-            self._team[child.pidfd] = _Employee(number, child, bulk_out, spare=spare, idle=idle)
+            bulk = common.pop("bulk")
+            self._team[child.pidfd] = _Employee(number, child, bulk, spare=spare, idle=idle)
             self._poll.register(child.pidfd, select.POLLIN)
 
-        common["bulk"] = bulk_out  # for a forked child to close
-        _launching.backend = self
         try:
-            launcher.launch(number, fds, enlist)
-        except BaseException:
-            if all(employee.bulk != bulk_out for employee in self._team.values()):
-                os.close(bulk_out)
-            raise
+            with CtrlCHeld():
+                common["bulk"], common["write"] = os.pipe()
+            os.set_blocking(common["bulk"], False)
+            names = ("jobs", "results", "write", "self", "tether")
+            jobs, results, bulk, parent, tether = (common[name] for name in names)
+            _launching.backend = self
+            launcher.launch(
+                number, Descriptors(jobs, results, bulk, self._segment.fd, parent, tether), enlist
+            )
         finally:
             _launching.backend = None
-            del common["bulk"]
-            os.close(bulk_in)
+            for name in ("bulk", "write"):
+                if name in common:  # the one is the employee's now, if there is one
+                    os.close(common.pop(name))
 
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
@@ -655,20 +659,25 @@ class Processes:
         }
 
     def close(self) -> None:
-        if self._closed or self._pid != os.getpid():
+        if self._ended or self._pid != os.getpid():
             return
+        try:
+            if not self._closed:
+                self._begin_to_close()
+                self._wait_for_all()
+        finally:  # a second Ctrl-C does not wait
+            with CtrlCHeld():  # what strikes before it leaves the rest to the next call
+                self._end()
+
+    def _begin_to_close(self) -> None:
+        """Let those leave that have nothing to do."""
         self._closed = True
         _living.discard(weakref.ref(self))
-        try:
-            if self._launcher is not None:  # which comes last, when everything else is there
-                self._final = self._counts()
-                self._control.close()
-            if "send" in self._fds:
-                os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
-            self._wait_for_all()
-        finally:  # a second Ctrl-C does not wait
-            with CtrlCHeld():
-                self._end()
+        if self._launcher is not None:  # which comes last, when everything else is there
+            self._final = self._counts()
+            self._control.close()
+        if "send" in self._fds:
+            os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
 
     def _wait_for_all(self) -> None:
         """Give the workers time to leave."""
@@ -684,22 +693,25 @@ class Processes:
 
     def _end(self) -> None:
         """Kill the workers that are still there, and give everything back."""
-        for pidfd, employee in self._team.items():
+        for employee in self._team.values():
             employee.child.kill()
+        while self._team:
+            pidfd, employee = self._team.popitem()
             employee.child.cause()
             os.close(pidfd)
             os.close(employee.bulk)
-        self._team.clear()
         if self._launcher is not None:
             self._launcher.close()
+            self._launcher = None
             # From here on only leased arrays keep the memory mapped.
             self.pool.give_back()
             del self.pool, self._control, self._blocks
         if self._segment is not None:
             self._segment.close()
-        self._segment = self._launcher = None
+            self._segment = None
         while self._fds:  # a thread that forks may put in and take out another one meanwhile
             os.close(self._fds.popitem()[1])
+        self._ended = True
 
     # ---------------------------------------------------------------- forks that are not ours
 

@@ -58,11 +58,13 @@ class Segment:
     written, so a segment may be generously large.
     """
 
+    fd = -1
+
     def __init__(self, fd: int, size: int, *, private: bool = False) -> None:
-        self.fd = fd
         self.size = size
         flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
         self._map = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        self.fd = fd
 
     @classmethod
     def create(cls, size: int, name: str = "seqkit") -> Segment:
@@ -90,10 +92,12 @@ class Segment:
         weakref.finalize(self._map, lambda: call() if os.getpid() == pid else None).atexit = False
 
     def close(self) -> None:
-        """Give the descriptor back; blocks stay valid."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        """Give the descriptor back; blocks stay valid. Dropping the segment does it too."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
 
 
 class FreeMap:

@@ -30,7 +30,6 @@ __all__ = ["snapshots"]
 _ATOMS = {int, float, bool, complex, str, bytes, type(None)} | {
     np.dtype(code).type for code in "?bhilqBHILQefdgFDGmMSU"
 }
-_FLAT = {tuple, list, dict}
 
 
 def snapshots(items: Iterator[Any], allocate: Allocator) -> Iterator[Any]:
@@ -66,9 +65,9 @@ def _settled(value: Any, allocate: Allocator) -> Any:
     kind = type(value)
     if _is_array(value):
         return _copied(value, allocate)
-    if kind in _FLAT and _is_flat(list(value.values()) if kind is dict else value):
-        if kind is dict:
-            return {key: _copied(part, allocate) for key, part in value.items()}
+    if kind is dict and _ATOMS.issuperset(map(type, value)) and _is_flat(list(value.values())):
+        return {key: _copied(part, allocate) for key, part in value.items()}
+    if kind in (tuple, list) and _is_flat(value):
         return kind([_copied(part, allocate) for part in value])
     return _pickled(value, allocate)
 

@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -15,6 +15,8 @@ import seqkit as sk
 from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.loader.distributed import DistributedSampler
 from seqkit.loader.weighted import WeightedRandomSampler
+from seqkit.prefetch.dispatcher import Reader
+from seqkit.testing import UnsizedSource
 from tests.prefetch.traces import children, drawn, until
 
 from .ways import WAYS
@@ -661,6 +663,82 @@ def test_an_epoch_that_does_not_begin_is_not_over(setup: str, error: type[BaseEx
             iter(loader)
         assert loader.state_dict() == before
         assert epochs(loader, 2) == expected
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_what_a_handler_raises_while_an_epoch_is_read_is_not_its_end(
+    way: dict[str, Any], error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Loader(range(10), 2, **way) as loader:
+        epoch = iter(loader)
+        found = plain([next(epoch), next(epoch)])
+
+        def struck(reader: Reader) -> NoReturn:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Reader, "next", struck)
+            with pytest.raises(error):
+                found.extend(map(plain, epoch))
+        found += plain(list(epoch))
+        state = loader.state_dict()
+    with Loader(range(10), 2) as other:
+        other.load_state_dict(state)
+        assert found + plain(list(other)) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+
+
+def test_ctrl_c_in_a_sample_owes_the_batch_to_who_begins_anew_and_not_to_who_goes_on() -> None:
+    strikes = iter([None] * 4 + [KeyboardInterrupt] + [None] * 99)
+
+    def item(i: int) -> int:
+        if (strike := next(strikes)) is not None:
+            raise strike
+        return i
+
+    loader = Loader(sk.smap(item, range(10)), 2)
+    epoch = iter(loader)
+    assert plain([next(epoch), next(epoch)]) == [[0, 1], [2, 3]]
+    with pytest.raises(KeyboardInterrupt):
+        next(epoch)
+    assert loader.state_dict()["batch"] == 2
+    assert plain([next(epoch)]) == [[6, 7]]
+    assert loader.state_dict()["batch"] == 4
+    assert plain(list(epoch)) == [[8, 9]]
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (1, 0)
+
+
+def outcome(epoch: Iterator[Any]) -> Any:
+    try:
+        return next(epoch)
+    except sk.EvaluationError as error:
+        return error
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("read", [0, 1, 2, 3])
+def test_a_batch_that_fails_of_what_has_no_length_is_one_batch(way: dict[str, Any], read: int) -> None:
+    def item(i: int) -> int:
+        if i == 103:
+            raise ValueError(i)
+        return i
+
+    def a_loader() -> sk.DataLoader:
+        return Loader(UnsizedSource(range(100, 110)), 2, transform=item, **way)
+
+    with a_loader() as loader:
+        epoch = iter(loader)
+        found = [outcome(epoch) for _ in range(read)]
+        state = loader.state_dict()
+        found += drawn(epoch)
+    assert plain(found[:1] + found[2:]) == [[100, 101], [104, 105], [106, 107], [108, 109]]
+    assert isinstance(found[1], sk.EvaluationError)
+    with a_loader() as loader:
+        loader.load_state_dict(state)
+        left = drawn(iter(loader))
+        assert len(left) == len(found) - read
+        assert plain(left[-2:]) == [[106, 107], [108, 109]]
+        assert loader.state_dict()["epoch"] == 1
 
 
 @pytest.mark.parametrize("state", [None, 5, {}, {"epoch": 0}, [1, 2]], ids=repr)

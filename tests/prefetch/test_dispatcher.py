@@ -960,6 +960,38 @@ def test_a_signal_handler_that_reads_while_a_job_is_sent_is_told(capacity: int) 
     assert rest(reader) == rest(other) == ["<0>", "<1>", "<2>"]
 
 
+def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = Fake(blocks=True)
+    node = a_node(fake)
+    reader, other = node.open(range(3), -1), node.open(range(3), -1)
+    told: list[str] = []
+
+    def read() -> None:
+        with pytest.raises(RuntimeError) as info:
+            other.next()
+        told.append(str(info.value))
+
+    def struck(job: Job) -> NoReturn:
+        raise KeyboardInterrupt
+
+    lose, beside = Dispatcher._lose, threading.Thread(target=read)
+
+    def lose_late(self: Dispatcher) -> None:
+        if not beside.ident:  # the lock is free
+            beside.start()
+            until(lambda: told or fake.receiving.is_set())
+        lose(self)
+
+    monkeypatch.setattr(Dispatcher, "_lose", lose_late)
+    monkeypatch.setattr(fake, "submit", struck)
+    with pytest.raises(KeyboardInterrupt):
+        reader.next()
+    beside.join()
+    assert told == [dispatcher.CLOSED]
+
+
 def test_statistics_may_be_asked_for_when_the_interpreter_has_ended_the_node() -> None:
     fake = Fake()
     node = a_node(fake)

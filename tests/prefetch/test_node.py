@@ -26,7 +26,7 @@ from seqkit.prefetch.progress import _slower
 from seqkit.view import View
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
-from .traces import append, children, descriptors, threads
+from .traces import append, children, descriptors, threads, until
 
 THREAD, FORK = WORKERS[0], PROCESSES[0]
 
@@ -483,6 +483,34 @@ def test_a_node_may_be_closed_by_a_signal_handler_while_it_starts(
     node.restart()
     with node:
         assert node[1] == 1
+
+
+@pytest.mark.parametrize("use", ["read", "ask for statistics"])
+def test_an_item_that_uses_a_node_that_another_thread_closes_waits_for_nobody(use: str) -> None:
+    at_item = threading.Event()
+
+    def f(x: int) -> int:
+        at_item.set()
+        assert until(lambda: node._engine.closed)
+        if use == "read":
+            with pytest.raises(RuntimeError, match="the node is closed"):
+                node[x + 1]
+        else:
+            assert node.statistics().items == 0
+        return x
+
+    node = sk.prefetch(sk.smap(f, range(10)), 0)
+    closer = threading.Thread(target=lambda: (at_item.wait(), node.close()), daemon=True)
+    closer.start()
+
+    def read() -> str:
+        with pytest.raises(RuntimeError, match="the node is closed"):
+            node[0]
+        return "told"
+
+    assert within_reach(read) == "told"
+    closer.join(20)
+    assert not closer.is_alive()
 
 
 def test_a_node_may_be_read_by_a_signal_handler_while_it_is_indexed(monkeypatch: pytest.MonkeyPatch) -> None:

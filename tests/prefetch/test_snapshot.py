@@ -67,6 +67,16 @@ def a_list() -> Callable[[int], Any]:
     return make
 
 
+def a_key() -> Callable[[int], Any]:
+    key = Counter()
+
+    def make(i: int) -> Any:
+        key.count = i
+        return {key: i}
+
+    return make
+
+
 def an_object() -> Callable[[int], Any]:
     buffer = Counter()
 
@@ -90,6 +100,7 @@ REUSING = {
     "small array": (a_small_array, lambda item: item[-1]),
     "list": (a_list, lambda item: item[0]),
     "object": (an_object, lambda item: item.count),
+    "key": (a_key, lambda item: next(iter(item)).count),
     "tuple": (in_a(lambda array: (array, "label")), lambda item: item[0][-1]),
     "dict": (in_a(lambda array: {"x": array}), lambda item: item["x"][-1]),
     "nested": (in_a(lambda array: [{"x": (array, array)}]), lambda item: item[0]["x"][1][-1]),

@@ -1,0 +1,173 @@
+"""A signal handler may run wherever Python enters a function: it runs at each such place in turn."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from types import FrameType, TracebackType
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch import dispatcher
+
+from .kinds import KINDS, Kind
+from .traces import children, descriptors, until
+
+ENGINE = os.path.dirname(dispatcher.__file__)
+INLINE, THREAD, FORK = KINDS[:3]
+ITEMS = list(range(14))
+
+in_each_way = pytest.mark.parametrize("kind", [INLINE, THREAD, FORK], ids=str)
+
+
+class Strike:
+    """Calls something where this thread enters its `place`-th function of the engine, within a block."""
+
+    def __init__(self, place: int, handler: Callable[[], object]) -> None:
+        self._left = place
+        self._handler = handler
+        self._pid = os.getpid()
+        self.came = False
+
+    def __enter__(self) -> Strike:
+        sys.settrace(self._entered)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.settrace(None)
+
+    def _entered(self, frame: FrameType, event: str, argument: Any) -> None:
+        if os.getpid() != self._pid:
+            sys.settrace(None)
+        elif os.path.dirname(frame.f_code.co_filename) == ENGINE:
+            self._left -= 1
+            if not self._left:
+                sys.settrace(None)
+                self.came = True
+                self._handler()
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def places(kind: Kind) -> Iterator[int]:
+    """Every place where nothing is started anew, else some: other ones in every run are none of a test's."""
+    return count(1, 17 if kind is FORK else 1)
+
+
+def a_node(kind: Kind) -> sk.Prefetch[int]:
+    return kind.ahead(sk.smap(int, ITEMS), 2, chunk_size=3, max_buffered=6)
+
+
+@pytest.fixture(autouse=True)
+def dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What strikes in a callback, Python drops."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)
+    gc.collect()
+
+
+@in_each_way
+def test_what_a_handler_raises_ends_a_read_and_the_next_one_starts_anew(kind: Kind) -> None:
+    for place in places(kind):
+        with a_node(kind) as node:
+            items, got = iter(node), list[int]()
+            with suppress(KeyboardInterrupt), Strike(place, interrupt) as strike:
+                for item in items:
+                    got.append(item)
+            got.extend(items)  # where there is an iterator to go on with
+            assert got == ITEMS[: len(got)], place
+            assert list(node) == ITEMS, place
+            if not strike.came:
+                assert got == ITEMS
+                assert place > 50
+                return
+
+
+@in_each_way
+def test_a_handler_may_close_a_node_that_is_read(kind: Kind) -> None:
+    for place in places(kind):
+        with a_node(kind) as node:
+            got, told = list[int](), ""
+            with Strike(place, node.close) as strike:
+                try:
+                    for item in node:
+                        got.append(item)
+                except RuntimeError as error:
+                    told = str(error)
+            assert got == ITEMS[: len(got)], place
+            assert "the node is closed" in told or got == ITEMS, place
+            if not strike.came:
+                assert not told
+                assert place > 50
+                return
+            with pytest.raises(RuntimeError, match="the node is closed"):
+                list(node)
+
+
+@in_each_way
+def test_a_handler_may_restart_a_node_that_is_read(kind: Kind) -> None:
+    for place in places(kind):
+        with a_node(kind) as node:
+            got = list[int]()
+            with suppress(RuntimeError), Strike(place, node.restart) as strike:
+                for item in node:
+                    got.append(item)
+            assert got == ITEMS[: len(got)], place
+            assert list(node) == ITEMS, place
+            if not strike.came:
+                assert got == ITEMS
+                assert place > 50
+                return
+
+
+@in_each_way
+@pytest.mark.parametrize("by_index", [False, True])
+def test_a_handler_that_reads_costs_the_reader_it_struck_nothing(kind: Kind, by_index: bool) -> None:
+    for place in places(kind):
+        with a_node(kind) as node:
+            told = list[str]()
+
+            def read(node: sk.Prefetch[int] = node, told: list[str] = told) -> None:
+                node.statistics()
+                try:
+                    assert [node[i] for i in (3, 4, 9)] == [3, 4, 9]
+                    assert list(node[5:]) == ITEMS[5:]
+                except RuntimeError as error:
+                    told.append(str(error))
+
+            with Strike(place, read) as strike:
+                got = [node[i] for i in range(len(node))] if by_index else list(node)
+            assert got == ITEMS, place
+            assert not told or "a signal handler, reads the node" in told[0]
+            if not strike.came:
+                assert place > 50
+                return
+
+
+@pytest.mark.parametrize("what", ["start", "close"])
+def test_ctrl_c_while_a_node_starts_or_ends_leaves_nothing_behind(what: str) -> None:
+    before = children(), set(descriptors().items())
+    for place in count(1, 1 if what == "close" else 5):
+        node = a_node(FORK)
+        if what == "close":
+            node.start()
+        with suppress(KeyboardInterrupt), Strike(place, interrupt) as strike:
+            getattr(node, what)()
+        node.close()
+        del node
+        gc.collect()
+        assert until(lambda: not children() - before[0]), place
+        assert not set(descriptors().items()) - before[1], place
+        if not strike.came:
+            assert place > 10
+            return
