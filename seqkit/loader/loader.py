@@ -266,8 +266,7 @@ class DataLoader(Pipeline):
             return chain(items, keys.failure()), lambda: is_at_item() and not keys.has_failed
         if isinstance(pipeline._n, Unsized):
             items, is_at_item = self._iterated(pipeline, pipeline._plan())
-            _pass_over(start, items, is_at_item)
-            return items, is_at_item
+            return _Rest(items, start), is_at_item
         return self._iterated(pipeline, range(start, pipeline._n))
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
@@ -410,14 +409,38 @@ class DataLoader(Pipeline):
         self.close()
 
 
-def _pass_over(count: int, items: Iterator[Any], is_at_item: Callable[[], bool]) -> None:
-    """Draw in vain what was read before: where there is no length, nobody knows how to begin behind it."""
-    for _ in range(count):
-        try:
-            next(items, None)
-        except Exception:
-            if not is_at_item():
+class _Rest(Iterator[Any]):
+    """What is left of an iteration whose first `count` items were read before: they are drawn in vain.
+
+    For where there is no length, nobody knows how to begin behind them. An error there is passed over, too;
+    but not if nothing comes behind it.
+    """
+
+    def __init__(self, items: Iterator[Any], count: int) -> None:
+        self._items = items
+        self._count = count
+        self._failed: Exception | None = None
+
+    def __next__(self) -> Any:
+        while self._count:
+            self._count -= 1
+            try:
+                self._draw()
+            except StopIteration:
                 raise
+            except Exception as error:
+                self._failed = error
+        return self._draw()
+
+    def _draw(self) -> Any:
+        failed, self._failed = self._failed, None
+        try:
+            return next(self._items)
+        except StopIteration:
+            if failed is None:
+                raise
+            self._count = 0
+        raise failed
 
 
 _ARGUMENTS = tuple(inspect.signature(DataLoader).parameters)

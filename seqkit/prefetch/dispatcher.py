@@ -13,7 +13,8 @@ Guarantees
 - dropping a reader cancels its pending work at once, also from the garbage collector; Ctrl-C there loses
   nothing but that;
 - after Ctrl-C, or another exception of a signal handler, that struck anywhere, the next read starts anew;
-- a signal handler that closes the node may strike anywhere, too: no step goes on over books that are gone.
+- a signal handler that closes or reads the node may strike anywhere, too: a step that has begun is taken to
+  its end before the books go, or anybody else sees them.
 
 Relies on
 ---------
@@ -350,17 +351,17 @@ class Dispatcher:
                 reading = threading.get_ident()
                 if self._receiver == reading or self._backend.is_worker():
                     raise _Told(RuntimeError(READS_ITSELF))
-                if self._receiver is not None:  # which receives for this one too
-                    if self._turns == turn:
-                        self._arrived.wait(patience or LOOK_UP_S)
-                    continue
-                # From here on a signal handler that reads is told so, and one that closes leaves it to us.
-                self._receiver = reading
-                if self._turns != turn or self._closed:  # one was here before, perhaps with what we wait for
-                    self._step_back()
-                    continue
-                timeout = self._expire(patience)
-            self._receive(timeout)
+                if leads := self._receiver is None:
+                    # From here on a signal handler that reads is told so; one that closes leaves it to us.
+                    self._receiver = reading
+                    if self._turns != turn or self._closed:  # one was here, perhaps with what we wait for
+                        self._step_back()
+                        continue
+                    timeout = self._expire(patience)
+            if leads:
+                self._receive(timeout)
+            else:
+                self._follow(turn, patience)
 
     def _is_exhausted(self, chunk: Chunk, since_ns: int) -> bool:
         """Must the reader let go of other results before this one, which it would share memory with?"""
@@ -421,10 +422,12 @@ class Dispatcher:
             chunk = window.ask(self._chunk, waiting)
             if chunk is None:
                 return
-            if len(self._flying) >= self._backend.capacity:  # the plan has read the node itself meanwhile
+            self._sending = threading.get_ident()
+            if len(self._flying) < self._backend.capacity:
+                self._send(feed, chunk)
+            else:  # the plan, or a signal handler, has read the node itself meanwhile
                 window.skipped(chunk)
-                return
-            self._send(feed, chunk)
+            self._sending = 0
 
     def _make_room(self, wanting: _Feed) -> bool:
         """Copy a waiting result out of its slot: a paused reader's first, the farthest one first."""
@@ -437,14 +440,11 @@ class Dispatcher:
 
     def _send(self, feed: _Feed, chunk: Chunk) -> None:
         ticket = next(self._tickets)
-        self._sending = threading.get_ident()
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
         try:
             self._backend.submit(Job(ticket, feed.epoch, chunk.indices))
-            self._sending = 0
         except Unsendable as error:
-            self._sending = 0
             self._landed(ticket)
             failures = dict.fromkeys(range(chunk.size), error.reason)
             chunk.parcel = Ready(Outcomes([None] * chunk.size, failures))
@@ -460,6 +460,14 @@ class Dispatcher:
                 self._handle(event)
             self._turns += 1
             self._step_back()
+
+    def _follow(self, turn: int, patience_s: float | None) -> None:
+        """Wait for the one that receives."""
+        if self._is_inside():  # others would get the lock in the middle of the step
+            raise _Told(RuntimeError(READS_ITSELF))
+        with self._lock:
+            if self._turns == turn and self._receiver is not None:
+                self._arrived.wait(patience_s or LOOK_UP_S)
 
     def _step_back(self) -> None:
         """Receive no more."""

@@ -325,8 +325,7 @@ class Prefetch(View[T]):
 
     def restart(self) -> None:
         """End the workers, and start new ones at the next read, which see the sources as they are then."""
-        self._engine.close()
-        self._engine.closed = False
+        self._engine.restart()
 
     def statistics(self) -> Statistics:
         """Return what the node has done since its workers started, as a frozen dataclass."""
@@ -526,6 +525,12 @@ class _Engine:
         self.closed = True
         with self._lock:
             dispatcher = self._dispatcher
+        self._end(dispatcher)
+
+    def restart(self) -> None:
+        self._forget_after_fork()
+        with self._lock:
+            dispatcher, self._dispatcher, self.closed = self._dispatcher, None, False
         self._end(dispatcher)
 
     def statistics(self) -> Statistics:

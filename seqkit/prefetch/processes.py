@@ -291,25 +291,24 @@ class Processes:
         common = self._fds
 
         def enlist(child: Child) -> None:
-            bulk = common.pop("bulk")
+            common.pop("bulk", None)
             self._team[child.pidfd] = _Employee(number, child, bulk, spare=spare, idle=idle)
             self._poll.register(child.pidfd, select.POLLIN)
 
         try:
             with CtrlCHeld():
-                common["bulk"], common["write"] = os.pipe()
-            os.set_blocking(common["bulk"], False)
-            names = ("jobs", "results", "write", "self", "tether")
-            jobs, results, bulk, parent, tether = (common[name] for name in names)
-            _launching.backend = self
-            launcher.launch(
-                number, Descriptors(jobs, results, bulk, self._segment.fd, parent, tether), enlist
+                common["bulk"], common["write"] = bulk, write = os.pipe()
+            os.set_blocking(bulk, False)
+            fds = Descriptors(
+                common["jobs"], common["results"], write, self._segment.fd, common["self"], common["tether"]
             )
+            _launching.backend = self
+            launcher.launch(number, fds, enlist)
         finally:
             _launching.backend = None
-            for name in ("bulk", "write"):
-                if name in common:  # the one is the employee's now, if there is one
-                    os.close(common.pop(name))
+            for name in ("bulk", "write"):  # the one is the employee's now, if there is one
+                if (fd := common.pop(name, None)) is not None:
+                    os.close(fd)
 
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""

@@ -60,21 +60,17 @@ class Segment:
 
     fd = -1
 
-    def __init__(self, fd: int, size: int, *, private: bool = False) -> None:
+    def __init__(self, fd: int, size: int, *, private: bool = False, new: bool = False) -> None:
+        self.fd = fd  # ours to close, whatever comes
         self.size = size
+        if new:
+            os.ftruncate(fd, size)
         flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
         self._map = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        self.fd = fd
 
     @classmethod
     def create(cls, size: int, name: str = "seqkit") -> Segment:
-        fd = os.memfd_create(name)
-        try:
-            os.ftruncate(fd, size)
-            return cls(fd, size)
-        except BaseException:
-            os.close(fd)
-            raise
+        return cls(os.memfd_create(name), size, new=True)
 
     def block(self, offset: int, size: int) -> Block:
         """Return the bytes at an offset as an array; the mapping lives as long as it or its views do."""

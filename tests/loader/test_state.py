@@ -708,6 +708,30 @@ def test_ctrl_c_in_a_sample_owes_the_batch_to_who_begins_anew_and_not_to_who_goe
     assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (1, 0)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("breaks_at", range(4))
+def test_a_stream_that_breaks_before_the_place_to_go_on_from_says_so(
+    way: dict[str, Any], breaks_at: int
+) -> None:
+    class Breaking:
+        def __iter__(self) -> Iterator[int]:
+            yield from range(breaks_at)
+            raise ConnectionError("down")
+
+    class Whole:
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(10))
+
+    with Loader(Whole(), 2, **way) as loader:
+        epoch = iter(loader)
+        assert plain([next(epoch), next(epoch)]) == [[0, 1], [2, 3]]
+        state = loader.state_dict()
+    with Loader(Breaking(), 2, **way) as loader:
+        loader.load_state_dict(state)
+        with pytest.raises(sk.EvaluationError, match="down"):
+            list(loader)
+
+
 def outcome(epoch: Iterator[Any]) -> Any:
     try:
         return next(epoch)

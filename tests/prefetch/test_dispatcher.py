@@ -960,6 +960,29 @@ def test_a_signal_handler_that_reads_while_a_job_is_sent_is_told(capacity: int) 
     assert rest(reader) == rest(other) == ["<0>", "<1>", "<2>"]
 
 
+def test_a_plan_that_reads_the_node_does_not_wait_for_another_reader_in_the_middle_of_things() -> None:
+    fake = Fake(capacity=9, blocks=True)
+    node = a_node(fake)
+    told: list[str] = []
+
+    def keys() -> Iterator[int]:
+        yield 1
+        with pytest.raises(RuntimeError) as info:
+            node.open(range(5, 9), -1).next()
+        told.append(str(info.value))
+        yield 2
+
+    beside = threading.Thread(target=lambda: in_threads(node.open(range(3), -1).next))
+    beside.start()
+    until(fake.receiving.is_set)
+    reader = node.open(keys(), -1)
+    reader.prepare()
+    assert told == [dispatcher.READS_ITSELF]
+    assert fake.submitted[-1] == [2]
+    node.close()
+    beside.join()
+
+
 def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -485,6 +485,25 @@ def test_a_node_may_be_closed_by_a_signal_handler_while_it_starts(
         assert node[1] == 1
 
 
+@threads_and_forks
+def test_who_reads_while_the_node_is_restarted_reads_anew(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kind.ahead(range(10)) as node:
+        assert list(node) == list(range(10))
+        end, found = node._engine._end, list[int]()
+
+        def and_meanwhile(dispatcher: Any) -> None:  # as another thread, while the old workers leave
+            found.append(node[3])
+            end(dispatcher)
+
+        monkeypatch.setattr(node._engine, "_end", and_meanwhile)
+        node.restart()
+        monkeypatch.undo()
+        assert found == [3]
+        assert list(node) == list(range(10))
+
+
 @pytest.mark.parametrize("use", ["read", "ask for statistics"])
 def test_an_item_that_uses_a_node_that_another_thread_closes_waits_for_nobody(use: str) -> None:
     at_item = threading.Event()
