@@ -235,16 +235,17 @@ def decode(
     >>> x.sum(), np.shares_memory(x, block)
     (np.int64(499500), True)
     """
-    raw = memoryview(cast(Any, block))[head:end]
-    (count,) = _COUNT.unpack_from(raw)
+    raw = memoryview(cast(Any, block))
+    (count,) = _COUNT.unpack_from(raw, head)
+    table = head + 8
     if not count:
-        return loads(raw[8:], buffers=())
+        return loads(raw[table:end], buffers=())
     memory = cast(Block, block) if memory is None else memory
     if count < 0:
-        return [_filled(marshal.loads(raw[8:]), memory)], {}
-    spans = struct.unpack_from(f"<{2 * count}q", raw, 8)
+        return [_filled(marshal.loads(raw[table:end]), memory)], {}
+    spans = struct.unpack_from(f"<{2 * count}q", raw, table)
     buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
-    return loads(raw[8 + 16 * count :], buffers=buffers)
+    return loads(raw[table + 16 * count : end], buffers=buffers)
 
 
 def dumps_plain(value: Any, **options: Any) -> bytes:

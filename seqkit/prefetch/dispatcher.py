@@ -386,8 +386,8 @@ class Dispatcher:
         feed.window.hand_out(chunk)
         self._counts["items"] += chunk.size
         # The workers go on while the reader works. Several jobs at once, where many are pending anyhow.
-        room = self._depth - feed.window.pending()
-        if room >= min(self._depth // 4, self._depth - 2 * self._options.workers):
+        pending, depth = feed.window.pending(), self._depth
+        if depth - pending >= depth // 4 or pending <= 2 * self._options.workers:
             self._fill(feed)
         return chunk
 
@@ -498,19 +498,18 @@ class Dispatcher:
         return left
 
     def _handle(self, event: Event) -> None:
-        if isinstance(event, Failed):
-            self._failure = self._failure or event  # the first one is the reason of the others
-            return
-        landed = self._landed(event.ticket)
         if isinstance(event, Done):
             self._counts["jobs"] += 1
+            landed = self._landed(event.ticket)
             if landed is None:
                 event.parcel.discard()
                 return
             _, chunk = landed
             chunk.parcel, chunk.worker = event.parcel, event.worker
             self._measure(event, chunk.size)
-        elif landed is not None:
+        elif isinstance(event, Failed):
+            self._failure = self._failure or event  # the first one is the reason of the others
+        elif (landed := self._landed(event.ticket)) is not None:
             if isinstance(event, Lost):
                 self._lost(*landed, event)
             else:

@@ -323,8 +323,10 @@ class Processes:
     # ---------------------------------------------------------------- jobs
 
     def ready(self) -> bool:
+        if self.pool.available() > 0 or not self._layout.slots:
+            return True
         self._restore()
-        return self.pool.available() > 0 or not self._layout.slots
+        return self.pool.available() > 0
 
     def _restore(self) -> None:
         """Take back the slots of which no worker keeps memory any more."""
@@ -415,12 +417,12 @@ class Processes:
     def _note(self, record: tuple[int, ...], small: bytes) -> None:
         ticket, worker, kind, head, end, cost, slot, more = record
         self.nbytes += end
-        if kind in (Kind.SLOT, Kind.SPLIT):
-            self._land(ticket, slot)
-            self._events.append(Done(ticket, InSlot(self, slot, head, end, more, small), cost, worker))
-        elif kind == Kind.SMALL:
+        if kind == Kind.SMALL:
             self._land(ticket, slot, over=True, survives=bool(more))
             self._events.append(Done(ticket, Memory(small, head, end), cost, worker))
+        elif kind in (Kind.SLOT, Kind.SPLIT):
+            self._land(ticket, slot)
+            self._events.append(Done(ticket, InSlot(self, slot, head, end, more, small), cost, worker))
         elif kind == Kind.JOINT:
             self._note_piece(record, small)
         elif kind == Kind.OUTLIVED:
