@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+from collections import deque
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -33,6 +36,24 @@ def test_every_law_holds_on_small_sources(case: Case) -> None:
             length_reads=case.length_reads,
             dumps=pickle.dumps,
         )
+
+
+@every_case
+def test_an_iterator_that_is_dropped_leaves_nothing_to_the_garbage_collector(case: Case) -> None:
+    n = max(case.sizes)
+    view = case.build(case.items([i * 3 + 10 for i in range(n)]))
+    try:
+        for drawn in (1, n):
+            deque(islice(view, drawn), maxlen=0)  # what is made once, is made now
+            gc.collect()
+            gc.disable()
+            try:
+                deque(islice(view, drawn), maxlen=0)
+                assert gc.collect() == 0
+            finally:
+                gc.enable()
+    finally:
+        close(view)
 
 
 @every_random_case

@@ -266,7 +266,8 @@ class DataLoader(Pipeline):
             return chain(items, keys.failure()), lambda: is_at_item() and not keys.has_failed
         if isinstance(pipeline._n, Unsized):
             items, is_at_item = self._iterated(pipeline, pipeline._plan())
-            return _Rest(items, start), is_at_item
+            rest = _Rest(items, start, is_at_item)
+            return rest, rest.is_at_item
         return self._iterated(pipeline, range(start, pipeline._n))
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
@@ -412,35 +413,46 @@ class DataLoader(Pipeline):
 class _Rest(Iterator[Any]):
     """What is left of an iteration whose first `count` items were read before: they are drawn in vain.
 
-    For where there is no length, nobody knows how to begin behind them. An error there is passed over, too;
-    but not if nothing comes behind it.
+    For where there is no length, nobody knows how to begin behind them. The error of an item there is passed
+    over, too; but not if it is the end.
     """
 
-    def __init__(self, items: Iterator[Any], count: int) -> None:
+    def __init__(self, items: Iterator[Any], count: int, is_at_item: Callable[[], bool]) -> None:
         self._items = items
-        self._count = count
+        self._left = count
+        self._is_at_drawn = is_at_item
+        self._is_through = False
         self._failed: Exception | None = None
+        self._is_over = False
+
+    def is_at_item(self) -> bool:
+        """Is what was raised last about an item of the rest?"""
+        return self._is_through and (self._is_over or self._is_at_drawn())
 
     def __next__(self) -> Any:
-        while self._count:
-            self._count -= 1
-            try:
-                self._draw()
-            except StopIteration:
-                raise
-            except Exception as error:
-                self._failed = error
-        return self._draw()
-
-    def _draw(self) -> Any:
+        while self._left:
+            self._left -= 1
+            self._pass_over()
+        self._is_through = True
         failed, self._failed = self._failed, None
         try:
             return next(self._items)
         except StopIteration:
             if failed is None:
                 raise
-            self._count = 0
+        self._is_over = True
         raise failed
+
+    def _pass_over(self) -> None:
+        try:
+            next(self._items)
+            self._failed = None
+        except StopIteration:
+            self._left = 0
+        except Exception as error:
+            if not self._is_at_drawn():
+                raise
+            self._failed = error
 
 
 _ARGUMENTS = tuple(inspect.signature(DataLoader).parameters)

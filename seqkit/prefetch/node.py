@@ -445,28 +445,31 @@ class _Engine:
         # Reentrant, so that a signal handler may close the node at any moment, its start included.
         self._lock = threading.RLock()
         self._dispatcher: Dispatcher | None = None
+        self._replaced: Dispatcher | None = None  # it may still be ending
         self._pid = os.getpid()
         self.closed = False
 
     def running(self) -> Dispatcher:
         self._forget_after_fork()
         with self._lock:
-            if not self.closed and (self._dispatcher is None or self._dispatcher.ended()):
-                self._dispatcher = self._started()
             dispatcher = self._dispatcher
+            if not self.closed and (dispatcher is None or dispatcher is self._replaced or dispatcher.ended()):
+                dispatcher = self._dispatcher = self._started()
         if dispatcher is None or self.closed:  # perhaps by a signal handler, while it started
             self._end(dispatcher)
             raise RuntimeError(CLOSED)
         return dispatcher
 
-    def _end(self, dispatcher: Dispatcher | None) -> None:
+    def _end(self, *dispatchers: Dispatcher | None) -> None:
         """End the workers; not under the lock, which an item that reads the node would wait for."""
-        if dispatcher is not None:
-            dispatcher.close()
+        for dispatcher in dispatchers:
+            if dispatcher is not None:
+                dispatcher.close()
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
-            self._lock, self._pid, self._dispatcher = threading.RLock(), os.getpid(), None
+            self._lock, self._pid = threading.RLock(), os.getpid()
+            self._dispatcher = self._replaced = None
 
     def _started(self) -> Dispatcher:
         settings = self._settings
@@ -524,14 +527,15 @@ class _Engine:
         self._forget_after_fork()
         self.closed = True
         with self._lock:
-            dispatcher = self._dispatcher
-        self._end(dispatcher)
+            dispatchers = self._replaced, self._dispatcher
+        self._end(*dispatchers)
 
     def restart(self) -> None:
         self._forget_after_fork()
         with self._lock:
-            dispatcher, self._dispatcher, self.closed = self._dispatcher, None, False
-        self._end(dispatcher)
+            replaced, self.closed = self._dispatcher, False
+            self._replaced = replaced
+        self._end(replaced)
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()

@@ -323,10 +323,9 @@ class Processes:
     # ---------------------------------------------------------------- jobs
 
     def ready(self) -> bool:
-        if self.pool.available() > 0 or not self._layout.slots:
-            return True
-        self._restore()
-        return self.pool.available() > 0
+        if self.pool.has_retired():
+            self._restore()
+        return self.pool.available() > 0 or not self._layout.slots
 
     def _restore(self) -> None:
         """Take back the slots of which no worker keeps memory any more."""
@@ -673,7 +672,6 @@ class Processes:
     def _begin_to_close(self) -> None:
         """Let those leave that have nothing to do."""
         self._closed = True
-        _living.discard(weakref.ref(self))
         if self._launcher is not None:  # which comes last, when everything else is there
             self._final = self._counts()
             self._control.close()
@@ -712,6 +710,7 @@ class Processes:
             self._segment = None
         while self._fds:  # a thread that forks may put in and take out another one meanwhile
             os.close(self._fds.popitem()[1])
+        _living.discard(weakref.ref(self))  # last: what is forked meanwhile is not to keep any of them
         self._ended = True
 
     # ---------------------------------------------------------------- forks that are not ours

@@ -370,10 +370,12 @@ class SlotPool:
         self._expect(slot, RETIRED)
         self._reuse(slot)
 
+    def has_retired(self) -> bool:
+        """Is any slot set aside?"""
+        return self._counts[RETIRED] > 0
+
     def retired(self) -> list[int]:
         """Return the slots that are set aside."""
-        if not self._counts[RETIRED]:
-            return []
         return [slot for slot, state in enumerate(self._states) if state is RETIRED]
 
     def _take_back(self) -> None:

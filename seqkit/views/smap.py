@@ -230,7 +230,10 @@ class Smap(View[Any]):
     def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress) -> NoReturn:
         progress.skipped -= 1  # unlike an item that the source failed to give, this one is counted
         if not isinstance(error, Exception):
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # or it would hold this frame, and what it has, until a garbage collection
         fail(self._layer(step), nth(plan, progress.position), error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:

@@ -728,8 +728,38 @@ def test_a_stream_that_breaks_before_the_place_to_go_on_from_says_so(
         state = loader.state_dict()
     with Loader(Breaking(), 2, **way) as loader:
         loader.load_state_dict(state)
-        with pytest.raises(sk.EvaluationError, match="down"):
-            list(loader)
+        (found,) = drawn(iter(loader))
+        assert isinstance(found, sk.EvaluationError)
+        assert "down" in str(found)
+        assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (1, 0)
+
+
+@pytest.mark.parametrize("strikes_at", range(4))
+def test_ctrl_c_while_batches_are_passed_over_is_none_of_a_batch(strikes_at: int) -> None:
+    class Struck:
+        struck = False
+        drawn = 0
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            if self.drawn == strikes_at and not self.struck:
+                self.struck = True
+                raise KeyboardInterrupt
+            if self.drawn == 10:
+                raise StopIteration
+            self.drawn += 1
+            return self.drawn - 1
+
+    loader = Loader(Struck(), 2)
+    loader.load_state_dict({**Loader(Struck(), 2).state_dict(), "batch": 2})
+    epoch = iter(loader)
+    with pytest.raises(KeyboardInterrupt):
+        next(epoch)
+    assert loader.state_dict()["batch"] == 2
+    next(epoch)
+    assert loader.state_dict()["batch"] == 3
 
 
 def outcome(epoch: Iterator[Any]) -> Any:

@@ -233,6 +233,27 @@ def test_an_item_that_fails_leaves_nothing_of_its_slot_behind(kind: Kind) -> Non
         assert (node.statistics().retired, node.statistics().misses) == (0, 0)
 
 
+def test_what_maps_over_a_batch_leave_behind_takes_no_slot_and_no_pipe() -> None:
+    batches = sk.batch(sk.smap(full, range(80)), 8, collate_fn=np.stack)
+    with FORK.ahead(sk.smap(lambda batch: batch, batches), 1, start_hook=lambda: gc.disable()) as node:
+        assert [batch[0, 0] for batch in node] == list(range(0, 80, 8))
+        assert (node.statistics().retired, node.statistics().misses) == (0, 0)
+
+
+def test_slots_that_workers_still_keep_are_used_again_before_fresh_ones() -> None:
+    kept: list[Any] = [None]
+
+    def keeping(i: int) -> Any:
+        kept[0] = sk.empty(LARGE, np.int64)
+        kept[0][:] = i
+        return kept[0]
+
+    with FORK.ahead(sk.smap(keeping, range(60)), nworkers=1, max_buffered=2, chunk_size=1).start() as node:
+        dispatcher: Any = node._engine._dispatcher
+        pool = dispatcher._backend.pool
+        assert max(len(pool.retired()) for _ in node) <= 4 < dispatcher.statistics().slots
+
+
 def test_slots_that_a_worker_kept_come_back_when_it_dies() -> None:
     kept: list[Any] = []
 

@@ -493,9 +493,10 @@ def test_who_reads_while_the_node_is_restarted_reads_anew(
         assert list(node) == list(range(10))
         end, found = node._engine._end, list[int]()
 
-        def and_meanwhile(dispatcher: Any) -> None:  # as another thread, while the old workers leave
+        def and_meanwhile(*dispatchers: Any) -> None:  # as another thread, while the old workers leave
+            assert node.statistics().items == 10
             found.append(node[3])
-            end(dispatcher)
+            end(*dispatchers)
 
         monkeypatch.setattr(node._engine, "_end", and_meanwhile)
         node.restart()
