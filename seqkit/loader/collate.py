@@ -23,6 +23,7 @@ from .leaves import (
     is_array_of_samples,
     is_object_array,
     is_tensor,
+    joined_tensors,
     stack,
     stack_tensors,
 )
@@ -133,7 +134,9 @@ def joined(pieces: list[Any], unite: Unite) -> Any:
         if any(list(piece) != list(first) for piece in pieces):
             raise ValueError("pieces of different keys")
         return _like_mapping(first, {key: joined([piece[key] for piece in pieces], unite) for key in first})
-    if isinstance(first, np.ndarray) or is_tensor(type(first)):
+    if is_tensor(type(first)):
+        return joined_tensors(pieces, unite)
+    if isinstance(first, np.ndarray):
         return unite(pieces)
     if isinstance(first, list) and first and isinstance(first[0], TEXT):
         return [text for piece in pieces for text in piece]

@@ -59,30 +59,33 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
     `problem` is an exception of this process or the `Record` of one from a worker.
     """
     error = _revived(problem, pipeline) if isinstance(problem, Record) else problem
-    if isinstance(error, EvaluationError):
-        if error.__cause__ is not None and seterr() == "passthrough" and _is_plain(error.__cause__):
-            raise error.__cause__
-        if error.worker is None:
-            error.worker = worker
-        if error.view is None:
-            error.view, error.index = node, index
-        locate(error, node, index)
-        raise error
-    if isinstance(error, IndexError):
-        raise error  # an index that a view refuses: what user code raises, the views have wrapped
-    if not isinstance(error, Exception):
-        # SystemExit, KeyboardInterrupt: an item's doing, not a request to the reader.
-        raise EvaluationError(
-            f"{node._name}[{index}] failed: {summary(error)}",
-            index=index,
-            view=node,
-            worker=worker,
-        ) from error
     try:
-        fail(node, index, error)
-    except EvaluationError as failure:
-        failure.worker = worker
-        raise
+        if isinstance(error, EvaluationError):
+            if error.__cause__ is not None and seterr() == "passthrough" and _is_plain(error.__cause__):
+                raise error.__cause__
+            if error.worker is None:
+                error.worker = worker
+            if error.view is None:
+                error.view, error.index = node, index
+            locate(error, node, index)
+            raise error
+        if isinstance(error, IndexError):
+            raise error  # an index that a view refuses: what user code raises, the views have wrapped
+        if not isinstance(error, Exception):
+            # SystemExit, KeyboardInterrupt: an item's doing, not a request to the reader.
+            raise EvaluationError(
+                f"{node._name}[{index}] failed: {summary(error)}",
+                index=index,
+                view=node,
+                worker=worker,
+            ) from error
+        try:
+            fail(node, index, error)
+        except EvaluationError as failure:
+            failure.worker = worker
+            raise
+    finally:
+        del error, problem  # or they would hold one another, and all that the reader has
 
 
 def _is_plain(error: BaseException) -> bool:

@@ -299,8 +299,10 @@ class Prefetch(View[T]):
     def _handed_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
         """Return an item of a chunk, and let go of it; or raise its error."""
         if position in outcomes.failures:
-            problem = outcomes.failures[position]
-            reraise(problem, self, chunk.index(position), self._pipeline, chunk.worker)
+            # No name here may keep the error, whose traceback leads here, and to everything the reader has.
+            reraise(
+                outcomes.failures.pop(position), self, chunk.index(position), self._pipeline, chunk.worker
+            )
         item, outcomes.values[position] = outcomes.values[position], None
         return item
 

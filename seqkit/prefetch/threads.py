@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter_ns
@@ -76,8 +77,8 @@ class _Worker:
                 continue
             shared.running[job.ticket] = self, monotonic()
             event = self._evaluate(evaluator, job)
-            if shared.running.pop(job.ticket, None) is None:
-                return  # given up: another has this place
+            if shared.running.pop(job.ticket, None) is None or shared.closed:
+                return  # given up: another has this place, or nobody
             shared.events.put(event)
             del job, event  # an idle worker keeps no result alive
 
@@ -183,3 +184,6 @@ class Threads:
             if worker.thread is not threading.current_thread():
                 worker.thread.join(max(0.0, deadline - monotonic()))
         self._workers = []
+        with suppress(Empty):  # nobody wants them any more
+            while True:
+                self._shared.events.get_nowait()

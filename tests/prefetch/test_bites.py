@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -238,6 +239,59 @@ def test_what_maps_over_a_batch_leave_behind_takes_no_slot_and_no_pipe() -> None
     with FORK.ahead(sk.smap(lambda batch: batch, batches), 1, start_hook=lambda: gc.disable()) as node:
         assert [batch[0, 0] for batch in node] == list(range(0, 80, 8))
         assert (node.statistics().retired, node.statistics().misses) == (0, 0)
+
+
+def test_what_hangs_in_a_cycle_of_the_items_own_is_not_kept() -> None:
+    def saving(i: int) -> Any:
+        array = sk.empty(LARGE, np.int64)
+        array[:] = i
+        try:
+            raise KeyError(i)
+        except KeyError as error:
+            saved = error  # whose traceback has this frame
+        assert saved.args == (i,)
+        return array
+
+    with FORK.ahead(sk.smap(saving, range(50)), 1, start_hook=lambda: gc.disable()) as node:
+        assert right(list(node))
+        assert (node.statistics().retired, node.statistics().misses) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", WORKERS, ids=str)
+def test_an_error_that_was_told_keeps_nothing_of_the_reader(kind: Kind) -> None:
+    def failing(i: int) -> Any:
+        if i == 5:
+            raise ValueError(i)
+        return full(i)
+
+    def read() -> weakref.ref[Any]:
+        items = iter(node)
+        held = [next(items) for _ in range(5)]
+        with contextlib.suppress(sk.EvaluationError):
+            next(items)
+        return weakref.ref(held[0])
+
+    with kind.ahead(sk.smap(failing, range(9)), 1) as node:
+        gc.disable()
+        try:
+            assert read()() is None
+        finally:
+            gc.enable()
+
+
+def test_results_that_nobody_read_go_when_threads_end() -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def kept(i: int) -> Any:
+        made.append(weakref.ref(array := full(i)))
+        return array
+
+    node = sk.prefetch(sk.smap(kept, range(40)), 2, chunk_size=1)
+    items = iter(node)
+    next(items)
+    del items
+    node.close()
+    assert not any(array() is not None for array in made)
 
 
 def test_slots_that_workers_still_keep_are_used_again_before_fresh_ones() -> None:

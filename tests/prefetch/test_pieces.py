@@ -19,6 +19,7 @@ from seqkit.errors import EvaluationError, ItemTimeout, WorkerDied
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
 from .test_bites import once
+from .traces import append
 
 FORK = PROCESSES[0]
 LARGE = 3000  # numbers: 24 kB a row
@@ -421,3 +422,24 @@ def test_sequences_of_unknown_length_are_refused_when_the_node_is_built() -> Non
 def test_pieces_must_be_a_positive_int() -> None:
     with pytest.raises(ValueError, match="prefetch: pieces must be a positive int, got 0"):
         sk.prefetch(sk.batch(range(4), 2), 2, pieces=0)
+
+
+@pytest.mark.parametrize("kind", [Kind("thread"), Kind("process", "fork")], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16", "bool"])
+def test_batches_of_tensors_are_made_of_pieces_once(kind: Kind, dtype: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    log = tmp_path / "log"
+
+    def sample(i: int) -> Any:
+        append(log, f"{i}\n")
+        return {"x": torch.full((40, 50), i, dtype=getattr(torch, dtype)), "i": torch.tensor(i)}
+
+    batches = sk.batch(sk.smap(sample, range(24)), 4, collate_fn=sk.default_collate)
+    with kind.ahead(batches, pieces=2) as node:
+        found = list(node)
+    assert sorted(map(int, log.read_text().split())) == list(range(24))
+    for number, batch in enumerate(found):
+        assert batch["i"].tolist() == list(range(4 * number, 4 * number + 4))
+        assert batch["x"].dtype == getattr(torch, dtype)
+        assert torch.equal(batch["x"], batches[number]["x"])
+        batch["x"][0] = 0  # the reader's own
