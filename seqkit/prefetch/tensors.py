@@ -4,6 +4,7 @@ Guarantees
 ----------
 - a CPU tensor of any dtype travels like an array: into a slot, or not at all if it lies there; what arrives
   has the same dtype, shape and `requires_grad`, the same strides unless there were gaps, and keeps the slot;
+- a sparse one travels as the dense ones that it is made of: torch would keep all that arrive, to check them;
 - all others travel as torch itself pickles them;
 - torch is never imported for it in a process that has no tensors.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 import pickle
 import sys
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,10 @@ __all__ = ["reduce_tensor"]
 def reduce_tensor(tensor: Any) -> Any:
     """Return what to pickle for a tensor, as `copyreg` has it."""
     torch = sys.modules["torch"]
-    if not _is_plain(torch, tensor):
+    if not _is_plain(tensor):
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    if tensor.layout is not torch.strided:
+        return _rebuild_sparse, (str(tensor.layout), _parts(torch, tensor), *_outside(tensor))
     order = _dense_order(tensor)
     flat = tensor.detach().permute(order).reshape(-1).contiguous()  # which copies what has gaps
     flat = flat.as_strided(flat.shape, (1,))  # of fewer than two numbers, the stride may be anything
@@ -37,15 +41,46 @@ def reduce_tensor(tensor: Any) -> Any:
     return _rebuild, (memory, dtype, tuple(tensor.shape), order, tensor.requires_grad)
 
 
-def _is_plain(torch: Any, tensor: Any) -> bool:
+def _is_plain(tensor: Any) -> bool:
     """Is it nothing but numbers in memory, and perhaps a leaf that wants a gradient?"""
     return bool(
         tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
+        and str(tensor.layout) in _LAYOUTS
         and (tensor.is_leaf or not tensor.requires_grad)
         and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
         and not tensor.__dict__
     )
+
+
+_LAYOUTS = {"torch.strided", "torch.sparse_coo"} | {
+    f"torch.sparse_{kind}" for kind in ("csr", "csc", "bsr", "bsc")
+}
+
+
+def _parts(torch: Any, tensor: Any) -> tuple[Any, ...]:
+    """Return the dense tensors that a sparse one is made of."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+
+
+def _outside(tensor: Any) -> tuple[tuple[int, ...], bool, bool]:
+    is_coalesced = str(tensor.layout) == "torch.sparse_coo" and tensor.is_coalesced()
+    return tuple(tensor.shape), is_coalesced, tensor.requires_grad
+
+
+def _rebuild_sparse(
+    layout: str, parts: tuple[Any, ...], shape: tuple[int, ...], is_coalesced: bool, requires_grad: bool
+) -> Any:
+    torch: Any = import_module("torch")
+    options: dict[str, Any] = {"check_invariants": False, "requires_grad": requires_grad}
+    if layout == "torch.sparse_coo":
+        return torch.sparse_coo_tensor(*parts, shape, is_coalesced=is_coalesced, **options)
+    options["layout"] = getattr(torch, layout.removeprefix("torch."))
+    return torch.sparse_compressed_tensor(*parts, shape, **options)
 
 
 def _dense_order(tensor: Any) -> list[int]:

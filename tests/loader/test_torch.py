@@ -497,6 +497,34 @@ def test_reading_leaves_torchs_generator_alone() -> None:
 # -------------------------------------------------------------------- memory
 
 
+SPARSE = {
+    "coo": lambda t: t.to_sparse(),
+    "coo, hybrid": lambda t: t.to_sparse(1),
+    "coo, not coalesced": lambda t: torch.sparse_coo_tensor([[0, 0], [1, 1]], [t[1, 1], t[0, 1]], (4, 6)),
+    "coo, empty": lambda t: (0 * t).to_sparse(),
+    "csr": lambda t: t.to_sparse_csr(),
+    "csc": lambda t: t.to_sparse_csc(),
+    "bsr": lambda t: t.to_sparse_bsr((2, 3)),
+    "bsc": lambda t: t.to_sparse_bsc((2, 3)),
+    "leaf": lambda t: t.to_sparse().requires_grad_(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # torch calls some of them a beta
+@pytest.mark.parametrize("make", SPARSE.values(), ids=SPARSE)
+def test_sparse_tensors_arrive_as_they_are_and_are_kept_by_nobody(make: Any) -> None:
+    source = [torch.arange(24.0).remainder(5).reshape(4, 6) * i for i in range(1, 5)]
+    with Ours(Made(lambda i: make(source[i]), 4), None, num_workers=1) as loader:
+        for dense, found in zip(source, loader, strict=True):
+            expected = make(dense)
+            assert (found.layout, found.shape, found.dtype) == (expected.layout, (4, 6), torch.float32)
+            assert found.requires_grad == expected.requires_grad
+            if found.layout is torch.sparse_coo:
+                assert found.is_coalesced() == expected.is_coalesced()
+            assert torch.equal(found.detach().to_dense(), expected.detach().to_dense())
+    assert not torch._utils._sparse_tensors_to_validate
+
+
 def test_large_tensors_arrive_without_a_copy() -> None:
     dataset = Made(lambda i: {"x": torch.full((256, 256), float(i)), "h": np.full(70_000, i, np.int16)}, 24)
     with Ours(dataset, 2, num_workers=1, persistent_workers=True) as loader:
