@@ -209,12 +209,15 @@ def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
     and a RecursionError, which is rather a matter of how deep the views lie. What stands for an exception of
     another process is wrapped under either policy: nobody could catch it by its class.
     """
-    if isinstance(error, EvaluationError | RecursionError):
-        raise error
-    if _policy.get() == "passthrough" and not isinstance(error, RemoteError):
-        raise IndexError(*error.args) if isinstance(error, EndOfSequence) else error
-    message = f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {summary(error)}"
-    raise EvaluationError(message, index=index, view=view) from error
+    try:
+        if isinstance(error, EvaluationError | RecursionError):
+            raise error
+        if _policy.get() == "passthrough" and not isinstance(error, RemoteError):
+            raise IndexError(*error.args) if isinstance(error, EndOfSequence) else error
+        message = f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {summary(error)}"
+        raise EvaluationError(message, index=index, view=view) from error
+    finally:
+        del error  # or it and this frame would hold one another, and all that the callers have
 
 
 def summary(error: BaseException) -> str:

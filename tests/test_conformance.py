@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import seqkit as sk
 from seqkit.testing import check_view, strategies
 from seqkit.testing.reading import pick
 from seqkit.testing.subject import close, expect, forms
@@ -53,6 +54,57 @@ def test_an_iterator_that_is_dropped_leaves_nothing_to_the_garbage_collector(cas
             finally:
                 gc.unfreeze()
                 gc.enable()
+    finally:
+        close(view)
+
+
+class Failing:
+    """A source of which every fourth item fails."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, i: int) -> Any:
+        if i % 4 == 2:
+            raise ValueError(i)
+        return self.items[i]
+
+
+def failures(view: Any, n: int) -> int:
+    failed = 0
+    for i in range(n):
+        try:
+            view[i]
+        except IndexError:
+            pass
+        except sk.EvaluationError:
+            failed += 1
+    return failed
+
+
+BY_INDEX = (
+    "smap/gather repeats/shuffle/batch 3/split/window/add_cache/add_cache on disk"
+    "/prefetch inline/prefetch thread/prefetch process, fork"
+)
+
+
+@pytest.mark.parametrize("name", BY_INDEX.split("/"))
+def test_items_that_fail_leave_nothing_to_the_garbage_collector(name: str) -> None:
+    (case,) = [case for case in CASES if case.name == name]
+    view = case.build(Failing(list(range(8))))
+    try:
+        failures(view, 8)  # what is made once, is made now
+        gc.disable()
+        gc.freeze()
+        try:
+            assert failures(view, 8)
+            assert gc.collect() == 0
+        finally:
+            gc.unfreeze()
+            gc.enable()
     finally:
         close(view)
 

@@ -180,7 +180,10 @@ class AddCache(View[T]):
         while item is ABSENT:
             flight, ours = contents.claim(i)
             if ours:
-                return self._land(i, flight)
+                try:
+                    return self._land(i, flight)
+                finally:
+                    del flight  # which may have the error, whose traceback leads here
             if not flight.may_be_awaited():
                 return self._evaluate(i)
             item = flight.wait()
@@ -195,6 +198,7 @@ class AddCache(View[T]):
                 self._save(i, item)
         except BaseException as error:
             self._contents.land({i: flight}, {}, error)
+            del flight
             raise
         self._contents.land({i: flight}, {i: item})
         return item

@@ -167,7 +167,10 @@ class Window(View[Any]):
             error = failed[min(failed)]
             if isinstance(error, EvaluationError):
                 locate(error, self, i)
-            raise error
+            try:
+                raise error
+            finally:
+                del error, failed
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
