@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import pickle
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -39,6 +41,19 @@ def test_every_law_holds_on_small_sources(case: Case) -> None:
         )
 
 
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """A block that leaves nothing to the garbage collector."""
+    gc.disable()
+    gc.freeze()  # whatever else there is
+    try:
+        yield
+        assert gc.collect() == 0
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
 @every_case
 def test_an_iterator_that_is_dropped_leaves_nothing_to_the_garbage_collector(case: Case) -> None:
     n = max(case.sizes)
@@ -46,14 +61,8 @@ def test_an_iterator_that_is_dropped_leaves_nothing_to_the_garbage_collector(cas
     try:
         for drawn in (1, n):
             deque(islice(view, drawn), maxlen=0)  # what is made once, is made now
-            gc.disable()
-            gc.freeze()  # whatever else there is
-            try:
+            with nothing_left():
                 deque(islice(view, drawn), maxlen=0)
-                assert gc.collect() == 0
-            finally:
-                gc.unfreeze()
-                gc.enable()
     finally:
         close(view)
 
@@ -97,14 +106,8 @@ def test_items_that_fail_leave_nothing_to_the_garbage_collector(name: str) -> No
     view = case.build(Failing(list(range(8))))
     try:
         failures(view, 8)  # what is made once, is made now
-        gc.disable()
-        gc.freeze()
-        try:
+        with nothing_left():
             assert failures(view, 8)
-            assert gc.collect() == 0
-        finally:
-            gc.unfreeze()
-            gc.enable()
     finally:
         close(view)
 

@@ -32,7 +32,9 @@ def reduce_tensor(tensor: Any) -> Any:
     if not _is_plain(tensor):
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     if tensor.layout is not torch.strided:
-        return _rebuild_sparse, (str(tensor.layout), _parts(torch, tensor), *_outside(tensor))
+        layout, parts = str(tensor.layout), _parts(torch, tensor)
+        is_coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
+        return _rebuild_sparse, (layout, parts, tuple(tensor.shape), is_coalesced, tensor.requires_grad)
     order = _dense_order(tensor)
     flat = tensor.detach().permute(order).reshape(-1).contiguous()  # which copies what has gaps
     flat = flat.as_strided(flat.shape, (1,))  # of fewer than two numbers, the stride may be anything
@@ -65,11 +67,6 @@ def _parts(torch: Any, tensor: Any) -> tuple[Any, ...]:
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return tensor.crow_indices(), tensor.col_indices(), tensor.values()
     return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
-
-
-def _outside(tensor: Any) -> tuple[tuple[int, ...], bool, bool]:
-    is_coalesced = str(tensor.layout) == "torch.sparse_coo" and tensor.is_coalesced()
-    return tuple(tensor.shape), is_coalesced, tensor.requires_grad
 
 
 def _rebuild_sparse(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NoReturn, cast, overload
+from typing import Any, Literal, cast, overload
 
 from ..errors import fail
 from ..indices import Indices, Length, Plan, as_list, nth
@@ -207,6 +207,7 @@ class Smap(View[Any]):
                         item = f(item)
                 except BaseException as error:
                     self._failed(error, step, plan, progress)
+                    raise
                 yield item
         except BaseException:
             progress.skipped += 1
@@ -222,19 +223,17 @@ class Smap(View[Any]):
                     yield f(item)
                 except BaseException as error:
                     self._failed(error, step, plan, progress)
+                    raise
         except BaseException:
             progress.skipped += 1
             raise
         progress.done = True
 
-    def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress) -> NoReturn:
+    def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress) -> None:
+        """Tell what the function met; who calls raises again what is no error of an item."""
         progress.skipped -= 1  # unlike an item that the source failed to give, this one is counted
-        if not isinstance(error, Exception):
-            try:
-                raise error
-            finally:
-                del error  # or it would hold this frame, and what it has, until a garbage collection
-        fail(self._layer(step), nth(plan, progress.position), error)
+        if isinstance(error, Exception):
+            fail(self._layer(step), nth(plan, progress.position), error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         results: list[Any] = []
