@@ -69,6 +69,15 @@ def a_node(kind: Kind, max_buffered: int = 6) -> sk.Prefetch[int]:
     return kind.ahead(sk.smap(int, ITEMS), 2, chunk_size=max_buffered // 2, max_buffered=max_buffered)
 
 
+def drawn_until(caught: type[BaseException], items: Iterator[int], strike: Strike) -> list[int]:
+    """Draw items while something strikes; return those that came before it was told."""
+    got: list[int] = []
+    with suppress(caught), strike:
+        for item in items:
+            got.append(item)
+    return got
+
+
 @pytest.fixture(autouse=True)
 def dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """What strikes in a callback, Python drops."""
@@ -80,10 +89,8 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_handler_raises_ends_a_read_and_the_next_one_starts_anew(kind: Kind) -> None:
     for place in places(kind):
         with a_node(kind) as node:
-            items, got = iter(node), list[int]()
-            with suppress(KeyboardInterrupt), Strike(place, interrupt) as strike:
-                for item in items:
-                    got.append(item)
+            items, strike = iter(node), Strike(place, interrupt)
+            got = drawn_until(KeyboardInterrupt, items, strike)
             got.extend(items)  # where there is an iterator to go on with
             assert got == ITEMS[: len(got)], place
             assert list(node) == ITEMS, place
@@ -118,10 +125,8 @@ def test_a_handler_may_close_a_node_that_is_read(kind: Kind) -> None:
 def test_a_handler_may_restart_a_node_that_is_read(kind: Kind) -> None:
     for place in places(kind):
         with a_node(kind) as node:
-            got = list[int]()
-            with suppress(RuntimeError), Strike(place, node.restart) as strike:
-                for item in node:
-                    got.append(item)
+            strike = Strike(place, node.restart)
+            got = drawn_until(RuntimeError, iter(node), strike)
             assert got == ITEMS[: len(got)], place
             assert list(node) == ITEMS, place
             if not strike.came:
