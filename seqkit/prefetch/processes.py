@@ -78,6 +78,10 @@ VISIBLE_S = 0.001
 SLOT_BYTES_MAX = 1 << 30
 LEAST_CELL_BYTES = 1 << 15  # holds the indices of the largest chunk
 READ_BYTES = 1 << 16
+AMID_A_START = (
+    "prefetch: a signal handler came where a process is being started, and starts workers itself;"
+    " let it leave a note, and read when it is over"
+)
 
 
 # -------------------------------------------------------------------- the backend
@@ -295,6 +299,8 @@ class Processes:
             self._team[child.pidfd] = _Employee(number, child, bulk, spare=spare, idle=idle)
             self._poll.register(child.pidfd, select.POLLIN)
 
+        if _launching.is_busy():  # a fork within the hooks of another may wait for ever for their locks
+            raise RuntimeError(AMID_A_START)
         try:
             with CtrlCHeld():
                 common["bulk"], common["write"] = bulk, write = os.pipe()
@@ -314,6 +320,7 @@ class Processes:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
         # The numbers may soon mean something else, which a fork of user code keeps.
         _living.discard(weakref.ref(self))
+        _launching.backend = None
         for name in ("send", "receive", "wake", "hold", "bulk"):
             os.close(self._fds[name])
         for employee in self._team.values():
@@ -793,10 +800,15 @@ class _Loan:
 
 
 class _Launching(threading.local):
-    """What this thread is forking, if it is a worker of ours; and what tells how long the child lives."""
+    """The backend whose worker this thread starts; and for every fork it is in, what lives as its child."""
 
     backend: Processes | None = None
-    loans: list[int]
+
+    def __init__(self) -> None:
+        self.forks: list[list[int]] = []
+
+    def is_busy(self) -> bool:
+        return self.backend is not None or bool(self.forks)
 
 
 # A plain set, which is copied at once: others are closed, by the garbage collector too, and made meanwhile.
@@ -811,19 +823,20 @@ def _others() -> list[Processes]:
 
 
 def _before_fork() -> None:
-    _launching.loans = []
+    loans: list[int] = []
+    _launching.forks.append(loans)
     for backend in _others():
         if (childs := backend.lend()) is not None:
-            _launching.loans.append(childs)
+            loans.append(childs)
 
 
 def _after_fork_in_parent() -> None:  # also where the fork failed: then the loans are over
-    for childs in _launching.loans:
+    for childs in _launching.forks.pop() if _launching.forks else ():
         os.close(childs)
-    _launching.loans.clear()
 
 
 def _after_fork_in_child() -> None:
+    _launching.forks.clear()
     for backend in _others():
         backend.forget()
 

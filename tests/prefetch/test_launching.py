@@ -359,3 +359,47 @@ def test_what_the_main_module_defines_is_known_in_children_of_multiprocessing_to
     before = children()
     assert finished(tmp_path, CHILDREN, where) == (0, "read\n", "")
     reap_orphans(before)  # servants of `multiprocessing`
+
+
+@pytest.mark.parametrize("whose", ["the user's", "ours"])
+def test_a_signal_handler_amid_a_fork_starts_no_workers(tmp_path: Path, whose: str) -> None:
+    code = """
+        import os, signal, sys
+
+        def strike():
+            if strikes:
+                signal.raise_signal(strikes.pop())
+
+        def read(*_):
+            try:
+                list(others)
+            except RuntimeError as error:
+                print(error, flush=True)
+
+        strikes = []
+        signal.signal(signal.SIGUSR1, read)
+        os.register_at_fork(before=strike)  # the last of the hooks, which run backwards
+        import seqkit as sk
+        squares = sk.prefetch(sk.smap(lambda i: i * i, range(9)), 2, method="process", context="fork")
+        others = sk.prefetch(range(9), 2, method="process", context="fork")
+        list(squares), squares.close()
+        import concurrent.futures.thread  # whose hook, the first, takes a lock that is not reentrant
+
+        descriptors = len(os.listdir("/proc/self/fd"))
+        squares.restart()
+        strikes.append(signal.SIGUSR1)
+        if sys.argv[1] == "ours":
+            squares.start()
+        elif child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            os._exit(0)
+        assert not strikes
+        assert list(squares) == [i * i for i in range(9)]
+        assert list(others) == list(range(9))
+        squares.close(), others.close()
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+    """
+    status, out, err = finished(tmp_path, code, whose)
+    assert (status, err) == (0, "")
+    assert "a signal handler came where a process is being started" in out
