@@ -16,13 +16,15 @@ BENCH  := .venv-bench
 ROUNDS ?= 200
 BIN    := $(VENV)/bin
 PIP    := -m pip --quiet --disable-pip-version-check
+# Old makes (macOS has one) cannot keep the output of targets apart.
+SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint stress bench clean
+.PHONY: help demo test test-engine test-others lint stress bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -31,8 +33,15 @@ demo: $(VENV)/.examples
 	$(BIN)/python examples/quickstart.py
 
 test: lint
-	$(BIN)/python -m pytest
+	@echo 'Two parts of the tests run side by side, some minutes; each shows what it printed when it is over.'
+	@$(MAKE) --no-print-directory --jobs=2 $(SYNC) test-engine test-others
+
+test-engine:
+	$(BIN)/python -m pytest tests/prefetch
 	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py
+
+test-others:
+	$(BIN)/python -m pytest --ignore=tests/prefetch
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

@@ -41,6 +41,7 @@ from .wire import Spec
 from .worker import Descriptors, leave, main
 
 __all__ = [
+    "AMID_A_START",
     "Child",
     "CtrlCHeld",
     "Fork",
@@ -52,6 +53,8 @@ __all__ = [
     "module_path",
     "reap",
 ]
+
+AMID_A_START = "prefetch: a signal handler starts workers while workers are started"
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ from ..view import View
 from .backend import Done, Event, Failed, Job, Lost, Skipped, Unsendable
 from .codec import Block
 from .forkserver import ForkServer, Server
-from .launch import Child, CtrlCHeld, Fork, Launcher, Shipment, Spawn
+from .launch import AMID_A_START, Child, CtrlCHeld, Fork, Launcher, Shipment, Spawn
 from .parcels import InJoint, InSlot, Joint, Memory, private
 from .resources import mapped_bytes, native_threads
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
@@ -78,10 +78,6 @@ VISIBLE_S = 0.001
 SLOT_BYTES_MAX = 1 << 30
 LEAST_CELL_BYTES = 1 << 15  # holds the indices of the largest chunk
 READ_BYTES = 1 << 16
-AMID_A_START = (
-    "prefetch: a signal handler came where a process is being started, and starts workers itself;"
-    " let it leave a note, and read when it is over"
-)
 
 
 # -------------------------------------------------------------------- the backend
@@ -299,7 +295,7 @@ class Processes:
             self._team[child.pidfd] = _Employee(number, child, bulk, spare=spare, idle=idle)
             self._poll.register(child.pidfd, select.POLLIN)
 
-        if _launching.is_busy():  # a fork within the hooks of another may wait for ever for their locks
+        if _launching.backend is not None:  # a fork within the hooks of another might wait for their locks
             raise RuntimeError(AMID_A_START)
         try:
             with CtrlCHeld():
@@ -800,15 +796,10 @@ class _Loan:
 
 
 class _Launching(threading.local):
-    """The backend whose worker this thread starts; and for every fork it is in, what lives as its child."""
+    """The backend whose worker this thread starts; and what tells how long the child of a fork lives."""
 
     backend: Processes | None = None
-
-    def __init__(self) -> None:
-        self.forks: list[list[int]] = []
-
-    def is_busy(self) -> bool:
-        return self.backend is not None or bool(self.forks)
+    loans: list[int]
 
 
 # A plain set, which is copied at once: others are closed, by the garbage collector too, and made meanwhile.
@@ -823,20 +814,19 @@ def _others() -> list[Processes]:
 
 
 def _before_fork() -> None:
-    loans: list[int] = []
-    _launching.forks.append(loans)
+    _launching.loans = []
     for backend in _others():
         if (childs := backend.lend()) is not None:
-            loans.append(childs)
+            _launching.loans.append(childs)
 
 
 def _after_fork_in_parent() -> None:  # also where the fork failed: then the loans are over
-    for childs in _launching.forks.pop() if _launching.forks else ():
+    for childs in _launching.loans:
         os.close(childs)
+    _launching.loans.clear()
 
 
 def _after_fork_in_child() -> None:
-    _launching.forks.clear()
     for backend in _others():
         backend.forget()
 

@@ -134,7 +134,7 @@ def test_a_stream_that_costs_every_worker_comes_to_an_end_that_says_so(kind: Kin
 
     stream, options = (deadly, {"retries": 0}) if kind.method == "process" else (stuck, {"timeout": 0.05})
     try:
-        with kind.ahead(sk.uniter(stream), 1, **options) as ahead:
+        with kind.ahead(sk.uniter(stream), 1, max_buffered=4, **options) as ahead:
             iterator = iter(ahead)
             items = drawn(iterator)
             assert items[:3] == [0, 1, 2]
