@@ -38,10 +38,10 @@ test: lint
 
 test-engine:
 	$(BIN)/python -m pytest tests/prefetch
-	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py
 
 test-others:
 	$(BIN)/python -m pytest --ignore=tests/prefetch
+	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
