@@ -68,10 +68,9 @@ def main() -> int:
 
 @contextmanager
 def cpu_load() -> Iterator[None]:
-    """Keep every CPU busy."""
-    spinning = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)
-    ]
+    """Keep every CPU busy, without taking much from tests that would use it."""
+    spin = "import os; os.nice(5)\nwhile True: pass"
+    spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
     finally:
