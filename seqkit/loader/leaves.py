@@ -209,8 +209,8 @@ def stack_tensors(batch: Sequence[Any], place: Place) -> Any:
 def joined_tensors(pieces: Sequence[Any], unite: Callable[[list[Array]], Array]) -> Any:
     """Return one PyTorch tensor of pieces, row behind row; `unite` does so for arrays."""
     torch = sys.modules["torch"]
-    if any(piece.requires_grad for piece in pieces):
-        raise ValueError("pieces that want gradients")
+    if any(type(piece) is not torch.Tensor or piece.requires_grad for piece in pieces):
+        raise ValueError("pieces of a class of their own, or that want gradients")
     try:
         arrays = [piece.numpy() for piece in pieces]
     except (RuntimeError, TypeError):  # numpy has no such numbers

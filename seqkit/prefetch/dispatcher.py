@@ -192,9 +192,9 @@ class Dispatcher:
         self._arrived = threading.Condition(self._lock)
         self._receiver: int | None = None  # the thread that receives for all
         self._turns = 0  # how often something was received
-        # The thread that is just submitting a job: a signal handler that reads there would wait for what is
-        # only half sent.
-        self._sending = 0
+        # Is a step under way whose half nobody may see? Only a signal handler can find it so, in the thread
+        # that has the lock: were it to read on, it could take away what the step has in its hands.
+        self._amid = False
         self._closed = False
         self._late = False  # is it closed but for what a step still needs?
         self._failure: Failed | None = None
@@ -242,7 +242,12 @@ class Dispatcher:
 
     def drop(self, feed: _Feed) -> None:
         """Cancel what is pending for a reader."""
-        if not self.ended() and feed.watches:
+        if self.ended() or not feed.watches:
+            return
+        if self._is_inside():  # the step may have one of its results in hand
+            _cancel(self._backend, feed.tickets)
+            self._dropped.append(feed.watches[0])
+        else:
             self._whole(self._drop, feed)
 
     def _drop(self, feed: _Feed) -> None:
@@ -267,7 +272,8 @@ class Dispatcher:
         return most if items is None else min(items, most)
 
     def prepare(self, feed: _Feed) -> None:
-        self._whole(self._prepare, feed)
+        if not self._is_inside():  # else the first `next` does it
+            self._whole(self._prepare, feed)
 
     def _prepare(self, feed: _Feed) -> None:
         self._check()
@@ -277,7 +283,14 @@ class Dispatcher:
         """Take a step wholly, or give the node up: what strikes from outside may leave half of it."""
         try:
             with self._lock:
-                result = step(*arguments)
+                amid, self._amid = self._amid, True
+                try:
+                    result = step(*arguments)
+                except BaseException as struck:
+                    self._note(struck)
+                    raise
+                finally:
+                    self._amid = amid
         except BaseException as struck:
             error = self._reason(struck)
         else:
@@ -287,6 +300,10 @@ class Dispatcher:
             raise error
         finally:
             del error  # whose traceback leads here, and to what the reader has
+
+    def _note(self, struck: BaseException) -> None:
+        """Let nobody else in, who would find the books half written, if a step did not end by itself."""
+        self._closed = self._closed or not isinstance(struck, _Told)
 
     def _reason(self, struck: BaseException) -> BaseException:
         """Return what to tell a reader; give the node up if it is not by us."""
@@ -326,38 +343,45 @@ class Dispatcher:
         begun = blocked_since = 0
         while True:
             with self._lock:
-                self._check()
-                if self._sending and self._sending == threading.get_ident():
+                if self._amid:
                     raise _Told(RuntimeError(READS_ITSELF))
-                turn = self._turns
-                chunk = feed.window.ready()
-                if chunk is None:
-                    self._fill(feed, waiting=True)
-                    self._check()  # once more: a signal handler, or the plan, may have closed the node
+                self._amid = True
+                try:
+                    self._check()
+                    turn = self._turns
                     chunk = feed.window.ready()
-                blocked = chunk is not None and self._is_exhausted(chunk, blocked_since)
-                if chunk is not None and not blocked:
-                    self._counts["waited_ns"] += perf_counter_ns() - begun if begun else 0
-                    return self._hand_out(feed, chunk)
-                if feed.window.ended():
-                    failure, feed.window.failure = feed.window.failure, None
-                    if failure is not None:
-                        raise _Told(failure)
-                    self._end(feed)
-                    return None
-                begun = begun or perf_counter_ns()
-                blocked_since = (blocked_since or perf_counter_ns()) if blocked else 0
-                patience = LOOK_AGAIN_S if blocked else None
-                reading = threading.get_ident()
-                if self._receiver == reading or self._backend.is_worker():
-                    raise _Told(RuntimeError(READS_ITSELF))
-                if leads := self._receiver is None:
-                    # From here on a signal handler that reads is told so; one that closes leaves it to us.
-                    self._receiver = reading
-                    if self._turns != turn or self._closed:  # one was here, perhaps with what we wait for
-                        self._step_back()
-                        continue
-                    timeout = self._expire(patience)
+                    if chunk is None:
+                        self._fill(feed, waiting=True)
+                        self._check()  # once more: a signal handler, or the plan, may have closed the node
+                        chunk = feed.window.ready()
+                    blocked = chunk is not None and self._is_exhausted(chunk, blocked_since)
+                    if chunk is not None and not blocked:
+                        self._counts["waited_ns"] += perf_counter_ns() - begun if begun else 0
+                        return self._hand_out(feed, chunk)
+                    if feed.window.ended():
+                        failure, feed.window.failure = feed.window.failure, None
+                        if failure is not None:
+                            raise _Told(failure)
+                        self._end(feed)
+                        return None
+                    begun = begun or perf_counter_ns()
+                    blocked_since = (blocked_since or perf_counter_ns()) if blocked else 0
+                    patience = LOOK_AGAIN_S if blocked else None
+                    reading = threading.get_ident()
+                    if self._receiver == reading or self._backend.is_worker():
+                        raise _Told(RuntimeError(READS_ITSELF))
+                    if leads := self._receiver is None:
+                        # From here on a signal handler that closes the node leaves it to us.
+                        self._receiver = reading
+                        if self._closed:  # one was here before
+                            self._step_back()
+                            continue
+                        timeout = self._expire(patience)
+                except BaseException as struck:
+                    self._note(struck)
+                    raise
+                finally:
+                    self._amid = False
             if leads:
                 self._receive(timeout)
             else:
@@ -406,7 +430,7 @@ class Dispatcher:
         window = feed.window
         window.depth = self._depth
         try:
-            if not window.is_full() and not self._sending:
+            if not window.is_full():
                 self._submit_all(feed, window, waiting)
         finally:
             self._backend.flush()
@@ -419,15 +443,15 @@ class Dispatcher:
                 needed = window.starving() and not self._flying
                 if not needed:
                     return
+            self._amid = False  # for the plan, which may read the node itself
             chunk = window.ask(self._chunk, waiting)
+            self._amid = True
             if chunk is None:
                 return
-            self._sending = threading.get_ident()
-            if len(self._flying) < self._backend.capacity:
-                self._send(feed, chunk)
-            else:  # the plan, or a signal handler, has read the node itself meanwhile
+            if len(self._flying) >= self._backend.capacity:  # so it has
                 window.skipped(chunk)
-            self._sending = 0
+                return
+            self._send(feed, chunk)
 
     def _make_room(self, wanting: _Feed) -> bool:
         """Copy a waiting result out of its slot: a paused reader's first, the farthest one first."""
@@ -455,11 +479,18 @@ class Dispatcher:
         """Receive for all readers; the others wait."""
         events = self._backend.receive(timeout)
         with self._lock:
-            self._sweep()  # what nobody waits for any more says nothing about the cost of items
-            for event in events:
-                self._handle(event)
-            self._turns += 1
-            self._step_back()
+            self._amid = True
+            try:
+                self._sweep()  # what nobody waits for any more says nothing about the cost of items
+                for event in events:
+                    self._handle(event)
+                self._turns += 1
+                self._step_back()
+            except BaseException as struck:
+                self._note(struck)
+                raise
+            finally:
+                self._amid = False
 
     def _follow(self, turn: int, patience_s: float | None) -> None:
         """Wait for the one that receives."""

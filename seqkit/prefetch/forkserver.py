@@ -39,7 +39,7 @@ from typing import TypeVar
 import threadpoolctl
 
 from ..context import flush_streams
-from .launch import AMID_A_START, Child, CtrlCHeld, Shipment, environment, interpreter, module_path, reap
+from .launch import AmidAStart, Child, CtrlCHeld, Shipment, environment, interpreter, module_path, reap
 from .resources import current_directory
 from .worker import Descriptors, boot, leave
 
@@ -95,7 +95,7 @@ class Server:
             before, self._busy = self._busy, True
             try:
                 if before:
-                    raise RuntimeError(AMID_A_START)
+                    raise AmidAStart
                 self._launch((number, *shipment.frame), [shipment.fd, *astuple(fds)], enlist)
             finally:
                 self._busy = before

@@ -41,7 +41,7 @@ from .wire import Spec
 from .worker import Descriptors, leave, main
 
 __all__ = [
-    "AMID_A_START",
+    "AmidAStart",
     "Child",
     "CtrlCHeld",
     "Fork",
@@ -54,7 +54,12 @@ __all__ = [
     "reap",
 ]
 
-AMID_A_START = "prefetch: a signal handler starts workers while workers are started"
+
+class AmidAStart(RuntimeError):
+    """Workers are to be started by a signal handler that came where workers are started."""
+
+    def __init__(self) -> None:
+        super().__init__("prefetch: a signal handler starts workers while workers are started")
 
 
 @dataclass(slots=True)

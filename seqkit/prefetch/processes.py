@@ -42,7 +42,7 @@ from ..view import View
 from .backend import Done, Event, Failed, Job, Lost, Skipped, Unsendable
 from .codec import Block
 from .forkserver import ForkServer, Server
-from .launch import AMID_A_START, Child, CtrlCHeld, Fork, Launcher, Shipment, Spawn
+from .launch import AmidAStart, Child, CtrlCHeld, Fork, Launcher, Shipment, Spawn
 from .parcels import InJoint, InSlot, Joint, Memory, private
 from .resources import mapped_bytes, native_threads
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
@@ -296,7 +296,7 @@ class Processes:
             self._poll.register(child.pidfd, select.POLLIN)
 
         if _launching.backend is not None:  # a fork within the hooks of another might wait for their locks
-            raise RuntimeError(AMID_A_START)
+            raise AmidAStart
         try:
             with CtrlCHeld():
                 common["bulk"], common["write"] = bulk, write = os.pipe()
@@ -308,9 +308,10 @@ class Processes:
             launcher.launch(number, fds, enlist)
         finally:
             _launching.backend = None
-            for name in ("bulk", "write"):  # the one is the employee's now, if there is one
-                if (fd := common.pop(name, None)) is not None:
-                    os.close(fd)
+            with CtrlCHeld():  # what strikes before it leaves them to `close`
+                for name in ("bulk", "write"):  # the one is the employee's now, if there is one
+                    if (fd := common.pop(name, None)) is not None:
+                        os.close(fd)
 
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
@@ -563,6 +564,8 @@ class Processes:
         self.restarts += 1
         try:
             self._employ(number, self._replacement_launcher(), spare=int(ready), idle=idle)
+        except AmidAStart:  # says nothing about this node
+            raise
         except (OSError, RuntimeError) as error:  # out of descriptors or processes, or the server is closed
             self._events.append(Failed(number, error))
 
@@ -678,8 +681,9 @@ class Processes:
         if self._launcher is not None:  # which comes last, when everything else is there
             self._final = self._counts()
             self._control.close()
-        if "send" in self._fds:
-            os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
+        with CtrlCHeld():
+            if "send" in self._fds:
+                os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
 
     def _wait_for_all(self) -> None:
         """Give the workers time to leave."""

@@ -424,6 +424,17 @@ def test_pieces_must_be_a_positive_int() -> None:
         sk.prefetch(sk.batch(range(4), 2), 2, pieces=0)
 
 
+def test_batches_of_tensors_of_a_class_of_their_own_stay_that() -> None:
+    torch = pytest.importorskip("torch")
+    named = type("Named", (torch.Tensor,), {})
+    samples = sk.smap(lambda i: torch.full((2000,), float(i)).as_subclass(named), range(8))
+    batches = sk.batch(samples, 4, collate_fn=sk.default_collate)
+    with Kind("thread").ahead(batches, pieces=2) as node:
+        for batch, expected in zip(node, batches, strict=True):
+            assert type(batch) is type(expected) is named
+            assert torch.equal(batch, expected)
+
+
 @pytest.mark.parametrize("kind", [Kind("thread"), Kind("process", "fork")], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16", "bool"])
 def test_batches_of_tensors_are_made_of_pieces_once(kind: Kind, dtype: str, tmp_path: Path) -> None:

@@ -181,3 +181,34 @@ def test_ctrl_c_while_a_node_starts_or_ends_leaves_nothing_behind(what: str) -> 
         if not strike.came:
             assert place > 10
             return
+
+
+@pytest.mark.parametrize("what", ["start", "close"])
+def test_ctrl_c_before_a_descriptor_is_closed_does_not_lose_it(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close, before, pid = os.close, set(descriptors().items()), os.getpid()
+    left = 0
+
+    def strike_and_close(fd: int) -> None:
+        nonlocal left
+        if os.getpid() == pid:
+            left -= 1
+            if not left:
+                interrupt()
+        close(fd)
+
+    monkeypatch.setattr(os, "close", strike_and_close)
+    for place in count(1):
+        node = a_node(FORK)
+        if what == "close":
+            node.start()
+        left = place
+        with suppress(KeyboardInterrupt):
+            getattr(node, what)()
+        came, left = left <= 0, 0
+        node.close()
+        assert not set(descriptors().items()) - before, place
+        if not came:
+            assert place > 2
+            return
