@@ -41,7 +41,7 @@ from .outcome import Outcomes
 from .progress import Progress, items_per_line
 from .window import Chunk, Window
 
-__all__ = ["Dispatcher", "Options", "Reader", "Statistics"]
+__all__ = ["Dispatcher", "Options", "Reader", "ReadsItself", "Statistics"]
 
 # Chunks are as large as it takes for the reader to get a message in so many nanoseconds, from whichever
 # worker: enough that its cost (some ten microseconds) is small, little enough that items keep coming.
@@ -63,7 +63,6 @@ LOOK_UP_S = 1.0
 # No single wait is longer, which the system could not count: whoever waits looks again.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
-READS_ITSELF = "prefetch: an item, or a signal handler, reads the node that waits for it"
 
 R = TypeVar("R")
 
@@ -129,6 +128,13 @@ class Statistics:
     retired: int = 0
     slot_bytes: int = 0
     chunk: int = 1
+
+
+class ReadsItself(RuntimeError):
+    """The node is read where that would wait for itself; nothing is lost, and the reader may go on later."""
+
+    def __init__(self) -> None:
+        super().__init__("prefetch: an item, or a signal handler, reads the node that waits for it")
 
 
 class _Told(Carrier):
@@ -202,6 +208,7 @@ class Dispatcher:
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
         self._feeds: dict[weakref.ref[Reader], _Feed] = {}
         self._dropped: deque[weakref.ref[Reader]] = deque()
+        self._latest = Statistics()
         self._counts = dict.fromkeys((field.name for field in fields(Statistics)), 0)
         self._item_ns: float | None = None
         self._item_bytes = 0.0
@@ -242,11 +249,12 @@ class Dispatcher:
 
     def drop(self, feed: _Feed) -> None:
         """Cancel what is pending for a reader."""
-        if self.ended() or not feed.watches:
+        watches = feed.watches
+        if self.ended() or not watches:
             return
         if self._is_inside():  # the step may have one of its results in hand
             _cancel(self._backend, feed.tickets)
-            self._dropped.append(feed.watches[0])
+            self._dropped.append(watches[0])
         else:
             self._whole(self._drop, feed)
 
@@ -344,7 +352,7 @@ class Dispatcher:
         while True:
             with self._lock:
                 if self._amid:
-                    raise _Told(RuntimeError(READS_ITSELF))
+                    raise _Told(ReadsItself())
                 self._amid = True
                 try:
                     self._check()
@@ -369,7 +377,7 @@ class Dispatcher:
                     patience = LOOK_AGAIN_S if blocked else None
                     reading = threading.get_ident()
                     if self._receiver == reading or self._backend.is_worker():
-                        raise _Told(RuntimeError(READS_ITSELF))
+                        raise _Told(ReadsItself())
                     if leads := self._receiver is None:
                         # From here on a signal handler that closes the node leaves it to us.
                         self._receiver = reading
@@ -495,7 +503,7 @@ class Dispatcher:
     def _follow(self, turn: int, patience_s: float | None) -> None:
         """Wait for the one that receives."""
         if self._is_inside():  # others would get the lock in the middle of the step
-            raise _Told(RuntimeError(READS_ITSELF))
+            raise _Told(ReadsItself())
         with self._lock:
             if self._turns == turn and self._receiver is not None:
                 self._arrived.wait(patience_s or LOOK_UP_S)
@@ -604,11 +612,14 @@ class Dispatcher:
     # ---------------------------------------------------------------- the node's life
 
     def statistics(self) -> Statistics:
-        return self._whole(self._statistics)
+        """Return the figures; within a step those of the last time: amid it, nothing is given back."""
+        return self._latest if self._amid and self._is_inside() else self._whole(self._statistics)
 
     def _statistics(self) -> Statistics:
         self._sweep()
-        return Statistics(**{**self._counts, "chunk": self._chunk, **self._backend.statistics()})
+        counts = {**self._counts, "chunk": self._chunk, **self._backend.statistics()}
+        self._latest = Statistics(**counts)
+        return self._latest
 
     def ended(self) -> bool:
         """Is it of no more use: closed, or a copy in a forked child?"""
@@ -634,11 +645,9 @@ class Dispatcher:
 
     def _is_inside(self) -> bool:
         """Is it from within a step of ours that this is called: by a signal handler, or the plan?"""
-        try:
-            self._arrived.notify(0)  # nobody; but it tells those off who do not have the lock
-        except RuntimeError:
-            return False
-        return True
+        # Conditions ask their locks the same. No public question answers without raising, which could hide an
+        # exception of a signal handler.
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
 
     def _close_late(self) -> None:
         """Close, if that was put off until the step at hand was over."""
@@ -648,7 +657,7 @@ class Dispatcher:
 
     def _abandon(self) -> None:
         """End the workers, and let go of every result that nobody has."""
-        for feed in self._feeds.values():
+        for feed in list(self._feeds.values()):
             feed.window.end()
         self._flying.clear()
         if self._finalizer.alive:

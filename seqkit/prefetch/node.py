@@ -32,7 +32,7 @@ from ..randomness import as_seed
 from ..view import Indexable, Progress, T, View, as_view, restarting
 from .backend import Backend
 from .blame import reraise
-from .dispatcher import CLOSED, MAX_CHUNK, MAX_DEPTH, Dispatcher, Options, Reader, Statistics
+from .dispatcher import CLOSED, MAX_CHUNK, MAX_DEPTH, Dispatcher, Options, Reader, ReadsItself, Statistics
 from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
@@ -406,7 +406,7 @@ class Reading:
                 arrived = self._reader.next()
                 if arrived is not None:
                     self._take(*arrived)
-            except SlotsExhausted:
+            except (SlotsExhausted, ReadsItself):  # nothing is lost
                 raise
             except BaseException:
                 progress.done, self._is_at_item = True, False

@@ -107,9 +107,9 @@ class InSlot:
         return True
 
     def discard(self) -> None:
-        if self._slot >= 0:
-            self._slots.pool.release(self._slot)
-            self._slot = -1
+        slot, self._slot = self._slot, -1
+        if slot >= 0:
+            self._slots.pool.release(slot)
 
 
 def _all_leased(slots: Slots) -> bool:

@@ -707,6 +707,7 @@ def test_a_signal_handler_takes_no_result_that_another_reader_has_in_hand(
         held += items
         assert len(told) == len(others)
         assert [np.unique(item).tolist() for item in held] == [[i] for i in range(99)]
+        assert [int(item[0]) for item in others[0]] == list(range(99))  # who was told reads on
 
 
 def test_a_node_whose_worker_a_signal_handler_cannot_replace_reads_on_later(

@@ -961,6 +961,29 @@ def test_a_signal_handler_that_reads_while_a_job_is_sent_is_told(capacity: int) 
     assert rest(reader) == rest(other) == ["<0>", "<1>", "<2>"]
 
 
+def test_statistics_within_a_step_give_nothing_back() -> None:
+    fake = Fake(capacity=9)
+    node = a_node(fake, max_buffered=4)
+    reader, dropped = node.open(range(6), -1), [node.open(range(6), -1)]
+    reader.prepare()
+    dropped[0].prepare()
+    fake.deliver_all()
+    assert take(reader) == ["<0>"]
+    submit, before = fake.submit, node.statistics()
+
+    def struck(job: Job) -> None:
+        fake.submit = submit  # type: ignore[method-assign]
+        dropped.clear()
+        assert node.statistics() == before
+        assert fake.discarded == []
+        submit(job)
+
+    fake.submit = struck  # type: ignore[method-assign]
+    assert rest(reader) == ["<1>", "<2>", "<3>", "<4>", "<5>"]
+    assert not dropped
+    assert sorted(fake.discarded) == [[0], [1], [2], [3]]
+
+
 def test_a_plan_that_reads_the_node_does_not_wait_for_another_reader_in_the_middle_of_things() -> None:
     fake = Fake(capacity=9, blocks=True)
     node = a_node(fake)
@@ -978,7 +1001,7 @@ def test_a_plan_that_reads_the_node_does_not_wait_for_another_reader_in_the_midd
     until(fake.receiving.is_set)
     reader = node.open(keys(), -1)
     reader.prepare()
-    assert told == [dispatcher.READS_ITSELF]
+    assert told == [str(dispatcher.ReadsItself())]
     assert fake.submitted[-1] == [2]
     node.close()
     beside.join()
