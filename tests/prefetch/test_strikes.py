@@ -16,6 +16,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch import dispatcher
+from seqkit.prefetch.launch import AmidAStart
 
 from .kinds import KINDS, Kind
 from .traces import children, descriptors, until
@@ -23,6 +24,7 @@ from .traces import children, descriptors, until
 ENGINE = os.path.dirname(dispatcher.__file__)
 INLINE, THREAD, FORK = KINDS[:3]
 ITEMS = list(range(14))
+REFUSALS = {str(dispatcher.ReadsItself()), str(AmidAStart())}
 
 in_each_way = pytest.mark.parametrize("kind", [INLINE, THREAD, FORK], ids=str)
 
@@ -158,7 +160,7 @@ def test_a_handler_that_reads_costs_the_reader_it_struck_nothing(
             with Strike(place, read) as strike:
                 got = [node[i] for i in range(len(node))] if by_index else list(node)
             assert got == ITEMS, place
-            assert not told or "a signal handler" in told[0]
+            assert set(told) <= REFUSALS
             if not strike.came:
                 assert place > 50
                 return
