@@ -1,6 +1,6 @@
 """Run the concurrency tests again and again, under CPU load and random delays.
 
-    python -m tests.stress --rounds 200 --at-once 4 [arguments for pytest]
+    python -m tests.stress --rounds 200 --at-once 4 [-k "not spawn"] [other arguments for pytest]
 
 Every round is a fresh pytest. Meanwhile a process on every CPU does nothing but compute, and the children of
 the tests, workers and servers, are stopped at random instants and go on a few milliseconds later: between any
@@ -38,7 +38,7 @@ OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cachepro
 LEFT_OUT = "not SIGSTOP and not stopped and not makes_do_with_little"
 
 ROUND_S = 3600
-PAUSE_S = 0.02  # between two delays, on average
+PAUSE_S = 0.05  # between two delays, on average: dozens for every second of CPU time that a round gets
 DELAY_S = 0.005  # at most
 
 
@@ -48,7 +48,9 @@ def main() -> int:
     parser.add_argument(
         "--at-once", type=int, default=2 * (os.cpu_count() or 1), help="rounds beside one another"
     )
+    parser.add_argument("-k", default="test", metavar="EXPRESSION", help="which tests, as for pytest")
     known, arguments = parser.parse_known_args()
+    arguments = ["-k", f"({known.k}) and {LEFT_OUT}", *(arguments or TESTS)]
     began, failures, seen = time.monotonic(), Counter[str](), 0
     with cpu_load(), ThreadPoolExecutor(known.at_once) as pool:
         rounds = pool.map(one_round, [arguments] * known.rounds)
@@ -68,8 +70,8 @@ def main() -> int:
 
 @contextmanager
 def cpu_load() -> Iterator[None]:
-    """Keep every CPU busy, without taking much from tests that would use it."""
-    spin = "import os; os.nice(5)\nwhile True: pass"
+    """Keep every CPU busy, with what no test would use."""
+    spin = "import os; os.nice(19)\nwhile True: pass"
     spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
@@ -81,10 +83,8 @@ def cpu_load() -> Iterator[None]:
 
 def one_round(arguments: list[str]) -> tuple[int, list[str]]:
     """Return how many tests ran, and which failed."""
-    command = [sys.executable, "-X", "faulthandler", "-m", "pytest", *OPTIONS, "-k", LEFT_OUT]
-    process = subprocess.Popen(
-        [*command, *(arguments or TESTS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    command = [sys.executable, "-X", "faulthandler", "-m", "pytest", *OPTIONS, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     over = threading.Event()
     delays = threading.Thread(target=delay_descendants, args=(process.pid, over))
     watchdog = threading.Timer(ROUND_S, process.kill)
