@@ -39,7 +39,8 @@ from typing import TypeVar
 import threadpoolctl
 
 from ..context import flush_streams
-from .launch import AmidAStart, Child, CtrlCHeld, Shipment, environment, interpreter, module_path, reap
+from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
+from .launch import AmidAStart, Child, Shipment, environment, interpreter, module_path, reap
 from .resources import current_directory
 from .worker import Descriptors, boot, leave
 
@@ -126,7 +127,7 @@ class Server:
             self._ask(process, request, sent, begin)
 
     def _boot(self) -> _Process:
-        with CtrlCHeld():
+        with CtrlCHeldFromChildren():
             process = self._process = _Process(self._preload)
             # Runs when nobody has the server any more. Not at the interpreter's exit, when nodes that a
             # daemon thread still reads would miss it: it sees the end of this process.

@@ -23,7 +23,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
@@ -36,6 +35,7 @@ from ..context import flush_streams
 from ..view import View
 from . import resources
 from .codec import dumps_by_value, encode
+from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -43,7 +43,6 @@ from .worker import Descriptors, leave, main
 __all__ = [
     "AmidAStart",
     "Child",
-    "CtrlCHeld",
     "Fork",
     "Launcher",
     "Shipment",
@@ -119,47 +118,6 @@ def _child_of_ours(pid: int) -> Child:
         raise
 
 
-class CtrlCHeld:
-    """Puts Ctrl-C off while a block runs.
-
-    Python raises `KeyboardInterrupt` in the main thread alone, whichever thread gets the signal: there a
-    handler of ours takes note of it. In other threads the signal is blocked, for the sake of a worker that is
-    forked in the block and has not learnt yet to ignore it. No generator: Ctrl-C would strike between its
-    code and the block.
-    """
-
-    __slots__ = ("_handler", "_mask", "_noted")
-
-    def __enter__(self) -> None:
-        self._handler: Any = None
-        self._mask: set[int] | None = None
-        self._noted = False
-        if threading.current_thread() is not threading.main_thread():
-            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        elif callable(handler := signal.getsignal(signal.SIGINT)):
-            self._handler = handler
-            try:
-                signal.signal(signal.SIGINT, self._note)
-            except BaseException:  # of the handler of another signal
-                signal.signal(signal.SIGINT, handler)
-                raise
-
-    def _note(self, *_: object) -> None:
-        self._noted = True
-
-    def __exit__(self, *_: object) -> None:
-        if self._mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        if self._handler is not None:
-            try:
-                signal.signal(signal.SIGINT, self._handler)
-            except BaseException:  # likewise
-                signal.signal(signal.SIGINT, self._handler)
-                raise
-            if self._noted:
-                signal.raise_signal(signal.SIGINT)
-
-
 class Fork:
     """Workers are forks of this process: nothing is pickled, nothing imported.
 
@@ -181,7 +139,7 @@ class Fork:
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         flush_streams()  # or the child would write it once more
-        with CtrlCHeld():  # from the child too, until it has learnt to ignore it
+        with CtrlCHeldFromChildren():
             with warnings.catch_warnings():
                 # CPython warns of every other thread, numpy's idle BLAS threads included. Where Python
                 # threads live, the node prefers the fork server; here forking was asked for.
@@ -244,7 +202,7 @@ class Spawn:
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         shipment = self._shipment
         passed = (shipment.fd, *astuple(fds))
-        with CtrlCHeld():
+        with CtrlCHeldFromChildren():
             pid = interpreter(
                 f"from seqkit.prefetch.worker import boot; boot({number}, {shipment.frame}, fds)",
                 passed,

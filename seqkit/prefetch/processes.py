@@ -41,8 +41,9 @@ from ..errors import seterr
 from ..view import View
 from .backend import Done, Event, Failed, Job, Lost, Skipped, Unsendable
 from .codec import Block
+from .ctrl_c import CtrlCHeld
 from .forkserver import ForkServer, Server
-from .launch import AmidAStart, Child, CtrlCHeld, Fork, Launcher, Shipment, Spawn
+from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
 from .parcels import InJoint, InSlot, Joint, Memory, private
 from .resources import mapped_bytes, native_threads
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State

@@ -25,6 +25,7 @@ from typing import Any
 from ..context import WorkerInfo, set_worker_info
 from ..view import View
 from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped, size_of
+from .ctrl_c import CtrlCHeld
 from .hooks import call_hook
 
 __all__ = ["Threads"]
@@ -106,17 +107,20 @@ class Threads:
         self._shared = _Shared(pipeline, hook)
         self._infos = infos
         self.capacity = capacity
-        self._workers: list[_Worker] = []
+        self._workers: dict[int, _Worker] = {}
         self._restarts = 0
 
     def start(self) -> None:
         # A thread starts with an empty context; the error policy is to hold in workers too.
         self._context = copy_context()
         for info in self._infos:
-            self._workers.append(self._launch(info))
+            self._launch(info)
 
-    def _launch(self, info: WorkerInfo) -> _Worker:
-        return _Worker(self._shared, info, self._context.copy())
+    def _launch(self, info: WorkerInfo) -> None:
+        # Closing waits for those it knows. One that ran its first instruction when the interpreter has ended
+        # would take the process down.
+        with CtrlCHeld():
+            self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
 
     def ready(self) -> bool:
         return True
@@ -159,7 +163,7 @@ class Threads:
         number = worker.info.id
         self._shared.events.put(Lost(ticket, number, 0, "was abandoned", monotonic() - begun, True))
         try:
-            self._workers[self._workers.index(worker)] = self._launch(worker.info)
+            self._launch(worker.info)
             self._restarts += 1
         except (RuntimeError, MemoryError) as error:  # there are too many, or there is no room for its stack
             self._shared.events.put(Failed(number, error))
@@ -180,10 +184,10 @@ class Threads:
         for _ in self._infos:
             self._shared.jobs.put(None)
         deadline = monotonic() + GRACE_S
-        for worker in self._workers:
+        for worker in self._workers.values():
             if worker.thread is not threading.current_thread():
                 worker.thread.join(max(0.0, deadline - monotonic()))
-        self._workers = []
+        self._workers.clear()
         with suppress(Empty):  # nobody wants them any more
             while True:
                 self._shared.events.get_nowait()

@@ -26,7 +26,8 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch import processes
 from seqkit.prefetch.backend import Job
-from seqkit.prefetch.launch import CtrlCHeld, Fork
+from seqkit.prefetch.ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
+from seqkit.prefetch.launch import Fork
 from seqkit.prefetch.slots import SlotPool
 from seqkit.prefetch.wire import JOB, Control
 
@@ -793,11 +794,40 @@ def test_ctrl_c_that_python_does_not_handle_is_left_alone(handler: Any) -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_a_thread_that_boots_late_is_waited_for_whatever_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # CPython crashes when a thread runs its first instruction after the interpreter has ended.
+    may_boot, boots, told = threading.Event(), threading.Event(), threading.Event()
+    boot = threading.Thread._bootstrap  # type: ignore[attr-defined]
+
+    def late(thread: threading.Thread) -> None:
+        boots.set()
+        may_boot.wait()
+        boot(thread)
+
+    def press() -> None:
+        boots.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        told.wait(0.2)
+        may_boot.set()
+
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    monkeypatch.setattr(threading.Thread, "_bootstrap", late)
+    with sk.prefetch(range(10), 1, "thread") as node:
+        with pytest.raises(KeyboardInterrupt):
+            node.start()
+        booted = may_boot.is_set()
+        told.set()
+        pressing.join()
+        assert booted
+        assert list(node) == list(range(10))
+
+
 def test_in_other_threads_a_child_that_is_forked_does_not_get_ctrl_c() -> None:
     masks = []
 
     def held() -> None:
-        with CtrlCHeld():
+        with CtrlCHeldFromChildren():
             masks.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, set()))
         masks.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, set()))
 

@@ -391,10 +391,6 @@ def test_the_time_that_items_wait_for_a_worker_does_not_count() -> None:
 
 @every_kind_of_process
 def test_a_worker_that_stops_while_it_sends_a_large_result_times_out(kind: Kind) -> None:
-    class StopsHalfway:
-        def __reduce__(self) -> Any:
-            return bytes, (b"x",)
-
     def item(x: int) -> Any:
         if x != 1:
             return x

@@ -35,7 +35,7 @@ TESTS = [f"tests/prefetch/test_{name}.py" for name in TESTED.split()]
 OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]
 # The first stop a worker themselves, and see whether it stays so. The last are about limits, not about time,
 # and begin many interpreters.
-LEFT_OUT = "not SIGSTOP and not stopped and not makes_do_with_little"
+LEFT_OUT = "not SIGSTOP and not stopped and not stops_its and not stops_while and not makes_do_with_little"
 
 ROUND_S = 3600
 PAUSE_S = 0.05  # between two delays, on average: dozens for every second of CPU time that a round gets
