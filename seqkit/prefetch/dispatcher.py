@@ -24,11 +24,14 @@ Relies on
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count
@@ -37,6 +40,7 @@ from typing import Any, TypeVar
 
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
 from .backend import Backend, Carrier, Done, Event, Failed, Job, Lost, Ready, Unjoined, Unreadable, Unsendable
+from .ctrl_c import CtrlCHeld
 from .outcome import Outcomes
 from .progress import Progress, items_per_line
 from .window import Chunk, Window
@@ -60,6 +64,9 @@ LOOK_AGAIN_S = 0.005
 # How often a reader looks that waits for another one to receive. It is notified; but a signal handler that
 # reads in its thread may be so in its place.
 LOOK_UP_S = 1.0
+# How long who closes the node, or asks for its figures, waits for a step of another thread: its plan may wait
+# for something that comes later, or never.
+STEP_S = 0.5
 # No single wait is longer, which the system could not count: whoever waits looks again.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
@@ -217,13 +224,11 @@ class Dispatcher:
         every = items_per_line()
         self._progress = Progress(every, options.workers) if every else None
         self._nbytes: int | None = -1  # of the last result
-        # Runs when the dispatcher is collected and at interpreter exit; the backend holds no way back.
-        self._over: list[bool] = []  # is it the interpreter's exit, whose hooks may still read?
-        self._finalizer = weakref.finalize(self, _finish, backend, self._lock, self.pid, self._over)
+        self._life = _Life(backend, self._lock)  # nothing leads to it from outside
         try:
             backend.start()
         except BaseException:
-            self._finalizer()
+            self._life.end()
             raise
 
     # ---------------------------------------------------------------- readers
@@ -269,7 +274,7 @@ class Dispatcher:
             feed.watches = []
         feed.dropped = True
         for chunk in feed.window.end():
-            if chunk.parcel is not None and not (self._closed or self._over):
+            if chunk.parcel is not None and not (self._closed or self._life.is_over):
                 chunk.parcel.discard()
 
     def limit(self, feed: _Feed, items: int) -> None:
@@ -338,10 +343,13 @@ class Dispatcher:
                 outcomes = chunk.parcel.open()
             except (Unreadable, Unjoined) as error:
                 outcomes = self._whole(self._unreadable, feed, chunk, error)
+            if outcomes is None:
+                continue
+            if beyond := chunk.size - len(outcomes.values):  # the sequence has ended
+                self._whole(self._count, "items", -beyond)
             if self._progress is not None and self._progress.is_due(self._counts["items"]):
                 self._progress.log(self.statistics())
-            if outcomes is not None:
-                return chunk, outcomes
+            return chunk, outcomes
         try:
             raise reason
         finally:
@@ -428,8 +436,11 @@ class Dispatcher:
         if len(chunk) == 1 and isinstance(error, Unreadable):
             return Outcomes([None], {0: error.reason})
         feed.window.back(chunk)
-        self._counts["items"] -= len(chunk)
+        self._count("items", -len(chunk))
         return None
+
+    def _count(self, what: str, more: int) -> None:
+        self._counts[what] += more
 
     # ---------------------------------------------------------------- submitting
 
@@ -612,14 +623,20 @@ class Dispatcher:
     # ---------------------------------------------------------------- the node's life
 
     def statistics(self) -> Statistics:
-        """Return the figures; within a step those of the last time: amid it, nothing is given back."""
-        return self._latest if self._amid and self._is_inside() else self._whole(self._statistics)
+        """Return the figures; those of the last time amid a step, where nothing is given back."""
+        if not self._is_inside():
+            try:
+                self._patiently(self._whole, self._statistics)
+            finally:
+                self._close_late()
+        elif not self._amid:
+            self._whole(self._statistics)
+        return self._latest
 
-    def _statistics(self) -> Statistics:
+    def _statistics(self) -> None:
         self._sweep()
         counts = {**self._counts, "chunk": self._chunk, **self._backend.statistics()}
         self._latest = Statistics(**counts)
-        return self._latest
 
     def ended(self) -> bool:
         """Is it of no more use: closed, or a copy in a forked child?"""
@@ -633,15 +650,30 @@ class Dispatcher:
         if self._receiver == threading.get_ident():  # from a signal handler or an item: the end is near
             self._backend.wake()
             return
-        if self._is_inside():
-            self._late = True
-            return
-        with self._lock:
-            while self._receiver is not None:
-                self._backend.wake()
-                self._arrived.wait(1)
-            self._abandon()
-            self._arrived.notify_all()
+        self._late = True  # who takes a step closes at its end
+        if not self._is_inside():
+            self._patiently(self._close)
+
+    def _close(self) -> None:
+        while self._receiver is not None:
+            self._backend.wake()
+            self._arrived.wait(1)
+        self._abandon()
+        self._arrived.notify_all()
+        self._late = False
+
+    def _patiently(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Call something under the lock, which this thread has not, unless a step of another one lasts."""
+        is_ours: bool | None = None
+        try:
+            if is_ours := self._lock.acquire(timeout=STEP_S):
+                call(*arguments)
+        finally:
+            if is_ours:
+                self._lock.release()
+            elif is_ours is None:  # a signal handler raised, before or after
+                with suppress(RuntimeError):
+                    self._lock.release()
 
     def _is_inside(self) -> bool:
         """Is it from within a step of ours that this is called: by a signal handler, or the plan?"""
@@ -653,16 +685,14 @@ class Dispatcher:
         """Close, if that was put off until the step at hand was over."""
         if self._late and not self._is_inside():
             self.close()
-            self._late = False
 
     def _abandon(self) -> None:
         """End the workers, and let go of every result that nobody has."""
         for feed in list(self._feeds.values()):
             feed.window.end()
         self._flying.clear()
-        if self._finalizer.alive:
-            self._backend.close()
-            self._finalizer.detach()
+        self._backend.close()
+        self._life.forget()
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -670,7 +700,7 @@ class Dispatcher:
             failure = RuntimeError(f"prefetch: worker {worker} could not start: {summary(error)}")
             failure.__cause__ = error
             raise _Told(failure)
-        if self._closed or self._over:
+        if self._closed or self._life.is_over:
             raise _Told(RuntimeError(CLOSED))
 
     def _sweep(self) -> None:
@@ -686,10 +716,48 @@ def _cancel(backend: Backend, tickets: set[int], _: object = None) -> None:
         backend.cancel(ticket)
 
 
-def _finish(backend: Backend, lock: threading.RLock, pid: int, over: list[bool]) -> None:
-    """Close a backend that nobody reads any more, or at the interpreter's exit."""
-    if pid == os.getpid():
-        # At exit, a daemon thread may still be reading: it is to stay where it is for the time that is left.
-        lock.acquire(timeout=1)
-        over.append(True)
-        backend.close()
+class _Life:
+    """Ends a backend that nobody reads any more: with the dispatcher it goes, or at the interpreter's exit.
+
+    What `weakref.finalize` is to call lives as long as what it is called for. But functions of the pipeline,
+    which the backend has, may lead back to the node: neither would ever go.
+    """
+
+    is_over = False  # is it the interpreter's exit, whose hooks may still read?
+    _pid: int | None = None  # of the process that is to end it
+
+    def __init__(self, backend: Backend, lock: threading.RLock) -> None:
+        self._backend = backend
+        self._lock = lock
+        _lives[weakref.ref(self, _lives.pop)] = None
+        self._pid = os.getpid()
+
+    def end(self) -> None:
+        if self._pid != os.getpid():
+            return
+        with CtrlCHeld():  # which Python drops in the garbage collector, where nobody would try again
+            # At exit a daemon thread may still be reading: it is to stay where it is from now on.
+            self._lock.acquire(timeout=1)
+            self.is_over = True
+            self._backend.close()
+            self.forget()
+
+    def forget(self) -> None:
+        """The backend is closed."""
+        self._pid = None
+
+    __del__ = end
+
+
+_lives: dict[weakref.ref[_Life], None] = {}
+
+
+@atexit.register
+def _end_all() -> None:
+    """End what still lives at the interpreter's exit: the node that was started last comes first."""
+    for life in reversed(list(_lives)):
+        try:
+            if (alive := life()) is not None:
+                alive.end()
+        except BaseException:  # the others are to end, too
+            sys.excepthook(*sys.exc_info())

@@ -80,7 +80,6 @@ class Server:
         self._busy = False
         self._numbers = count(1)
         self._process: _Process | None = None
-        self._end: weakref.finalize[..., Server] | None = None
 
     @property
     def pid(self) -> int:
@@ -131,8 +130,7 @@ class Server:
             process = self._process = _Process(self._preload)
             # Runs when nobody has the server any more. Not at the interpreter's exit, when nodes that a
             # daemon thread still reads would miss it: it sees the end of this process.
-            self._end = weakref.finalize(self, process.end)
-            self._end.atexit = False
+            weakref.finalize(self, process.end).atexit = False
         return process
 
     def _ask(
@@ -169,10 +167,9 @@ class Server:
 
     def close(self) -> None:
         """End the process, and every worker of it that is left. The next launch boots another one."""
-        # Nobody is to find the old one while it ends.
-        end, self._end, self._process = self._end, None, None
-        if end is not None:
-            end()
+        process, self._process = self._process, None  # nobody is to find the old one while it ends
+        if process is not None:
+            process.end()
 
     def forget(self) -> None:
         """In a forked child: the process is the parent's."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..context import WorkerInfo, flush_streams
 
-__all__ = ["call_hook", "leave_fork", "seed_globals", "worker_info"]
+__all__ = ["Seeding", "call_hook", "leave_fork", "seed_globals", "worker_info"]
 
 
 def worker_info(number: int, num_workers: int, seed: int, method: str) -> WorkerInfo:
@@ -22,17 +22,45 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
     return WorkerInfo(number, num_workers, own, method)
 
 
-def seed_globals(seed: int, epoch: int) -> None:
+def seed_globals(seed: int, epoch: int, again: int = 0) -> None:
     """Seed the global generators of a worker process, which would otherwise repeat their siblings'.
 
-    Epoch -1 is the pipeline as it was given.
+    Epoch -1 is the pipeline as it was given; `again` tells apart the times that a worker comes to an epoch.
     """
-    words = np.random.SeedSequence([seed, epoch + 1]).generate_state(4)
+    words = np.random.SeedSequence([seed, epoch + 1, *[again] * bool(again)]).generate_state(4)
     random.seed(int.from_bytes(words.tobytes(), "little"))
     np.random.seed(words)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(int(words[0]))
+
+
+class Seeding:
+    """Seeds the global generators of a worker process for every epoch that it comes to.
+
+    Never twice alike, though readers of other epochs come in between, or a worker dies: its successor would
+    give items the numbers that others have had.
+
+    Parameters
+    ----------
+    seed : int
+        The worker's.
+    count : callable
+        Returns how often it was called before, also by workers in the same place that have died.
+    """
+
+    def __init__(self, seed: int, count: Callable[[], int]) -> None:
+        self._seed = seed
+        self._count = count
+        self._is_first = not count()  # in its place
+        self._begun: set[int] = set()
+        self.begin(-1)
+
+    def begin(self, epoch: int) -> None:
+        again = 0 if self._is_first and epoch not in self._begun else self._count()
+        seed_globals(self._seed, epoch, again)
+        self._begun.add(epoch)
+        self.epoch = epoch
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:

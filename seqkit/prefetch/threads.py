@@ -3,7 +3,8 @@
 Guarantees
 ----------
 - whatever an item raises, `SystemExit` included, becomes the outcome of that item; the thread goes on;
-- a worker holds no reference to the node, so a forgotten node is collected and its threads end;
+- a worker that has no job leads to no pipeline, whose functions may lead back to the node: a forgotten node
+  is collected and its threads end;
 - closing waits for workers, but not for long: a thread cannot be killed, so one that is stuck in user code is
   left behind as a daemon and ends when that code returns.
 
@@ -15,6 +16,7 @@ Relies on
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -35,6 +37,13 @@ __all__ = ["Threads"]
 GRACE_S = 0.5
 
 
+class _Here(threading.local):
+    """What a thread of the node has to itself, and who asks from another one sees as it is here."""
+
+    is_worker = False
+    evaluator: Evaluator
+
+
 class _Shared:
     """What the threads of a node have in common with its backend."""
 
@@ -48,40 +57,56 @@ class _Shared:
         # done; `stop`, that the worker is given up.
         self.running: dict[int, tuple[_Worker, float]] = {}
         self.closed = False
-        self.here = threading.local()  # has an attribute in the threads of the node
+        self.here = _Here()
 
 
 class _Worker:
     """One thread."""
 
     def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
-        self.shared = shared
         self.info = info
+        self._jobs = shared.jobs
+        self._shared = weakref.ref(shared)
         self.thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
         )
         self.thread.start()
 
     def _work(self) -> None:
-        shared = self.shared
         set_worker_info(self.info)
+        goes_on = self._begin()
+        while goes_on and (job := self._jobs.get()) is not None:
+            goes_on = self._do(job)
+            del job
+
+    def _begin(self) -> bool:
+        """Become a worker; say whether there are jobs for it."""
+        shared = self._shared()
+        if shared is None:
+            return False
         shared.here.is_worker = True
         try:
             call_hook(shared.hook, self.info.id)
         except BaseException as error:
             shared.events.put(Failed(self.info.id, error))
-            return
-        evaluator = Evaluator(shared.pipeline)
-        while (job := shared.jobs.get()) is not None:
-            if shared.closed or job.ticket in shared.cancelled:
-                shared.events.put(Skipped(job.ticket))
-                continue
-            shared.running[job.ticket] = self, monotonic()
-            event = self._evaluate(evaluator, job)
-            if shared.running.pop(job.ticket, None) is None or shared.closed:
-                return  # given up: another has this place, or nobody
-            shared.events.put(event)
-            del job, event  # an idle worker keeps no result alive
+            return False
+        shared.here.evaluator = Evaluator(shared.pipeline)
+        return True
+
+    def _do(self, job: Job) -> bool:
+        """Do a job; say whether there may be another one. Nothing of it is left here, its result least."""
+        shared = self._shared()
+        if shared is None:
+            return False
+        if shared.closed or job.ticket in shared.cancelled:
+            shared.events.put(Skipped(job.ticket))
+            return True
+        shared.running[job.ticket] = self, monotonic()
+        event = self._evaluate(shared.here.evaluator, job)
+        if shared.running.pop(job.ticket, None) is None or shared.closed:
+            return False  # given up: another has this place, or nobody
+        shared.events.put(event)
+        return True
 
     def _evaluate(self, evaluator: Evaluator, job: Job) -> Done:
         begun = perf_counter_ns()
@@ -169,7 +194,7 @@ class Threads:
             self._shared.events.put(Failed(number, error))
 
     def is_worker(self) -> bool:
-        return hasattr(self._shared.here, "is_worker")
+        return self._shared.here.is_worker
 
     def wake(self) -> None:
         self._shared.events.put(None)

@@ -161,6 +161,13 @@ class Control:
         at = 1 + worker * _WORKER_WORDS
         return self._words[at], self._words[at + 1]
 
+    def count(self, worker: int) -> int:
+        """Return how often this was asked for a worker before, its predecessors included (worker writes)."""
+        at = 3 + worker * _WORKER_WORDS
+        before = self._words[at]
+        self._words[at] = before + 1
+        return before
+
     def assign(self, cell: int, ticket: int) -> None:
         """A cell belongs to this job now; with 0, to none: it is revoked (parent writes)."""
         self._words[self._assigned + cell] = ticket

@@ -43,7 +43,7 @@ from ..view import View
 from .backend import Evaluator, Settle
 from .blame import record
 from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, dumps_plain, encode
-from .hooks import call_hook, seed_globals, worker_info
+from .hooks import Seeding, call_hook, worker_info
 from .outcome import Outcomes, Record
 from .pickling import refer_to_main
 from .slots import PAGE, FreeMap, Segment
@@ -141,11 +141,16 @@ class Worker:
     """The state of one worker process."""
 
     def __init__(
-        self, number: int, seed: int, spec: Spec, fds: Descriptors, segment: Segment, pipeline: View[Any]
+        self,
+        number: int,
+        spec: Spec,
+        fds: Descriptors,
+        segment: Segment,
+        pipeline: View[Any],
+        seeding: Seeding,
     ) -> None:
         self.number = number
-        self.seed = seed
-        self.epoch = -1
+        self.seeding = seeding
         self.layout = spec.layout
         self.small_bytes = spec.small_bytes
         self.gives_back = spec.gives_back
@@ -267,9 +272,8 @@ class Worker:
         return self.segment.block(self.layout.slots_at + slot * size, size)
 
     def _outcomes(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
-        if epoch != self.epoch:
-            seed_globals(self.seed, epoch)
-            self.epoch = epoch
+        if epoch != self.seeding.epoch:
+            self.seeding.begin(epoch)
         outcomes = self.evaluator.run(epoch, indices, settle)
         if failures := outcomes.failures:
             # No name is left with an error: its traceback leads here, and would keep what its item used until
@@ -409,7 +413,7 @@ def main(
     with (libraries or threadpoolctl.ThreadpoolController()).limit(limits=spec.native_threads or None):
         try:
             info = worker_info(number, spec.num_workers, spec.seed, "process")
-            seed_globals(info.seed, -1)
+            seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
             set_worker_info(info)
             seterr(cast(Policy, spec.errors))
             call_hook(spec.hook, number)
@@ -418,7 +422,7 @@ def main(
             return
         try:
             tell(fds, number, Kind.READY)
-            Worker(number, info.seed, spec, fds, segment, pipeline).serve()
+            Worker(number, spec, fds, segment, pipeline, seeding).serve()
             leave_process()
         except BrokenPipeError:
             pass  # the parent is gone

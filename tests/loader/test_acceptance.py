@@ -11,6 +11,7 @@ import pickle
 import resource
 import signal
 import threading
+import weakref
 from collections import Counter, OrderedDict, namedtuple
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,16 @@ from seqkit.loader.distributed import DistributedSampler
 from seqkit.loader.weighted import WeightedRandomSampler
 from seqkit.prefetch.resources import usable_cpus
 from tests.prefetch.scripts import finished, running
-from tests.prefetch.traces import adopt_orphans, children, descriptors, drawn, state, until, until_gone
+from tests.prefetch.traces import (
+    adopt_orphans,
+    children,
+    descriptors,
+    drawn,
+    is_collected,
+    state,
+    until,
+    until_gone,
+)
 
 from .ways import WAYS
 
@@ -825,6 +835,32 @@ def test_worker_init_fn_runs_once_in_the_life_of_a_worker(
         for _ in range(3):
             list(loader)
     assert (tmp_path / "0").read_text() == ("x" if persistent_workers else "xxx")
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_a_loader_is_collected_with_the_object_whose_methods_it_calls(method: str) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.loader = Loader(
+                range(8),
+                2,
+                num_workers=1,
+                method=method,
+                collate_fn=self.collate,
+                worker_init_fn=self.begin,
+                persistent_workers=True,
+            )
+
+        def begin(self, number: int) -> None: ...
+
+        def collate(self, items: list[int]) -> int:
+            return sum(items)
+
+    trainer = Trainer()
+    assert list(trainer.loader) == [1, 5, 9, 13]
+    gone = weakref.ref(trainer)
+    del trainer
+    assert until(lambda: is_collected(gone))
 
 
 @every_way_with_workers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -603,11 +604,35 @@ def test_global_generators_repeat_with_the_seed_and_change_with_the_epoch(kind: 
         with kind.ahead(sk.random_map(draw, range(6), seed=0), nworkers=1, seed=seed) as node:
             return [list(node.at_epoch(epoch)) for epoch in epochs]
 
-    first, second, again = draws(3, 1, 2, 1)
-    assert first == again != second
+    first, second, later = draws(3, 1, 2, 1)
+    assert draws(3, 1, 2, 1) == [first, second, later]
     assert draws(3, 2) == [second]
+    assert len({*first, *second, *later}) == 18
     assert draws(4, 1) != [first]
     assert draws(None, 1) != draws(None, 1)
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_readers_of_several_epochs_side_by_side_get_no_number_twice(kind: Kind) -> None:
+    def draw(_: int) -> tuple[float, float]:
+        return random.random(), float(np.random.rand())
+
+    with kind.ahead(sk.smap(draw, range(40)), chunk_size=1, max_buffered=2, seed=1) as node:
+        seen = [(*pair, node[7]) for pair in zip(node.at_epoch(1), node.at_epoch(2), strict=True)]
+    assert len({python for items in seen for python, _ in items}) == 120
+    assert len({numpy for items in seen for _, numpy in items}) == 120
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_the_successor_of_a_dead_worker_draws_numbers_of_its_own(kind: Kind) -> None:
+    def draw(i: int) -> tuple[float, float]:
+        if i % 10 == 9:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return random.random(), float(np.random.rand())
+
+    with kind.ahead(sk.smap(draw, range(30)), nworkers=1, chunk_size=1, retries=0, seed=1) as node:
+        seen = [item for item in drawn(iter(node.at_epoch(1))) if isinstance(item, tuple)]
+    assert len({python for python, _ in seen}) == len({numpy for _, numpy in seen}) == 27
 
 
 # -------------------------------------------------------------------- many jobs at once

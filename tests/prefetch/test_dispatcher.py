@@ -1045,7 +1045,7 @@ def test_statistics_may_be_asked_for_when_the_interpreter_has_ended_the_node() -
     reader = node.open(range(9), -1)
     take(reader)
     fake.deliver_all()
-    node._finalizer()
+    node._life.end()
     del reader
     assert node.statistics().items == 1
 
@@ -1054,10 +1054,46 @@ def test_hooks_that_read_when_the_interpreter_has_ended_the_node_are_told() -> N
     fake = Fake()
     node = a_node(fake)
     reader = node.open(range(9), -1)
-    node._finalizer()
+    node._life.end()
     assert fake.closed
     with pytest.raises(RuntimeError, match="the node is closed"):
         reader.next()
+
+
+def test_who_closes_the_node_or_asks_for_figures_does_not_wait_for_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatcher, "STEP_S", 0.01)
+    fake, asked, told = Fake(), threading.Event(), threading.Event()
+    node = a_node(fake)
+
+    def plan() -> Iterator[int]:
+        yield from range(3)
+        asked.set()
+        told.wait()
+        yield 3
+
+    reader = node.open(plan(), -1)
+    closed: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            while reader.next() is not None:
+                pass
+        except RuntimeError as error:
+            closed.append(error)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    asked.wait()
+    assert node.statistics().items == 0  # the figures of the last time
+    node.close()
+    assert not fake.closed
+    told.set()
+    reading.join()
+    assert [str(error) for error in closed] == [dispatcher.CLOSED]
+    assert fake.closed
+    assert node.statistics().jobs == 0
 
 
 def test_a_node_may_be_closed_by_a_signal_handler_while_it_receives() -> None:

@@ -893,7 +893,7 @@ def test_a_node_is_usable_after_ctrl_c(kind: Kind, tmp_path: Path) -> None:
 
 
 SHOWERED = """
-    import os, signal, sys, threading, time
+    import queue, signal, sys, threading, time
     import seqkit as sk
 
     method, context, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -901,29 +901,24 @@ SHOWERED = """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     node = sk.prefetch(sk.smap(lambda x: x, range(10**9)), 2, method, context=context, max_buffered=8)
     list(node[:50])  # imports everything
-    armed = threading.Event()
-
-    def press():
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    asked = queue.SimpleQueue()
 
     def dropped_by_python(raised):  # it struck in a callback or a finaliser: who means it presses again
         assert raised.exc_type is KeyboardInterrupt, raised
-        threading.Timer(0.001, press).start()
+        asked.put(0.001)
 
     sys.unraisablehook = dropped_by_python
 
-    def shower():
-        for k in range(times):
-            armed.wait()
-            armed.clear()
-            time.sleep(k % 37 * 1e-5)  # another place of the engine every time
-            press()
+    def press():
+        while (after_s := asked.get()) is not None:
+            time.sleep(after_s)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    thread = threading.Thread(target=shower, daemon=True)
+    thread = threading.Thread(target=press, daemon=True)
     thread.start()
     for k in range(times):
         try:
-            armed.set()
+            asked.put(k % 37 * 1e-5)  # another place of the engine every time
             if k % 2:
                 for expected, x in enumerate(node):
                     assert x == expected, (x, expected)
@@ -934,11 +929,8 @@ SHOWERED = """
                     expected += 1
         except KeyboardInterrupt:
             pass
-    while thread.is_alive():
-        try:
-            thread.join()
-        except KeyboardInterrupt:
-            pass
+    asked.put(None)
+    thread.join()
     assert list(node[:50]) == list(range(50))
     print("works")
     node.close()

@@ -288,7 +288,7 @@ def test_nobody_gets_a_server_that_is_being_closed(server: Server, monkeypatch: 
         end()
 
     old = server.pid
-    server._end = end_slowly  # type: ignore[assignment]
+    monkeypatch.setattr(process, "end", end_slowly)
     server.close()
     (new,) = set(launched)
     assert is_gone(old)

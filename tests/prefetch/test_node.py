@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
@@ -26,7 +27,7 @@ from seqkit.prefetch.progress import _slower
 from seqkit.view import View
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
-from .traces import append, children, descriptors, threads, until
+from .traces import append, children, descriptors, is_collected, threads, until
 
 THREAD, FORK = WORKERS[0], PROCESSES[0]
 
@@ -198,7 +199,7 @@ def test_a_forgotten_node_leaves_nothing(kind: Kind) -> None:
     del node
 
 
-@threads_and_forks
+@every_kind
 def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
     node: Any = kind.ahead(sk.smap(double, range(9)))
     iterator = iter(node)
@@ -206,6 +207,28 @@ def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
     cycle = [node, iterator]
     cycle.append(cycle)
     del node, iterator, cycle
+
+
+@pytest.mark.parametrize("options", [{}, {"pieces": 2}], ids=str)
+@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+def test_a_node_whose_own_pipeline_leads_back_to_it_is_collected(kind: Kind, options: dict[str, int]) -> None:
+    class Pictures:
+        def __init__(self) -> None:
+            batches = sk.batch(sk.smap(self.load, range(20)), 2, collate_fn=sk.default_collate)
+            hook = None if kind.method == "inline" else self.begin
+            self.ahead = kind.ahead(batches, start_hook=hook, **options)
+
+        def begin(self) -> None: ...
+
+        def load(self, i: int) -> Any:
+            return np.full(1000, i)
+
+    pictures = Pictures()
+    assert pictures.ahead[3][1, 0] == 7
+    assert sum(1 for _ in pictures.ahead) == 10
+    gone = weakref.ref(pictures)
+    del pictures
+    assert until(lambda: is_collected(gone))  # a thread may still be at the job that it did last
 
 
 @threads_and_forks
@@ -781,6 +804,14 @@ def test_ctrl_c_costs_plain_indexing_its_scan_and_never_its_place(monkeypatch: p
 
 
 # -------------------------------------------------------------------- statistics
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@every_kind
+def test_statistics_count_no_item_behind_the_end(kind: Kind, in_order: bool) -> None:
+    with kind.ahead(sk.uniter(lambda: iter(range(50))), in_order=in_order) as node:
+        assert len(list(node)) == 50
+        assert node.statistics().items == 50
 
 
 @every_kind

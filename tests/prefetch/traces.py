@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ __all__ = [
     "children",
     "descriptors",
     "drawn",
+    "is_collected",
     "is_gone",
     "mapped",
     "pids_of",
@@ -37,6 +40,11 @@ def until(condition: Callable[[], Any], within_s: float = PATIENCE_S) -> Any:
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.002)
     return value
+
+
+def is_collected(ref: weakref.ref[Any]) -> bool:
+    gc.collect()
+    return ref() is None
 
 
 def drawn(iterator: Iterator[Any], caught: type[BaseException] = BaseException) -> list[Any]:
