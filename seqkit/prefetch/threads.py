@@ -16,7 +16,6 @@ Relies on
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -50,7 +49,7 @@ class _Shared:
     def __init__(self, pipeline: View[Any], hook: Callable[..., Any] | None) -> None:
         self.pipeline = pipeline
         self.hook = hook
-        self.jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self.jobs: SimpleQueue[tuple[_Shared, Job] | None] = SimpleQueue()
         self.events: SimpleQueue[Event | None] = SimpleQueue()
         self.cancelled: set[int] = set()
         # Who is at a job, and since when. Whoever takes an entry out decides: the worker, that the job is
@@ -61,12 +60,12 @@ class _Shared:
 
 
 class _Worker:
-    """One thread."""
+    """One thread. It gets what it shares with others anew with every job, and has nothing between two."""
 
     def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
         self.info = info
         self._jobs = shared.jobs
-        self._shared = weakref.ref(shared)
+        self._first: _Shared | None = shared
         self.thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
         )
@@ -75,15 +74,14 @@ class _Worker:
     def _work(self) -> None:
         set_worker_info(self.info)
         goes_on = self._begin()
-        while goes_on and (job := self._jobs.get()) is not None:
-            goes_on = self._do(job)
-            del job
+        while goes_on and (task := self._jobs.get()) is not None:
+            goes_on = self._do(*task)
+            del task
 
     def _begin(self) -> bool:
         """Become a worker; say whether there are jobs for it."""
-        shared = self._shared()
-        if shared is None:
-            return False
+        shared, self._first = self._first, None
+        assert shared is not None
         shared.here.is_worker = True
         try:
             call_hook(shared.hook, self.info.id)
@@ -93,11 +91,8 @@ class _Worker:
         shared.here.evaluator = Evaluator(shared.pipeline)
         return True
 
-    def _do(self, job: Job) -> bool:
-        """Do a job; say whether there may be another one. Nothing of it is left here, its result least."""
-        shared = self._shared()
-        if shared is None:
-            return False
+    def _do(self, shared: _Shared, job: Job) -> bool:
+        """Do a job; say whether there may be another one."""
         if shared.closed or job.ticket in shared.cancelled:
             shared.events.put(Skipped(job.ticket))
             return True
@@ -151,7 +146,7 @@ class Threads:
         return True
 
     def submit(self, job: Job) -> None:
-        self._shared.jobs.put(job)
+        self._shared.jobs.put((self._shared, job))
 
     def flush(self) -> None:
         pass  # they do already

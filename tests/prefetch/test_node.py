@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.dispatcher import Reader
+from seqkit.prefetch.dispatcher import CLOSED, Reader
 from seqkit.prefetch.progress import _slower
 from seqkit.view import View
 
@@ -229,6 +229,28 @@ def test_a_node_whose_own_pipeline_leads_back_to_it_is_collected(kind: Kind, opt
     gone = weakref.ref(pictures)
     del pictures
     assert until(lambda: is_collected(gone))  # a thread may still be at the job that it did last
+
+
+@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+def test_a_finaliser_may_read_the_node_that_goes_with_its_object(kind: Kind) -> None:
+    seen = []
+
+    class Owner:
+        def __init__(self) -> None:
+            self.itself = self
+            self.ahead = kind.ahead(sk.smap(double, range(9)))
+
+        def __del__(self) -> None:
+            try:
+                seen.append(list(self.ahead))
+            except RuntimeError as error:
+                seen.append(str(error))
+
+    owner = Owner()
+    assert owner.ahead[4] == 8
+    del owner
+    gc.collect()
+    assert seen in ([[double(x) for x in range(9)]], [CLOSED])
 
 
 @threads_and_forks
