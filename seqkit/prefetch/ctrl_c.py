@@ -38,6 +38,8 @@ class CtrlCHeld:
             self._handler = handler
             try:
                 signal.signal(signal.SIGINT, self._note)
+            except ValueError:  # `threading` was imported by another thread than Python's main one
+                self._handler = None
             except BaseException:  # of the handler of another signal
                 signal.signal(signal.SIGINT, handler)
                 raise

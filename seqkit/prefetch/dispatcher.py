@@ -31,7 +31,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count
@@ -467,7 +466,7 @@ class Dispatcher:
             self._amid = True
             if chunk is None:
                 return
-            if len(self._flying) >= self._backend.capacity:  # so it has
+            if self._closed or len(self._flying) >= self._backend.capacity:  # by now
                 window.skipped(chunk)
                 return
             self._send(feed, chunk)
@@ -625,10 +624,7 @@ class Dispatcher:
     def statistics(self) -> Statistics:
         """Return the figures; those of the last time amid a step, where nothing is given back."""
         if not self._is_inside():
-            try:
-                self._patiently(self._whole, self._statistics)
-            finally:
-                self._close_late()
+            self._patiently(self._whole, self._statistics)
         elif not self._amid:
             self._whole(self._statistics)
         return self._latest
@@ -669,11 +665,14 @@ class Dispatcher:
             if is_ours := self._lock.acquire(timeout=STEP_S):
                 call(*arguments)
         finally:
-            if is_ours:
-                self._lock.release()
-            elif is_ours is None:  # a signal handler raised, before or after
-                with suppress(RuntimeError):
+            if is_ours is not False:
+                try:
                     self._lock.release()
+                except RuntimeError:  # a signal handler raised before it was ours
+                    if is_ours:
+                        raise
+        if is_ours:
+            self._close_late()
 
     def _is_inside(self) -> bool:
         """Is it from within a step of ours that this is called: by a signal handler, or the plan?"""
@@ -723,22 +722,28 @@ class _Life:
     which the backend has, may lead back to the node: neither would ever go.
     """
 
-    is_over = False  # is it the interpreter's exit, whose hooks may still read?
     _pid: int | None = None  # of the process that is to end it
 
     def __init__(self, backend: Backend, lock: threading.RLock) -> None:
         self._backend = backend
         self._lock = lock
-        _lives[weakref.ref(self, _lives.pop)] = None
+        self._over: list[object] = []
+        # The callback comes before any `__del__` of what goes with this, which may read the node.
+        _lives[weakref.ref(self, _lives.pop)] = weakref.ref(self, self._over.append)
         self._pid = os.getpid()
 
+    @property
+    def is_over(self) -> bool:
+        """Is nobody to read any more? Finalisers, and hooks at the interpreter's exit, may try."""
+        return bool(self._over)
+
     def end(self) -> None:
-        if self._pid != os.getpid():
+        if self._pid is None or self._pid != os.getpid():
             return
         with CtrlCHeld():  # which Python drops in the garbage collector, where nobody would try again
             # At exit a daemon thread may still be reading: it is to stay where it is from now on.
             self._lock.acquire(timeout=1)
-            self.is_over = True
+            self._over.append(True)
             self._backend.close()
             self.forget()
 
@@ -749,7 +754,7 @@ class _Life:
     __del__ = end
 
 
-_lives: dict[weakref.ref[_Life], None] = {}
+_lives: dict[weakref.ref[_Life], weakref.ref[_Life]] = {}
 
 
 @atexit.register

@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter_ns
 from typing import Any
 
-from ..context import WorkerInfo, set_worker_info
+from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..view import View
 from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped, size_of
 from .ctrl_c import CtrlCHeld
@@ -40,6 +40,7 @@ class _Here(threading.local):
     """What a thread of the node has to itself, and who asks from another one sees as it is here."""
 
     is_worker = False
+    info: WorkerInfo | None
     evaluator: Evaluator
 
 
@@ -72,7 +73,6 @@ class _Worker:
         self.thread.start()
 
     def _work(self) -> None:
-        set_worker_info(self.info)
         goes_on = self._begin()
         while goes_on and (task := self._jobs.get()) is not None:
             goes_on = self._do(*task)
@@ -82,12 +82,15 @@ class _Worker:
         """Become a worker; say whether there are jobs for it."""
         shared, self._first = self._first, None
         assert shared is not None
+        set_worker_info(self.info)
         shared.here.is_worker = True
         try:
             call_hook(shared.hook, self.info.id)
         except BaseException as error:
             shared.events.put(Failed(self.info.id, error))
             return False
+        shared.here.info = get_worker_info()  # the hook may have said more, that leads back to the node
+        set_worker_info(None)
         shared.here.evaluator = Evaluator(shared.pipeline)
         return True
 
@@ -97,16 +100,18 @@ class _Worker:
             shared.events.put(Skipped(job.ticket))
             return True
         shared.running[job.ticket] = self, monotonic()
-        event = self._evaluate(shared.here.evaluator, job)
+        event = self._evaluate(shared.here, job)
         if shared.running.pop(job.ticket, None) is None or shared.closed:
             return False  # given up: another has this place, or nobody
         shared.events.put(event)
         return True
 
-    def _evaluate(self, evaluator: Evaluator, job: Job) -> Done:
+    def _evaluate(self, here: _Here, job: Job) -> Done:
         begun = perf_counter_ns()
-        outcomes = evaluator.run(job.epoch, job.indices)
-        evaluator.leave_if_forked()
+        set_worker_info(here.info)
+        outcomes = here.evaluator.run(job.epoch, job.indices)
+        here.evaluator.leave_if_forked()
+        set_worker_info(None)
         cost_ns = perf_counter_ns() - begun
         values = outcomes.values
         size = size_of(values[0]) if values else 0
@@ -198,9 +203,7 @@ class Threads:
         return {"restarts": self._restarts}
 
     def close(self) -> None:
-        if self._shared.closed:
-            return
-        self._shared.closed = True
+        self._shared.closed = True  # perhaps once more: Ctrl-C may have struck the first time
         for _ in self._infos:
             self._shared.jobs.put(None)
         deadline = monotonic() + GRACE_S

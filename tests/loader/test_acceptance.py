@@ -842,7 +842,7 @@ def test_a_loader_is_collected_with_the_object_whose_methods_it_calls(method: st
     class Trainer:
         def __init__(self) -> None:
             self.loader = Loader(
-                range(8),
+                self,
                 2,
                 num_workers=1,
                 method=method,
@@ -850,6 +850,12 @@ def test_a_loader_is_collected_with_the_object_whose_methods_it_calls(method: st
                 worker_init_fn=self.begin,
                 persistent_workers=True,
             )
+
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, i: int) -> int:
+            return i
 
         def begin(self, number: int) -> None: ...
 

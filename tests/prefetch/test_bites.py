@@ -12,19 +12,22 @@ import fcntl
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import processes
+from seqkit.prefetch import processes, threads
 from seqkit.prefetch.backend import Job
 from seqkit.prefetch.ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
 from seqkit.prefetch.launch import Fork
@@ -821,6 +824,45 @@ def test_a_thread_that_boots_late_is_waited_for_whatever_strikes(monkeypatch: py
         pressing.join()
         assert booted
         assert list(node) == list(range(10))
+
+
+def test_threads_end_where_ctrl_c_struck_who_closed_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    struck = []
+
+    class Struck(SimpleQueue[Any]):
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item, block, timeout)
+            if item is None and not struck:
+                struck.append(True)
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(threads, "SimpleQueue", Struck)
+    node = sk.prefetch(range(10), 3, "thread").start()
+    with pytest.raises(KeyboardInterrupt):
+        node.close()
+    node.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("seqkit")]
+
+
+def test_python_s_main_thread_need_not_be_that_of_threading() -> None:
+    script = """
+import _thread
+
+def use():
+    try:
+        import seqkit as sk
+        with sk.prefetch(range(9), 2, "thread") as node:
+            print(list(node))
+    finally:
+        done.release()
+
+done = _thread.allocate_lock()
+done.acquire()
+_thread.start_new_thread(use, ())
+done.acquire()
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr) == (f"{list(range(9))}\n", "")
 
 
 def test_in_other_threads_a_child_that_is_forked_does_not_get_ctrl_c() -> None:

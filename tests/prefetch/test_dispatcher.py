@@ -1064,14 +1064,17 @@ def test_who_closes_the_node_or_asks_for_figures_does_not_wait_for_a_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dispatcher, "STEP_S", 0.01)
-    fake, asked, told = Fake(), threading.Event(), threading.Event()
-    node = a_node(fake)
+    fake, asked, told = Fake(capacity=9), threading.Event(), threading.Event()
+    node = a_node(fake, depth=9)
+    drawn = []
 
     def plan() -> Iterator[int]:
-        yield from range(3)
-        asked.set()
-        told.wait()
-        yield 3
+        for x in range(8):
+            if x == 3:
+                asked.set()
+                told.wait()
+            drawn.append(x)
+            yield x
 
     reader = node.open(plan(), -1)
     closed: list[BaseException] = []
@@ -1093,6 +1096,7 @@ def test_who_closes_the_node_or_asks_for_figures_does_not_wait_for_a_plan(
     reading.join()
     assert [str(error) for error in closed] == [dispatcher.CLOSED]
     assert fake.closed
+    assert drawn == [0, 1, 2, 3]
     assert node.statistics().jobs == 0
 
 

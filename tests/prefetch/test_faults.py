@@ -970,6 +970,7 @@ ENDING = """
     ring = Ring()
     ring.itself, ring.array, ring.iterator = ring, next(unfinished), unfinished
     scanned = node[7]
+    os.kept = node  # in a module that goes late
     if how == "in a daemon thread":
         reading = threading.Event()
 
