@@ -224,6 +224,7 @@ class Dispatcher:
         self._progress = Progress(every, options.workers) if every else None
         self._nbytes: int | None = -1  # of the last result
         self._life = _Life(backend, self._lock)  # nothing leads to it from outside
+        self._over = self._life.over
         try:
             backend.start()
         except BaseException:
@@ -273,7 +274,7 @@ class Dispatcher:
             feed.watches = []
         feed.dropped = True
         for chunk in feed.window.end():
-            if chunk.parcel is not None and not (self._closed or self._life.is_over):
+            if chunk.parcel is not None and not (self._closed or self._over):
                 chunk.parcel.discard()
 
     def limit(self, feed: _Feed, items: int) -> None:
@@ -699,7 +700,7 @@ class Dispatcher:
             failure = RuntimeError(f"prefetch: worker {worker} could not start: {summary(error)}")
             failure.__cause__ = error
             raise _Told(failure)
-        if self._closed or self._life.is_over:
+        if self._closed or self._over:
             raise _Told(RuntimeError(CLOSED))
 
     def _sweep(self) -> None:
@@ -727,15 +728,11 @@ class _Life:
     def __init__(self, backend: Backend, lock: threading.RLock) -> None:
         self._backend = backend
         self._lock = lock
-        self._over: list[object] = []
-        # The callback comes before any `__del__` of what goes with this, which may read the node.
-        _lives[weakref.ref(self, _lives.pop)] = weakref.ref(self, self._over.append)
+        # Not empty where nobody is to read any more: finalisers and hooks at the interpreter's exit may try.
+        self.over: list[object] = []
+        # The callback comes before any `__del__` of what goes with this.
+        _lives[weakref.ref(self, _lives.pop)] = weakref.ref(self, self.over.append)
         self._pid = os.getpid()
-
-    @property
-    def is_over(self) -> bool:
-        """Is nobody to read any more? Finalisers, and hooks at the interpreter's exit, may try."""
-        return bool(self._over)
 
     def end(self) -> None:
         if self._pid is None or self._pid != os.getpid():
@@ -743,7 +740,7 @@ class _Life:
         with CtrlCHeld():  # which Python drops in the garbage collector, where nobody would try again
             # At exit a daemon thread may still be reading: it is to stay where it is from now on.
             self._lock.acquire(timeout=1)
-            self._over.append(True)
+            self.over.append(True)
             self._backend.close()
             self.forget()
 
