@@ -31,10 +31,8 @@ class CtrlCHeld:
     def __enter__(self) -> None:
         self._handler: Any = None
         self._noted = False
-        if threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGINT)
-            if not callable(handler):
-                return
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler) and threading.current_thread() is threading.main_thread():
             self._handler = handler
             try:
                 signal.signal(signal.SIGINT, self._note)

@@ -346,7 +346,7 @@ class Dispatcher:
             if outcomes is None:
                 continue
             if beyond := chunk.size - len(outcomes.values):  # the sequence has ended
-                self._whole(self._count, "items", -beyond)
+                self._whole(self._uncount, beyond)
             if self._progress is not None and self._progress.is_due(self._counts["items"]):
                 self._progress.log(self.statistics())
             return chunk, outcomes
@@ -436,11 +436,11 @@ class Dispatcher:
         if len(chunk) == 1 and isinstance(error, Unreadable):
             return Outcomes([None], {0: error.reason})
         feed.window.back(chunk)
-        self._count("items", -len(chunk))
+        self._uncount(len(chunk))
         return None
 
-    def _count(self, what: str, more: int) -> None:
-        self._counts[what] += more
+    def _uncount(self, items: int) -> None:
+        self._counts["items"] -= items
 
     # ---------------------------------------------------------------- submitting
 

@@ -27,7 +27,8 @@ def seed_globals(seed: int, epoch: int, again: int = 0) -> None:
 
     Epoch -1 is the pipeline as it was given; `again` tells apart the times that a worker comes to an epoch.
     """
-    words = np.random.SeedSequence([seed, epoch + 1, *[again] * bool(again)]).generate_state(4)
+    entropy = [seed, epoch + 1, again] if again else [seed, epoch + 1]
+    words = np.random.SeedSequence(entropy).generate_state(4)
     random.seed(int.from_bytes(words.tobytes(), "little"))
     np.random.seed(words)
     torch = sys.modules.get("torch")

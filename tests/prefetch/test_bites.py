@@ -12,8 +12,6 @@ import fcntl
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -844,25 +842,24 @@ def test_threads_end_where_ctrl_c_struck_who_closed_them(monkeypatch: pytest.Mon
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("seqkit")]
 
 
-def test_python_s_main_thread_need_not_be_that_of_threading() -> None:
+def test_python_s_main_thread_need_not_be_that_of_threading(tmp_path: Path) -> None:
     script = """
-import _thread
+        import _thread
 
-def use():
-    try:
-        import seqkit as sk
-        with sk.prefetch(range(9), 2, "thread") as node:
-            print(list(node))
-    finally:
-        done.release()
+        def use():
+            try:
+                import seqkit as sk
+                with sk.prefetch(range(9), 2, "thread") as node:
+                    print(list(node))
+            finally:
+                done.release()
 
-done = _thread.allocate_lock()
-done.acquire()
-_thread.start_new_thread(use, ())
-done.acquire()
-"""
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (result.stdout, result.stderr) == (f"{list(range(9))}\n", "")
+        done = _thread.allocate_lock()
+        done.acquire()
+        _thread.start_new_thread(use, ())
+        done.acquire()
+    """
+    assert finished(tmp_path, script) == (0, f"{list(range(9))}\n", "")
 
 
 def test_in_other_threads_a_child_that_is_forked_does_not_get_ctrl_c() -> None:
