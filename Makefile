@@ -41,7 +41,7 @@ test-engine:
 
 test-others:
 	$(BIN)/python -m pytest --ignore=tests/prefetch
-	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py
+	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

@@ -10,6 +10,7 @@ import atexit
 import operator
 import tempfile
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, count, pairwise
@@ -421,6 +422,18 @@ def ahead(name: str, build: Build, model: Model, **options: Any) -> Case:
     return Case(name, build, model, reads="ahead", **{"sizes": (0, 1, 4), **options})
 
 
+class AtOnce(ThreadPoolExecutor):
+    """Runs its tasks when it gets them: no thread is left over."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+    def __repr__(self) -> str:
+        return repr("thread")  # as a copy of the node has it, which leaves the executor behind
+
+
 PREFETCH = [
     ahead("prefetch inline", lambda s: sk.prefetch(sk.smap(double, s), 0), lambda x: [i * 2 for i in x]),
     ahead("prefetch thread", lambda s: sk.prefetch(sk.smap(double, s), 2), lambda x: [i * 2 for i in x]),
@@ -432,6 +445,11 @@ PREFETCH = [
             sizes=sizes,
         )
         for context, sizes in [("fork", (0, 3)), ("forkserver", (2,)), ("spawn", (2,))]
+    ),
+    ahead(
+        "prefetch by an executor",
+        lambda s: sk.prefetch(sk.smap(double, s), 2, AtOnce()),
+        lambda x: [i * 2 for i in x],
     ),
     ahead(
         "prefetch in chunks",

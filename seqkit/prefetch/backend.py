@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
     "Unreadable",
     "Unsendable",
     "concatenated",
+    "drained",
     "size_of",
 ]
 
@@ -128,10 +130,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker that was at a job is gone, `ran_s` seconds after it began."""
+    """The worker that was at a job is gone, `ran_s` seconds after it began; None: one of an executor."""
 
     ticket: int
-    worker: int
+    worker: int | None
     pid: int
     cause: str
     ran_s: float
@@ -147,10 +149,11 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The node cannot go on: a start hook or the start of a worker failed."""
+    """The node cannot go on: a start hook or the start of a worker failed; or an executor, with no worker."""
 
-    worker: int
+    worker: int | None
     error: BaseException
+    what: str = "could not start"
 
 
 Event = Done | Lost | Skipped | Failed
@@ -213,6 +216,13 @@ class Ready:
     outcomes: Outcomes
     nbytes: int | None = 0
 
+    @classmethod
+    def sized(cls, outcomes: Outcomes) -> Ready:
+        """Return the parcel of outcomes that take as much memory as the first one says."""
+        values = outcomes.values
+        size = size_of(values[0]) if values else 0
+        return cls(outcomes, None if size is None else size * len(values))
+
     def must_copy(self) -> bool:
         return False
 
@@ -227,6 +237,18 @@ class Ready:
 
     def discard(self) -> None:
         pass
+
+
+def drained(queue: SimpleQueue[Any], timeout: float | None) -> list[Any]:
+    """Wait for something in a queue, and return all there is; None stands for nothing."""
+    arrived: list[Any] = []
+    try:  # by no context manager, which would take as long as all the rest
+        arrived.append(queue.get(timeout=timeout))
+        while True:
+            arrived.append(queue.get_nowait())
+    except Empty:
+        pass
+    return [it for it in arrived if it is not None]
 
 
 Settle = Callable[[Iterator[Any]], Iterator[Any]]

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 from ..errors import EvaluationError, fail, seterr, summary
 from ..view import View, locate
-from .outcome import Record, RemoteError, RemoteTraceback
+from .outcome import Outcomes, Record, RemoteError, RemoteTraceback
 
-__all__ = ["follow", "record", "reraise", "route"]
+__all__ = ["follow", "record", "record_failures", "reraise", "route"]
 
 
 def route(root: View[Any], target: View[Any]) -> list[int] | None:
@@ -51,6 +51,15 @@ def record(error: BaseException, pipeline: View[Any]) -> Record:
     place = None if error.view is None else route(pipeline, error.view)
     cause = error.__cause__ or error
     return Record.of(cause, about=(error.message, index, place))
+
+
+def record_failures(outcomes: Outcomes, pipeline: View[Any]) -> None:
+    """Make the errors of a job ready to travel."""
+    # No name is left with an error: its traceback leads here, and would keep what its item used until the
+    # next garbage collection.
+    failures = outcomes.failures
+    for position in failures:
+        failures[position] = record(failures[position], pipeline)
 
 
 def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], worker: int | None) -> NoReturn:

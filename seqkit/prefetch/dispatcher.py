@@ -80,6 +80,7 @@ class Options:
     `depth` is the most chunks a reader has pending, `max_buffered` the most items (None: as many as the
     chunks hold); `chunk_size` None means chosen; `timeout_s` None means none. `on_exhausted` says what
     happens to a reader who holds as many results in slots as there may be: "copy", "block" or "raise".
+    `message_ns` is how often, in nanoseconds, the reader is to get a message at most.
     """
 
     workers: int
@@ -89,6 +90,7 @@ class Options:
     timeout_s: float | None
     retries: int
     on_exhausted: str = "copy"
+    message_ns: int = MESSAGE_NS
 
 
 @dataclass(frozen=True)
@@ -429,6 +431,8 @@ class Dispatcher:
         pending, depth = feed.window.pending(), self._depth
         if depth - pending >= depth // 4 or pending <= 2 * self._options.workers:
             self._fill(feed)
+        else:
+            self._backend.flush()  # for one that has not yet sent all it has
         return chunk
 
     def _unreadable(self, feed: _Feed, chunk: Chunk, error: Unreadable | Unjoined) -> Outcomes | None:
@@ -584,7 +588,8 @@ class Dispatcher:
 
     def _obituary(self, chunk: Chunk, event: Lost) -> EvaluationError:
         index = chunk.index(0)
-        who = f"worker {event.worker}" + (f" (pid {event.pid})" if event.pid else "")
+        who = "a worker of the executor" if event.worker is None else f"worker {event.worker}"
+        who += f" (pid {event.pid})" if event.pid else ""
         known: dict[str, Any] = {"index": index, "worker": event.worker}
         if event.timed_out:
             return ItemTimeout(
@@ -607,7 +612,7 @@ class Dispatcher:
         item_ns = event.cost_ns / count
         self._item_ns = item_ns if self._item_ns is None else 0.5 * (self._item_ns + item_ns)
         self._item_bytes = max((nbytes or 0) / count, 0.5 * self._item_bytes)
-        chunk_ns = MESSAGE_NS * self._options.workers
+        chunk_ns = self._options.message_ns * self._options.workers
         size = min(chunk_ns / max(self._item_ns, 1), CHUNK_BYTES / max(self._item_bytes, 1), MAX_CHUNK)
         if self._options.max_buffered is not None:
             size = min(size, self._options.max_buffered / (2 * self._options.workers))
@@ -696,9 +701,10 @@ class Dispatcher:
 
     def _check(self) -> None:
         if self._failure is not None:
-            worker, error = self._failure.worker, self._failure.error
-            failure = RuntimeError(f"prefetch: worker {worker} could not start: {summary(error)}")
-            failure.__cause__ = error
+            failed = self._failure
+            who = "the executor" if failed.worker is None else f"worker {failed.worker}"
+            failure = RuntimeError(f"prefetch: {who} {failed.what}: {summary(failed.error)}")
+            failure.__cause__ = failed.error
             raise _Told(failure)
         if self._closed or self._over:
             raise _Told(RuntimeError(CLOSED))

@@ -20,6 +20,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from itertools import count
 from mmap import PAGESIZE
@@ -32,7 +33,19 @@ from ..randomness import as_seed
 from ..view import Indexable, Progress, T, View, as_view, restarting
 from .backend import Backend
 from .blame import reraise
-from .dispatcher import CLOSED, MAX_CHUNK, MAX_DEPTH, Dispatcher, Options, Reader, ReadsItself, Statistics
+from .dispatcher import (
+    CLOSED,
+    MAX_CHUNK,
+    MAX_DEPTH,
+    MESSAGE_NS,
+    Dispatcher,
+    Options,
+    Reader,
+    ReadsItself,
+    Statistics,
+)
+from .engines import ENGINES, adapted, named, workers_of
+from .executors import TASK_NS, Executors, is_within
 from .hooks import worker_info
 from .inline import Inline
 from .outcome import Outcomes
@@ -47,7 +60,8 @@ if TYPE_CHECKING:  # these need Linux
 
 __all__ = ["CONTEXTS", "Prefetch", "fork_server", "prefetch"]
 
-Method = Literal["thread", "process", "inline"]
+Method = Literal["thread", "process", "inline", "dask", "ray"] | Executor
+OWN = ("thread", "process", "inline")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
 OnExhausted = Literal["copy", "block", "raise"]
@@ -87,11 +101,15 @@ def prefetch(
     seq : View or indexable
         What to evaluate. Workers see it as it was when they started; see `Prefetch.restart`.
     nworkers : int, optional
-        How many workers. None (the default): one per usable CPU; 0: none, evaluate while reading; -k: all
-        usable CPUs but k.
-    method : "thread", "process" or "inline"
+        How many workers. None (the default): one per usable CPU, or as many as the executor has; 0: none,
+        evaluate while reading; -k: all of those but k. Fewer than an executor has, or if it does not say how
+        many it has: the most tasks under way.
+    method : "thread", "process", "inline", "dask", "ray" or concurrent.futures.Executor
         Threads share memory and the interpreter lock; processes share neither. Inside a process worker,
-        ``"process"`` means threads.
+        ``"process"`` means threads. An executor evaluates items as its tasks, perhaps on other machines,
+        and stays yours to shut down; ``"dask"`` and ``"ray"`` are those of the current client, and of the Ray
+        that was initialised. With an executor, `start_hook`, `shm_size`, `context`, `timeout` and `seed` are
+        refused: they are about workers of the node's own.
     max_buffered : int, optional
         Most items computed ahead of each reader, at least 1. None (the default) is chosen from the workers
         and the size of items.
@@ -143,7 +161,9 @@ def prefetch(
         If `seq` cannot be indexed, an argument has the wrong type, or there is no telling how long the
         batches that are to be cut are.
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, or an engine is not running.
+    ImportError
+        If an engine is not installed.
 
     Notes
     -----
@@ -159,8 +179,7 @@ def prefetch(
     (True, 998001, [0, 1, 4])
     """
     source = as_view(seq, "prefetch")
-    if method not in ("thread", "process", "inline"):
-        raise ValueError(f"prefetch: method must be 'thread', 'process' or 'inline', got {method!r}")
+    executor = _executor(method)
     if context is not None and context not in CONTEXTS:
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
     if on_exhausted not in ("copy", "block", "raise"):
@@ -173,10 +192,24 @@ def prefetch(
         max_buffered = positive_int(max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
         chunk_size = positive_int(chunk_size, "prefetch: chunk_size")
-    workers = 0 if method == "inline" else _worker_count(nworkers)
+    workers = 0 if method == "inline" else _worker_count(nworkers, executor)
+    owned = {
+        "start_hook": start_hook,
+        "timeout": timeout,
+        "seed": seed,
+        "context": context,
+        "shm_size": shm_size,
+    }
+    for name, value in owned.items():
+        if value is not None and executor is not None:
+            raise ValueError(
+                f"prefetch: {name} needs workers of the node's own, got {method!r}: leave it out"
+            )
     settings: dict[str, Any] = {
         "workers": workers,
-        "method": method if workers else "inline",
+        "method": _where(method, executor) if workers else "inline",
+        # How many tasks of an executor may be under way: it has others, which are not to be used.
+        "most_tasks": workers if executor is not None and _limits(nworkers, workers, executor) else None,
         "max_buffered": max_buffered,
         "start_hook": start_hook,
         "shm_size": _shm_size(shm_size, sum(_slots(max_buffered, workers, 1)) if method == "process" else 0),
@@ -190,6 +223,7 @@ def prefetch(
         "pieces": positive_int(pieces, "prefetch: pieces"),
         "pinner": None,
         "server": None,
+        "pid": os.getpid(),
     }
     if pieces > 1 and source._in_pieces(pieces) is None:
         raise ValueError(
@@ -199,23 +233,57 @@ def prefetch(
     return Prefetch(source, settings)
 
 
-def _worker_count(nworkers: int | None) -> int:
+def _executor(method: Any) -> Executor | None:
+    """Return the executor that a method is, or names; None for those of the engine's own."""
+    if isinstance(method, str) and method in OWN:
+        return None
+    if isinstance(method, str) and method in ENGINES:
+        return named(method)
+    if not isinstance(method, Executor):
+        names = ", ".join(map(repr, [*OWN, *ENGINES]))
+        raise ValueError(
+            f"prefetch: method must be one of {names} or a concurrent.futures.Executor, got {method!r}"
+        )
+    return adapted(method)
+
+
+def _worker_count(nworkers: int | None, executor: Executor | None) -> int:
     if nworkers is None:
-        return usable_cpus()
+        return _workers_of(executor)
     if isinstance(nworkers, bool) or not hasattr(nworkers, "__index__"):
         raise TypeError(f"prefetch: nworkers must be an int or None, got {nworkers!r}")
     number = operator.index(nworkers)
     if number >= 0:
         return number
-    usable = usable_cpus()
-    if usable + number < 1:
-        raise ValueError(f"prefetch: nworkers={number} leaves no worker, there are {usable} usable CPUs")
-    return usable + number
+    workers = _workers_of(executor)
+    if workers + number < 1:
+        there = "usable CPUs" if executor is None else "workers"
+        raise ValueError(f"prefetch: nworkers={number} leaves no worker, there are {workers} {there}")
+    return workers + number
+
+
+def _workers_of(executor: Executor | None) -> int:
+    return usable_cpus() if executor is None else workers_of(executor) or usable_cpus()
+
+
+def _where(method: Method, executor: Executor | None) -> Method:
+    """Return what evaluates: an executor; or threads within a task of the engine that is named."""
+    if executor is not None:
+        return executor
+    return method if method in OWN else "thread"
+
+
+def _limits(nworkers: int | None, workers: int, executor: Executor) -> bool:
+    """Are these fewer workers than an executor has, as far as that is known?"""
+    if nworkers is None:
+        return False
+    known = workers_of(executor)
+    return known is None or workers < known
 
 
 def _depth(max_buffered: int | None, workers: int) -> int:
     """Return how many chunks a reader may have pending."""
-    return min(max_buffered or 2 * workers + 2, 256)
+    return min(max_buffered or 2 * workers + 2, max(256, 2 * workers))
 
 
 def _slots(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
@@ -271,7 +339,7 @@ class Prefetch(View[T]):
     # ---------------------------------------------------------------- reading
 
     def _get(self, i: int) -> Any:
-        return self._scans.read(self, i)
+        return self._sources[0]._get(i) if self._engine.is_within() else self._scans.read(self, i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(self._iter(indices))
@@ -284,6 +352,8 @@ class Prefetch(View[T]):
         return super().__iter__() if self._settings["in_order"] else self._read(self._plan(), in_order=False)
 
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
+        if self._engine.is_within():
+            return self._sources[0]._iter(plan)
         return restarting(self.reading(plan, in_order))
 
     def reading(self, plan: Plan, in_order: bool = True) -> Reading:
@@ -359,7 +429,10 @@ class Prefetch(View[T]):
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Prefetch, (self._sources[0], self._settings), {"_epoch": self._epoch}
+        settings = self._settings
+        if not isinstance(settings["method"], str):  # it stays where it is: threads take its place
+            settings = {**settings, "method": "thread", "workers": min(settings["workers"], usable_cpus())}
+        return Prefetch, (self._sources[0], settings), {"_epoch": self._epoch}
 
     def _arguments(self, sources: list[str]) -> list[str]:
         pieces = [f"pieces={self._settings['pieces']}"] * (self._settings["pieces"] > 1)
@@ -450,6 +523,13 @@ class _Engine:
         self._replaced: Dispatcher | None = None  # it may still be ending
         self._pid = os.getpid()
         self.closed = False
+        # In a fork its threads are not there; threads of the node's own are.
+        is_here = not isinstance(settings["method"], str) and settings["pid"] == self._pid
+        self._executor: Executor | None = settings["method"] if is_here else None
+
+    def is_within(self) -> bool:
+        """Is it asked in a task of the executor, which might wait for ever for another one?"""
+        return self._executor is not None and not self.closed and is_within(self._executor)
 
     def running(self) -> Dispatcher:
         self._forget_after_fork()
@@ -471,7 +551,7 @@ class _Engine:
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
             self._lock, self._pid = threading.RLock(), os.getpid()
-            self._dispatcher = self._replaced = None
+            self._dispatcher = self._replaced = self._executor = None
 
     def _started(self) -> Dispatcher:
         settings = self._settings
@@ -486,6 +566,7 @@ class _Engine:
             depth=_depth(settings["max_buffered"], workers),
             max_buffered=settings["max_buffered"],
             chunk_size=None if chunk == "auto" else chunk,
+            message_ns=MESSAGE_NS if self._executor is None else TASK_NS,
             timeout_s=settings["timeout"],
             retries=settings["retries"],
             on_exhausted=settings["on_exhausted"],
@@ -505,6 +586,9 @@ class _Engine:
             return Inline(self._source)
         capacity, leases = _slots(settings["max_buffered"], workers, settings["shm_size"])
         capacity *= settings["pieces"]
+        if self._executor is not None:
+            most = settings["most_tasks"] or capacity
+            return Executors(self._source, self._executor, workers, most, capacity)
         seed = as_seed(settings["seed"], "prefetch: seed")
         if settings["method"] == "process" and _can_have_processes():
             from .processes import Processes  # only here: it needs Linux, and takes a while to import
@@ -522,6 +606,8 @@ class _Engine:
                 pinner=settings["pinner"],
                 server=settings["server"],
             )
+        if not isinstance(settings["method"], str):  # a copy, which has no executor
+            workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity)
 

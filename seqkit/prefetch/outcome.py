@@ -1,8 +1,9 @@
-"""What became of the items of a job, and how an error crosses a process border.
+"""What became of the items of a job, and how it crosses a process border.
 
 Guarantees
 ----------
 - whatever the user's code raises, `collect` returns: one failing item costs that item only;
+- so does `framed`: a value that cannot be pickled costs its own item only, and the error says why;
 - a `Record` always pickles, whatever the exception it stands for, and always says type, text and
   traceback; the exception object itself travels along only if it was seen to survive the journey.
 
@@ -16,13 +17,15 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from ..errors import RemoteError, summary
+from .codec import Block, Frame, dumps_by_value, dumps_plain, encode
 
-__all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect"]
+__all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect", "framed"]
 
 
 @dataclass(slots=True)
@@ -120,3 +123,29 @@ def _pickled(error: BaseException) -> bytes | None:
         return data if type(pickle.loads(data)) is type(error) else None
     except BaseException:
         return None
+
+
+def framed(outcomes: Outcomes, block: Block | None = None, used: int = 0) -> Frame:
+    """Encode outcomes for a block whose first `used` bytes are taken."""
+    # It is user code that says how to pickle, and may raise anything.
+    payload = (outcomes.values, outcomes.failures)
+    for dumps in (dumps_plain, dumps_by_value):
+        with suppress(BaseException):
+            return encode(payload, block, used, dumps)
+    _sort_out(outcomes)
+    return encode(payload, block, used, dumps_by_value)
+
+
+def _sort_out(outcomes: Outcomes) -> None:
+    """Replace every value that cannot be pickled by the reason."""
+    for position, value in enumerate(outcomes.values):
+        try:
+            encode(value, None, 0, dumps_by_value)
+        except BaseException as error:
+            reason = TypeError(
+                f"the item, a {type(value).__name__}, cannot be sent to the reader's process:"
+                f" {summary(error)}"
+            )
+            reason.__cause__ = error
+            outcomes.values[position] = None
+            outcomes.failures[position] = Record.of(reason)

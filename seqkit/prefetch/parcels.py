@@ -1,4 +1,4 @@
-"""Results of worker processes, wherever they lie: in private memory, in a slot, in one that several share.
+"""Results of worker processes that lie in slots: in one of their own, or in one that several share.
 
 Guarantees
 ----------
@@ -15,17 +15,17 @@ Relies on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from .backend import Unreadable, concatenated
-from .codec import ALIGNMENT, Block, address, decode
+from .backend import concatenated
+from .codec import Block, address
+from .memory import opened, private
 from .outcome import Outcomes
 from .slots import SlotPool, State
 
-__all__ = ["InJoint", "InSlot", "Joint", "Memory", "private"]
+__all__ = ["InJoint", "InSlot", "Joint"]
 
 
 class Slots(Protocol):
@@ -34,30 +34,6 @@ class Slots(Protocol):
     pool: SlotPool
     most_leases: int
     copies: int
-
-
-@dataclass(slots=True)
-class Memory:
-    """A result in private memory: it came through a pipe, or was copied out of its slot."""
-
-    block: Block | bytes
-    head: int
-    nbytes: int
-
-    def must_copy(self) -> bool:
-        return False
-
-    def claim(self) -> None:
-        pass
-
-    def open(self) -> Outcomes:
-        return _outcomes(self.block, self.head)
-
-    def detach(self) -> bool:
-        return False
-
-    def discard(self) -> None:
-        pass
 
 
 class InSlot:
@@ -94,8 +70,8 @@ class InSlot:
         assert self._block is not None
         block, self._block = self._block, None
         if self._tail:
-            return _outcomes(self._tail, 0, block)
-        return _outcomes(block, self._head)
+            return opened(self._tail, 0, block)
+        return opened(block, self._head)
 
     def detach(self) -> bool:
         if self._block is not None:
@@ -126,20 +102,6 @@ def _copied_out(slots: Slots, slot: int, nbytes: int) -> Block | None:
     block[:] = slots.pool.block(slot, nbytes)
     slots.copies += 1
     return block
-
-
-def private(size: int) -> Block:
-    """Return memory of our own, aligned like a slot."""
-    block = np.empty(size + ALIGNMENT, np.uint8)
-    skip = -address(block) % ALIGNMENT
-    return block[skip : skip + size]
-
-
-def _outcomes(block: Block | bytes, head: int, memory: Block | None = None) -> Outcomes:
-    try:
-        return Outcomes(*decode(block, head, len(block), memory=memory))
-    except (Exception, SystemExit) as error:
-        raise Unreadable(error) from None
 
 
 class Joint:
@@ -254,7 +216,7 @@ class InJoint:
         self.discard()
 
     def open(self) -> Outcomes:
-        return _outcomes(self._frame, 0, self._joint.block)
+        return opened(self._frame, 0, self._joint.block)
 
     def detach(self) -> bool:
         return self._joint.detach()

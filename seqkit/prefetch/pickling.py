@@ -28,7 +28,7 @@ import cloudpickle
 from ..context import MAIN
 from .tensors import reduce_tensor
 
-__all__ = ["dumps", "dumps_by_value", "refer_to_main"]
+__all__ = ["adopting_loads", "dumps", "dumps_by_value", "refer_to_main"]
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -138,3 +138,35 @@ def refer_to_main() -> None:
     """Have this process, a fork of the reader's, refer to what their main module defines."""
     global _by_value
     _by_value = _ReferringToMain
+
+
+# -------------------------------------------------------------------- back again
+
+
+def adopting_loads(data: memoryview, *, buffers: Any = ()) -> Any:
+    """Unpickle a pipeline, for a process that has another main module."""
+    return _Unpickler(io.BytesIO(data), buffers=buffers).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts classes of the parent's `__main__` that come by value onto this process's `__main__`.
+
+    Their instances then travel back by plain pickle, as a reference, and meet the parent's own classes.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        if module.startswith("cloudpickle") and name.startswith("_make_skeleton"):
+            return _adopting(found)
+        return found
+
+
+def _adopting(make: Callable[..., type]) -> Callable[..., type]:
+    def make_and_adopt(*args: Any) -> type:
+        made = make(*args)
+        if made.__module__ in MAIN:
+            main = sys.modules.setdefault(made.__module__, sys.modules["__main__"])
+            main.__dict__.setdefault(made.__name__, made)
+        return made
+
+    return make_and_adopt

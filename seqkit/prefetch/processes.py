@@ -44,7 +44,8 @@ from .codec import Block
 from .ctrl_c import CtrlCHeld
 from .forkserver import ForkServer, Server
 from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
-from .parcels import InJoint, InSlot, Joint, Memory, private
+from .memory import Memory, private
+from .parcels import InJoint, InSlot, Joint
 from .resources import mapped_bytes, native_threads
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
 from .wire import (

@@ -25,7 +25,7 @@ from typing import Any
 
 from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..view import View
-from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped, size_of
+from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped, drained
 from .ctrl_c import CtrlCHeld
 from .hooks import call_hook
 
@@ -113,10 +113,7 @@ class _Worker:
         here.evaluator.leave_if_forked()
         set_worker_info(None)
         cost_ns = perf_counter_ns() - begun
-        values = outcomes.values
-        size = size_of(values[0]) if values else 0
-        nbytes = None if size is None else size * len(values)
-        return Done(job.ticket, Ready(outcomes, nbytes), cost_ns, self.info.id)
+        return Done(job.ticket, Ready.sized(outcomes), cost_ns, self.info.id)
 
 
 class Threads:
@@ -160,14 +157,7 @@ class Threads:
         return None  # results are ordinary objects
 
     def receive(self, timeout: float | None) -> list[Event]:
-        events: list[Event | None] = []
-        try:
-            events.append(self._shared.events.get(timeout=timeout))
-            while True:
-                events.append(self._shared.events.get_nowait())
-        except Empty:
-            pass
-        received = [event for event in events if event is not None]
+        received = drained(self._shared.events, timeout)
         for event in received:
             if not isinstance(event, Failed):
                 self._shared.cancelled.discard(event.ticket)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import io
 import math
 import os
 import pickle
@@ -37,15 +36,15 @@ from zlib import crc32
 import numpy as np
 import threadpoolctl
 
-from ..context import MAIN, Allocator, evaluating, flush_streams, leave_process, set_worker_info
-from ..errors import Policy, seterr, summary
+from ..context import Allocator, evaluating, flush_streams, leave_process, set_worker_info
+from ..errors import Policy, seterr
 from ..view import View
 from .backend import Evaluator, Settle
-from .blame import record
-from .codec import INLINE_BYTES, Block, Frame, aligned, decode, dumps_by_value, dumps_plain, encode
+from .blame import record_failures
+from .codec import INLINE_BYTES, Block, Frame, aligned, decode
 from .hooks import Seeding, call_hook, worker_info
-from .outcome import Outcomes, Record
-from .pickling import refer_to_main
+from .outcome import Outcomes, Record, framed
+from .pickling import adopting_loads, refer_to_main
 from .slots import PAGE, FreeMap, Segment
 from .snapshot import snapshots
 from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
@@ -275,41 +274,16 @@ class Worker:
         if epoch != self.seeding.epoch:
             self.seeding.begin(epoch)
         outcomes = self.evaluator.run(epoch, indices, settle)
-        if failures := outcomes.failures:
-            # No name is left with an error: its traceback leads here, and would keep what its item used until
-            # the next garbage collection.
-            for position in failures:
-                failures[position] = record(failures[position], self.evaluator.keyed)
+        if outcomes.failures:
+            record_failures(outcomes, self.evaluator.keyed)
         return outcomes
 
     # ---------------------------------------------------------------- encoding
 
     def _encode(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
-        # It is user code that says how to pickle, and may raise anything.
-        payload = (outcomes.values, outcomes.failures)
-        for dumps in (dumps_plain, dumps_by_value):
-            with suppress(BaseException):
-                frame = encode(payload, block, used, dumps)
-                break
-        else:
-            self._sort_out(outcomes)
-            frame = encode(payload, block, used, dumps_by_value)
+        frame = framed(outcomes, block, used)
         self.evaluator.leave_if_forked()
         return frame
-
-    def _sort_out(self, outcomes: Outcomes) -> None:
-        """Replace every value that cannot be pickled by the reason."""
-        for position, value in enumerate(outcomes.values):
-            try:
-                encode(value, None, 0, dumps_by_value)
-            except BaseException as error:
-                reason = TypeError(
-                    f"the item, a {type(value).__name__}, cannot be sent to the reader's process:"
-                    f" {summary(error)}"
-                )
-                reason.__cause__ = error
-                outcomes.values[position] = None
-                outcomes.failures[position] = Record.of(reason)
 
     # ---------------------------------------------------------------- delivering
 
@@ -512,7 +486,7 @@ def boot(
         os.set_inheritable(fd, False)  # what an item starts may live longer than the node
     try:
         shipment = Segment(shipped, end, private=True)
-        spec, pipeline = decode(shipment.block(0, end), head, end, _loads)
+        spec, pipeline = decode(shipment.block(0, end), head, end, adopting_loads)
         segment = Segment(descriptors.segment, spec.layout.size)
     except BaseException as error:
         report_failure(number, descriptors, error)
@@ -520,31 +494,3 @@ def boot(
         known = libraries if len(sys.modules) == loaded else None
         main(number, spec, descriptors, segment, pipeline, known, forked=False)
     leave()
-
-
-def _loads(data: memoryview, *, buffers: list[Any]) -> Any:
-    return _Unpickler(io.BytesIO(data), buffers=buffers).load()
-
-
-class _Unpickler(pickle.Unpickler):
-    """Puts classes of the parent's `__main__` that come by value onto this process's `__main__`.
-
-    Their instances then travel back by plain pickle, as a reference, and meet the parent's own classes.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        if module.startswith("cloudpickle") and name.startswith("_make_skeleton"):
-            return _adopting(found)
-        return found
-
-
-def _adopting(make: Callable[..., type]) -> Callable[..., type]:
-    def make_and_adopt(*args: Any) -> type:
-        made = make(*args)
-        if made.__module__ in MAIN:
-            main = sys.modules.setdefault(made.__module__, sys.modules["__main__"])
-            main.__dict__.setdefault(made.__name__, made)
-        return made
-
-    return make_and_adopt

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import dispatcher, node, processes, worker
+from seqkit.prefetch import dispatcher, node, outcome, processes
 
 from .kinds import PROCESSES, Kind
 from .scripts import forked
@@ -60,7 +60,7 @@ def in_the_segment(array: Any) -> bool:
 def test_a_stacked_batch_is_made_in_its_slot_and_copied_nowhere(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = worker.encode
+    encode = outcome.encode
 
     def watched(*arguments: Any) -> Any:
         frame = encode(*arguments)
@@ -68,7 +68,7 @@ def test_a_stacked_batch_is_made_in_its_slot_and_copied_nowhere(
             (tmp_path / "moved").touch()
         return frame
 
-    monkeypatch.setattr(worker, "encode", watched)  # which forked workers inherit
+    monkeypatch.setattr(outcome, "encode", watched)  # which forked workers inherit
 
     def sample(i: int) -> dict[str, Any]:
         return {"image": np.full((64, 64), i, np.float32), "label": i}

@@ -69,6 +69,9 @@ class FileLog:
 # -------------------------------------------------------------------- arguments
 
 
+METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.Executor"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -76,9 +79,9 @@ class FileLog:
         (
             {"method": "fork"},
             ValueError,
-            "prefetch: method must be 'thread', 'process' or 'inline', got 'fork'",
+            f"prefetch: method must be one of {METHODS}, got 'fork'",
         ),
-        ({"method": None}, ValueError, "prefetch: method must be 'thread', 'process' or 'inline', got None"),
+        ({"method": None}, ValueError, f"prefetch: method must be one of {METHODS}, got None"),
         (
             {"context": "posix"},
             ValueError,

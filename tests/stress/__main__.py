@@ -30,7 +30,9 @@ from pathlib import Path
 from tests.prefetch.traces import state
 
 # What the engine promises about threads, processes and their memory.
-TESTED = "backends bites dispatcher faults forkserver leases memory node pieces slots streams strikes"
+TESTED = """
+backends bites dispatcher executors faults forkserver leases memory node pieces slots streams strikes
+"""
 TESTS = [f"tests/prefetch/test_{name}.py" for name in TESTED.split()]
 OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]
 # The first stop a worker themselves, and see whether it stays so. The last are about limits, not about time,

@@ -1,0 +1,486 @@
+"""The backend of an executor: every job is a task of a `concurrent.futures.Executor`, wherever that runs it.
+
+A task names the pipeline by a key. A process that does not know the key says so, and the task is sent again,
+with the pipeline; the first tasks have it with them. An engine may have a store: then the pipeline is put
+there, and what tasks have with them is how to get it.
+
+Guarantees
+----------
+- threads of this process evaluate the pipeline itself; other processes what was pickled when the node
+  started;
+- whatever an item raises becomes the outcome of that item; a task that comes to grief otherwise (its process
+  died, its machine went away) is `Lost`, to be tried again;
+- an executor that takes no more tasks, cannot do them or has ended, ends the node, which says why;
+- no more tasks are under way than were asked for, as far as the executor says what is;
+- the executor stays the user's: it is never shut down, and what it has not begun is cancelled, also when the
+  interpreter ends;
+- within a task of its own executor a node does not wait, see `is_within`.
+
+Relies on
+---------
+- the executor completing every future, or saying by `has_ended` that it will not;
+- everything but `cancel`, `receive` and `wake` being called under the dispatcher's lock, until the
+  interpreter ends;
+- its processes having this version of seqkit.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pickle
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from queue import SimpleQueue
+from time import perf_counter_ns
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from ..errors import Policy, errstate, seterr, summary
+from ..view import View
+from .backend import (
+    Done,
+    Evaluator,
+    Event,
+    Failed,
+    Job,
+    Lost,
+    Parcel,
+    Ready,
+    Settle,
+    Skipped,
+    Unsendable,
+    drained,
+)
+from .blame import record_failures
+from .engines import Engine
+from .memory import Memory, private
+from .outcome import Outcomes, Record, framed
+from .pickling import adopting_loads, dumps_by_value
+from .snapshot import snapshots
+
+__all__ = ["TASK_NS", "Executors", "evaluate", "is_within", "shares_objects"]
+
+# As `MESSAGE_NS` of the dispatcher: tasks go through queues and connections of the executor's own.
+TASK_NS = 5_000_000
+# So many pipelines a process of an executor keeps; nobody tells it which nodes have gone.
+MOST_KEPT = 8
+# How often a reader that waits looks whether the executor has ended, if that can be asked.
+LOOK_S = 1.0
+# How long it may take a thread pool to note a thread that it has begun.
+NOTED_S = 0.1
+# How long closing waits for the tasks that threads of this process are at.
+GRACE_S = 0.5
+
+
+class _Desk:
+    """What waits, what is under way and what has come, for futures that call back: without the pipeline."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.waiting: deque[int] = deque()  # tickets of tasks to be sent
+        self.returned: deque[int] = deque()  # tickets of tasks that need the pipeline with them
+        self.futures: dict[int, Future[Any]] = {}
+        self.tickets: dict[Future[Any], int] = {}
+        self.arrived: SimpleQueue[Future[Any] | Failed | Skipped | None] = SimpleQueue()
+        # Tickets that nobody waits for. Who drops a reader appends to it and does nothing else: that may be
+        # the garbage collector, a future has a lock, and what Ctrl-C strikes in a finaliser is lost.
+        self.unwanted: deque[int] = deque()
+        self.too_late: set[int] = set()  # those of them that were under way
+
+    def completed(self, future: Future[Any]) -> None:
+        """Take a future that is done or cancelled, in whatever thread."""
+        if future in self.tickets:  # else it is closed, and nobody would take it out
+            self.arrived.put(future)
+        self.cancel_unwanted()
+
+    def cancel_unwanted(self) -> None:
+        # All are taken first: a future that is cancelled calls back, and so on within one another.
+        tickets = []
+        with suppress(IndexError):
+            while True:
+                tickets.append(self.unwanted.popleft())
+        for ticket in tickets:
+            self._cancel(ticket)
+
+    def _cancel(self, ticket: int) -> None:
+        for tickets in (self.waiting, self.returned):
+            with suppress(ValueError):
+                tickets.remove(ticket)
+                self.arrived.put(Skipped(ticket))
+                return
+        future = self.futures.get(ticket)
+        if future is not None and not future.cancel():
+            self.too_late.add(ticket)
+
+    def clear(self) -> None:
+        """Cancel everything, and forget it."""
+        self.is_closed = True
+        futures = list(self.futures.values())
+        for known in (self.waiting, self.returned, self.unwanted, self.futures, self.tickets, self.too_late):
+            known.clear()
+        for future in futures:
+            future.cancel()
+
+
+class Executors:
+    """Evaluates jobs as tasks of an executor.
+
+    Parameters
+    ----------
+    pipeline : View
+    executor : Executor
+    workers : int
+        How many workers it has, about.
+    most : int
+        Most tasks under way.
+    capacity : int
+        Most jobs in flight.
+    """
+
+    def __init__(
+        self, pipeline: View[Any], executor: Executor, workers: int, most: int, capacity: int
+    ) -> None:
+        self._pipeline = pipeline
+        self._executor = executor
+        self._engine = executor if isinstance(executor, Engine) else None
+        self._workers = workers
+        self._most = most
+        self.capacity = capacity
+        self._pid = os.getpid()
+        self._key = uuid4().hex
+        self._ours: _Pipeline | None = None  # for threads of this process
+        self._shipment: bytes | Callable[[], bytes] = b""  # for others
+        self._shipped = 0  # how often
+        self._carriers: set[int] = set()  # tickets of tasks under way that have the pipeline with them
+        self._jobs: dict[int, tuple[int, Any]] = {}  # epoch and indices, by ticket
+        self._desk = _Desk()
+        self._nbytes = 0
+
+    def start(self) -> None:
+        self._context = copy_context()  # as threads of the node's own have it
+        if shares_objects(self._executor):
+            self._ours = _Pipeline(self._pipeline, seterr(), self._executor)
+        else:
+            shipment = _shipment(self._pipeline)
+            self._shipment = shipment if self._engine is None else self._engine.put(shipment)
+        if self._engine is None:  # an engine ends with the program, whatever it is at
+            _living.add(self)
+            _end_before(type(self._executor))
+
+    # ---------------------------------------------------------------- jobs
+
+    def ready(self) -> bool:
+        return True
+
+    def submit(self, job: Job) -> None:
+        try:
+            indices = job.indices if self._ours is not None else dumps_by_value(job.indices)
+        except Exception as error:
+            raise Unsendable(error) from None
+        self._jobs[job.ticket] = job.epoch, indices
+        self._desk.waiting.append(job.ticket)
+
+    def flush(self) -> None:
+        """Send what may be under way."""
+        desk = self._desk
+        desk.cancel_unwanted()
+        if not desk.waiting and not desk.returned:
+            return
+        room = self._most
+        if room < self.capacity:
+            room -= sum(not future.done() for future in list(desk.futures.values()))
+        while room > 0 and self._send_next():
+            room -= 1
+
+    def _send_next(self) -> bool:
+        """Make a task of the next job; say whether there was one, and the executor has taken it."""
+        desk, is_carrier = self._desk, self._shipped < self._workers  # who is first has nobody to learn from
+        if desk.is_closed:
+            return False
+        try:
+            if desk.returned and len(self._carriers) < self._workers:
+                ticket, is_carrier = desk.returned.popleft(), True
+            else:
+                ticket = desk.waiting.popleft()
+        except IndexError:
+            return False
+        try:
+            future = self._executor.submit(*self._task(ticket, is_carrier))
+        except Exception as error:  # it is shut down, or broken
+            desk.arrived.put(Failed(None, error, "takes no more tasks"))
+            return False
+        desk.futures[ticket] = future
+        desk.tickets[future] = ticket
+        future.add_done_callback(desk.completed)
+        return True
+
+    def _task(self, ticket: int, is_carrier: bool) -> tuple[Any, ...]:
+        epoch, indices = self._jobs[ticket]
+        if self._ours is not None:
+            return self._context.copy().run, evaluate_here, self._ours, epoch, indices
+        if not is_carrier:
+            return evaluate, self._key, epoch, indices, None
+        self._shipped += 1
+        self._carriers.add(ticket)
+        return evaluate, self._key, epoch, indices, self._shipment
+
+    def joint(self, jobs: int) -> None:
+        return None  # nobody shares memory
+
+    def cancel(self, ticket: int) -> None:
+        self._desk.unwanted.append(ticket)
+
+    # ---------------------------------------------------------------- results
+
+    def receive(self, timeout: float | None) -> list[Event]:
+        patience_s = timeout
+        if self._engine is not None:
+            patience_s = LOOK_S if timeout is None else min(timeout, LOOK_S)
+        self._desk.cancel_unwanted()
+        arrived = drained(self._desk.arrived, patience_s)
+        if not arrived and self._engine is not None and self._engine.has_ended():
+            return [Failed(None, RuntimeError("it has been shut down"), "takes no more tasks")]
+        events = [self._event(one) if isinstance(one, Future) else one for one in arrived]
+        for event in events:
+            if isinstance(event, Done | Lost | Skipped):
+                self._jobs.pop(event.ticket, None)
+        return [event for event in events if event is not None]
+
+    def _event(self, future: Future[Any]) -> Event | None:
+        """Say what became of a task; None if it is to be sent once more."""
+        desk = self._desk
+        ticket = desk.tickets.pop(future, None)
+        if ticket is None:  # closed by the interpreter's exit, while a daemon thread reads
+            return None
+        desk.futures.pop(ticket, None)
+        self._carriers.discard(ticket)
+        is_unwanted = ticket in desk.too_late
+        desk.too_late.discard(ticket)
+        event = self._outcome(ticket, future)
+        if event is None and is_unwanted:
+            return Skipped(ticket)
+        if event is None:
+            desk.returned.append(ticket)
+        return event
+
+    def _outcome(self, ticket: int, future: Future[Any]) -> Event | None:
+        """Say what became of a task; None if its process does not know the pipeline."""
+        if future.cancelled():
+            return Skipped(ticket)
+        error = future.exception()
+        if isinstance(error, _UNFIT):
+            return Failed(None, error, "cannot do its tasks")
+        if error is not None:
+            return Lost(ticket, None, 0, f"was lost ({summary(error)})", 0.0)
+        result = future.result()
+        if result is None:
+            return None
+        if isinstance(result, Record):
+            return Failed(None, result.rebuild(), "cannot do its tasks")
+        parcel, cost_ns = result
+        return Done(ticket, self._unpacked(*parcel) if isinstance(parcel, tuple) else parcel, cost_ns, None)
+
+    def _unpacked(self, frame: bytes, head: int) -> Memory:
+        self._nbytes += len(frame)
+        block = private(len(frame))
+        block[:] = np.frombuffer(frame, np.uint8)
+        return Memory(block, head, len(frame))
+
+    # ---------------------------------------------------------------- time, waking, the end
+
+    def running_s(self) -> dict[int, float]:
+        return {}
+
+    def stop(self, ticket: int) -> None:
+        raise AssertionError("a task of an executor cannot be stopped")
+
+    def is_worker(self) -> bool:
+        return is_within(self._executor)
+
+    def wake(self) -> None:
+        self._desk.arrived.put(None)
+
+    def statistics(self) -> dict[str, int]:
+        return {"nbytes": self._nbytes}
+
+    def withdraw(self) -> None:
+        """Cancel what has not begun, and tell who reads on that nothing more comes: the interpreter ends."""
+        if self._pid == os.getpid():  # the locks of futures may be held in a fork for ever
+            ends = RuntimeError("the interpreter ends")
+            self._desk.arrived.put(Failed(None, ends, "takes no more tasks"))
+            self._desk.clear()
+
+    def close(self) -> None:
+        at_work = [future for future in list(self._desk.futures.values()) if future.running()]
+        self._desk.clear()
+        if self._ours is not None:
+            if not self.is_worker():
+                concurrent.futures.wait(at_work, GRACE_S)
+            self._ours.forget()  # tasks that are cancelled stay in the executor's queue for a while
+        self._shipment = b""
+        self._jobs.clear()
+        drained(self._desk.arrived, 0)  # nobody wants them any more
+        _living.discard(self)
+
+
+# What is raised where a task cannot even be begun: what it is made of is not to be had there.
+_UNFIT = (ImportError, AttributeError, pickle.PicklingError)
+
+_living: weakref.WeakSet[Executors] = weakref.WeakSet()
+_ended_before: set[str] = set()
+
+
+def _end_before(kind: type[Executor]) -> None:
+    """Have nodes withdraw their tasks before executors of this kind, at the interpreter's end, do them all.
+
+    Those of the standard library do so before it comes to `atexit`. What was registered last is called first.
+    """
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None and kind.__module__ not in _ended_before:
+        _ended_before.add(kind.__module__)
+        with suppress(RuntimeError):  # it has begun to end
+            register(_withdraw_all)
+
+
+def _withdraw_all() -> None:
+    for backend in list(_living):
+        backend.withdraw()
+
+
+def shares_objects(executor: Executor) -> bool:
+    """Are its workers threads of this process, which need no copy of anything?"""
+    interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())  # a thread pool, too
+    return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
+
+
+def _shipment(pipeline: View[Any]) -> bytes:
+    try:
+        return dumps_by_value((pipeline, seterr()), protocol=5)
+    except Exception as error:
+        raise TypeError(
+            f"prefetch: {pipeline!r} cannot be shipped to an executor: {type(error).__name__}: {error}."
+            " Use a ThreadPoolExecutor or method='thread', or make it picklable"
+        ) from error
+
+
+# -------------------------------------------------------------------- where the tasks run
+
+
+class _Pipeline:
+    """A pipeline in a process that evaluates it: every thread has an evaluator of its own."""
+
+    def __init__(self, view: View[Any], errors: Policy, executor: Executor | None = None) -> None:
+        self._view: View[Any] | None = view
+        self._errors = errors
+        self._executor = executor
+        self._thread = threading.local()
+
+    def evaluator(self) -> Evaluator:
+        thread = self._thread.__dict__
+        if "evaluator" not in thread:
+            if self._view is None:
+                raise RuntimeError("the node is closed")
+            thread["evaluator"] = Evaluator(self._view)
+        return thread["evaluator"]  # type: ignore[no-any-return]
+
+    def run(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
+        evaluator = self.evaluator()
+        before, _doing.executor = _doing.executor, self._executor
+        try:
+            with errstate(self._errors):
+                outcomes = evaluator.run(epoch, indices, settle)
+        finally:
+            _doing.executor = before
+        evaluator.leave_if_forked()
+        return outcomes
+
+    def forget(self) -> None:
+        """Let go of the view, but for the threads that are at it."""
+        self._view = None
+        self._thread = threading.local()
+
+
+class _Doing(threading.local):
+    executor: Executor | None = None  # whose task this thread is at
+
+
+_doing = _Doing()
+_kept: dict[str, _Pipeline] = {}  # what has come from other processes, what was used last at the end
+
+
+def is_within(executor: Executor) -> bool:
+    """Is it in a task of this executor that this is asked?
+
+    Who waits for another one there may do so for ever: all of its workers may be at tasks that wait.
+    """
+    return _doing.executor is executor or _is_a_thread_of(executor)
+
+
+def _is_a_thread_of(executor: Executor) -> bool:
+    """Is this one of an executor's threads, at a task of the user's own?"""
+    if not isinstance(executor, ThreadPoolExecutor):
+        return False
+    thread, lock = threading.current_thread(), executor._shutdown_lock
+    is_noted = thread in executor._threads
+    if is_noted or not thread.name.startswith(f"{executor._thread_name_prefix}_"):
+        return is_noted
+    # It is noted under this lock, and may have begun before. In the garbage collector the lock may be ours.
+    if lock.acquire(timeout=NOTED_S):
+        lock.release()
+    return thread in executor._threads
+
+
+def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any) -> tuple[Parcel, int]:
+    """Evaluate a job in the reader's process; return the outcomes, and the nanoseconds that it took."""
+    begun = perf_counter_ns()
+    outcomes = pipeline.run(epoch, indices)
+    return Ready.sized(outcomes), perf_counter_ns() - begun
+
+
+def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[], bytes] | None) -> Any:
+    """Evaluate a job in another process than the reader's.
+
+    Returns the outcomes as a frame with its head, and the nanoseconds that it took; None if the pipeline is
+    needed; a `Record` if that cannot be unpickled.
+    """
+    begun = perf_counter_ns()
+    try:
+        pipeline = _kept.get(key) or _received(shipment)
+        wanted = adopting_loads(memoryview(indices))
+    except BaseException as error:
+        return Record.of(error)
+    if pipeline is None:
+        return None
+    _keep(key, pipeline)
+    outcomes = pipeline.run(epoch, wanted, _settled if len(wanted) > 1 else iter)
+    evaluator = pipeline.evaluator()
+    record_failures(outcomes, evaluator.keyed)
+    frame = framed(outcomes)
+    evaluator.leave_if_forked()
+    return (b"".join(frame.stream(None)), frame.head), perf_counter_ns() - begun
+
+
+def _received(shipment: bytes | Callable[[], bytes] | None) -> _Pipeline | None:
+    if shipment is None:
+        return None
+    return _Pipeline(*adopting_loads(memoryview(shipment() if callable(shipment) else shipment)))
+
+
+def _keep(key: str, pipeline: _Pipeline) -> None:
+    if next(reversed(_kept), None) != key:
+        _kept.pop(key, None)
+        _kept[key] = pipeline
+    for old in list(_kept)[:-MOST_KEPT]:
+        _kept.pop(old, None)
+
+
+def _settled(items: Iterator[Any]) -> Iterator[Any]:
+    return snapshots(items, lambda shape, dtype: None)
