@@ -602,21 +602,18 @@ def test_a_node_and_what_it_made_are_collected_though_the_executor_lives(threads
 
 def test_a_program_that_ends_amid_a_pass_does_not_wait_for_the_rest(tmp_path: Path) -> None:
     code = """
-        import threading
+        import time
         from concurrent.futures import ThreadPoolExecutor
         import seqkit as sk
 
         def item(x):
-            main.join()  # but for the first one
+            time.sleep(0.2)  # long enough for the program to end amid few of them
             print(x)
             return x
 
-        main = threading.Thread(target=lambda: None)
-        main.start()
         ahead = sk.prefetch(sk.smap(item, range(1000)), method=ThreadPoolExecutor(1), chunk_size=1)
         items = iter(ahead)
         next(items)
-        main = threading.main_thread()
     """
     status, out, err = finished(tmp_path, code)
     assert (status, err) == (0, "")
