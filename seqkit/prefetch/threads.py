@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import Context, copy_context
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from time import monotonic, perf_counter_ns
 from typing import Any
 
@@ -201,6 +200,4 @@ class Threads:
             if worker.thread is not threading.current_thread():
                 worker.thread.join(max(0.0, deadline - monotonic()))
         self._workers.clear()
-        with suppress(Empty):  # nobody wants them any more
-            while True:
-                self._shared.events.get_nowait()
+        drained(self._shared.events, 0)  # nobody wants them any more

@@ -29,8 +29,8 @@ from .scripts import finished, forked
 from .traces import append, children, drawn, is_collected, reap_orphans, until
 
 
-def pool_of_processes(workers: int = 2) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+def pool_of_processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
 
 @contextmanager
