@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Chainable", "attach"]
@@ -25,9 +26,13 @@ class Chainable(Generic[T_co]):
 def attach(function: Callable[..., Any], position: int = 0) -> None:
     """Make `function` a method of every view, the view being its argument number `position`."""
 
+    name, before = function.__name__, ", ".join(list(signature(function).parameters)[:position])
+
     @wraps(function)
-    def method(self: Chainable[Any], *args: Any, **kwargs: Any) -> Any:
+    def method(self: Chainable[Any], /, *args: Any, **kwargs: Any) -> Any:
+        if len(args) < position:
+            raise TypeError(f"{name}: {before} comes first, and by position: view.{name}({before}, …)")
         return function(*args[:position], self, *args[position:], **kwargs)
 
-    method.__doc__ = f"Return ``{function.__name__}`` of this view; see `seqkit.{function.__name__}`."
-    setattr(Chainable, function.__name__, method)
+    method.__doc__ = f"Return ``{name}`` of this view; see `seqkit.{name}`."
+    setattr(Chainable, name, method)

@@ -8,9 +8,9 @@ user's code raised arrives as the ``__cause__`` of an `EvaluationError` that nam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 __all__ = [
     "EndOfSequence",
@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Policy = Literal["wrap", "passthrough"]
+POLICIES = get_args(Policy)
 
 _policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
 
@@ -165,14 +166,13 @@ def seterr(evaluation: Policy | None = None) -> Policy:
     'wrap'
     """
     if evaluation is not None:
-        if evaluation not in ("wrap", "passthrough"):
+        if evaluation not in POLICIES:
             raise ValueError(f"seterr: evaluation must be 'wrap', 'passthrough' or None, got {evaluation!r}")
         _policy.set(evaluation)
     return _policy.get()
 
 
-@contextmanager
-def errstate(evaluation: Policy) -> Iterator[None]:
+def errstate(evaluation: Policy) -> AbstractContextManager[None]:
     """Report failing items this way inside a ``with`` block; see `seterr`.
 
     Parameters
@@ -193,6 +193,13 @@ def errstate(evaluation: Policy) -> Iterator[None]:
     Traceback (most recent call last):
     ZeroDivisionError: division by zero
     """
+    if evaluation not in POLICIES:
+        raise ValueError(f"errstate: evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")
+    return _during(evaluation)
+
+
+@contextmanager
+def _during(evaluation: Policy) -> Iterator[None]:
     before = seterr()
     seterr(evaluation)
     try:

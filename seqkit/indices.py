@@ -38,7 +38,6 @@ __all__ = [
     "compact",
     "each",
     "nth",
-    "positive_int",
     "select",
     "unsized_range",
 ]
@@ -73,31 +72,10 @@ class Plan(Protocol):
     def __iter__(self) -> Iterator[int]: ...
 
 
-def positive_int(value: Any, who: str, least: int = 1) -> int:
-    """Return `value` as an int of at least `least`, or say who refuses it.
-
-    >>> positive_int(3, "batch: k")
-    3
-    >>> positive_int(0, "batch: k")
-    Traceback (most recent call last):
-    ValueError: batch: k must be a positive int, got 0
-    """
-    kind = "a positive int" if least == 1 else f"an int of at least {least}"
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{who} must be {kind}, got {value!r}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{who} must be {kind}, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"{who} must be {kind}, got {value!r}")
-    return number
-
-
-def unsized_range(key: slice, n: Unsized) -> range:
+def unsized_range(key: slice, n: Unsized, who: str) -> range:
     """Return the indices a slice selects from a sequence without a length.
 
-    >>> unsized_range(slice(2, 8, 3), UNBOUNDED)
+    >>> unsized_range(slice(2, 8, 3), UNBOUNDED, "cycle")
     range(2, 8, 3)
     """
     start = 0 if key.start is None else operator.index(key.start)
@@ -105,12 +83,12 @@ def unsized_range(key: slice, n: Unsized) -> range:
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if key.stop is None and step > 0:
-        raise IndexError(f"an open slice needs a length, and there is none: {n.reason}")
+        raise IndexError(f"{who}: an open slice needs a length, and there is none: {n.reason}")
     if step < 0 and key.start is None:
-        raise IndexError(f"a slice from the end needs a length, and there is none: {n.reason}")
+        raise IndexError(f"{who}: a slice from the end needs a length, and there is none: {n.reason}")
     stop = -1 if key.stop is None else operator.index(key.stop)
     if start < 0 or (key.stop is not None and stop < 0):
-        raise IndexError(f"negative bounds need a length, and there is none: {n.reason}")
+        raise IndexError(f"{who}: negative bounds need a length, and there is none: {n.reason}")
     return range(start, stop, step)
 
 

@@ -13,6 +13,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import cloudpickle
 
+from .checks import check_callable
+
 __all__ = ["SerializableFunc"]
 
 P = ParamSpec("P")
@@ -59,8 +61,7 @@ class SerializableFunc(Generic[P, R]):
     def __init__(self, func: Callable[P, R]) -> None:
         if isinstance(func, SerializableFunc):
             func = func.__wrapped__
-        if not callable(func):
-            raise TypeError(f"SerializableFunc: func must be callable, got {func!r}")
+        check_callable(func, "SerializableFunc: func")
         functools.update_wrapper(self, func)  # sets __wrapped__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .indices import positive_int
+from .checks import as_bool, positive_int
 
 __all__ = ["ClipSequence", "PadSequence"]
 
@@ -62,8 +62,8 @@ class PadSequence:
     Raises
     ------
     TypeError, ValueError
-        If `length` is no positive int; for an item that is no list, tuple or array of one axis at least; for
-        a `pad_val` that an array cannot hold.
+        If `length` is no positive int, or `clip` no bool; for an item that is no list, tuple or array of one
+        axis at least; for a `pad_val` that an array cannot hold.
 
     Notes
     -----
@@ -81,7 +81,7 @@ class PadSequence:
     def __init__(self, length: int, pad_val: Any = 0, clip: bool = True) -> None:
         self.length = positive_int(length, "PadSequence: length")
         self.pad_val = pad_val
-        self.clip = clip
+        self.clip = as_bool(clip, "PadSequence: clip")
 
     def __call__(self, sequence: S) -> S:
         if not isinstance(sequence, list | tuple | np.ndarray):

@@ -1,7 +1,8 @@
 """The contract every view signs, and all sequence behaviour, written once.
 
 A view is an immutable, lazy sequence over other sequences. A combinator writes a constructor, `_get`
-and `_rebuild`, and where it pays one of the other hooks; no combinator defines a dunder.
+and `_rebuild`, `_parts` where its default does not hold, and where it pays one of the other hooks; no
+combinator defines a dunder.
 
 ========================  =====  ==========================================================================
 hook                      must?  promise
@@ -14,7 +15,7 @@ hook                      must?  promise
 ``_getmany(indices)``     no     the items of a sized batch of indices
 ``_take(indices)``        no     the view of an index map
 ``_set(i, value)``        no     write through
-``_parts(i)``             no     which items of which sources item `i` is made of
+``_parts(i)``             no     which items of which sources item `i` is made of; else item `i` of each
 ``_arguments(sources)``   no     the arguments that `repr` shows, given the text of the sources
 ``_remarks()``            no     what `explain` says besides
 ========================  =====  ==========================================================================
@@ -38,6 +39,7 @@ from typing import Any, Generic, NoReturn, Protocol, Self, SupportsIndex, TypeVa
 import numpy as np
 
 from .chaining import Chainable
+from .checks import positive_int
 from .errors import EndOfSequence, EvaluationError, fail
 from .indices import (
     UNKNOWN,
@@ -52,7 +54,6 @@ from .indices import (
     as_list,
     as_slice,
     each,
-    positive_int,
     unsized_range,
 )
 
@@ -66,6 +67,7 @@ __all__ = [
     "View",
     "in_order",
     "locate",
+    "name_of",
     "restarting",
     "step_over",
     "until_the_end",
@@ -126,6 +128,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             self._n: Length = n
         self._site = _creation_site()
         self._randoms: int = 0  # how many random nodes the expression holds: salts the seed of the next
+        if wrong := [type(source).__name__ for source in sources if not isinstance(source, View)]:
+            raise TypeError(f"{self._name}: its sources must be views, got {wrong[0]}; lay view() over it")
         for source in sources:
             self._randoms += source._randoms
             if source._reads_ahead:
@@ -277,6 +281,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 raise ValueError(
                     f"{self._name}: assigned {len(values)} values to a slice of {len(targets)} items"
                 )
+        elif hasattr(key, "__len__"):
+            raise TypeError(
+                f"{self._name}: items are assigned by an int or a slice, got {type(key).__name__}; to assign"
+                " at indices, select them first: view[indices][:] = values"
+            )
         else:
             targets, values = [self._wrap_checked(key)], [value]
         for i in targets:
@@ -308,7 +317,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _sliced(self, key: slice) -> range:
         n = self._n
-        return unsized_range(key, n) if isinstance(n, Unsized) else range(n)[key]
+        return unsized_range(key, n, self._name) if isinstance(n, Unsized) else range(n)[key]
 
     def _fancy(self, key: Any) -> View[T_co]:
         unordered = isinstance(key, Set | Mapping)
@@ -490,11 +499,21 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
     """
     if isinstance(source, View):
         return source
-    if not hasattr(source, "__getitem__") or isinstance(source, type):
-        kind = source.__name__ if isinstance(source, type) else type(source).__name__
+    if isinstance(source, type):
+        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}; make an instance")
+    if _is_a_number(source):
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
+    if not hasattr(source, "__getitem__"):
         hint = "; make a list of it, or see uniter" if hasattr(source, "__iter__") else ""
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {kind}{hint}")
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
     return Source(source)
+
+
+def _is_a_number(source: Any) -> bool:
+    """Is it an array without axes, as numbers of numpy are, too?"""
+    if isinstance(source, str | bytes | np.void):
+        return False  # of numpy's own types, which have no axes either
+    return hasattr(type(source), "ndim") and source.ndim == 0
 
 
 def in_order(items: Iterable[T]) -> Iterator[T]:
@@ -631,6 +650,16 @@ def _creation_site() -> tuple[str, int, str]:
             break
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return what a function is called in `repr`: its name, or that of its class.
+
+    >>> import functools
+    >>> name_of(abs), name_of(functools.partial(pow, 2))
+    ('abs', 'partial')
+    """
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _expression(node: View[Any], budget: Iterator[int] | None = None) -> str:

@@ -12,6 +12,8 @@ import pytest
 import seqkit as sk
 from seqkit import chaining
 
+from .views.helpers import says
+
 METHODS = sorted(
     name for name in sk.__all__ if inspect.isfunction(getattr(sk, name)) and hasattr(sk.View, name)
 )
@@ -25,6 +27,14 @@ def test_a_pipeline_reads_from_left_to_right() -> None:
 
 def test_further_sequences_follow_the_view() -> None:
     assert list(sk.view([1, 5]).smap(max, [4, 4])) == [4, 5]
+
+
+@pytest.mark.parametrize("name", ["filter", "random_map", "smap", "starmap"])
+def test_what_comes_before_the_sequence_comes_by_position(name: str) -> None:
+    first = next(iter(inspect.signature(getattr(sk, name)).parameters))
+    text = f"{name}: {first} comes first, and by position: view.{name}({first}, …)"
+    with says(TypeError, text):
+        getattr(sk.view([1]), name)(**{first: abs})
 
 
 @pytest.mark.parametrize("name", METHODS)

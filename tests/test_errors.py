@@ -150,7 +150,7 @@ def test_errstate_ends_with_its_block_also_by_an_exception() -> None:
         with sk.errstate("wrap"):
             failure(sk.smap(FailsAt(0), [0]), 0)
         assert sk.seterr() == "passthrough"
-    with pytest.raises(ValueError, match="seterr: evaluation must be"), sk.errstate("ignore"):  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="errstate: evaluation must be"), sk.errstate("ignore"):  # type: ignore[arg-type]
         pass
 
 

@@ -26,7 +26,6 @@ from seqkit.indices import (
     as_slice,
     each,
     nth,
-    positive_int,
     select,
     unsized_range,
 )
@@ -98,27 +97,27 @@ def test_negative_indices_without_a_length_stay_and_fail_later() -> None:
 
 @pytest.mark.parametrize("key", [slice(4), slice(2, 9, 3), slice(9, 2, -2), slice(5, 5), slice(6, None, -1)])
 def test_bounded_slices_select_as_from_a_long_list(key: slice) -> None:
-    assert [*unsized_range(key, UNBOUNDED)] == [*range(100)][key]
+    assert [*unsized_range(key, UNBOUNDED, "cycle")] == [*range(100)][key]
 
 
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        (slice(None), "an open slice needs a length, and there is none: it never ends"),
-        (slice(3, None), "an open slice needs a length, and there is none: it never ends"),
-        (slice(None, 3, -1), "a slice from the end needs a length, and there is none: it never ends"),
-        (slice(-3, 5), "negative bounds need a length, and there is none: it never ends"),
-        (slice(0, -1), "negative bounds need a length, and there is none: it never ends"),
+        (slice(None), "cycle: an open slice needs a length, and there is none: it never ends"),
+        (slice(3, None), "cycle: an open slice needs a length, and there is none: it never ends"),
+        (slice(None, 3, -1), "cycle: a slice from the end needs a length, and there is none: it never ends"),
+        (slice(-3, 5), "cycle: negative bounds need a length, and there is none: it never ends"),
+        (slice(0, -1), "cycle: negative bounds need a length, and there is none: it never ends"),
     ],
 )
 def test_slices_that_need_a_length_are_refused(key: slice, text: str) -> None:
     with says(IndexError, text):
-        unsized_range(key, UNBOUNDED)
+        unsized_range(key, UNBOUNDED, "cycle")
 
 
 def test_a_step_of_0_is_refused() -> None:
     with says(ValueError, "slice step cannot be zero"):
-        unsized_range(slice(0, 3, 0), UNKNOWN)
+        unsized_range(slice(0, 3, 0), UNKNOWN, "source")
 
 
 def test_why_there_is_no_length_survives_copies_and_pickles() -> None:
@@ -180,22 +179,3 @@ def test_a_translated_plan_is_mapped_in_growing_blocks() -> None:
 def test_an_array_plan_is_not_turned_into_a_list_at_once() -> None:
     plan = np.arange(10**6)
     assert [*islice(each(plan), 3)] == [0, 1, 2]
-
-
-# -------------------------------------------------------------------- ints
-
-
-@pytest.mark.parametrize("value", [3, np.int16(3), np.array(3)])
-def test_any_int_will_do(value: Any) -> None:
-    assert type(positive_int(value, "batch: k")) is int
-
-
-@pytest.mark.parametrize("value", [True, np.True_, 1.0, "1", None, [1]])
-def test_what_is_no_int_is_refused(value: Any) -> None:
-    with says(TypeError, f"batch: k must be a positive int, got {value!r}"):
-        positive_int(value, "batch: k")
-
-
-def test_ints_too_small_are_refused() -> None:
-    with says(ValueError, "cycle: limit must be an int of at least 0, got -1"):
-        positive_int(-1, "cycle: limit", least=0)

@@ -154,19 +154,29 @@ def test_debug_pickles_and_counts_anew():
     ("arguments", "kind", "message"),
     [
         (("print",), TypeError, "debug: func must be callable, got 'print'"),
-        ((print, -1), ValueError, "debug: max_calls must be an int of at least 0, got -1"),
-        ((print, 1.5), TypeError, "debug: max_calls must be an int of at least 0, got 1.5"),
-        ((print, None, 0), ValueError, "debug: max_rate must be above 0 per second, got 0"),
+        ((print, -1), ValueError, "debug: max_calls must be an int of at least 0 or None, got -1"),
+        ((print, 1.5), TypeError, "debug: max_calls must be an int of at least 0 or None, got 1.5"),
+        (
+            (print, None, 0),
+            ValueError,
+            "debug: max_rate must be a number of calls per second above 0 or None, got 0",
+        ),
         (
             (print, None, "1"),
             TypeError,
-            "debug: max_rate must be a number of calls per second or None, got '1'",
+            "debug: max_rate must be a number of calls per second above 0 or None, got '1'",
         ),
     ],
 )
 def test_debug_refuses_bad_arguments(arguments, kind, message):
     with says(kind, message):
         debug("abc", *arguments)
+
+
+def test_a_clock_must_be_callable():
+    for make in (monitor_throughput, profile, lambda s, clock: debug(s, print, clock=clock)):
+        with pytest.raises(TypeError, match=r"^\w+: clock must be callable, got 5$"):
+            make("abc", clock=5)
 
 
 # -------------------------------------------------------------------- monitor_throughput

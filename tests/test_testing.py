@@ -25,6 +25,8 @@ from seqkit.testing import (
     writing,
 )
 
+from .views.helpers import says
+
 LAWS = {law.__name__ for part in (reading, laziness, failing, writing, copying) for law in part.LAWS}
 
 
@@ -201,11 +203,18 @@ def test_the_items_of_the_source_may_be_given() -> None:
     )
 
 
+def test_arguments_of_check_view_are_checked() -> None:
+    with says(ValueError, "check_view: reads must be 'exact', 'any' or 'ahead', got 'all'"):
+        check_view(sk.view, list, reads="all")  # type: ignore[arg-type]
+    with says(ValueError, "check_view: writes must be a bool, 'elsewhere' or None, got 'no'"):
+        check_view(sk.view, list, writes="no")  # type: ignore[arg-type]
+    with says(TypeError, "cycle has no length: it never ends"):
+        check_view(sk.view, list, sk.cycle([1]))
+
+
 def test_a_view_may_read_more_than_it_needs_if_that_is_declared() -> None:
     check_view(broken(_get=read_twice), list, reads="any")
-    with pytest.raises(
-        AssertionError, match=r"reading_an_item.* what view\[0\] reads needlessly.* is \{0: 1\}"
-    ):
+    with pytest.raises(AssertionError, match=r"reading_an_item.* what view\[0\] reads besides.* is \{0: 1\}"):
         check_view(broken(_get=read_twice), list)
 
 

@@ -67,3 +67,8 @@ def test_they_pickle_and_show_what_they_do() -> None:
     assert (repr(pad), repr(clip)) == ("PadSequence(3, pad_val=7, clip=True)", "ClipSequence(2)")
     with sk.prefetch(sk.smap(pad, [[1], [2, 3]]), 2) as ahead:
         assert list(ahead) == [[1, 7, 7], [2, 3, 7]]
+
+
+def test_clip_must_be_a_bool() -> None:
+    with says(TypeError, "PadSequence: clip must be a bool, got 'no'"):
+        sk.PadSequence(3, clip="no")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..indices import positive_int
+from ..checks import optional_int, positive_int
 from ..prefetch.node import CONTEXTS
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
 from ..randomness import as_seed
@@ -238,10 +238,12 @@ def _as_int(value: Any, name: str) -> int:
     raise TypeError(f"DataLoader: {name} option should be an int, but got {value!r}")
 
 
-def check_iterable(value: Any, who: str) -> None:
+def check_iterable(value: Any, who: str, what: str = "indices") -> None:
     """Refuse what cannot be iterated; nothing is read."""
+    if isinstance(value, type):
+        raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-        raise TypeError(f"{who} should be an iterable of indices, but got {value!r}")
+        raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")
 
 
 def check_kinds(
@@ -264,9 +266,10 @@ def check_kinds(
             "DataLoader: dataset should be indexable by [i], or iterable, but got"
             f" {dataset.__name__ if isinstance(dataset, type) else type(dataset).__name__}"
         )
-    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
-        if value is not None:
-            check_iterable(value, f"DataLoader: {name}")
+    if sampler is not None:
+        check_iterable(sampler, "DataLoader: sampler")
+    if batch_sampler is not None:
+        check_iterable(batch_sampler, "DataLoader: batch_sampler", "lists of indices")
     if on_error not in ("raise", "skip", "replace") and not callable(on_error):
         raise ValueError(
             f"DataLoader: on_error should be 'raise', 'skip', 'replace' or callable, but got {on_error!r}"
@@ -283,8 +286,7 @@ def check_kinds(
             raise TypeError(f"DataLoader: {name} should be callable or None, but got {value!r}")
     if method not in ("process", "thread"):
         raise ValueError(f"DataLoader: method should be 'process' or 'thread', but got {method!r}")
-    if shm_size is not None:
-        positive_int(shm_size, "DataLoader: shm_size", least=0)
+    optional_int(shm_size, "DataLoader: shm_size", least=0)
 
 
 def check_clashes(batch_size: Any, shuffle: bool, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:

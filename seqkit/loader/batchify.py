@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..indices import positive_int
+from ..checks import optional_int, positive_int
 from .arguments import as_flag, shown
 from .collate import Join, Unite, joined
 from .leaves import (
@@ -202,7 +202,7 @@ class Pad(Batchify):
         self.pad_val = _as_number(pad_val, "Pad: pad_val")
         self.ret_length = as_flag(ret_length, "Pad: ret_length")
         self.dtype = _as_dtype(dtype, "Pad")
-        self.round_to = None if round_to is None else positive_int(round_to, "Pad: round_to")
+        self.round_to = optional_int(round_to, "Pad: round_to")
         self.to_length = None if to_length is None else self._as_lengths(to_length)
         self.mask = as_flag(mask, "Pad: mask")
         if self.round_to is not None and self.to_length is not None:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..indices import IndexArray, positive_int
+from ..checks import check_callable, positive_int
+from ..indices import IndexArray
 from ..view import View
 from ..views.batch import batch, unbatch
 from ..views.concatenate import concatenate
@@ -238,7 +239,7 @@ class FixedBucketSampler(_ShardedBatches):
     Raises
     ------
     TypeError
-        If lengths, keys or a number are no ints.
+        If lengths, keys or a number are no ints, `batch_sizes` no mapping, or `bucket_scheme` not callable.
     ValueError
         If one is out of range, a sample fits no bucket, a flag is no bool, or arguments exclude each other.
 
@@ -292,11 +293,17 @@ class FixedBucketSampler(_ShardedBatches):
         self.last: Last = last
         table = _as_lengths(lengths, "FixedBucketSampler: lengths")
         if bucket_keys is None:
-            bucket_keys = _scheme_keys(table, bucket_scheme or ConstWidthBucket(), num_buckets)
+            scheme = ConstWidthBucket() if bucket_scheme is None else bucket_scheme
+            bucket_keys = _scheme_keys(table, scheme, num_buckets)
+        if batch_sizes is not None and not isinstance(batch_sizes, Mapping):
+            raise TypeError(
+                f"FixedBucketSampler: batch_sizes must be a mapping of bucket keys to ints or None, got"
+                f" {batch_sizes!r}"
+            )
         self._num_samples = len(table)
-        self._buckets = self._filled(table, _as_keys(bucket_keys, table), dict(batch_sizes or {}))
+        self._buckets = self._filled(table, _as_keys(bucket_keys, table), batch_sizes or {})
 
-    def _filled(self, table: LengthArray, keys: LengthArray, sizes: dict[Any, int]) -> list[_Bucket]:
+    def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:
         """Return the buckets that are not empty, the greatest key first."""
         names = [_as_key(key) for key in keys]
         if unknown := [key for key in sizes if key not in names]:
@@ -378,8 +385,7 @@ class FixedBucketSampler(_ShardedBatches):
         carried = {bucket.key: list(bucket.carried) for bucket in self._buckets if bucket.carried}
         return {**super().state_dict(), "carried": carried}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter` read the epoch that was next in a sampler of the same arguments."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
         carried = {key: list(samples) for key, samples in state["carried"].items()}
         for key, samples in carried.items():
             size = self.batch_sizes.get(key, 0) if self.last == "rollover" else 0
@@ -388,7 +394,7 @@ class FixedBucketSampler(_ShardedBatches):
                     f"FixedBucketSampler: the state carries {len(samples)} samples of bucket {key} over,"
                     f" which does not go with last={self.last!r} and batch sizes {self.batch_sizes}"
                 )
-        super().load_state_dict(state)
+        super()._restore(state)
         for bucket in self._buckets:
             bucket.carried = carried.get(bucket.key, [])
 
@@ -690,8 +696,7 @@ def _as_keys(bucket_keys: Any, lengths: LengthArray) -> LengthArray:
 
 def _scheme_keys(lengths: LengthArray, scheme: Callable[[Any, Any, int], Any], num_buckets: Any) -> Any:
     num_buckets = positive_int(num_buckets, "FixedBucketSampler: num_buckets")
-    if not callable(scheme):
-        raise TypeError(f"FixedBucketSampler: bucket_scheme should be callable, but got {scheme!r}")
+    check_callable(scheme, "FixedBucketSampler: bucket_scheme")
     if not len(lengths):
         return []
     return scheme(_as_key(lengths.max(axis=0)), _as_key(lengths.min(axis=0)), num_buckets)

@@ -119,6 +119,13 @@ def default_collate(
     """
     if objects not in ("raise", "list"):
         raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
+    if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
+        raise TypeError(
+            "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
+            f" {collate_fn_map!r}"
+        )
+    if not isinstance(batch, Iterable):
+        raise TypeError(f"default_collate: a batch must be an iterable of samples, got {batch!r}")
     if is_array_of_samples(batch) and not collate_fn_map:
         return copied(batch)
     samples = batch if isinstance(batch, list) else list(batch)

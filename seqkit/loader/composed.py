@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..view import name_of
 from .batchify import Batchify, chained
 from .collate import TEXT, CollateFn, Join, Unite, key_differences
 from .leaves import Place
@@ -380,7 +381,7 @@ def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> N
 
 
 def _named(fn: CollateFn) -> str:
-    return repr(fn) if isinstance(fn, Batchify) else getattr(fn, "__name__", type(fn).__name__)
+    return repr(fn) if isinstance(fn, Batchify) else name_of(fn)
 
 
 def _shown_mapping(functions: Mapping[Any, CollateFn]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 from typing import Any
 
-from ..indices import each, positive_int
+from ..checks import positive_int
+from ..indices import each
 from ..randomness import item_generator, node_key
 from ..view import View
 from ..views.concatenate import concatenate

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNBOUNDED, Unsized
-from ..view import Source, View
+from ..view import Source, View, name_of
 from .samplers import order_of
 from .tolerance import OnError, mended
 
@@ -198,7 +198,7 @@ class Fetch(View[Any]):
         return type(self)(sources[0], self._collate_fn, self._on_error)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, getattr(self._collate_fn, "__name__", type(self._collate_fn).__name__)]
+        return [*sources, name_of(self._collate_fn)]
 
 
 class FetchOne(Fetch):

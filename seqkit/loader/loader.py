@@ -11,7 +11,8 @@ from types import GenericAlias
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
-from ..indices import Unsized, positive_int
+from ..checks import positive_int
+from ..indices import Unsized
 from ..prefetch import Prefetch
 from ..view import View, as_view, restarting
 from .arguments import shown
@@ -199,7 +200,7 @@ class DataLoader(Pipeline):
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
         if self.pin_memory and not self._can_pin():
             warnings.warn(
-                "DataLoader: 'pin_memory' argument is set as true but no accelerator is found: batches stay"
+                f"DataLoader: 'pin_memory' argument is set as true but {self._unpinned}: batches stay"
                 " in ordinary memory",
                 UserWarning,
                 stacklevel=2,
@@ -242,7 +243,7 @@ class DataLoader(Pipeline):
 
     def _can_pin(self) -> bool:
         """Is there a device that could copy from page-locked memory?"""
-        return False  # arrays are not handed to devices
+        return False
 
     def _node(self) -> View[Any]:
         """Return the pipeline to read an epoch from: with workers that last, or of its own."""

@@ -43,6 +43,9 @@ class Pipeline:
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
 
+    # Why batches that are to be pinned may not be.
+    _unpinned = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
+
     # What workers need that are not forked from this process, and takes long to import.
     _preload: tuple[str, ...] = ()
 

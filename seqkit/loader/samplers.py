@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..indices import IndexArray, each, positive_int
+from ..checks import check_callable, optional_int, positive_int
+from ..indices import IndexArray, each
 from ..randomness import Permutation, as_seed, item_generator, node_key
 from ..view import View, as_view, in_order
 from ..views.batch import batch
@@ -109,7 +110,21 @@ class EpochSampler:
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter` read the epoch that was next in a sampler of the same arguments."""
+        """Let the next `iter` go on where that of a sampler of the same arguments would have.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `state` is not from `state_dict` of such a sampler.
+        """
+        fields = self.state_dict()
+        if not isinstance(state, Mapping) or any(name not in state for name in fields):
+            raise TypeError(
+                f"{type(self).__name__}: a state is a dict with {', '.join(fields)}, got {state!r}"
+            )
+        self._restore(state)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self.set_epoch(state["epoch"])
 
 
@@ -124,9 +139,8 @@ class SeededSampler(EpochSampler):
         """Return what the next epoch depends on: its number, and the seed."""
         return {**super().state_dict(), "seed": self.seed}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter` read the epoch and seed that were next in a sampler of the same arguments."""
-        super().load_state_dict(state)
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
         self.seed = as_seed(state["seed"], f"{type(self).__name__}: seed")
 
 
@@ -153,9 +167,8 @@ class NestedSampler(EpochSampler):
         inner = self.sampler.state_dict() if hasattr(self.sampler, "state_dict") else None
         return {**super().state_dict(), "sampler": inner}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter` read the epoch that was next in a sampler of the same arguments."""
-        super().load_state_dict(state)
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
         if state["sampler"] is not None and hasattr(self.sampler, "load_state_dict"):
             self.sampler.load_state_dict(state["sampler"])
 
@@ -264,11 +277,9 @@ class RandomSampler(SeededSampler):
         seed: int | None = None,
     ) -> None:
         self.replacement = as_replacement(replacement, "RandomSampler")
-        if num_samples is not None:
-            num_samples = positive_int(num_samples, "RandomSampler: num_samples")
         super().__init__(seed)
         self.data_source = data_source
-        self._num_samples = num_samples
+        self._num_samples = optional_int(num_samples, "RandomSampler: num_samples")
         self._size()
 
     def _size(self) -> int:
@@ -493,8 +504,7 @@ class FilterSampler(EpochSampler):
 
     def __init__(self, function: Callable[[Any], object], dataset: Any) -> None:
         super().__init__()
-        if not callable(function):
-            raise TypeError(f"FilterSampler: function should be callable, but got {function!r}")
+        check_callable(function, "FilterSampler: function")
         samples = as_view(dataset, "FilterSampler")
         flags = np.fromiter((bool(function(sample)) for sample in in_order(samples)), np.bool_, len(samples))
         self._indices = np.flatnonzero(flags)
@@ -609,8 +619,7 @@ class BatchSampler(NestedSampler):
             return None
         return [i.item() if isinstance(i, np.generic) else i for i in order[len(order) - count :]]
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter` read the epoch that was next in a sampler of the same arguments."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
         carried: Any = state["carried"]
         count = carried if isinstance(carried, int) else len(carried)
         if count > (self.batch_size - 1 if self.last == "rollover" else 0):
@@ -618,7 +627,7 @@ class BatchSampler(NestedSampler):
                 f"BatchSampler: the state carries {count} indices over, which does not go with"
                 f" batch_size={self.batch_size}, last={self.last!r}"
             )
-        super().load_state_dict(state)
+        super()._restore(state)
         if isinstance(carried, int):
             carried = self._tail(carried) or []
         self._carried = list(carried)
@@ -685,9 +694,8 @@ class InfiniteSampler(NestedSampler):
         """Return what the next `iter` depends on: its epoch, and the place there if it is to resume."""
         return {**super().state_dict(), "place": self._place}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter` begin where that of a sampler of the same arguments would have begun."""
-        super().load_state_dict(state)
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
         self._place = state["place"]
 
     def _draw(self, epoch: int) -> Iterator[Any]:

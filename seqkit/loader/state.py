@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..indices import positive_int
+from ..checks import positive_int
 
 __all__ = ["check_state", "load_sampler_state", "sampler_state"]
 

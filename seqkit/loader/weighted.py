@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..indices import IndexArray, positive_int
+from ..checks import positive_int
+from ..indices import IndexArray
 from ..randomness import item_generator, node_key
 from ..view import View
 from .samplers import BLOCK, SeededSampler, as_replacement, in_rounds

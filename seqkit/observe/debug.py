@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..checks import check_callable, optional_int, optional_number
 from ..errors import fail
-from ..indices import Indices, Plan, as_list, positive_int
-from ..view import Indexable, T, View, as_view, each_with
+from ..indices import Indices, Plan, as_list
+from ..view import Indexable, T, View, as_view, each_with, name_of
 
 __all__ = ["Debug", "debug"]
 
@@ -44,7 +45,7 @@ def debug(
     Raises
     ------
     TypeError
-        If `func` is not callable, `sequence` cannot be indexed, or a limit is no number.
+        If `func` or `clock` is not callable, `sequence` cannot be indexed, or a limit is no number.
     ValueError
         If a limit is out of range.
 
@@ -61,15 +62,10 @@ def debug(
     1 b
     'abc'
     """
-    if not callable(func):
-        raise TypeError(f"debug: func must be callable, got {func!r}")
-    if max_calls is not None:
-        max_calls = positive_int(max_calls, "debug: max_calls", least=0)
-    if max_rate is not None:
-        if isinstance(max_rate, bool) or not isinstance(max_rate, int | float):
-            raise TypeError(f"debug: max_rate must be a number of calls per second or None, got {max_rate!r}")
-        if not max_rate > 0:
-            raise ValueError(f"debug: max_rate must be above 0 per second, got {max_rate!r}")
+    check_callable(func, "debug: func")
+    check_callable(clock, "debug: clock")
+    max_calls = optional_int(max_calls, "debug: max_calls", least=0)
+    max_rate = optional_number(max_rate, "debug: max_rate", "calls per second")
     return Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate, clock))
 
 
@@ -138,4 +134,4 @@ class Debug(View[Any]):
         return Debug(sources[0], self._func, self._limits)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, getattr(self._func, "__name__", type(self._func).__name__)]
+        return [*sources, name_of(self._func)]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..checks import check_callable
 from ..indices import Indices, Plan
 from ..view import Indexable, Progress, T, View, as_view, restarting
 
@@ -33,7 +34,7 @@ def monitor_throughput(
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed.
+        If `sequence` cannot be indexed, or `clock` not called.
 
     Notes
     -----
@@ -49,6 +50,7 @@ def monitor_throughput(
     >>> list(monitored), monitored.read_delay(), monitored.throughput()
     ([0, 1, 2], 0.25, 4.0)
     """
+    check_callable(clock, "monitor_throughput: clock")
     return MonitorThroughput(as_view(sequence, "monitor_throughput"), Meter(clock))
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from ..checks import check_callable, positive_int
 from ..errors import EvaluationError
-from ..indices import Indices, Plan, positive_int
+from ..indices import Indices, Plan
 from ..prefetch.node import Prefetch
 from ..view import Indexable, Progress, View, as_view, restarting
 from .explain import outline
@@ -38,7 +39,7 @@ def profile(
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, or `n` is no int.
+        If `sequence` cannot be indexed, `n` is no int, or `clock` not callable.
     ValueError
         If `n` is below 1.
     EvaluationError
@@ -59,6 +60,7 @@ def profile(
     (10, 'smap(slow)', 100)
     """
     n = positive_int(n, "profile: n")
+    check_callable(clock, "profile: clock")
     source, meter = as_view(sequence, "profile"), _Meter(clock)
     probes: dict[int, _Probe] = {}
     probed = _probed(source, meter, probes)

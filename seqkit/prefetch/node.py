@@ -26,9 +26,10 @@ from itertools import count
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast, get_args
 
+from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
 from ..context import in_process_worker
 from ..errors import EndOfSequence, SlotsExhausted
-from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, positive_int
+from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized
 from ..randomness import as_seed
 from ..view import Indexable, Progress, T, View, as_view, restarting
 from .backend import Backend
@@ -184,14 +185,10 @@ def prefetch(
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
     if on_exhausted not in ("copy", "block", "raise"):
         raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")
-    if not isinstance(in_order, bool):
-        raise TypeError(f"prefetch: in_order must be a bool, got {in_order!r}")
-    if start_hook is not None and not callable(start_hook):
-        raise TypeError(f"prefetch: start_hook must be callable, got {start_hook!r}")
-    if max_buffered is not None:
-        max_buffered = positive_int(max_buffered, "prefetch: max_buffered")
+    check_callable(start_hook, "prefetch: start_hook", optional=True)
+    max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
-        chunk_size = positive_int(chunk_size, "prefetch: chunk_size")
+        chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
     workers = 0 if method == "inline" else _worker_count(nworkers, executor)
     owned = {
         "start_hook": start_hook,
@@ -217,7 +214,7 @@ def prefetch(
         "chunk_size": chunk_size,
         "timeout": _timeout(timeout, workers),
         "retries": positive_int(retries, "prefetch: retries", least=0),
-        "in_order": in_order,
+        "in_order": as_bool(in_order, "prefetch: in_order"),
         "on_exhausted": on_exhausted,
         "seed": None if seed is None else as_seed(seed, "prefetch: seed"),
         "pieces": positive_int(pieces, "prefetch: pieces"),
@@ -294,10 +291,8 @@ def _slots(max_buffered: int | None, workers: int, shm_size: int | None) -> tupl
 
 
 def _shm_size(shm_size: int | None, slots: int) -> int | None:
-    if shm_size is None:
-        return None
-    size = positive_int(shm_size, "prefetch: shm_size", least=0)
-    if 0 < size < slots * PAGESIZE:
+    size = optional_int(shm_size, "prefetch: shm_size", least=0)
+    if size is not None and 0 < size < slots * PAGESIZE:
         raise ValueError(
             f"prefetch: shm_size must be 0 or at least {slots * PAGESIZE} bytes,"
             f" a page for each of {slots} slots, got {size}"
@@ -306,15 +301,10 @@ def _shm_size(shm_size: int | None, slots: int) -> int | None:
 
 
 def _timeout(timeout: float | None, workers: int) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"prefetch: timeout must be a number of seconds or None, got {timeout!r}")
-    if not timeout > 0:
-        raise ValueError(f"prefetch: timeout must be above 0 s, got {timeout!r}")
-    if not workers:
+    timeout = optional_number(timeout, "prefetch: timeout", "seconds")
+    if timeout is not None and not workers:
         raise ValueError("prefetch: timeout needs workers, got nworkers=0")
-    return float(timeout)
+    return timeout
 
 
 class Prefetch(View[T]):

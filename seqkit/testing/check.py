@@ -56,6 +56,10 @@ def check_view(
     ------
     AssertionError
         Naming the law that does not hold, the view, and what was found.
+    TypeError
+        If `source` has no length.
+    ValueError
+        If `reads` or `writes` is something else.
 
     Notes
     -----
@@ -69,7 +73,14 @@ def check_view(
     Traceback (most recent call last):
     AssertionError: length_is_that_of_the_list: len(view) is 2, must be 3 ...
     """
-    samples = [list(range(10, 10 + n)) for n in SIZES] if source is None else [list(source)]
+    if reads not in ("exact", "any", "ahead"):
+        raise ValueError(f"check_view: reads must be 'exact', 'any' or 'ahead', got {reads!r}")
+    if writes not in (None, True, False, "elsewhere"):
+        raise ValueError(f"check_view: writes must be a bool, 'elsewhere' or None, got {writes!r}")
+    if source is None:
+        samples = [list(range(10, 10 + n)) for n in SIZES]
+    else:
+        samples = [[source[i] for i in range(len(source))]]
     subjects = [Subject(build, model, items, reads, writes, length_reads, dumps) for items in samples]
     for subject in subjects:
         _check_reading(subject)

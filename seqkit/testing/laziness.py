@@ -68,7 +68,7 @@ def _expect_reads(
     source.reads.clear()
     read(*arguments)
     surplus = source.reads - most
-    expect(f"what {what} reads needlessly, by item of the source", dict(surplus), {})
+    expect(f"what {what} reads besides what `_parts` names, by item of the source", dict(surplus), {})
 
 
 def parts_name_what_an_item_is_made_of(subject: Subject) -> None:
@@ -77,9 +77,8 @@ def parts_name_what_an_item_is_made_of(subject: Subject) -> None:
     with subject.view(source) as view:
         for j in range(len(source)):
             for i in _changed(subject, expected, j):
-                expect(
-                    f"item {j} of the source in the parts of view[{i}]", j in needed(view, i, source), True
-                )
+                what = f"item {j} of the source, which view[{i}] depends on, in what `_parts` names"
+                expect(what, j in needed(view, i, source), True)
 
 
 def _changed(subject: Subject, expected: list[Any], j: int) -> list[int]:

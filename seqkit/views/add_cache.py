@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..checks import check_callable, optional_int
 from ..context import private_memory
 from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import Indices, Length, Plan, Unsized, as_list, each, positive_int
+from ..indices import Indices, Length, Plan, Unsized, as_list, each
 from ..view import Indexable, Progress, T, View, as_view, locate, restarting, write
 from .once import Contents, Flight, Missing, holding_many
 from .stores import ABSENT, Directory, Keeper, Memory
@@ -96,18 +97,15 @@ def add_cache(
     >>> doubled[1]
     4
     """
-    if cache_size is not None:
-        cache_size = positive_int(cache_size, "add_cache: cache_size", least=0)
-    if max_bytes is not None:
-        max_bytes = positive_int(max_bytes, "add_cache: max_bytes")
+    cache_size = optional_int(cache_size, "add_cache: cache_size", least=0)
+    max_bytes = optional_int(max_bytes, "add_cache: max_bytes")
     if policy not in ("lru", "fifo"):
         raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {policy!r}")
     if cache is not None:
         _check_keeper(cache)
     if store is not None and not isinstance(store, str | os.PathLike):
         raise TypeError(f"add_cache: store must be a path, got {store!r}")
-    if key is not None and not callable(key):
-        raise TypeError(f"add_cache: key must be callable, got {key!r}")
+    check_callable(key, "add_cache: key", optional=True)
     if key is not None and store is None:
         raise ValueError("add_cache: key names items in a store, and there is no store")
     if cache_size is None and cache is None and max_bytes is None:

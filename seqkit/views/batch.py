@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..checks import as_bool, check_callable, optional_int, positive_int
 from ..context import empty, in_rows
 from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each, positive_int
-from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting, step_over, until_the_end
+from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each
+from ..view import (
+    Indexable,
+    Progress,
+    T,
+    U,
+    View,
+    as_view,
+    locate,
+    name_of,
+    restarting,
+    step_over,
+    until_the_end,
+)
 from .deferred import Deferred
 from .grouped import Groups
 
@@ -80,7 +94,7 @@ def batch(
     Raises
     ------
     TypeError
-        If `k` is no int, `collate_fn` not callable, or `sequence` cannot be indexed.
+        If `k` is no int, `drop_last` no bool, `collate_fn` not callable, or `sequence` cannot be indexed.
     ValueError
         If `k` is below 1, `last` unknown, or `last` at odds with `drop_last` or `pad`.
 
@@ -99,8 +113,8 @@ def batch(
     12
     """
     k = positive_int(k, "batch: k")
-    if collate_fn is not None and not callable(collate_fn):
-        raise TypeError(f"batch: collate_fn must be callable, got {collate_fn!r}")
+    drop_last = as_bool(drop_last, "batch: drop_last")
+    check_callable(collate_fn, "batch: collate_fn", optional=True)
     return Batch(as_view(sequence, "batch"), k, _last_policy(drop_last, pad, last), pad, collate_fn)
 
 
@@ -134,6 +148,7 @@ class Batch(View[Any]):
         self._k = k
         self._last = last
         self._pad = pad
+        self._given_fn = collate_fn
         self._collate_fn = _stacked if collate_fn in _ARRAY_COLLATES else collate_fn
         # A collate function that says so gets the items of an array source as one array.
         self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
@@ -248,10 +263,13 @@ class Batch(View[Any]):
         return ((self._sources[0], self._members(i)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Batch(sources[0], self._k, self._last, self._pad, self._collate_fn)
+        return Batch(sources[0], self._k, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, str(self._k)]
+        pad = "last='pad'" if self._pad is None else f"pad={reprlib.repr(self._pad)}"
+        last = {"keep": [], "discard": ["drop_last=True"], "pad": [pad]}[self._last]
+        function = [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]
+        return [*sources, str(self._k), *last, *function]
 
 
 class Pieces(View[Any]):
@@ -370,12 +388,11 @@ def unbatch(
     [1, 2, 3, 4, 5]
     """
     batch_size = positive_int(batch_size, "unbatch: batch_size")
-    if last_batch_size is not None:
-        last_batch_size = positive_int(last_batch_size, "unbatch: last_batch_size", least=0)
-        if last_batch_size > batch_size:
-            raise ValueError(
-                f"unbatch: last_batch_size must be at most batch_size {batch_size}, got {last_batch_size}"
-            )
+    last_batch_size = optional_int(last_batch_size, "unbatch: last_batch_size", least=0)
+    if last_batch_size is not None and last_batch_size > batch_size:
+        raise ValueError(
+            f"unbatch: last_batch_size must be at most batch_size {batch_size}, got {last_batch_size}"
+        )
     return Unbatch(as_view(sequence, "unbatch"), batch_size, last_batch_size)
 
 
@@ -401,10 +418,17 @@ class Unbatch(View[Any]):
         if isinstance(batches, Unsized) or batches == 0:
             return batches
         if last is None:
-            last = len(self._sources[0][batches - 1])
+            last = min(self._size_of_last(batches - 1), self._batch_size)  # too large fails when read
         elif last == 0:
             last = self._batch_size
         return (batches - 1) * self._batch_size + last
+
+    def _size_of_last(self, which: int) -> int:
+        batch = self._sources[0][which]
+        try:
+            return len(batch)
+        except Exception as error:
+            fail(self, which * self._batch_size, error, "counting the items of the last batch")
 
     def _size(self, which: int, items: Any) -> int:
         """Return how many items batch `which` must have; where the number of batches is unknown, only

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, overload
 
+from ..checks import check_sequences
 from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized
 from ..view import Indexable, Progress, T, U, V, View, as_view, restarting, step_over
 
@@ -35,7 +36,7 @@ def collate(sequences: Iterable[Any] | Mapping[str, Any]) -> View[Any]:
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed.
+        If `sequences` is no iterable, or a sequence cannot be indexed.
     ValueError
         Without a sequence, or if lengths differ.
 
@@ -55,6 +56,7 @@ def collate(sequences: Iterable[Any] | Mapping[str, Any]) -> View[Any]:
     if isinstance(sequences, Mapping):
         names = tuple(sequences)
         return Collate(tuple(as_view(sequences[name], "collate") for name in names), names)
+    check_sequences(sequences, "collate: sequences")
     return Collate(tuple(as_view(s, "collate") for s in sequences), None)
 
 
@@ -104,10 +106,13 @@ class Collate(View[Any]):
         return restarting(run)
 
     def _set(self, i: int, value: Any) -> None:
-        parts = list(value)
-        if self._names is not None:
-            if set(parts) != set(self._names):
-                raise ValueError(f"collate: assigned parts {parts} to an item of {list(self._names)}")
+        if self._names is None:
+            parts = list(value)
+        elif not isinstance(value, Mapping):
+            raise TypeError(f"collate: an item of {list(self._names)} must be a mapping, got {value!r}")
+        elif set(value) != set(self._names):
+            raise ValueError(f"collate: assigned parts {list(value)} to an item of {list(self._names)}")
+        else:
             parts = [value[name] for name in self._names]
         if len(parts) != len(self._sources):
             raise ValueError(f"collate: assigned {len(parts)} values to an item of {len(self._sources)}")

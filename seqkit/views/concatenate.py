@@ -9,6 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from ..checks import check_sequences
 from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, each
 from ..view import Indexable, T, View, as_view
 from .grouped import iterate_in_turn, read_grouped
@@ -35,7 +36,8 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed, or one before the last has no length.
+        If `sequences` is no iterable, or a mapping; if a sequence cannot be indexed, or one before the last
+        has no length.
 
     Notes
     -----
@@ -48,8 +50,7 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     >>> list(both), both[-1]
     (['a', 'b', 1, 2, 3], 3)
     """
-    if not isinstance(sequences, Iterable):
-        raise TypeError(f"concatenate: sequences must be an iterable of them, got {type(sequences).__name__}")
+    check_sequences(sequences, "concatenate: sequences")
     parts: list[View[Any]] = []
     for source in (as_view(sequence, "concatenate") for sequence in sequences):
         parts.extend(source._sources if type(source) is Concatenate else [source])

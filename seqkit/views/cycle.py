@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Translated, Unsized, as_array, positive_int
+from ..checks import optional_int
+from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Translated, Unsized, as_array
 from ..view import Indexable, T, View, as_view
 
 __all__ = ["Cycle", "cycle"]
@@ -49,8 +50,7 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     ('b', ['b', 'c', 'a', 'b'])
     """
     source = as_view(sequence, "cycle")
-    if limit is not None:
-        limit = positive_int(limit, "cycle: limit", least=0)
+    limit = optional_int(limit, "cycle: limit", least=0)
     if isinstance(source._n, Unsized):
         raise TypeError(f"cycle: the sequence needs a length, and has none: {source._n.reason}")
     if source._n == 0 and limit != 0:

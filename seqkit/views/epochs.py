@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import optional_int
 from ..errors import fail
-from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Length, Plan, Unsized, as_array, positive_int
+from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Length, Plan, Unsized, as_array
 from ..view import Indexable, T, View, as_view
 from .grouped import read_grouped
 from .shuffle import shuffle
@@ -63,14 +64,14 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     source = as_view(sequence, "epochs")
     if isinstance(source._n, Unsized):
         raise TypeError(f"epochs: the sequence needs a length, and has none: {source._n.reason}")
-    if n is not None:
-        n = positive_int(n, "epochs: n", least=0)
-    elif source._n == 0:
+    n = optional_int(n, "epochs: n", least=0)
+    if n is None and source._n == 0:
         raise ValueError("epochs: an empty sequence makes no items, however often; n must be an int then")
+    seed = optional_int(seed, "epochs: seed", least=0)
     if seed is not None:
         if source._randoms:
             raise ValueError("epochs: seed is for a sequence in which nothing is random, leave it out here")
-        source = shuffle(source, positive_int(seed, "epochs: seed", least=0))
+        source = shuffle(source, seed)
     return Epochs(source, n)
 
 

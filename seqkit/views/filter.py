@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
-from ..view import Indexable, T, View, as_view, in_order
+from ..view import Indexable, T, View, as_view, in_order, name_of
 from .deferred import Deferred
 
 __all__ = ["Filter", "filter"]
@@ -48,7 +49,8 @@ def filter(  # noqa: A001 - the field's word for it
     Raises
     ------
     TypeError
-        If `pred` or `progress` is not callable, or `sequence` cannot be indexed or never ends.
+        If `pred` or `progress` is not callable, `eager` no bool, or `sequence` cannot be indexed or never
+        ends.
 
     Notes
     -----
@@ -63,15 +65,14 @@ def filter(  # noqa: A001 - the field's word for it
     >>> len(even), even[-1], list(even), even.indices.tolist()
     (3, 6, [4, 8, 6], [1, 2, 4])
     """
-    if not callable(pred):
-        raise TypeError(f"filter: pred must be callable, got {pred!r}")
-    if progress is not None and not callable(progress):
-        raise TypeError(f"filter: progress must be callable or None, got {progress!r}")
+    check_callable(pred, "filter: pred")
+    check_callable(progress, "filter: progress", optional=True)
+    is_eager = as_bool(eager, "filter: eager")
     source = as_view(sequence, "filter")
     if source._measured and source._n is UNBOUNDED:
         raise TypeError(f"filter: the sequence needs an end, and has none: {UNBOUNDED.reason}")
     filtered = Filter(pred, source, progress)
-    if eager:
+    if is_eager:
         len(filtered)
     return filtered
 
@@ -162,7 +163,7 @@ class Filter(View[T]):
         return _restored, (self._pred, self._sources[0], self._scanned)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [getattr(self._pred, "__name__", type(self._pred).__name__), *sources]
+        return [name_of(self._pred), *sources]
 
 
 def _restored(pred: Callable[[Any], Any], source: View[Any], scanned: Deferred[Chosen]) -> Filter[Any]:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
+from ..checks import positive_int
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import (
     UNBOUNDED,
@@ -20,7 +21,6 @@ from ..indices import (
     as_array,
     as_list,
     each,
-    positive_int,
 )
 from ..view import Indexable, Progress, T, View, as_view, in_order, locate, restarting
 from .deferred import Deferred

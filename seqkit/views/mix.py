@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from heapq import heappop, heappush
@@ -13,6 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
+from ..checks import check_sequences
 from ..indices import (
     UNBOUNDED,
     UNKNOWN,
@@ -112,10 +113,7 @@ def mix(
     >>> len(mix(["abcdef", "xy"], weights=[1, 1], seed=0, stop="last"))
     12
     """
-    if type(sequences) is not list and (
-        not isinstance(sequences, Iterable) or isinstance(sequences, Mapping)
-    ):
-        raise TypeError(f"mix: sequences must be an iterable of sequences, got {sequences!r}")
+    check_sequences(sequences, "mix: sequences")
     sources = tuple([as_view(s, "mix") for s in sequences])
     if not sources:
         raise ValueError("mix: at least one sequence is needed, got none")

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_callable
 from ..errors import fail
 from ..indices import Indices, Plan, as_list
 from ..randomness import as_name, as_seed, item_generator, node_key
-from ..view import Indexable, T, U, View, as_view, each_with
+from ..view import Indexable, T, U, View, as_view, each_with, name_of
 
 __all__ = ["RandomMap", "random_map"]
 
@@ -59,8 +60,7 @@ def random_map(
     >>> noisy[1] == noisy[1], noisy[0] == noisy[1], noisy[0] == noisy.at_epoch(1)[0]
     (True, False, False)
     """
-    if not callable(f):
-        raise TypeError(f"random_map: f must be callable, got {f!r}")
+    check_callable(f, "random_map: f")
     return RandomMap(
         f,
         as_view(sequence, "random_map"),
@@ -114,4 +114,4 @@ class RandomMap(View[Any]):
         return keyed
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [getattr(self._f, "__name__", type(self._f).__name__), *sources, f"seed={self._seed}"]
+        return [name_of(self._f), *sources, f"seed={self._seed}"]

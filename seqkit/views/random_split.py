@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..indices import Unsized, compact, positive_int
+from ..checks import positive_int
+from ..indices import Unsized, compact
 from ..randomness import Permutation, as_seed, node_key
 from ..view import Indexable, T, View, as_view, in_order
 

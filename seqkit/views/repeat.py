@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..indices import UNBOUNDED, Indices, positive_int
+from ..checks import optional_int
+from ..indices import UNBOUNDED, Indices
 from ..view import T, View, write
 
 __all__ = ["Repeat", "repeat"]
@@ -44,7 +45,7 @@ def repeat(value: T, times: int | None = None) -> View[T]:
     >>> list(repeat("a", 3)), repeat(0)[10**12]
     (['a', 'a', 'a'], 0)
     """
-    return Repeat(value, None if times is None else positive_int(times, "repeat: times", least=0))
+    return Repeat(value, optional_int(times, "repeat: times", least=0))
 
 
 class Repeat(View[Any]):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..indices import Unsized, positive_int
+from ..checks import as_bool, positive_int
+from ..indices import Unsized
 from ..view import Indexable, T, View, as_view
 from .concatenate import concatenate
 
@@ -40,7 +41,8 @@ def shard(
     Raises
     ------
     TypeError
-        If `rank` or `world` is no int, or `sequence` cannot be indexed or has no length.
+        If `rank` or `world` is no int, `contiguous` no bool, or `sequence` cannot be indexed or has no
+        length.
     ValueError
         If `rank` or `world` is out of range, or `even` unknown.
 
@@ -62,6 +64,7 @@ def shard(
     rank = positive_int(rank, "shard: rank", least=0)
     if rank >= world:
         raise ValueError(f"shard: rank must be below world {world}, got {rank}")
+    contiguous = as_bool(contiguous, "shard: contiguous")
     if even not in (None, "pad", "drop"):
         raise ValueError(f"shard: even must be 'pad', 'drop' or None, got {even!r}")
     n = source._n

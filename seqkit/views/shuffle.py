@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from ..indices import Indices, Plan, Translated, Unsized, positive_int
+from ..checks import positive_int
+from ..indices import Indices, Plan, Translated, Unsized
 from ..randomness import NumpyPermutation, Permutation, as_name, as_seed, node_key
 from ..view import Indexable, T, View, as_view
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast, overload
 
+from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import Indices, Length, Plan, as_list, nth
-from ..view import Indexable, Progress, T, U, V, View, as_view, restarting
+from ..view import Indexable, Progress, T, U, V, View, as_view, name_of, restarting
 from .collate import Collate, in_step
 
 __all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]
@@ -75,7 +76,7 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     Raises
     ------
     TypeError
-        If `f` is not callable or a sequence cannot be indexed.
+        If `f` is not callable, `batched` no bool, or a sequence cannot be indexed.
     ValueError
         Without a sequence, with unequal lengths under ``"strict"``, or with an unknown `zip`. At reading,
         as the cause of an `EvaluationError`: if a batched `f` returns another number of items than it got.
@@ -97,11 +98,12 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     >>> sk.batch(scaled, 3, collate_fn=np.asarray)[1]
     array([0.3, 0.4, 0.5])
     """
-    _check_callable(f, "smap")
+    check_callable(f, "smap: f")
     if not sequences:
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
+    batched = as_bool(batched, "smap: batched")
     if len(sequences) == 1 and not batched:
         return Smap(f, as_view(sequences[0], "smap"))
     views = tuple(as_view(s, "smap") for s in sequences)
@@ -140,13 +142,8 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     >>> starmap(dict, [{"x": 1}])[0]
     {'x': 1}
     """
-    _check_callable(f, "starmap")
+    check_callable(f, "starmap: f")
     return Smap(Spread(f, "starmap"), as_view(sequence, "starmap"))
-
-
-def _check_callable(f: Any, who: str) -> None:
-    if not callable(f):
-        raise TypeError(f"{who}: f must be callable, got {f!r}")
 
 
 class Spread:
@@ -155,7 +152,7 @@ class Spread:
     def __init__(self, f: Callable[..., Any], who: str) -> None:
         self.f = f
         self.who = who
-        self.__name__ = _function_name(f)
+        self.__name__ = name_of(f)
 
     def __call__(self, item: Iterable[Any]) -> Any:
         return self.f(**item) if isinstance(item, Mapping) else self.f(*item)
@@ -274,7 +271,7 @@ class Smap(View[Any]):
         return _stack_maps, (self._base, self._chain())
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [_function_name(self._steps[-1][1]), *sources]
+        return [name_of(self._steps[-1][1]), *sources]
 
 
 class BatchedSmap(View[Any]):
@@ -305,14 +302,10 @@ class BatchedSmap(View[Any]):
         return BatchedSmap(self._f, sources, self._n)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [_function_name(self._f), *sources, "batched=True"]
+        return [name_of(self._f), *sources, "batched=True"]
 
 
 BatchedSmap._name = "smap"
-
-
-def _function_name(f: Callable[..., Any]) -> str:
-    return getattr(f, "__name__", type(f).__name__)
 
 
 def _stack_maps(base: View[Any], maps: list[tuple[Callable[[Any], Any], Any]]) -> View[Any]:

@@ -11,8 +11,9 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from ..checks import positive_int
 from ..errors import fail
-from ..indices import IndexArray, Unsized, positive_int
+from ..indices import IndexArray, Unsized
 from ..view import Indexable, Source, T, View, as_view, in_order
 
 __all__ = ["Split", "split"]

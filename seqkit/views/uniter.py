@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn
 
+from ..checks import optional_int, positive_int
 from ..context import close_with_worker
 from ..errors import EndOfSequence, fail, summary
-from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list, positive_int
-from ..view import Progress, T, View, in_order, restarting
+from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
+from ..view import Progress, T, View, in_order, name_of, restarting
 
 __all__ = ["Uniter", "uniter"]
 
@@ -74,8 +75,7 @@ def uniter(
         )
     cache_size = positive_int(cache_size, "uniter: cache_size", least=0)
     n_parallel = positive_int(n_parallel, "uniter: n_parallel")
-    if size is not None:
-        size = positive_int(size, "uniter: size", least=0)
+    size = optional_int(size, "uniter: size", least=0)
     return Uniter(_Passes(iterable, cache_size, n_parallel), _length(iterable) if size is None else size)
 
 
@@ -169,7 +169,7 @@ class Uniter(View[Any]):
         iterable, passes = self._passes.iterable, self._passes
         name = f"<{type(iterable).__name__}>" if isinstance(iterable, Iterable) else None
         return [
-            name or getattr(iterable, "__name__", type(iterable).__name__),
+            name or name_of(iterable),
             *[f"cache_size={passes.cache_size}"] * (passes.cache_size > 0),
             *[f"n_parallel={passes.n_parallel}"] * (passes.n_parallel > 1),
         ]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal
 
+from ..checks import positive_int
 from ..errors import EndOfSequence, EvaluationError
-from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each, positive_int
+from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
 from ..view import Indexable, Progress, T, View, as_view, locate, restarting, until_the_end
 
 __all__ = ["Window", "window"]

@@ -134,7 +134,8 @@ def test_workers_change_nothing(batch_size, shuffle, num_workers, method):
 def test_the_view_shows_the_pipeline():
     loader = DataLoader(range(10), 3, True, seed=0, num_workers=2, method="thread")
     assert repr(loader.view) == (
-        "prefetch(batch(shuffle(<range of 10>, seed=0), 3), nworkers=2, method='thread')"
+        "prefetch(batch(shuffle(<range of 10>, seed=0), 3, collate_fn=default_collate),"
+        " nworkers=2, method='thread')"
     )
     loader = DataLoader([1, 2], batch_sampler=[[0]])
     assert repr(loader.view) == "fetch(<list of 2>, default_collate)"
@@ -651,13 +652,18 @@ OURS = [
     ({"shuffle": "yes"}, ValueError, "shuffle should be a boolean value, but got 'yes'"),
     ({"shuffle": 1}, ValueError, "shuffle should be a boolean value, but got 1"),
     ({"sampler": 5}, TypeError, "sampler should be an iterable of indices, but got 5"),
-    ({"batch_sampler": 5}, TypeError, "batch_sampler should be an iterable of indices, but got 5"),
+    ({"batch_sampler": 5}, TypeError, "batch_sampler should be an iterable of lists of indices, but got 5"),
+    (
+        {"sampler": sk.RandomSampler},
+        TypeError,
+        "sampler should be an iterable of indices, but got the class RandomSampler",
+    ),
     ({"collate_fn": 5}, TypeError, "collate_fn should be callable or None, but got 5"),
     ({"worker_init_fn": 5}, TypeError, "worker_init_fn should be callable or None, but got 5"),
     ({"method": "fiber"}, ValueError, "method should be 'process' or 'thread', but got 'fiber'"),
     ({"method": None}, ValueError, "method should be 'process' or 'thread', but got None"),
-    ({"shm_size": -1}, ValueError, "shm_size must be an int of at least 0, got -1"),
-    ({"shm_size": 1.5}, TypeError, "shm_size must be an int of at least 0, got 1.5"),
+    ({"shm_size": -1}, ValueError, "shm_size must be an int of at least 0 or None, got -1"),
+    ({"shm_size": 1.5}, TypeError, "shm_size must be an int of at least 0 or None, got 1.5"),
     ({"seed": -1}, ValueError, "seed must be an int of at least 0 or None, got -1"),
     ({"seed": "x"}, TypeError, "seed must be an int of at least 0 or None, got 'x'"),
     ({"dataset": list}, TypeError, "dataset should be indexable by .i., or iterable, but got list"),

@@ -32,6 +32,8 @@ from seqkit.loader import (
 )
 from seqkit.loader.samplers import EpochSampler, order_of
 
+from ..views.helpers import says
+
 
 class Unsized:
     def __iter__(self):
@@ -203,10 +205,10 @@ def test_an_empty_source_gives_nothing(replacement):
     [
         ({"replacement": 1}, TypeError, "replacement should be a boolean value, but got replacement=1"),
         ({"replacement": "no"}, TypeError, "replacement should be a boolean value"),
-        ({"num_samples": 0}, ValueError, "num_samples must be a positive int, got 0"),
-        ({"num_samples": -1}, ValueError, "num_samples must be a positive int, got -1"),
-        ({"num_samples": 2.5}, TypeError, "num_samples must be a positive int, got 2.5"),
-        ({"num_samples": True}, TypeError, "num_samples must be a positive int, got True"),
+        ({"num_samples": 0}, ValueError, "num_samples must be a positive int or None, got 0"),
+        ({"num_samples": -1}, ValueError, "num_samples must be a positive int or None, got -1"),
+        ({"num_samples": 2.5}, TypeError, "num_samples must be a positive int or None, got 2.5"),
+        ({"num_samples": True}, TypeError, "num_samples must be a positive int or None, got True"),
         ({"seed": -1}, ValueError, "RandomSampler: seed must be an int of at least 0"),
         ({"seed": "x"}, TypeError, "RandomSampler: seed must be an int of at least 0"),
     ],
@@ -458,7 +460,7 @@ def test_filter_of_nothing_is_empty():
 
 
 def test_filter_refuses():
-    with pytest.raises(TypeError, match="FilterSampler: function should be callable, but got 5"):
+    with pytest.raises(TypeError, match="FilterSampler: function must be callable, got 5"):
         FilterSampler(5, [1])
     with pytest.raises(TypeError, match="FilterSampler"):
         FilterSampler(bool, 5)
@@ -480,6 +482,14 @@ def test_a_new_pass_of_infinite_begins_an_epoch():
     reference = RandomSampler(5, seed=0)
     reference.set_epoch(2)
     assert list(itertools.islice(sampler, 5)) == list(reference)
+
+
+@pytest.mark.parametrize("state", [None, 5, {}, {"epoch": 1}, [("epoch", 0), ("seed", 1)]], ids=repr)
+def test_what_is_no_state_of_a_sampler_is_refused_and_changes_nothing(state):
+    sampler = RandomSampler(5, seed=3)
+    with says(TypeError, f"RandomSampler: a state is a dict with epoch, seed, got {state!r}"):
+        sampler.load_state_dict(state)
+    assert sampler.state_dict() == {"epoch": 0, "seed": 3}
 
 
 def test_infinite_goes_on_where_it_stopped_if_it_is_to_resume():

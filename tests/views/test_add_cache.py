@@ -335,15 +335,19 @@ def test_a_mapping_that_fails_for_one_item_of_a_batch_leaves_nobody_waiting_for_
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"cache_size": -1}, ValueError, "add_cache: cache_size must be an int of at least 0, got -1"),
+        (
+            {"cache_size": -1},
+            ValueError,
+            "add_cache: cache_size must be an int of at least 0 or None, got -1",
+        ),
         ({"cache_size": 1.5}, TypeError, "add_cache: cache_size must be"),
-        ({"max_bytes": 0}, ValueError, "add_cache: max_bytes must be a positive int, got 0"),
+        ({"max_bytes": 0}, ValueError, "add_cache: max_bytes must be a positive int or None, got 0"),
         ({"policy": "mru"}, ValueError, "add_cache: policy must be 'lru' or 'fifo', got 'mru'"),
         ({"cache": [1]}, TypeError, "add_cache: cache must be a mapping, got [1]"),
         ({"cache": 3}, TypeError, "add_cache: cache must be a mapping with __contains__, got 3"),
         ({"cache": dict}, TypeError, "add_cache: cache must be a mapping"),
         ({"store": 3}, TypeError, "add_cache: store must be a path, got 3"),
-        ({"store": "x", "key": 3}, TypeError, "add_cache: key must be callable, got 3"),
+        ({"store": "x", "key": 3}, TypeError, "add_cache: key must be callable or None, got 3"),
         ({"key": str}, ValueError, "add_cache: key names items in a store, and there is no store"),
     ],
 )

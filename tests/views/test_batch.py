@@ -50,8 +50,31 @@ def test_policies_must_agree() -> None:
         sk.batch(range(4), 2, drop_last=True, last="keep")
     with says(ValueError, "batch: pad needs last='pad', got last='keep'"):
         sk.batch(range(4), 2, pad=0, last="keep")
-    with says(TypeError, "batch: collate_fn must be callable, got 3"):
+    with pytest.raises(TypeError, match=r"^batch: drop_last must be a bool, got <function stack"):
+        sk.batch(range(5), 2, np.stack)  # type: ignore[call-overload]
+    with says(TypeError, "batch: collate_fn must be callable or None, got 3"):
         sk.batch(range(4), 2, collate_fn=3)  # type: ignore[call-overload]
+
+
+def test_repr_shows_what_becomes_of_the_last_batch_and_what_makes_batches() -> None:
+    assert [
+        repr(view)
+        for view in (
+            sk.batch("abc", 2),
+            sk.batch("abc", 2, drop_last=True),
+            sk.batch("abc", 2, pad="x"),
+            sk.batch("abc", 2, last="pad"),
+            sk.batch([1, 2], 2, collate_fn=np.stack),
+            sk.epochs(sk.batch(sk.shuffle([1, 2], seed=0), 2, collate_fn=sum), 2).at_epoch(1)._sources[0],
+        )
+    ] == [
+        "batch(<str of 3>, 2)",
+        "batch(<str of 3>, 2, drop_last=True)",
+        "batch(<str of 3>, 2, pad='x')",
+        "batch(<str of 3>, 2, last='pad')",
+        "batch(<list of 2>, 2, collate_fn=stack)",
+        "batch(shuffle(<list of 2>, seed=0), 2, collate_fn=sum)",
+    ]
 
 
 def test_drop_last_goes_before_pad_and_no_padding_is_left_over() -> None:
@@ -200,9 +223,9 @@ def test_batches_that_a_function_makes_are_not_written() -> None:
     [
         ((0,), ValueError, "unbatch: batch_size must be a positive int, got 0"),
         ((True,), TypeError, "unbatch: batch_size must be a positive int, got True"),
-        ((2, -1), ValueError, "unbatch: last_batch_size must be an int of at least 0, got -1"),
+        ((2, -1), ValueError, "unbatch: last_batch_size must be an int of at least 0 or None, got -1"),
         ((2, 3), ValueError, "unbatch: last_batch_size must be at most batch_size 2, got 3"),
-        ((2, 1.0), TypeError, "unbatch: last_batch_size must be an int of at least 0, got 1.0"),
+        ((2, 1.0), TypeError, "unbatch: last_batch_size must be an int of at least 0 or None, got 1.0"),
     ],
 )
 def test_sizes_of_unbatch_are_checked(arguments: Any, kind: type[Exception], text: str) -> None:
@@ -214,6 +237,24 @@ def test_unbatch_is_the_inverse_of_batch() -> None:
     for n in range(12):
         for k in range(1, 6):
             assert list(sk.unbatch(sk.batch(range(n), k), k)) == [*range(n)]
+
+
+def test_items_of_a_last_batch_that_is_too_large_fail_each() -> None:
+    view = sk.unbatch([[1, 2], [3, 4, 5]], 2)
+    assert len(view) == 4
+    reader = iter(view)
+    assert [next(reader), next(reader)] == [1, 2]
+    for i in (2, 3):
+        with pytest.raises(sk.EvaluationError, match=rf"^unbatch\[{i}\] failed: .* has 3 items, expected 2"):
+            next(reader)
+    assert list(reader) == []
+
+
+def test_a_last_batch_without_a_length_is_named() -> None:
+    with pytest.raises(
+        sk.EvaluationError, match=r"^unbatch\[2\] failed counting the items of the last batch"
+    ):
+        len(sk.unbatch([[1, 2], 3], 2))  # type: ignore[list-item]
 
 
 def test_unbatch_of_nothing_is_empty() -> None:

@@ -79,6 +79,8 @@ def test_an_item_must_have_a_part_for_each_sequence() -> None:
             ValueError, match=r"^collate: assigned parts \['x'.*\] to an item of \['x', 'y'\]$"
         ):
             sk.collate({"x": x, "y": y})[0] = keys
+    with says(TypeError, "collate: an item of ['x', 'y'] must be a mapping, got (5, 6)"):
+        sk.collate({"x": x, "y": y})[0] = (5, 6)
     assert (x, y) == ([1, 2], [3, 4])
 
 

@@ -72,9 +72,9 @@ def test_the_limit_is_its_length_whether_it_cuts_a_pass_or_not(limit):
 
 
 def test_unfit_arguments_are_refused():
-    with pytest.raises(ValueError, match="cycle: limit must be an int of at least 0, got -1"):
+    with pytest.raises(ValueError, match="cycle: limit must be an int of at least 0 or None, got -1"):
         cycle("abc", -1)
-    with pytest.raises(TypeError, match=r"cycle: limit must be an int of at least 0, got 2\.5"):
+    with pytest.raises(TypeError, match=r"cycle: limit must be an int of at least 0 or None, got 2\.5"):
         cycle("abc", 2.5)
     with pytest.raises(TypeError, match="cycle: the sequence needs a length, and has none: it never ends"):
         cycle(cycle("abc"))

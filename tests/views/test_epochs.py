@@ -176,13 +176,13 @@ def test_empty_sequences_are_legal_where_they_end():
 
 
 def test_unfit_arguments_are_refused():
-    with says(ValueError, "epochs: n must be an int of at least 0, got -1"):
+    with says(ValueError, "epochs: n must be an int of at least 0 or None, got -1"):
         epochs("ab", -1)
-    with says(TypeError, "epochs: n must be an int of at least 0, got 2.0"):
+    with says(TypeError, "epochs: n must be an int of at least 0 or None, got 2.0"):
         epochs("ab", 2.0)
-    with says(ValueError, "epochs: seed must be an int of at least 0, got -3"):
+    with says(ValueError, "epochs: seed must be an int of at least 0 or None, got -3"):
         epochs("ab", seed=-3)
-    with says(TypeError, "epochs: seed must be an int of at least 0, got 'x'"):
+    with says(TypeError, "epochs: seed must be an int of at least 0 or None, got 'x'"):
         epochs("ab", seed="x")
     with says(ValueError, "epochs: seed is for a sequence in which nothing is random, leave it out here"):
         epochs(sk.shuffle("ab", seed=0), seed=0)

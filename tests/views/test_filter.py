@@ -250,3 +250,8 @@ def test_unfit_arguments_are_refused():
         sk.filter(is_even, Naturals())
     with pytest.raises(TypeError, match=r"^filter: a sequence needs \[i\]"):
         sk.filter(is_even, 5)
+
+
+def test_eager_must_be_a_bool():
+    with says(TypeError, "filter: eager must be a bool, got 'no'"):
+        sk.filter(abs, [1], eager="no")

@@ -90,7 +90,7 @@ def test_the_value_is_not_copied():
 
 
 def test_unfit_times_are_refused():
-    with pytest.raises(ValueError, match="repeat: times must be an int of at least 0, got -1"):
+    with pytest.raises(ValueError, match="repeat: times must be an int of at least 0 or None, got -1"):
         repeat(0, -1)
     for times in (1.0, "2", True):
         with pytest.raises(TypeError, match="repeat: times must be an int of at least 0"):

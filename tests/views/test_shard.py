@@ -95,3 +95,9 @@ def test_unfit_arguments_are_refused():
         shard("abc", 0, 1, even="keep")
     with pytest.raises(TypeError, match="shard: the sequence needs a length, and has none"):
         shard(UnsizedSource("abc"), 0, 1)
+
+
+@pytest.mark.parametrize("contiguous", ["drop", None, 1])
+def test_contiguous_must_be_a_bool(contiguous):
+    with says(TypeError, f"shard: contiguous must be a bool, got {contiguous!r}"):
+        shard("abc", 0, 2, contiguous)

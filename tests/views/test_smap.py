@@ -288,3 +288,8 @@ def test_a_function_that_exits_in_a_worker_shifts_no_name_of_those_behind_it() -
         found = past_errors(iter(node))
     assert [item for item in found if isinstance(item, int)] == [0, *range(3, 9)]
     assert (found[2].index, found[2].message) == (2, "smap[2] failed: ValueError: bad 2")
+
+
+def test_batched_must_be_a_bool() -> None:
+    with says(TypeError, "smap: batched must be a bool, got 'False'"):
+        sk.smap(abs, [1], batched="False")  # type: ignore[call-overload]

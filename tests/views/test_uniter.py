@@ -594,9 +594,9 @@ def test_unfit_arguments_are_refused():
         uniter([], cache_size=-1)
     with pytest.raises(ValueError, match="uniter: n_parallel must be a positive int, got 0"):
         uniter([], n_parallel=0)
-    with pytest.raises(ValueError, match="uniter: size must be an int of at least 0, got -5"):
+    with pytest.raises(ValueError, match="uniter: size must be an int of at least 0 or None, got -5"):
         uniter([], size=-5)
-    with pytest.raises(TypeError, match=r"uniter: size must be an int of at least 0, got 1\.5"):
+    with pytest.raises(TypeError, match=r"uniter: size must be an int of at least 0 or None, got 1\.5"):
         uniter([], size=1.5)
 
 

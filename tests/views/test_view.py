@@ -31,13 +31,25 @@ def test_a_view_of_a_view_is_that_view() -> None:
     assert sk.view(squares) is squares
 
 
-@pytest.mark.parametrize("thing", [3, None, {1, 2}, iter([1]), list, object()])
+@pytest.mark.parametrize("thing", [3, None, {1, 2}, iter([1]), object()])
 def test_what_cannot_be_indexed_is_refused(thing: Any) -> None:
-    kind = thing.__name__ if isinstance(thing, type) else type(thing).__name__
+    kind = type(thing).__name__
     hint = "; make a list of it, or see uniter" if hasattr(thing, "__iter__") else ""
     for make, who in ((sk.view, "view"), (lambda x: sk.batch(x, 2), "batch")):
         with says(TypeError, f"{who}: a sequence needs [i] and usually len(), got {kind}{hint}"):
             make(thing)
+
+
+@pytest.mark.parametrize("thing", [np.int64(3), np.float32(1), np.array(3)])
+def test_a_number_of_numpy_is_no_empty_sequence(thing: Any) -> None:
+    with says(TypeError, f"smap: a sequence needs [i] and usually len(), got {thing!r}"):
+        sk.smap(abs, thing)
+    assert list(sk.view(np.str_("ab"))) == ["a", "b"]
+
+
+def test_a_class_of_sequences_is_no_sequence() -> None:
+    with says(TypeError, "view: a sequence is needed, got the class list; make an instance"):
+        sk.view(list)  # type: ignore[arg-type]
 
 
 def test_a_dict_is_a_sequence_of_its_ints_also_when_iterated() -> None:
@@ -400,6 +412,15 @@ def test_a_view_that_defines_too_little_says_what_is_missing() -> None:
         view._rebuild(())
 
 
+def test_a_view_lies_over_views() -> None:
+    class Reversed(sk.View[Any]):
+        def __init__(self, source: Any) -> None:
+            super().__init__((source,), len(source))
+
+    with says(TypeError, "reversed: its sources must be views, got list; lay view() over it"):
+        Reversed([1, 2])
+
+
 def test_views_are_sequences() -> None:
     from collections.abc import Sequence
 
@@ -422,8 +443,11 @@ def test_nothing_is_written_where_a_part_of_the_item_cannot_be() -> None:
 
 def test_fancy_assignment_is_refused() -> None:
     view = sk.view([1, 2, 3])
-    with says(TypeError, "source: indices must be ints, got list"):
-        view[[0, 1]] = [1, 2]
+    for key in ([0, 1], np.array([True, False, True]), (0, 1)):
+        with pytest.raises(TypeError, match=r"^source: items are assigned by an int or a slice, got"):
+            view[key] = [7, 8]
+    view[[0, 2]][:] = [7, 8]
+    assert list(view) == [7, 2, 8]
 
 
 @pytest.mark.parametrize(

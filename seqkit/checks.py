@@ -1,0 +1,96 @@
+"""What arguments may be: each check returns what is allowed, or says who refuses what."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["as_bool", "check_callable", "check_sequences", "optional_int", "optional_number", "positive_int"]
+
+
+def positive_int(value: Any, who: str, least: int = 1, other: str = "") -> int:
+    """Return an int of at least `least`; `other` names what is allowed besides.
+
+    >>> positive_int(3, "batch: k")
+    3
+    >>> positive_int(0, "batch: k")
+    Traceback (most recent call last):
+    ValueError: batch: k must be a positive int, got 0
+    """
+    kind = ("a positive int" if least == 1 else f"an int of at least {least}") + other
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{who} must be {kind}, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{who} must be {kind}, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{who} must be {kind}, got {value!r}")
+    return number
+
+
+def optional_int(value: Any, who: str, least: int = 1) -> int | None:
+    """Return an int of at least `least`, or None.
+
+    >>> optional_int(None, "cycle: limit")
+    >>> optional_int(-1, "cycle: limit", least=0)
+    Traceback (most recent call last):
+    ValueError: cycle: limit must be an int of at least 0 or None, got -1
+    """
+    return None if value is None else positive_int(value, who, least, " or None")
+
+
+def optional_number(value: Any, who: str, unit: str) -> float | None:
+    """Return a number above 0, or None.
+
+    >>> optional_number(np.float32(0.5), "debug: max_rate", "calls per second")
+    0.5
+    >>> optional_number("2", "debug: max_rate", "calls per second")
+    Traceback (most recent call last):
+    TypeError: debug: max_rate must be a number of calls per second above 0 or None, got '2'
+    """
+    if value is None:
+        return None
+    message = f"{who} must be a number of {unit} above 0 or None, got {value!r}"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(message)
+    if not value > 0:
+        raise ValueError(message)
+    return float(value)
+
+
+def as_bool(value: Any, who: str) -> bool:
+    """Return a bool of Python or numpy as one of Python.
+
+    >>> as_bool("no", "shard: contiguous")
+    Traceback (most recent call last):
+    TypeError: shard: contiguous must be a bool, got 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{who} must be a bool, got {value!r}")
+    return bool(value)
+
+
+def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
+    """Refuse what cannot be called; None too, unless it is optional.
+
+    >>> check_callable("abs", "smap: f")
+    Traceback (most recent call last):
+    TypeError: smap: f must be callable, got 'abs'
+    """
+    if not callable(value) and not (optional and value is None):
+        raise TypeError(f"{who} must be callable{' or None' * optional}, got {value!r}")
+
+
+def check_sequences(value: Any, who: str) -> None:
+    """Refuse what holds no sequences one after the other; the order of a mapping's keys is none.
+
+    >>> check_sequences({"x": [1, 2]}, "mix: sequences")
+    Traceback (most recent call last):
+    TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
+    """
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
