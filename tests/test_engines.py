@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -140,6 +142,19 @@ def test_several_readers_share_an_engine(engine: Any) -> None:
             assert one == other
 
 
+def test_a_node_that_was_made_outside_of_a_task_does_without_tasks_in_it() -> None:
+    distributed = pytest.importorskip("distributed")
+    options: Any = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "processes": False}
+    with distributed.Client(**options, set_as_default=False) as client:
+        sys.modules["inner_node"] = ModuleType("inner_node")
+        inner = sk.prefetch(sk.smap(abs, range(-4, 0)), method=client.get_executor())
+        sys.modules["inner_node"].__dict__["node"] = inner
+        reading = sk.smap(lambda i: sys.modules["inner_node"].__dict__["node"][i], range(4))
+        with inner, sk.prefetch(reading, method=client.get_executor()) as outer:
+            assert list(outer) == [4, 3, 2, 1]
+        del sys.modules["inner_node"]
+
+
 # -------------------------------------------------------------------- engines that end; these come last
 
 
@@ -189,5 +204,23 @@ def test_tasks_of_dask_that_somebody_else_cancels_are_begun_anew(dask: Any) -> N
 
 def test_ray_that_is_shut_down_is_told(ray: Any) -> None:
     module = pytest.importorskip("ray")
+    not_started = sk.prefetch(range(3), method=ray)
     told(ray, module.shutdown)
+    with pytest.raises(RuntimeError, match="Ray has been shut down"):
+        not_started[0]
     assert not module.is_initialized()
+
+
+def test_ray_that_is_begun_anew_is_another_one(ray: Any) -> None:
+    module = pytest.importorskip("ray")
+    begin = partial(
+        module.init, num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=10**8
+    )
+
+    def begin_anew() -> None:
+        module.shutdown()
+        begin()
+
+    if not module.is_initialized():
+        begin()
+    told(ray, begin_anew)

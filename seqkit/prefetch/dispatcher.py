@@ -142,7 +142,10 @@ class ReadsItself(RuntimeError):
     """The node is read where that would wait for itself; nothing is lost, and the reader may go on later."""
 
     def __init__(self) -> None:
-        super().__init__("prefetch: an item, or a signal handler, reads the node that waits for it")
+        super().__init__(
+            "prefetch: an item, a task of its executor or a signal handler reads the node that waits for it;"
+            " read it elsewhere"
+        )
 
 
 class _Told(Carrier):
@@ -152,7 +155,7 @@ class _Told(Carrier):
 class _Feed:
     """A reader's window, and its jobs in flight. Outlives the reader until its jobs are back."""
 
-    __slots__ = ("dropped", "epoch", "tickets", "watches", "window")
+    __slots__ = ("dropped", "epoch", "tickets", "waits", "watches", "window")
 
     def __init__(self, window: Window, epoch: int) -> None:
         self.window = window
@@ -160,6 +163,7 @@ class _Feed:
         self.tickets: set[int] = set()
         self.watches: list[weakref.ref[Reader]] = []
         self.dropped = False
+        self.waits = False  # are others to leave room for its jobs?
 
 
 class Reader:
@@ -426,6 +430,7 @@ class Dispatcher:
         except MemoryError as error:  # nothing is lost
             raise _Told(error) from None
         feed.window.hand_out(chunk)
+        feed.waits = False
         self._counts["items"] += chunk.size
         # The workers go on while the reader works. Several jobs at once, where many are pending anyhow.
         pending, depth = feed.window.pending(), self._depth
@@ -452,6 +457,7 @@ class Dispatcher:
         self._sweep()
         window = feed.window
         window.depth = self._depth
+        feed.waits = waiting
         try:
             if not window.is_full():
                 self._submit_all(feed, window, waiting)
@@ -460,6 +466,8 @@ class Dispatcher:
 
     def _submit_all(self, feed: _Feed, window: Window, waiting: bool) -> None:
         while len(self._flying) < self._backend.capacity:
+            if len(self._feeds) > 1 and self._has_its_share(feed):
+                return
             if not self._backend.ready() and not (window.starving() and self._make_room(feed)):
                 # Slots come back from jobs in flight. Where there are none, all slots are leased or
                 # retired, and a reader that waits for itself would wait for ever.
@@ -475,6 +483,16 @@ class Dispatcher:
                 window.skipped(chunk)
                 return
             self._send(feed, chunk)
+
+    def _has_its_share(self, feed: _Feed) -> bool:
+        """Has a reader as many jobs as there are for each that has some, or waits?
+
+        Else who reads fast would take every place as it becomes free.
+        """
+        sharing = sum(
+            other is feed or other.waits or bool(other.tickets) for other in list(self._feeds.values())
+        )
+        return sharing > 1 and len(feed.tickets) >= max(self._backend.capacity // sharing, 1)
 
     def _make_room(self, wanting: _Feed) -> bool:
         """Copy a waiting result out of its slot: a paused reader's first, the farthest one first."""

@@ -41,8 +41,9 @@ def named(name: str) -> Executor | None:
 
 def adapted(executor: Executor) -> Executor | None:
     """Return an executor; one of Dask's as `named` would, as its own loses futures that others cancel."""
-    distributed = sys.modules.get("distributed")
-    if distributed is not None and isinstance(executor, distributed.cfexecutor.ClientExecutor):
+    distributed = sys.modules.get("distributed")  # a module of the user's, perhaps
+    theirs = getattr(getattr(distributed, "cfexecutor", None), "ClientExecutor", ())
+    if isinstance(executor, theirs):
         return None if _is_in_dask() else Dask(executor._client, **executor._kwargs)
     return executor
 
@@ -77,6 +78,12 @@ class Dask(Engine):
         self._client = client
         self._options = {**options, "pure": False}  # else tasks that look alike would be one
         self._tasks: dict[Future[Any], Any] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dask) and other._client is self._client
+
+    def __hash__(self) -> int:
+        return id(self._client)
 
     @property
     def _max_workers(self) -> int | None:
@@ -153,23 +160,31 @@ class Ray(Engine):
         import ray
 
         self._ray = ray
-        self._job = ray.get_runtime_context().get_job_id()
+        self._cluster = self._current()
         self._max_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._functions: dict[Callable[..., Any], Any] = {}
 
     def put(self, value: bytes) -> Callable[[], bytes]:
+        self._check()
         return partial(self._ray.get, self._ray.put(value))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if self.has_ended():  # and would be begun anew
-            raise RuntimeError("Ray has been shut down")
+        self._check()
         if fn not in self._functions:
             # Who lost a worker asks again, or not, as `retries` says.
             self._functions[fn] = self._ray.remote(max_retries=0)(fn)
         return self._functions[fn].remote(*args, **kwargs).future()  # type: ignore[no-any-return]
 
     def has_ended(self) -> bool:
-        return not self._ray.is_initialized() or self._ray.get_runtime_context().get_job_id() != self._job
+        return not self._ray.is_initialized() or self._current() != self._cluster
+
+    def _current(self) -> tuple[str, str]:
+        context = self._ray.get_runtime_context()
+        return context.get_job_id(), context.get_node_id()  # another cluster counts its jobs from one again
+
+    def _check(self) -> None:
+        if self.has_ended():  # and would be begun anew
+            raise RuntimeError("Ray has been shut down")
 
 
 def _ray() -> Executor | None:

@@ -18,7 +18,8 @@ Guarantees
 
 Relies on
 ---------
-- the executor completing every future, or saying by `has_ended` that it will not;
+- the executor completing every future, or telling that it will not: an engine by `has_ended`, a pool of the
+  standard library by `_broken`;
 - everything but `cancel`, `receive` and `wake` being called under the dispatcher's lock, until the
   interpreter ends;
 - its processes having this version of seqkit.
@@ -33,11 +34,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any
 from uuid import uuid4
 
@@ -72,7 +74,7 @@ __all__ = ["TASK_NS", "Executors", "evaluate", "is_within", "shares_objects"]
 TASK_NS = 5_000_000
 # So many pipelines a process of an executor keeps; nobody tells it which nodes have gone.
 MOST_KEPT = 8
-# How often a reader that waits looks whether the executor has ended, if that can be asked.
+# How often a reader that waits looks whether the executor has ended.
 LOOK_S = 1.0
 # How long it may take a thread pool to note a thread that it has begun.
 NOTED_S = 0.1
@@ -95,8 +97,9 @@ class _Desk:
         self.unwanted: deque[int] = deque()
         self.too_late: set[int] = set()  # those of them that were under way
 
-    def completed(self, future: Future[Any]) -> None:
-        """Take a future that is done or cancelled, in whatever thread."""
+    def completed(self, ticket: int, _: object) -> None:
+        """Take a future that is done or cancelled, in whatever thread; some executors name another one."""
+        future = self.futures.get(ticket)
         if future in self.tickets:  # else it is closed, and nobody would take it out
             self.arrived.put(future)
         self.cancel_unwanted()
@@ -117,17 +120,27 @@ class _Desk:
                 self.arrived.put(Skipped(ticket))
                 return
         future = self.futures.get(ticket)
-        if future is not None and not future.cancel():
+        if future is not None and not _cancelled(future):
             self.too_late.add(ticket)
+            if ticket not in self.futures:  # it has come meanwhile
+                self.too_late.discard(ticket)
 
     def clear(self) -> None:
         """Cancel everything, and forget it."""
         self.is_closed = True
-        futures = list(self.futures.values())
-        for known in (self.waiting, self.returned, self.unwanted, self.futures, self.tickets, self.too_late):
+        for known in (self.waiting, self.returned, self.unwanted, self.tickets, self.too_late):
             known.clear()
-        for future in futures:
-            future.cancel()
+        for ticket, future in list(self.futures.items()):
+            _cancelled(future)
+            self.futures.pop(ticket, None)  # not before: whom Ctrl-C strikes here may close once more
+
+
+def _cancelled(future: Future[Any]) -> bool:
+    """Cancel a future, and say whether that could be: there are some that refuse by an exception."""
+    try:
+        return future.cancel()
+    except Exception:
+        return False
 
 
 class Executors:
@@ -163,17 +176,18 @@ class Executors:
         self._jobs: dict[int, tuple[int, Any]] = {}  # epoch and indices, by ticket
         self._desk = _Desk()
         self._nbytes = 0
+        self._look_at_s = 0.0  # when to look next whether the executor has ended
 
     def start(self) -> None:
         self._context = copy_context()  # as threads of the node's own have it
+        _of_here[self._key] = self._executor
         if shares_objects(self._executor):
             self._ours = _Pipeline(self._pipeline, seterr(), self._executor)
         else:
             shipment = _shipment(self._pipeline)
             self._shipment = shipment if self._engine is None else self._engine.put(shipment)
-        if self._engine is None:  # an engine ends with the program, whatever it is at
-            _living.add(self)
-            _end_before(type(self._executor))
+        _living.add(self)
+        _end_before(type(self._executor))
 
     # ---------------------------------------------------------------- jobs
 
@@ -219,7 +233,7 @@ class Executors:
             return False
         desk.futures[ticket] = future
         desk.tickets[future] = ticket
-        future.add_done_callback(desk.completed)
+        future.add_done_callback(partial(desk.completed, ticket))
         return True
 
     def _task(self, ticket: int, is_carrier: bool) -> tuple[Any, ...]:
@@ -241,18 +255,26 @@ class Executors:
     # ---------------------------------------------------------------- results
 
     def receive(self, timeout: float | None) -> list[Event]:
-        patience_s = timeout
-        if self._engine is not None:
-            patience_s = LOOK_S if timeout is None else min(timeout, LOOK_S)
         self._desk.cancel_unwanted()
-        arrived = drained(self._desk.arrived, patience_s)
-        if not arrived and self._engine is not None and self._engine.has_ended():
-            return [Failed(None, RuntimeError("it has been shut down"), "takes no more tasks")]
+        arrived = drained(self._desk.arrived, LOOK_S if timeout is None else min(timeout, LOOK_S))
+        if monotonic() >= self._look_at_s:
+            self._look_at_s = monotonic() + LOOK_S
+            ended = self._ended()
+            if ended is not None and not arrived:
+                return [Failed(None, ended, "takes no more tasks")]
         events = [self._event(one) if isinstance(one, Future) else one for one in arrived]
         for event in events:
             if isinstance(event, Done | Lost | Skipped):
                 self._jobs.pop(event.ticket, None)
         return [event for event in events if event is not None]
+
+    def _ended(self) -> Exception | None:
+        """Say why nothing comes any more, if the executor knows."""
+        if self._engine is not None:
+            return RuntimeError("it has been shut down") if self._engine.has_ended() else None
+        # A pool that breaks tells the tasks that it has, but stops at the first one that is cancelled.
+        broken = getattr(self._executor, "_broken", None)
+        return BrokenExecutor(broken) if isinstance(broken, str) else None
 
     def _event(self, future: Future[Any]) -> Event | None:
         """Say what became of a task; None if it is to be sent once more."""
@@ -278,6 +300,8 @@ class Executors:
         error = future.exception()
         if isinstance(error, _UNFIT):
             return Failed(None, error, "cannot do its tasks")
+        if isinstance(error, BrokenExecutor):
+            return Failed(None, error, "takes no more tasks")
         if error is not None:
             return Lost(ticket, None, 0, f"was lost ({summary(error)})", 0.0)
         result = future.result()
@@ -413,6 +437,8 @@ class _Doing(threading.local):
 
 
 _doing = _Doing()
+# The executors of nodes that were started here, whose tasks may run here, too; by key.
+_of_here: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
 _kept: dict[str, _Pipeline] = {}  # what has come from other processes, what was used last at the end
 
 
@@ -421,7 +447,7 @@ def is_within(executor: Executor) -> bool:
 
     Who waits for another one there may do so for ever: all of its workers may be at tasks that wait.
     """
-    return _doing.executor is executor or _is_a_thread_of(executor)
+    return _doing.executor == executor or _is_a_thread_of(executor)
 
 
 def _is_a_thread_of(executor: Executor) -> bool:
@@ -453,13 +479,16 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
     """
     begun = perf_counter_ns()
     try:
-        pipeline = _kept.get(key) or _received(shipment)
-        wanted = adopting_loads(memoryview(indices))
+        pipeline = _kept.get(key) or _received(shipment, _of_here.get(key))
     except BaseException as error:
         return Record.of(error)
     if pipeline is None:
         return None
     _keep(key, pipeline)
+    try:
+        wanted = adopting_loads(memoryview(indices))
+    except BaseException as error:
+        raise RuntimeError(summary(error)) from None  # plain, so that it can be sent: the task is lost
     outcomes = pipeline.run(epoch, wanted, _settled if len(wanted) > 1 else iter)
     evaluator = pipeline.evaluator()
     record_failures(outcomes, evaluator.keyed)
@@ -468,10 +497,11 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
     return (b"".join(frame.stream(None)), frame.head), perf_counter_ns() - begun
 
 
-def _received(shipment: bytes | Callable[[], bytes] | None) -> _Pipeline | None:
+def _received(shipment: bytes | Callable[[], bytes] | None, executor: Executor | None) -> _Pipeline | None:
     if shipment is None:
         return None
-    return _Pipeline(*adopting_loads(memoryview(shipment() if callable(shipment) else shipment)))
+    view, errors = adopting_loads(memoryview(shipment() if callable(shipment) else shipment))
+    return _Pipeline(view, errors, executor)
 
 
 def _keep(key: str, pipeline: _Pipeline) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ..context import MAIN
 from ..errors import RemoteError, summary
 from .codec import Block, Frame, dumps_by_value, dumps_plain, encode
 
@@ -117,12 +118,15 @@ def _trace(error: BaseException) -> str:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both.
-    try:
-        data = pickle.dumps(error)
-        return data if type(pickle.loads(data)) is type(error) else None
-    except BaseException:
-        return None
+    # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both. By
+    # value where the main module has another class of that name: a process of an executor may have run it.
+    ways = (pickle.dumps, dumps_by_value) if type(error).__module__ in MAIN else (pickle.dumps,)
+    for way in ways:
+        with suppress(BaseException):
+            data = way(error)
+            if type(pickle.loads(data)) is type(error):
+                return data
+    return None
 
 
 def framed(outcomes: Outcomes, block: Block | None = None, used: int = 0) -> Frame:

@@ -700,7 +700,7 @@ def test_a_signal_handler_takes_no_result_that_another_reader_has_in_hand(
         def and_a_handler_reads(*arguments: Any) -> Any:
             monkeypatch.undo()
             for other in others:
-                with pytest.raises(RuntimeError, match="a signal handler, reads the node") as refusal:
+                with pytest.raises(RuntimeError, match="a signal handler reads the node") as refusal:
                     next(other)
                 told.append(str(refusal.value))
             return lease(*arguments)

@@ -240,6 +240,40 @@ def named(indices: Any) -> list[str]:
     return [f"<{i}>" for i in indices]
 
 
+# -------------------------------------------------------------------- sharing
+
+
+def test_who_reads_fast_leaves_room_for_the_jobs_of_who_waits() -> None:
+    fake = Fake(capacity=4, blocks=True)
+    node = a_node(fake)
+    fast, slow = node.open(range(100), -1), node.open(range(100, 200), -1)
+    found: list[Any] = []
+    reading, waiting = (threading.Thread(target=lambda r=r: found.append(take(r))) for r in (fast, slow))
+    reading.start()
+    assert fake.receiving.wait(20)
+    assert fake.submitted == [[0], [1], [2], [3]]
+    waiting.start()
+    until(lambda: slow._feed.waits)
+    fake.deliver(fake.ticket_of(0))
+    reading.join()
+    until(lambda: len(fake.submitted) == 5)
+    assert fake.submitted[4:] == [[100]]
+    fake.deliver(fake.ticket_of(100))
+    waiting.join()
+    assert found == [["<0>"], ["<100>"]]
+
+
+def test_more_readers_than_places_have_one_each_in_turn() -> None:
+    fake = Fake(capacity=2)
+    node = a_node(fake)
+    readers = [node.open(range(first, first + 5), -1) for first in range(0, 50, 10)]
+    for reader in readers:
+        reader.prepare()
+    assert [rest(reader) for reader in readers] == [
+        named(range(first, first + 5)) for first in range(0, 50, 10)
+    ]
+
+
 # -------------------------------------------------------------------- order
 
 
@@ -928,7 +962,7 @@ def test_a_signal_handler_before_the_wait_reads_nothing_and_may_close(closes: bo
 
     def struck() -> bool:  # when the reader has seen that nothing is there, and is about to wait
         del fake.is_worker
-        with pytest.raises(RuntimeError, match="a signal handler, reads the node that waits for it"):
+        with pytest.raises(RuntimeError, match="a signal handler reads the node that waits for it"):
             other.next()
         if closes:
             node.close()
@@ -953,7 +987,7 @@ def test_a_signal_handler_that_reads_while_a_job_is_sent_is_told(capacity: int) 
     def struck(job: Job) -> None:
         fake.submit = submit  # type: ignore[method-assign]
         other.prepare()
-        with pytest.raises(RuntimeError, match="a signal handler, reads the node that waits for it"):
+        with pytest.raises(RuntimeError, match="a signal handler reads the node that waits for it"):
             other.next()
         submit(job)
 

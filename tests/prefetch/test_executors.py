@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from multiprocessing import resource_tracker
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -96,6 +98,17 @@ class Manual(Executor):
             future, fn, arguments = self.tasks.pop(0)
             if future.set_running_or_notify_cancel():
                 future.set_result(fn(*arguments))
+
+
+class Failing(Manual):
+    """Runs its tasks at once; what a task raises is its outcome."""
+
+    def submitted(self) -> None:
+        future, fn, arguments = self.tasks.pop()
+        try:
+            future.set_result(fn(*arguments))
+        except Exception as error:
+            future.set_exception(error)
 
 
 class Eager(Manual):
@@ -223,6 +236,36 @@ def test_definitions_of_the_main_script_travel_by_value_and_come_back(tmp_path: 
     before = children()
     assert finished(tmp_path, code) == (0, f"{list(range(9))}\n", "")
     reap_orphans(before)  # of `multiprocessing`
+
+
+def test_exceptions_of_the_main_script_come_back_where_the_pool_has_run_that_script(tmp_path: Path) -> None:
+    code = """
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+        import seqkit as sk
+
+        class Mine(Exception):
+            pass
+
+        def item(x):
+            raise Mine(x)
+
+        def main():
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                for policy in ("wrap", "passthrough"):
+                    with sk.errstate(policy), sk.prefetch(sk.smap(item, [7]), method=pool) as ahead:
+                        try:
+                            ahead[0]
+                        except Exception as error:
+                            mine = error if policy == "passthrough" else error.__cause__
+                            print(type(mine) is Mine and mine.args)
+
+        if __name__ == "__main__":
+            main()
+    """
+    before = children()
+    assert finished(tmp_path, code) == (0, "(7,)\n(7,)\n", "")
+    reap_orphans(before)
 
 
 # -------------------------------------------------------------------- failures
@@ -355,6 +398,49 @@ def test_an_executor_that_has_ended_completes_nothing_and_is_told(monkeypatch: p
         assert list(items) == []
 
 
+def test_an_engine_is_looked_after_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy(Eager, engines.Engine):
+        looked = 0
+
+        def has_ended(self) -> bool:
+            self.looked += 1
+            return False
+
+    monkeypatch.setattr(executors, "LOOK_S", 0)
+    pool = Busy()
+    with sk.prefetch(range(9), 1, pool, chunk_size=1) as ahead:
+        assert list(ahead) == list(range(9))
+    assert pool.looked
+
+
+def test_a_pool_that_breaks_with_cancelled_tasks_in_it_is_told(tmp_path: Path) -> None:
+    code = """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        import seqkit as sk
+
+        def unlucky():
+            go.wait()
+            raise OSError("no device")
+
+        go = threading.Event()
+        pool = ThreadPoolExecutor(1, initializer=unlucky)
+        ahead, other = (sk.prefetch(range(100), method=pool, chunk_size=1) for _ in range(2))
+        dropped, items = iter(ahead), iter(other)
+        del dropped
+        again = iter(ahead)  # which cancels them
+        go.set()
+        for reader in (again, items):
+            try:
+                next(reader)
+            except RuntimeError as error:
+                print(str(error).split(":")[:3])
+    """
+    status, out, _ = finished(tmp_path, code)
+    told = "['prefetch', ' the executor takes no more tasks', ' BrokenThreadPool']\n"
+    assert (status, out.replace("BrokenExecutor", "BrokenThreadPool")) == (0, told * 2)
+
+
 def test_an_executor_that_is_shut_down_is_told_once() -> None:
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
@@ -378,6 +464,37 @@ def test_a_pool_that_an_item_breaks_is_told_and_nothing_hangs() -> None:
         assert before == list(range(len(before)))
         assert isinstance(error, RuntimeError)
         assert "the executor takes no more tasks: BrokenProcessPool" in str(error)
+
+
+def test_who_is_to_try_nothing_again_is_told_of_a_pool_that_breaks_not_of_its_items() -> None:
+    with pool_of_processes() as pool, sk.prefetch(sk.smap(dies_at, range(100)), 2, pool, retries=0) as ahead:
+        *before, error = drawn(iter(ahead))
+    assert before == list(range(len(before)))
+    assert "the executor takes no more tasks: BrokenProcessPool" in str(error)
+
+
+class Stubborn:
+    """An index that cannot be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return _refuse, ()
+
+
+def _refuse() -> None:
+    raise ValueError("no such index")
+
+
+def test_an_index_that_cannot_be_unpickled_costs_its_item() -> None:
+    with sk.prefetch(sk.smap(abs, range(3)), 1, Failing(), chunk_size=1) as ahead:
+        found = drawn(ahead._iter([0, Stubborn(), 2]))  # type: ignore[list-item]
+    assert [found[0], found[2]] == [0, 2]
+    assert "a worker of the executor was lost (RuntimeError: ValueError: no such index)" in str(found[1])
+
+
+def test_a_module_of_the_users_may_have_the_name_of_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", ModuleType("distributed"))
+    with sk.prefetch(range(3), method=Eager()) as ahead:
+        assert list(ahead) == [0, 1, 2]
 
 
 # -------------------------------------------------------------------- what travels, and how often
@@ -536,6 +653,76 @@ def test_very_many_are_cancelled_at_once() -> None:
             assert all(task.cancelled() for task in tasks)
             assert backend._desk.arrived.qsize() == len(tasks)
         free.set()
+
+
+class Uncancellable(Future[Any]):
+    def cancel(self) -> bool:
+        raise NotImplementedError
+
+
+class Making(Manual):
+    """Gives out futures of a kind."""
+
+    def __init__(self, kind: Callable[[], Future[Any]]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = self.kind()
+        self.tasks.append((future, fn, args))
+        self.submitted()
+        return future
+
+
+def test_futures_that_refuse_to_be_cancelled_are_waited_for() -> None:
+    pool = Making(Uncancellable)
+    ahead = sk.prefetch(range(50), 1, pool, max_buffered=3, chunk_size=1)
+    dropped = iter(ahead)
+    del dropped
+    pool.submitted = pool.run  # type: ignore[method-assign]  from now on at once
+    pool.run()
+    assert list(ahead) == list(range(50))
+    pool.submitted = Manual.submitted.__get__(pool)  # type: ignore[method-assign]
+    items = iter(ahead)
+    ahead.close()
+    del items
+
+
+class Mirror(Future[Any]):
+    """Stands for another future, which it names to those that it calls back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other: Future[Any] = Future()
+
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        super().add_done_callback(lambda _: fn(self.other))
+
+
+def test_futures_may_name_another_one_when_they_call_back() -> None:
+    pool = Making(Mirror)
+    with sk.prefetch(range(6), 1, pool, max_buffered=6, chunk_size=1) as ahead:
+        pool.submitted = pool.run  # type: ignore[method-assign]
+        assert list(ahead) == list(range(6))
+
+
+def test_who_closes_again_cancels_what_an_interrupted_close_left() -> None:
+    class Struck(Future[Any]):
+        def cancel(self) -> bool:
+            if struck:
+                return super().cancel()
+            struck.append(True)
+            raise KeyboardInterrupt
+
+    struck: list[bool] = []
+    pool = Making(Struck)
+    ahead = sk.prefetch(range(50), 1, pool, max_buffered=3, chunk_size=1)
+    items = iter(ahead)
+    with pytest.raises(KeyboardInterrupt):
+        ahead.close()
+    ahead.close()
+    assert all(future.cancelled() for future, *_ in pool.tasks)
+    del items
 
 
 def test_what_comes_after_closing_is_not_kept() -> None:
@@ -795,6 +982,24 @@ def test_nodes_of_one_executor_within_one_another_do_not_wait_for_ever() -> None
             assert outer[1] == [6, 5]
         with sk.prefetch(sk.smap(lambda i: inner[i], range(4)), 1, pool) as outer:
             assert list(outer) == [8, 7, 6, 5]
+
+
+def test_a_node_knows_tasks_of_an_executor_that_only_passes_them_on() -> None:
+    class Passing(Executor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            return pool.submit(fn, *args, **kwargs)
+
+    passing = Passing()
+    with ThreadPoolExecutor(1) as pool, sk.prefetch(sk.smap(abs, range(-4, 0)), 1, passing) as inner:
+        key = f"{__name__}.inner"
+        sys.modules[key] = ModuleType(key)
+        sys.modules[key].__dict__["inner"] = inner
+        try:
+            reading = sk.smap(lambda i: sys.modules[key].__dict__["inner"][i], range(4))
+            with sk.prefetch(reading, 1, passing) as outer:
+                assert list(outer) == [4, 3, 2, 1]
+        finally:
+            del sys.modules[key]
 
 
 def test_a_task_of_the_users_own_may_read_a_node_of_its_executor() -> None:
