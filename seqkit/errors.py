@@ -44,7 +44,8 @@ class EvaluationError(RuntimeError):
         From the view that was asked down to the one that failed, each with the index asked of it,
         as far as it is known: ``batch[3] → shuffle[97] → smap[1204]``.
     worker : int | None
-        Number of the worker that evaluated the item, ``None`` in the reading process.
+        Number of the worker that evaluated the item, ``None`` in the reading process and in tasks of
+        executors.
 
     Examples
     --------

@@ -393,7 +393,7 @@ class DataLoader(Pipeline):
         self._begin_at(position)
 
     def close(self) -> None:
-        """End the workers, and refuse further epochs; idempotent."""
+        """End the workers, and refuse further epochs if there are any; idempotent."""
         self._closed = True
         self._close_nodes()
         if self._server is not None:

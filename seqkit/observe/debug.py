@@ -51,7 +51,7 @@ def debug(
 
     Notes
     -----
-    One call of `func` and about 1 µs per access. Limits hold in each process for itself: beneath a
+    One call of `func` and about 0.4 µs per access. Limits hold in each process for itself: beneath a
     `prefetch` with processes, every worker counts its own calls. After ``debug`` of SeqTools.
 
     Examples

@@ -35,9 +35,9 @@ def explain(sequence: Indexable[Any]) -> str:
     --------
     >>> import seqkit as sk
     >>> print(sk.explain(sk.batch(sk.smap(abs, sk.shuffle(range(10), seed=1)), 4)))
-    batch(4)                length 3
-    └─ smap(abs)            length 10
-       └─ shuffle(seed=1)   length 10
+    batch(4)                 length 3
+    └─ smap(abs)             length 10
+       └─ shuffle(seed=1)    length 10
           └─ <range of 10>
     """
     rows = [(line, _note(node)) for line, node in outline(as_view(sequence, "explain"))]

@@ -38,7 +38,7 @@ def monitor_throughput(
 
     Notes
     -----
-    About 0.5 µs per access. The views of all epochs measure together. What workers read is not seen from
+    About 0.4 µs per access. The views of all epochs measure together. What workers read is not seen from
     outside: lay the monitor over a `prefetch`, where it tells how long the reader waits, or see `profile`.
     After ``monitor_throughput`` of SeqTools.
 

@@ -62,8 +62,8 @@ def add_cache(
         Directory where to keep all items, in files: made when the first item is written, shared by processes
         and by later runs. None (the default) keeps items in memory only.
     key : callable, optional
-        Names item i in the store: returns a str, a number, or a tuple of such. None (the default) names it
-        by its index.
+        Names item i in the store: returns a str, bytes, a number, None, or a tuple of such. None (the
+        default) names it by its index.
 
     Returns
     -------

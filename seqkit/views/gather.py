@@ -25,8 +25,8 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex]) -> View[T]:
     sequence : View or indexable
         Where the items come from, of length n.
     indexes : range, integer array, list or iterable of int
-        Positions in ``[-n, n)``, repeats allowed; arrays and ranges are kept as they are. A boolean array
-        of length n selects the positions that are true.
+        Positions in ``[-n, n)``, repeats allowed. Arrays are not copied: do not change them afterwards. A
+        boolean array of length n selects the positions that are true.
 
     Returns
     -------

@@ -260,11 +260,15 @@ class Directory:
         if version != self.VERSION:
             self._refuse(f"has format {version}, this seqkit knows {self.VERSION}")
         if length != self._length:
-            self._refuse(f"was made for length {length}, this is {self._length} (None: items named by key)")
+            self._refuse(f"was made for {_of_length(length)}, this is for {_of_length(self._length)}")
         return True
 
     def _refuse(self, why: str) -> NoReturn:
         raise ValueError(f"add_cache: store {self.path} {why}; remove it or use another path")
+
+
+def _of_length(length: int | None) -> str:
+    return "items named by key" if length is None else f"length {length}"
 
 
 def _listed(path: str) -> list[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import pickle
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
@@ -102,8 +105,56 @@ def shuffling() -> None:
     table("shuffle at 10^12 items", [(name, f"{value:.1f}") for name, value in found.items()])
 
 
+def smaller() -> None:
+    """What is told on the pages of views and functions that cost little."""
+    items, text = list(range(N)), ["an item"] * N
+    sentences = [np.arange(n % 50 + 1) for n in range(512)]
+    tick, pad = sk.SerializableFunc(successor), sk.Pad()
+    limit = sk.debug(items, print, max_calls=0)
+    cached = sk.add_cache(sk.smap(successor, items), N)
+    folder = TemporaryDirectory()
+    stored = {
+        kind: sk.add_cache(source, 0, store=f"{folder.name}/{kind}")
+        for kind, source in (("small", items[:2000]), ("mapped", np.zeros((100, 4096))))
+    }
+    for view in (cached, *stored.values()):
+        consume(view)
+    odd, groups = [math.pi, math.e, 1.0], [i // 100 for i in items]
+
+    def of(view: Iterable[object], count: int = N) -> Callable[[], float]:
+        return lambda: seconds(lambda: consume(view)) / count * 1e6
+
+    figures = {
+        "debug, max_calls used up": of(limit),
+        "debug, a call": of(sk.debug(items, lambda i, item: None)),
+        "monitor_throughput": of(sk.monitor_throughput(items)),
+        "a list through a view": of(sk.gather(items, np.arange(N))),
+        "add_cache, in memory": of(cached),
+        "add_cache, not in memory": lambda: of(sk.add_cache(sk.smap(successor, items), N))(),
+        "add_cache, small items of a store": of(stored["small"], 2000),
+        "add_cache, mapped items of a store": of(stored["mapped"], 100),
+        "SerializableFunc, a call": lambda: per_call(lambda: tick(1)) * 1e6,
+        "SerializableFunc, pickling": lambda: per_call(lambda: pickle.dumps(tick), 500) * 1e6,
+        "Pad, a sample": lambda: per_call(lambda: pad(sentences), 20) / len(sentences) * 1e6,
+        "random_split, an item": lambda: seconds(lambda: sk.random_split(text, [0.5, 0.5], seed=0)) / N * 1e6,
+        "random_split with groups, an item": lambda: (
+            seconds(lambda: sk.random_split(text, [0.5, 0.5], seed=0, groups=groups)) / N * 1e6
+        ),
+        "pack, an int": of(sk.pack(items)),
+        "pack, a string": of(sk.pack(text)),
+        "mix, its table": lambda: seconds(lambda: sk.mix([items, text], seed=0)[0]) * 1e6,
+        "mix, its table for odd weights": lambda: (
+            seconds(lambda: sk.mix([items, text, items], odd, seed=0)[0]) * 1e6
+        ),
+    }
+    found = in_turn(figures, rounds=3)
+    table("smaller views and functions, us an item", [(name, f"{us:.2f}") for name, us in found.items()])
+    folder.cleanup()
+
+
 def main() -> None:
     iterating()
     indexing()
     gathering()
     shuffling()
+    smaller()

@@ -1077,9 +1077,9 @@ def test_directories_of_others_are_refused(tmp_path):
 
 def test_stores_of_other_sequences_and_versions_are_refused(tmp_path):
     list(add_cache("ab", store=tmp_path))
-    with pytest.raises(ValueError, match="was made for length 2, this is 3"):
+    with pytest.raises(ValueError, match="was made for length 2, this is for length 3"):
         add_cache("abc", store=tmp_path)
-    with pytest.raises(ValueError, match="was made for length 2, this is None"):
+    with pytest.raises(ValueError, match="was made for length 2, this is for items named by key"):
         add_cache("abc", store=tmp_path, key=str)
     header = tmp_path / "seqkit-store.json"
     header.write_text(json.dumps({**json.loads(header.read_text()), "version": 99}))
@@ -1095,9 +1095,13 @@ def test_a_store_that_another_view_made_in_the_meantime_is_refused(tmp_path):
     letters, numbers, more = (add_cache(s, store=tmp_path) for s in ("ab", [1, 2, 3], [1, 2, 3]))
     assert list(letters) == ["a", "b"]
     for i, doing in ((0, "reading"), (2, "writing")):
-        with pytest.raises(EvaluationError, match=f"{doing} the store: .* was made for length 2, this is 3"):
+        with pytest.raises(
+            EvaluationError, match=f"{doing} the store: .* was made for length 2, this is for length 3"
+        ):
             numbers[i]
-    with pytest.raises(EvaluationError, match=r"writing the store: .* was made for length 2, this is 3"):
+    with pytest.raises(
+        EvaluationError, match=r"writing the store: .* was made for length 2, this is for length 3"
+    ):
         more[2]
     assert len(list(tmp_path.rglob("*.item"))) == 2
 
