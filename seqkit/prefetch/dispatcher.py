@@ -155,7 +155,7 @@ class _Told(Carrier):
 class _Feed:
     """A reader's window, and its jobs in flight. Outlives the reader until its jobs are back."""
 
-    __slots__ = ("dropped", "epoch", "tickets", "waits", "watches", "window")
+    __slots__ = ("dropped", "epoch", "tickets", "watches", "window")
 
     def __init__(self, window: Window, epoch: int) -> None:
         self.window = window
@@ -163,7 +163,6 @@ class _Feed:
         self.tickets: set[int] = set()
         self.watches: list[weakref.ref[Reader]] = []
         self.dropped = False
-        self.waits = False  # are others to leave room for its jobs?
 
 
 class Reader:
@@ -219,6 +218,7 @@ class Dispatcher:
         self._tickets = count(1)
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
         self._feeds: dict[weakref.ref[Reader], _Feed] = {}
+        self._wanting: set[_Feed] = set()  # of readers that wait, and had no place for a job
         self._dropped: deque[weakref.ref[Reader]] = deque()
         self._latest = Statistics()
         self._counts = dict.fromkeys((field.name for field in fields(Statistics)), 0)
@@ -279,6 +279,7 @@ class Dispatcher:
             del self._feeds[feed.watches[0]]
             feed.watches = []
         feed.dropped = True
+        self._wanting.discard(feed)
         for chunk in feed.window.end():
             if chunk.parcel is not None and not (self._closed or self._over):
                 chunk.parcel.discard()
@@ -400,6 +401,7 @@ class Dispatcher:
                             continue
                         timeout = self._expire(patience)
                 except BaseException as struck:
+                    self._wanting.discard(feed)
                     self._note(struck)
                     raise
                 finally:
@@ -407,7 +409,7 @@ class Dispatcher:
             if leads:
                 self._receive(timeout)
             else:
-                self._follow(turn, patience)
+                self._follow(feed, turn, patience)
 
     def _is_exhausted(self, chunk: Chunk, since_ns: int) -> bool:
         """Must the reader let go of other results before this one, which it would share memory with?"""
@@ -430,7 +432,7 @@ class Dispatcher:
         except MemoryError as error:  # nothing is lost
             raise _Told(error) from None
         feed.window.hand_out(chunk)
-        feed.waits = False
+        self._wanting.discard(feed)
         self._counts["items"] += chunk.size
         # The workers go on while the reader works. Several jobs at once, where many are pending anyhow.
         pending, depth = feed.window.pending(), self._depth
@@ -457,7 +459,7 @@ class Dispatcher:
         self._sweep()
         window = feed.window
         window.depth = self._depth
-        feed.waits = waiting
+        self._wanting.discard(feed)
         try:
             if not window.is_full():
                 self._submit_all(feed, window, waiting)
@@ -465,9 +467,7 @@ class Dispatcher:
             self._backend.flush()
 
     def _submit_all(self, feed: _Feed, window: Window, waiting: bool) -> None:
-        while len(self._flying) < self._backend.capacity:
-            if len(self._feeds) > 1 and self._has_its_share(feed):
-                return
+        while self._has_a_place(feed):
             if not self._backend.ready() and not (window.starving() and self._make_room(feed)):
                 # Slots come back from jobs in flight. Where there are none, all slots are leased or
                 # retired, and a reader that waits for itself would wait for ever.
@@ -483,16 +483,18 @@ class Dispatcher:
                 window.skipped(chunk)
                 return
             self._send(feed, chunk)
+        if waiting:
+            self._wanting.add(feed)
 
-    def _has_its_share(self, feed: _Feed) -> bool:
-        """Has a reader as many jobs as there are for each that has some, or waits?
+    def _has_a_place(self, feed: _Feed) -> bool:
+        """Is there a place for another job, and nobody waits for one who has fewer jobs than this reader?
 
-        Else who reads fast would take every place as it becomes free.
+        Else who reads fast would take every place as it becomes free. Who leaves one to others has jobs in
+        flight, so that something comes that it goes on with.
         """
-        sharing = sum(
-            other is feed or other.waits or bool(other.tickets) for other in list(self._feeds.values())
-        )
-        return sharing > 1 and len(feed.tickets) >= max(self._backend.capacity // sharing, 1)
+        if len(self._flying) >= self._backend.capacity:
+            return False
+        return not any(len(other.tickets) < len(feed.tickets) for other in self._wanting)
 
     def _make_room(self, wanting: _Feed) -> bool:
         """Copy a waiting result out of its slot: a paused reader's first, the farthest one first."""
@@ -533,9 +535,10 @@ class Dispatcher:
             finally:
                 self._amid = False
 
-    def _follow(self, turn: int, patience_s: float | None) -> None:
+    def _follow(self, feed: _Feed, turn: int, patience_s: float | None) -> None:
         """Wait for the one that receives."""
         if self._is_inside():  # others would get the lock in the middle of the step
+            self._wanting.discard(feed)
             raise _Told(ReadsItself())
         with self._lock:
             if self._turns == turn and self._receiver is not None:

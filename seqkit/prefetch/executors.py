@@ -30,6 +30,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pickle
+import sys
 import threading
 import weakref
 from collections import deque
@@ -259,9 +260,10 @@ class Executors:
         arrived = drained(self._desk.arrived, LOOK_S if timeout is None else min(timeout, LOOK_S))
         if monotonic() >= self._look_at_s:
             self._look_at_s = monotonic() + LOOK_S
-            ended = self._ended()
-            if ended is not None and not arrived:
-                return [Failed(None, ended, "takes no more tasks")]
+            if (ended := self._ended()) is not None:
+                arrived += drained(self._desk.arrived, 0)  # what came before
+                if not arrived:
+                    return [Failed(None, ended, "takes no more tasks")]
         events = [self._event(one) if isinstance(one, Future) else one for one in arrived]
         for event in events:
             if isinstance(event, Done | Lost | Skipped):
@@ -273,8 +275,10 @@ class Executors:
         if self._engine is not None:
             return RuntimeError("it has been shut down") if self._engine.has_ended() else None
         # A pool that breaks tells the tasks that it has, but stops at the first one that is cancelled.
-        broken = getattr(self._executor, "_broken", None)
-        return BrokenExecutor(broken) if isinstance(broken, str) else None
+        processes = sys.modules.get("concurrent.futures.process")  # which is not imported for this
+        pools = (ThreadPoolExecutor, getattr(processes, "ProcessPoolExecutor", ThreadPoolExecutor))
+        broken = isinstance(self._executor, pools) and self._executor._broken
+        return BrokenExecutor(broken) if broken else None
 
     def _event(self, future: Future[Any]) -> Event | None:
         """Say what became of a task; None if it is to be sent once more."""
@@ -300,7 +304,7 @@ class Executors:
         error = future.exception()
         if isinstance(error, _UNFIT):
             return Failed(None, error, "cannot do its tasks")
-        if isinstance(error, BrokenExecutor):
+        if isinstance(error, BrokenExecutor) and self._ended() is not None:
             return Failed(None, error, "takes no more tasks")
         if error is not None:
             return Lost(ticket, None, 0, f"was lost ({summary(error)})", 0.0)
@@ -350,6 +354,9 @@ class Executors:
                 concurrent.futures.wait(at_work, GRACE_S)
             self._ours.forget()  # tasks that are cancelled stay in the executor's queue for a while
         self._shipment = b""
+        _of_here.pop(self._key, None)
+        if self._key in _kept:
+            _kept[self._key].leave()
         self._jobs.clear()
         drained(self._desk.arrived, 0)  # nobody wants them any more
         _living.discard(self)
@@ -426,6 +433,10 @@ class _Pipeline:
         evaluator.leave_if_forked()
         return outcomes
 
+    def leave(self) -> None:
+        """Let go of the executor."""
+        self._executor = None
+
     def forget(self) -> None:
         """Let go of the view, but for the threads that are at it."""
         self._view = None
@@ -439,6 +450,8 @@ class _Doing(threading.local):
 _doing = _Doing()
 # The executors of nodes that were started here, whose tasks may run here, too; by key.
 _of_here: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_of_here.clear)  # where those executors are not
 _kept: dict[str, _Pipeline] = {}  # what has come from other processes, what was used last at the end
 
 

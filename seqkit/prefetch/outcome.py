@@ -14,7 +14,9 @@ Relies on
 
 from __future__ import annotations
 
+import operator
 import pickle
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -118,15 +120,42 @@ def _trace(error: BaseException) -> str:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both. By
-    # value where the main module has another class of that name: a process of an executor may have run it.
-    ways = (pickle.dumps, dumps_by_value) if type(error).__module__ in MAIN else (pickle.dumps,)
-    for way in ways:
-        with suppress(BaseException):
-            data = way(error)
-            if type(pickle.loads(data)) is type(error):
-                return data
+    # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both.
+    with suppress(BaseException):
+        data = pickle.dumps(error)
+        if type(pickle.loads(data)) is type(error):
+            return data
+    with suppress(BaseException):
+        twin = _twin(type(error))
+        data = pickle.dumps(_Recast(error, twin))
+        if type(pickle.loads(data)) is twin:
+            return data
     return None
+
+
+def _twin(kind: type) -> type:
+    """Return what the main module has in the place of a class that came by value, and looks like it.
+
+    A process of an executor may have run the main script itself.
+    """
+    twin: type = operator.attrgetter(kind.__qualname__)(sys.modules["__main__"])
+    if kind.__module__ not in MAIN or dir(twin) != dir(kind):
+        raise LookupError
+    return twin
+
+
+class _Recast:
+    """An exception, to be pickled as one of another class: of the reader's own, by its name."""
+
+    def __init__(self, error: BaseException, kind: type) -> None:
+        self._error = error
+        self._kind = kind
+
+    def __reduce__(self) -> Any:
+        reduced: Any = self._error.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        if reduced[0] is not type(self._error):
+            raise TypeError
+        return self._kind, *reduced[1:]
 
 
 def framed(outcomes: Outcomes, block: Block | None = None, used: int = 0) -> Frame:

@@ -253,7 +253,7 @@ def test_who_reads_fast_leaves_room_for_the_jobs_of_who_waits() -> None:
     assert fake.receiving.wait(20)
     assert fake.submitted == [[0], [1], [2], [3]]
     waiting.start()
-    until(lambda: slow._feed.waits)
+    until(lambda: slow._feed in node._wanting)
     fake.deliver(fake.ticket_of(0))
     reading.join()
     until(lambda: len(fake.submitted) == 5)
@@ -261,6 +261,35 @@ def test_who_reads_fast_leaves_room_for_the_jobs_of_who_waits() -> None:
     fake.deliver(fake.ticket_of(100))
     waiting.join()
     assert found == [["<0>"], ["<100>"]]
+
+
+def test_who_was_told_does_not_want_a_place_any_more() -> None:
+    fake = Fake(capacity=2)
+    node = a_node(fake)
+    first, other = node.open(range(50), -1), node.open(range(100, 150), -1)
+    first.prepare()
+
+    def read_within() -> None:
+        fake.when_idle = fake.deliver_next
+        with pytest.raises(RuntimeError, match="reads the node that waits for it"):
+            other.next()
+
+    fake.when_idle = read_within
+    assert take(first) == ["<0>"]
+    assert not node._wanting
+    assert rest(first) == named(range(1, 50))
+
+
+def test_who_reads_single_items_takes_no_more_than_the_place_of_one() -> None:
+    fake = Fake(capacity=6)
+    node = a_node(fake, depth=6)
+    single, many = node.open([7], -1, limit=0), node.open(range(100, 200), -1)
+    many.prepare()
+    assert take(many) == ["<100>"]
+    assert take(single) == ["<7>"]
+    for i in range(101, 150):
+        assert take(many) == [f"<{i}>"]
+        assert len(fake.jobs) == 6
 
 
 def test_more_readers_than_places_have_one_each_in_turn() -> None:

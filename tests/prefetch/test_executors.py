@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from multiprocessing import resource_tracker
@@ -245,7 +245,7 @@ def test_exceptions_of_the_main_script_come_back_where_the_pool_has_run_that_scr
         import seqkit as sk
 
         class Mine(Exception):
-            pass
+            count = 0
 
         def item(x):
             raise Mine(x)
@@ -254,17 +254,20 @@ def test_exceptions_of_the_main_script_come_back_where_the_pool_has_run_that_scr
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 for policy in ("wrap", "passthrough"):
                     with sk.errstate(policy), sk.prefetch(sk.smap(item, [7]), method=pool) as ahead:
+                        ahead.start()
+                        Mine.count = 1
                         try:
                             ahead[0]
                         except Exception as error:
                             mine = error if policy == "passthrough" else error.__cause__
-                            print(type(mine) is Mine and mine.args)
+                            print(type(mine) is Mine and mine.args, Mine.count)
+                        Mine.count = 0
 
         if __name__ == "__main__":
             main()
     """
     before = children()
-    assert finished(tmp_path, code) == (0, "(7,)\n(7,)\n", "")
+    assert finished(tmp_path, code) == (0, "(7,) 1\n(7,) 1\n", "")
     reap_orphans(before)
 
 
@@ -471,6 +474,40 @@ def test_who_is_to_try_nothing_again_is_told_of_a_pool_that_breaks_not_of_its_it
         *before, error = drawn(iter(ahead))
     assert before == list(range(len(before)))
     assert "the executor takes no more tasks: BrokenProcessPool" in str(error)
+
+
+def test_a_pool_that_its_executor_replaces_is_not_its_end() -> None:
+    class Replacing(Manual):
+        def submitted(self) -> None:
+            future, fn, arguments = self.tasks.pop()
+            if broken:
+                future.set_exception(broken.pop())
+            else:
+                future.set_result(fn(*arguments))
+
+    broken = [BrokenExecutor("the first one")]
+    with sk.prefetch(range(9), 1, Replacing()) as ahead:
+        assert list(ahead) == list(range(9))
+
+
+def test_broken_may_mean_something_else_to_executors_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "LOOK_S", 0)
+    pool = Eager()
+    pool._broken = "never"  # type: ignore[attr-defined]
+    with sk.prefetch(range(9), 1, pool, chunk_size=1) as ahead:
+        assert list(ahead) == list(range(9))
+
+
+def test_nothing_of_a_closed_node_keeps_its_executor() -> None:
+    pool = Eager()
+    ref = weakref.ref(pool)
+    with sk.prefetch(range(3), 1, pool) as ahead:
+        assert list(ahead) == [0, 1, 2]
+        keys = list(executors._of_here)
+    assert keys
+    assert not any(key in executors._of_here for key in keys)
+    del ahead, pool
+    assert is_collected(ref)
 
 
 class Stubborn:
