@@ -494,7 +494,8 @@ class Dispatcher:
         """
         if len(self._flying) >= self._backend.capacity:
             return False
-        return not any(len(other.tickets) < len(feed.tickets) for other in self._wanting)
+        wanting = self._wanting
+        return not wanting or not any(len(other.tickets) < len(feed.tickets) for other in wanting)
 
     def _make_room(self, wanting: _Feed) -> bool:
         """Copy a waiting result out of its slot: a paused reader's first, the farthest one first."""
