@@ -387,6 +387,8 @@ class Dispatcher:
                             raise _Told(failure)
                         self._end(feed)
                         return None
+                    if blocked:  # it wants memory, not a place
+                        self._wanting.discard(feed)
                     begun = begun or perf_counter_ns()
                     blocked_since = (blocked_since or perf_counter_ns()) if blocked else 0
                     patience = LOOK_AGAIN_S if blocked else None
@@ -478,6 +480,8 @@ class Dispatcher:
             chunk = window.ask(self._chunk, waiting)
             self._amid = True
             if chunk is None:
+                if window.has_lost():  # meanwhile: the plan has read the node, and events came
+                    continue
                 return
             if self._closed or len(self._flying) >= self._backend.capacity:  # by now
                 window.skipped(chunk)

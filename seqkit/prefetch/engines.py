@@ -160,18 +160,16 @@ class Ray(Engine):
         import ray
 
         self._ray = ray
+        self._cluster = self._current()
         self._max_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._functions: dict[Callable[..., Any], Any] = {}
 
     def put(self, value: bytes) -> Callable[[], bytes]:
-        if not self._ray.is_initialized():  # and would be begun anew
-            raise RuntimeError("Ray has been shut down")
-        self._cluster = self._current()  # the node starts: what was before is over
+        self._check()
         return partial(self._ray.get, self._ray.put(value))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if self.has_ended():
-            raise RuntimeError("Ray has been shut down")
+        self._check()
         if fn not in self._functions:
             # Who lost a worker asks again, or not, as `retries` says.
             self._functions[fn] = self._ray.remote(max_retries=0)(fn)
@@ -183,6 +181,10 @@ class Ray(Engine):
     def _current(self) -> tuple[str, str]:
         context = self._ray.get_runtime_context()
         return context.get_job_id(), context.get_node_id()  # another cluster counts its jobs from one again
+
+    def _check(self) -> None:
+        if self.has_ended():  # and would be begun anew
+            raise RuntimeError("Ray has been shut down")
 
 
 def _ray() -> Executor | None:

@@ -277,7 +277,7 @@ class Executors:
         # A pool that breaks tells the tasks that it has, but stops at the first one that is cancelled.
         processes = sys.modules.get("concurrent.futures.process")  # which is not imported for this
         pools = (ThreadPoolExecutor, getattr(processes, "ProcessPoolExecutor", ThreadPoolExecutor))
-        broken = isinstance(self._executor, pools) and self._executor._broken
+        broken = isinstance(self._executor, pools) and getattr(self._executor, "_broken", False)
         return BrokenExecutor(broken) if broken else None
 
     def _event(self, future: Future[Any]) -> Event | None:
@@ -355,8 +355,6 @@ class Executors:
             self._ours.forget()  # tasks that are cancelled stay in the executor's queue for a while
         self._shipment = b""
         _of_here.pop(self._key, None)
-        if self._key in _kept:
-            _kept[self._key].leave()
         self._jobs.clear()
         drained(self._desk.arrived, 0)  # nobody wants them any more
         _living.discard(self)
@@ -411,7 +409,7 @@ class _Pipeline:
     def __init__(self, view: View[Any], errors: Policy, executor: Executor | None = None) -> None:
         self._view: View[Any] | None = view
         self._errors = errors
-        self._executor = executor
+        self._executor = weakref.ref(executor) if executor is not None else lambda: None
         self._thread = threading.local()
 
     def evaluator(self) -> Evaluator:
@@ -424,7 +422,7 @@ class _Pipeline:
 
     def run(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
         evaluator = self.evaluator()
-        before, _doing.executor = _doing.executor, self._executor
+        before, _doing.executor = _doing.executor, self._executor()
         try:
             with errstate(self._errors):
                 outcomes = evaluator.run(epoch, indices, settle)
@@ -432,10 +430,6 @@ class _Pipeline:
             _doing.executor = before
         evaluator.leave_if_forked()
         return outcomes
-
-    def leave(self) -> None:
-        """Let go of the executor."""
-        self._executor = None
 
     def forget(self) -> None:
         """Let go of the view, but for the threads that are at it."""
@@ -450,8 +444,6 @@ class _Doing(threading.local):
 _doing = _Doing()
 # The executors of nodes that were started here, whose tasks may run here, too; by key.
 _of_here: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_of_here.clear)  # where those executors are not
 _kept: dict[str, _Pipeline] = {}  # what has come from other processes, what was used last at the end
 
 

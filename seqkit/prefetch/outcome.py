@@ -14,9 +14,7 @@ Relies on
 
 from __future__ import annotations
 
-import operator
 import pickle
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,9 +22,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..context import MAIN
 from ..errors import RemoteError, summary
-from .codec import Block, Frame, dumps_by_value, dumps_plain, encode
+from .codec import Block, Frame, dumps_plain, encode
+from .pickling import came_by_value, dumps_back
 
 __all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect", "framed"]
 
@@ -121,59 +119,30 @@ def _trace(error: BaseException) -> str:
 
 def _pickled(error: BaseException) -> bytes | None:
     # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both.
-    with suppress(BaseException):
-        data = pickle.dumps(error)
-        if type(pickle.loads(data)) is type(error):
-            return data
-    with suppress(BaseException):
-        twin = _twin(type(error))
-        data = pickle.dumps(_Recast(error, twin))
-        if type(pickle.loads(data)) is twin:
-            return data
+    for dumps in (pickle.dumps, dumps_back) if came_by_value(type(error)) else (pickle.dumps,):
+        with suppress(BaseException):
+            data = dumps(error)
+            if type(pickle.loads(data)) is type(error):
+                return data
     return None
-
-
-def _twin(kind: type) -> type:
-    """Return what the main module has in the place of a class that came by value, and looks like it.
-
-    A process of an executor may have run the main script itself.
-    """
-    twin: type = operator.attrgetter(kind.__qualname__)(sys.modules["__main__"])
-    if kind.__module__ not in MAIN or dir(twin) != dir(kind):
-        raise LookupError
-    return twin
-
-
-class _Recast:
-    """An exception, to be pickled as one of another class: of the reader's own, by its name."""
-
-    def __init__(self, error: BaseException, kind: type) -> None:
-        self._error = error
-        self._kind = kind
-
-    def __reduce__(self) -> Any:
-        reduced: Any = self._error.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        if reduced[0] is not type(self._error):
-            raise TypeError
-        return self._kind, *reduced[1:]
 
 
 def framed(outcomes: Outcomes, block: Block | None = None, used: int = 0) -> Frame:
     """Encode outcomes for a block whose first `used` bytes are taken."""
     # It is user code that says how to pickle, and may raise anything.
     payload = (outcomes.values, outcomes.failures)
-    for dumps in (dumps_plain, dumps_by_value):
+    for dumps in (dumps_plain, dumps_back):
         with suppress(BaseException):
             return encode(payload, block, used, dumps)
     _sort_out(outcomes)
-    return encode(payload, block, used, dumps_by_value)
+    return encode(payload, block, used, dumps_back)
 
 
 def _sort_out(outcomes: Outcomes) -> None:
     """Replace every value that cannot be pickled by the reason."""
     for position, value in enumerate(outcomes.values):
         try:
-            encode(value, None, 0, dumps_by_value)
+            encode(value, None, 0, dumps_back)
         except BaseException as error:
             reason = TypeError(
                 f"the item, a {type(value).__name__}, cannot be sent to the reader's process:"

@@ -4,11 +4,13 @@ Guarantees
 ----------
 - by value go lambdas, closures and what the main module defines, functions that cache and cached properties
   too; so they do in a child of `multiprocessing`, whose main module is known by a name of its own;
+- classes that came by value go back as those that they were, and change nothing about them;
 - tensors go by their memory, plainly or by value.
 
 Relies on
 ---------
-- whoever unpickles having cloudpickle, and this module.
+- whoever unpickles having cloudpickle, and this module;
+- cloudpickle naming classes that it sends, and knowing them again.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from collections.abc import Callable, Mapping
 from functools import cache, cached_property, lru_cache
 from types import FunctionType
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import cloudpickle
 
 from ..context import MAIN
 from .tensors import reduce_tensor
 
-__all__ = ["adopting_loads", "dumps", "dumps_by_value", "refer_to_main"]
+__all__ = ["adopting_loads", "came_by_value", "dumps", "dumps_back", "dumps_by_value", "refer_to_main"]
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -40,6 +43,12 @@ def dumps_by_value(value: Any, **options: Any) -> bytes:
     """Pickle with cloudpickle: lambdas, closures and what the main module defines travel by value."""
     _know_main()
     return _dumps(_by_value, value, options)
+
+
+def dumps_back(value: Any, **options: Any) -> bytes:
+    """Pickle by value for the process that the pipeline came from."""
+    _know_main()
+    return _dumps(_Back if _by_value is _ByValue else _by_value, value, options)
 
 
 class _Reducers(dict[type, Any]):
@@ -131,6 +140,32 @@ class _ReferringToMain(_ByValue):
         return super().reducer_override(obj)
 
 
+class _Back(_ByValue):
+    """Names the classes that came by value: sent so once more, they would write over those that they were."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and came_by_value(obj):
+            return _original, (_names[obj],)
+        return super().reducer_override(obj)
+
+
+# Classes that came by value, and what cloudpickle calls them, there and here.
+_names: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+
+
+def came_by_value(kind: type) -> bool:
+    """Is this class, in the process that the pipeline came from, another object?"""
+    try:
+        return kind in _names
+    except TypeError:  # of a class that cannot be hashed
+        return False
+
+
+def _original(name: str) -> type:
+    kind: type = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID[name]
+    return kind
+
+
 _by_value: type[cloudpickle.Pickler] = _ByValue
 
 
@@ -164,6 +199,7 @@ class _Unpickler(pickle.Unpickler):
 def _adopting(make: Callable[..., type]) -> Callable[..., type]:
     def make_and_adopt(*args: Any) -> type:
         made = make(*args)
+        _names[made] = args[-2]
         if made.__module__ in MAIN:
             main = sys.modules.setdefault(made.__module__, sys.modules["__main__"])
             main.__dict__.setdefault(made.__name__, made)

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from ..context import Allocator
-from .codec import INLINE_BYTES, dumps_by_value, dumps_plain
+from .codec import INLINE_BYTES, dumps_plain
+from .pickling import dumps_back
 
 __all__ = ["snapshots"]
 
@@ -109,7 +110,7 @@ def _pickled(value: Any, allocate: Allocator) -> Any:
         buffers.append(pickle.PickleBuffer(_copied(raw, allocate)))
         return False
 
-    for dumps in (dumps_plain, dumps_by_value):
+    for dumps in (dumps_plain, dumps_back):
         buffers.clear()
         try:
             return _Pickled(dumps(value, protocol=5, buffer_callback=keep), tuple(buffers))

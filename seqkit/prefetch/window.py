@@ -103,7 +103,7 @@ class Window:
         self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
         self._items = 0
-        self._lost = False  # may there be chunks that nobody is asked for any more?
+        self._lost = False
         self._drawn = False
         self.limit = limit
         self.depth = depth
@@ -147,6 +147,10 @@ class Window:
     def is_full(self) -> bool:
         """Is there nothing to ask for until a chunk is handed out or lost?"""
         return not self._lost and (self._drawn or len(self._chunks) >= self.depth)
+
+    def has_lost(self) -> bool:
+        """May there be chunks that nobody is asked for any more?"""
+        return self._lost
 
     def ended(self) -> bool:
         """Has everything been handed out?"""

@@ -280,6 +280,39 @@ def test_who_was_told_does_not_want_a_place_any_more() -> None:
     assert rest(first) == named(range(1, 50))
 
 
+def test_what_a_plan_loses_by_reading_the_node_is_asked_for_again() -> None:
+    fake = Fake()
+    node = a_node(fake)
+    inner = node.open(range(100, 103), -1)
+
+    def plan() -> Iterator[int]:
+        yield 0
+        fake.skip(fake.ticket_of(0))
+        assert take(inner) == ["<100>"]
+
+    reader = node.open(plan(), -1)
+    assert rest(reader) == ["<0>"]
+
+
+def test_who_waits_for_memory_leaves_the_places_to_others() -> None:
+    fake = Fake(capacity=2)
+    node = a_node(fake, on_exhausted="block")
+    blocked, other = node.open(range(9), -1), node.open(range(100, 109), -1)
+    other.prepare()
+    fake.leases_stay = True
+    fake.when_idle = fake.deliver_all
+    looked: list[int] = []
+
+    def exhausted(chunk: Any, since_ns: int) -> bool:
+        looked.append(len(node._wanting))
+        return len(looked) < 4
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node, "_is_exhausted", exhausted)
+        assert take(blocked) == ["<0>"]
+    assert looked[1:] == [0, 0, 0]
+
+
 def test_who_reads_single_items_takes_no_more_than_the_place_of_one() -> None:
     fake = Fake(capacity=6)
     node = a_node(fake, depth=6)

@@ -123,6 +123,18 @@ class Eager(Manual):
         self.run()
 
 
+@contextmanager
+def published(value: Any) -> Iterator[str]:
+    """Let functions that travel by value find something: in a module of this name."""
+    name = f"{__name__}.published"
+    sys.modules[name] = ModuleType(name)
+    sys.modules[name].value = value  # type: ignore[attr-defined]
+    try:
+        yield name
+    finally:
+        del sys.modules[name]
+
+
 def forget() -> None:
     """Be a process that has seen no pipeline yet."""
     executors._kept.clear()
@@ -238,7 +250,9 @@ def test_definitions_of_the_main_script_travel_by_value_and_come_back(tmp_path: 
     reap_orphans(before)  # of `multiprocessing`
 
 
-def test_exceptions_of_the_main_script_come_back_where_the_pool_has_run_that_script(tmp_path: Path) -> None:
+def test_classes_of_the_main_script_come_back_as_they_are_where_the_pool_has_run_it_too(
+    tmp_path: Path,
+) -> None:
     code = """
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
@@ -247,27 +261,39 @@ def test_exceptions_of_the_main_script_come_back_where_the_pool_has_run_that_scr
         class Mine(Exception):
             count = 0
 
+        First = Mine
+
+        class Mine(Exception):  # another one of that name
+            count = 0
+
+        class Info:
+            def __eq__(self, other):
+                return type(other) is Info
+
         def item(x):
-            raise Mine(x)
+            if x:
+                raise First(Info())
+            return Mine(lambda: x)
 
         def main():
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 for policy in ("wrap", "passthrough"):
-                    with sk.errstate(policy), sk.prefetch(sk.smap(item, [7]), method=pool) as ahead:
+                    with sk.errstate(policy), sk.prefetch(sk.smap(item, [7, 0]), method=pool) as ahead:
                         ahead.start()
-                        Mine.count = 1
+                        First.count = Mine.count = 1
                         try:
                             ahead[0]
                         except Exception as error:
                             mine = error if policy == "passthrough" else error.__cause__
-                            print(type(mine) is Mine and mine.args, Mine.count)
-                        Mine.count = 0
+                            print(type(mine) is First and mine.args == (Info(),), First.count)
+                        print(type(ahead[1]) is Mine, Mine.count)
+                        First.count = Mine.count = 0
 
         if __name__ == "__main__":
             main()
     """
     before = children()
-    assert finished(tmp_path, code) == (0, "(7,) 1\n(7,) 1\n", "")
+    assert finished(tmp_path, code) == (0, "True 1\n" * 4, "")
     reap_orphans(before)
 
 
@@ -496,6 +522,28 @@ def test_broken_may_mean_something_else_to_executors_of_others(monkeypatch: pyte
     pool._broken = "never"  # type: ignore[attr-defined]
     with sk.prefetch(range(9), 1, pool, chunk_size=1) as ahead:
         assert list(ahead) == list(range(9))
+
+
+def test_tasks_that_begin_after_closing_know_their_executor_yet() -> None:
+    class Kept(Future[Any]):
+        def cancel(self) -> bool:
+            return False
+
+    pool, told = Making(Kept), list[bool]()
+    with published((pool, told)) as name:
+
+        def item(x: int) -> None:
+            pool, told = sys.modules[name].value
+            told.append(executors.is_within(pool))
+
+        ahead = sk.prefetch(sk.smap(item, range(2)), 2, pool, chunk_size=1)
+        items = iter(ahead)
+        pool.run(1)
+        next(items)
+        ahead.close()
+        pool.run()
+    assert told == [True, True]
+    del items
 
 
 def test_nothing_of_a_closed_node_keeps_its_executor() -> None:
@@ -1027,16 +1075,11 @@ def test_a_node_knows_tasks_of_an_executor_that_only_passes_them_on() -> None:
             return pool.submit(fn, *args, **kwargs)
 
     passing = Passing()
-    with ThreadPoolExecutor(1) as pool, sk.prefetch(sk.smap(abs, range(-4, 0)), 1, passing) as inner:
-        key = f"{__name__}.inner"
-        sys.modules[key] = ModuleType(key)
-        sys.modules[key].__dict__["inner"] = inner
-        try:
-            reading = sk.smap(lambda i: sys.modules[key].__dict__["inner"][i], range(4))
-            with sk.prefetch(reading, 1, passing) as outer:
-                assert list(outer) == [4, 3, 2, 1]
-        finally:
-            del sys.modules[key]
+    inner = sk.prefetch(sk.smap(abs, range(-4, 0)), 1, passing)
+    with ThreadPoolExecutor(1) as pool, inner, published(inner) as name:
+        reading = sk.smap(lambda i: sys.modules[name].value[i], range(4))
+        with sk.prefetch(reading, 1, passing) as outer:
+            assert list(outer) == [4, 3, 2, 1]
 
 
 def test_a_task_of_the_users_own_may_read_a_node_of_its_executor() -> None:
