@@ -266,7 +266,8 @@ class Batch(View[Any]):
         return Batch(sources[0], self._k, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        pad = "last='pad'" if self._pad is None else f"pad={reprlib.repr(self._pad)}"
+        shown = " ".join(reprlib.repr(self._pad).split())  # an array would take several lines
+        pad = "last='pad'" if self._pad is None else f"pad={shown}"
         last = {"keep": [], "discard": ["drop_last=True"], "pad": [pad]}[self._last]
         function = [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]
         return [*sources, str(self._k), *last, *function]

@@ -64,6 +64,7 @@ def test_repr_shows_what_becomes_of_the_last_batch_and_what_makes_batches() -> N
             sk.batch("abc", 2, drop_last=True),
             sk.batch("abc", 2, pad="x"),
             sk.batch("abc", 2, last="pad"),
+            sk.batch("abc", 2, pad=np.zeros((2, 2))),
             sk.batch([1, 2], 2, collate_fn=np.stack),
             sk.epochs(sk.batch(sk.shuffle([1, 2], seed=0), 2, collate_fn=sum), 2).at_epoch(1)._sources[0],
         )
@@ -72,6 +73,7 @@ def test_repr_shows_what_becomes_of_the_last_batch_and_what_makes_batches() -> N
         "batch(<str of 3>, 2, drop_last=True)",
         "batch(<str of 3>, 2, pad='x')",
         "batch(<str of 3>, 2, last='pad')",
+        "batch(<str of 3>, 2, pad=array([[0., 0... [0., 0.]]))",
         "batch(<list of 2>, 2, collate_fn=stack)",
         "batch(shuffle(<list of 2>, seed=0), 2, collate_fn=sum)",
     ]
