@@ -66,7 +66,7 @@ from .blame import record_failures
 from .engines import Engine
 from .memory import Memory, private
 from .outcome import Outcomes, Record, framed
-from .pickling import adopting_loads, dumps_by_value
+from .pickling import adopting_loads, dumps_by_value, sent_by_value
 from .snapshot import snapshots
 
 __all__ = ["TASK_NS", "Executors", "evaluate", "is_within", "shares_objects"]
@@ -169,9 +169,10 @@ class Executors:
         self._most = most
         self.capacity = capacity
         self._pid = os.getpid()
-        self._key = uuid4().hex
+        self._key = _home() + uuid4().hex
         self._ours: _Pipeline | None = None  # for threads of this process
         self._shipment: bytes | Callable[[], bytes] = b""  # for others
+        self._classes: list[type] = []  # that went with it, and come back by name
         self._shipped = 0  # how often
         self._carriers: set[int] = set()  # tickets of tasks under way that have the pipeline with them
         self._jobs: dict[int, tuple[int, Any]] = {}  # epoch and indices, by ticket
@@ -186,6 +187,7 @@ class Executors:
             self._ours = _Pipeline(self._pipeline, seterr(), self._executor)
         else:
             shipment = _shipment(self._pipeline)
+            self._classes = sent_by_value()
             self._shipment = shipment if self._engine is None else self._engine.put(shipment)
         _living.add(self)
         _end_before(type(self._executor))
@@ -354,6 +356,7 @@ class Executors:
                 concurrent.futures.wait(at_work, GRACE_S)
             self._ours.forget()  # tasks that are cancelled stay in the executor's queue for a while
         self._shipment = b""
+        self._classes = []
         _of_here.pop(self._key, None)
         self._jobs.clear()
         drained(self._desk.arrived, 0)  # nobody wants them any more
@@ -444,6 +447,7 @@ class _Doing(threading.local):
 _doing = _Doing()
 # The executors of nodes that were started here, whose tasks may run here, too; by key.
 _of_here: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
+_HERE = uuid4().hex  # and in forks of this process
 _kept: dict[str, _Pipeline] = {}  # what has come from other processes, what was used last at the end
 
 
@@ -484,14 +488,14 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
     """
     begun = perf_counter_ns()
     try:
-        pipeline = _kept.get(key) or _received(shipment, _of_here.get(key))
+        pipeline = _kept.get(key) or _received(key, shipment)
     except BaseException as error:
         return Record.of(error)
     if pipeline is None:
         return None
     _keep(key, pipeline)
     try:
-        wanted = adopting_loads(memoryview(indices))
+        wanted = _loads(key)(memoryview(indices))
     except BaseException as error:
         raise RuntimeError(summary(error)) from None  # plain, so that it can be sent: the task is lost
     outcomes = pipeline.run(epoch, wanted, _settled if len(wanted) > 1 else iter)
@@ -502,11 +506,21 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
     return (b"".join(frame.stream(None)), frame.head), perf_counter_ns() - begun
 
 
-def _received(shipment: bytes | Callable[[], bytes] | None, executor: Executor | None) -> _Pipeline | None:
+def _received(key: str, shipment: bytes | Callable[[], bytes] | None) -> _Pipeline | None:
     if shipment is None:
         return None
-    view, errors = adopting_loads(memoryview(shipment() if callable(shipment) else shipment))
-    return _Pipeline(view, errors, executor)
+    view, errors = _loads(key)(memoryview(shipment() if callable(shipment) else shipment))
+    return _Pipeline(view, errors, _of_here.get(key))
+
+
+def _loads(key: str) -> Callable[[memoryview], Any]:
+    """Return how to unpickle what comes from the node's process: in that one, nothing is to be adopted."""
+    return pickle.loads if key.startswith(_home()) else adopting_loads
+
+
+def _home() -> str:
+    """Return how the keys of nodes of this process begin."""
+    return f"{_HERE}-{os.getpid()}-"
 
 
 def _keep(key: str, pipeline: _Pipeline) -> None:

@@ -36,6 +36,7 @@ from ..view import View
 from . import resources
 from .codec import dumps_by_value, encode
 from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
+from .pickling import sent_by_value
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -180,6 +181,7 @@ class Shipment:
                 " Use context='fork' or method='thread', or make it picklable"
             ) from error
         self.frame = frame.head, frame.end
+        self._classes = sent_by_value()
         with CtrlCHeld():
             self._segment = Segment.create(frame.end, "seqkit-pipeline")
         frame.write(self._segment.block(0, frame.end))

@@ -10,7 +10,7 @@ Guarantees
 Relies on
 ---------
 - whoever unpickles having cloudpickle, and this module;
-- cloudpickle naming classes that it sends, and knowing them again.
+- cloudpickle naming classes that it sends, and knowing them again as long as somebody holds them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,15 @@ import cloudpickle
 from ..context import MAIN
 from .tensors import reduce_tensor
 
-__all__ = ["adopting_loads", "came_by_value", "dumps", "dumps_back", "dumps_by_value", "refer_to_main"]
+__all__ = [
+    "adopting_loads",
+    "came_by_value",
+    "dumps",
+    "dumps_back",
+    "dumps_by_value",
+    "refer_to_main",
+    "sent_by_value",
+]
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -157,8 +165,13 @@ def came_by_value(kind: type) -> bool:
     """Is this class, in the process that the pipeline came from, another object?"""
     try:
         return kind in _names
-    except TypeError:  # of a class that cannot be hashed
+    except Exception:  # of its metaclass
         return False
+
+
+def sent_by_value() -> list[type]:
+    """Return the classes that went by value: who waits for their instances is to hold them."""
+    return list(cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.values())
 
 
 def _original(name: str) -> type:

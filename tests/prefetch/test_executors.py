@@ -377,6 +377,25 @@ def test_a_pipeline_that_cannot_be_unpickled_ends_the_node_once(processes: Execu
         assert list(items) == []
 
 
+def test_a_class_that_the_reader_has_replaced_comes_back_as_it_was(processes: Executor) -> None:
+    def another() -> type:
+        class Local:
+            pass
+
+        return Local
+
+    kinds = [another()]
+    for way in ({"method": processes}, {"method": "process", "context": "spawn"}):
+        kind = kinds[0]
+        with sk.prefetch(sk.smap(lambda x, kind=kind: kind(), range(9)), 1, chunk_size=1, **way) as ahead:  # type: ignore[misc, call-overload]
+            items = iter(ahead)
+            first = type(next(items))
+            kinds[0] = another()
+            assert first is kind
+            del kind, first
+            assert {type(item).__name__ for item in items} == {"Local"}
+
+
 def test_a_task_that_is_lost_is_tried_again_and_then_named() -> None:
     class Losing(Manual):
         def submitted(self) -> None:
