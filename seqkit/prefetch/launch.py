@@ -181,7 +181,7 @@ class Shipment:
                 " Use context='fork' or method='thread', or make it picklable"
             ) from error
         self.frame = frame.head, frame.end
-        self._classes = sent_by_value()
+        self._classes = sent_by_value()  # held: their instances come back by name
         with CtrlCHeld():
             self._segment = Segment.create(frame.end, "seqkit-pipeline")
         frame.write(self._segment.block(0, frame.end))
