@@ -86,7 +86,8 @@ GRACE_S = 0.5
 class _Desk:
     """What waits, what is under way and what has come, for futures that call back: without the pipeline."""
 
-    def __init__(self) -> None:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = weakref.ref(executor)
         self.is_closed = False
         self.waiting: deque[int] = deque()  # tickets of tasks to be sent
         self.returned: deque[int] = deque()  # tickets of tasks that need the pipeline with them
@@ -121,7 +122,7 @@ class _Desk:
                 self.arrived.put(Skipped(ticket))
                 return
         future = self.futures.get(ticket)
-        if future is not None and not _cancelled(future):
+        if future is not None and not self._cancels(future):
             self.too_late.add(ticket)
             if ticket not in self.futures:  # it has come meanwhile
                 self.too_late.discard(ticket)
@@ -132,16 +133,28 @@ class _Desk:
         for known in (self.waiting, self.returned, self.unwanted, self.tickets, self.too_late):
             known.clear()
         for ticket, future in list(self.futures.items()):
-            _cancelled(future)
+            self._cancels(future)
             self.futures.pop(ticket, None)  # not before: whom Ctrl-C strikes here may close once more
 
+    def _cancels(self, future: Future[Any]) -> bool:
+        """Cancel a future, and say whether that could be: there are some that refuse by an exception.
 
-def _cancelled(future: Future[Any]) -> bool:
-    """Cancel a future, and say whether that could be: there are some that refuse by an exception."""
-    try:
-        return future.cancel()
-    except Exception:
-        return False
+        Not those of a pool that breaks: it tells one after the other, stumbles over the first that is
+        cancelled, and then never ends its other processes.
+        """
+        if _broken(self._executor()):
+            return False
+        try:
+            return future.cancel()
+        except Exception:
+            return False
+
+
+def _broken(executor: Executor | None) -> Any:
+    """Return why a pool of the standard library cannot go on, if so."""
+    processes = sys.modules.get("concurrent.futures.process")  # which is not imported for this
+    pools = (ThreadPoolExecutor, getattr(processes, "ProcessPoolExecutor", ThreadPoolExecutor))
+    return isinstance(executor, pools) and getattr(executor, "_broken", False)
 
 
 class Executors:
@@ -176,7 +189,7 @@ class Executors:
         self._shipped = 0  # how often
         self._carriers: set[int] = set()  # tickets of tasks under way that have the pipeline with them
         self._jobs: dict[int, tuple[int, Any]] = {}  # epoch and indices, by ticket
-        self._desk = _Desk()
+        self._desk = _Desk(executor)
         self._nbytes = 0
         self._look_at_s = 0.0  # when to look next whether the executor has ended
 
@@ -276,10 +289,7 @@ class Executors:
         """Say why nothing comes any more, if the executor knows."""
         if self._engine is not None:
             return RuntimeError("it has been shut down") if self._engine.has_ended() else None
-        # A pool that breaks tells the tasks that it has, but stops at the first one that is cancelled.
-        processes = sys.modules.get("concurrent.futures.process")  # which is not imported for this
-        pools = (ThreadPoolExecutor, getattr(processes, "ProcessPoolExecutor", ThreadPoolExecutor))
-        broken = isinstance(self._executor, pools) and getattr(self._executor, "_broken", False)
+        broken = _broken(self._executor)
         return BrokenExecutor(broken) if broken else None
 
     def _event(self, future: Future[Any]) -> Event | None:
