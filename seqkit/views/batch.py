@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Literal, overload
@@ -20,6 +19,7 @@ from ..view import (
     U,
     View,
     as_view,
+    in_one_line,
     locate,
     name_of,
     restarting,
@@ -266,8 +266,7 @@ class Batch(View[Any]):
         return Batch(sources[0], self._k, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        shown = " ".join(reprlib.repr(self._pad).split())  # an array would take several lines
-        pad = "last='pad'" if self._pad is None else f"pad={shown}"
+        pad = "last='pad'" if self._pad is None else f"pad={in_one_line(self._pad)}"
         last = {"keep": [], "discard": ["drop_last=True"], "pad": [pad]}[self._last]
         function = [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]
         return [*sources, str(self._k), *last, *function]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from ..checks import optional_int
 from ..indices import UNBOUNDED, Indices
-from ..view import T, View, write
+from ..view import T, View, in_one_line, write
 
 __all__ = ["Repeat", "repeat"]
 
@@ -69,5 +68,5 @@ class Repeat(View[Any]):
         return self  # not a copy, which would not see what is assigned
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        value = " ".join(reprlib.repr(self._value).split())
+        value = in_one_line(self._value)
         return [value] if self._times is None else [value, str(self._times)]
