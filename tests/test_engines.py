@@ -223,4 +223,9 @@ def test_ray_that_is_begun_anew_is_another_one(ray: Any) -> None:
 
     if not module.is_initialized():
         begin()
+    with sk.prefetch(range(3), method=ray) as ahead:
+        assert ahead[1] == 1
+        begin_anew()
+        ahead.restart()
+        assert list(ahead) == [0, 1, 2]
     told(ray, begin_anew)

@@ -221,7 +221,6 @@ def decode(
     block: Block | bytes,
     head: int,
     end: int,
-    loads: Callable[..., Any] = pickle.loads,
     memory: Block | None = None,
 ) -> Any:
     """Return the value of a frame; its arrays lie in the block, or in `memory` where that is another one.
@@ -239,13 +238,13 @@ def decode(
     (count,) = _COUNT.unpack_from(raw, head)
     table = head + 8
     if not count:
-        return loads(raw[table:end], buffers=())
+        return pickle.loads(raw[table:end], buffers=())
     memory = cast(Block, block) if memory is None else memory
     if count < 0:
         return [_filled(marshal.loads(raw[table:end]), memory)], {}
     spans = struct.unpack_from(f"<{2 * count}q", raw, table)
     buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
-    return loads(raw[table + 16 * count : end], buffers=buffers)
+    return pickle.loads(raw[table + 16 * count : end], buffers=buffers)
 
 
 def dumps_plain(value: Any, **options: Any) -> bytes:

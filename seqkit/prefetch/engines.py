@@ -160,12 +160,12 @@ class Ray(Engine):
         import ray
 
         self._ray = ray
-        self._cluster: tuple[str, str] | None = None  # as it is when the first node starts
+        self._cluster: tuple[str, str] | None = None  # as it was when the node started
         self._max_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._functions: dict[Callable[..., Any], Any] = {}
 
     def put(self, value: bytes) -> Callable[[], bytes]:
-        if self._cluster is None and self._ray.is_initialized():
+        if self._ray.is_initialized():
             self._cluster = self._current()
         self._check()
         return partial(self._ray.get, self._ray.put(value))

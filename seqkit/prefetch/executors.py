@@ -66,7 +66,7 @@ from .blame import record_failures
 from .engines import Engine
 from .memory import Memory, private
 from .outcome import Outcomes, Record, framed
-from .pickling import adopting_loads, dumps_by_value, sent_by_value
+from .pickling import dumps_by_value
 from .snapshot import snapshots
 
 __all__ = ["TASK_NS", "Executors", "evaluate", "is_within", "shares_objects"]
@@ -182,7 +182,7 @@ class Executors:
         self._most = most
         self.capacity = capacity
         self._pid = os.getpid()
-        self._key = _home() + uuid4().hex
+        self._key = uuid4().hex
         self._ours: _Pipeline | None = None  # for threads of this process
         self._shipment: bytes | Callable[[], bytes] = b""  # for others
         self._classes: list[type] = []  # that went with it, and come back by name
@@ -199,8 +199,7 @@ class Executors:
         if shares_objects(self._executor):
             self._ours = _Pipeline(self._pipeline, seterr(), self._executor)
         else:
-            shipment = _shipment(self._pipeline)
-            self._classes = sent_by_value()
+            shipment = _shipment(self._pipeline, self._classes)
             self._shipment = shipment if self._engine is None else self._engine.put(shipment)
         _living.add(self)
         _end_before(type(self._executor))
@@ -403,9 +402,9 @@ def shares_objects(executor: Executor) -> bool:
     return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
 
 
-def _shipment(pipeline: View[Any]) -> bytes:
+def _shipment(pipeline: View[Any], sent: list[type]) -> bytes:
     try:
-        return dumps_by_value((pipeline, seterr()), protocol=5)
+        return dumps_by_value((pipeline, seterr()), protocol=5, sent=sent)
     except Exception as error:
         raise TypeError(
             f"prefetch: {pipeline!r} cannot be shipped to an executor: {type(error).__name__}: {error}."
@@ -457,7 +456,6 @@ class _Doing(threading.local):
 _doing = _Doing()
 # The executors of nodes that were started here, whose tasks may run here, too; by key.
 _of_here: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
-_HERE = uuid4().hex  # and in forks of this process
 _kept: dict[str, _Pipeline] = {}  # what has come from other processes, what was used last at the end
 
 
@@ -505,7 +503,7 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
         return None
     _keep(key, pipeline)
     try:
-        wanted = _loads(key)(memoryview(indices))
+        wanted = pickle.loads(indices)
     except BaseException as error:
         raise RuntimeError(summary(error)) from None  # plain, so that it can be sent: the task is lost
     outcomes = pipeline.run(epoch, wanted, _settled if len(wanted) > 1 else iter)
@@ -519,18 +517,8 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
 def _received(key: str, shipment: bytes | Callable[[], bytes] | None) -> _Pipeline | None:
     if shipment is None:
         return None
-    view, errors = _loads(key)(memoryview(shipment() if callable(shipment) else shipment))
+    view, errors = pickle.loads(shipment() if callable(shipment) else shipment)
     return _Pipeline(view, errors, _of_here.get(key))
-
-
-def _loads(key: str) -> Callable[[memoryview], Any]:
-    """Return how to unpickle what comes from the node's process: in that one, nothing is to be adopted."""
-    return pickle.loads if key.startswith(_home()) else adopting_loads
-
-
-def _home() -> str:
-    """Return how the keys of nodes of this process begin."""
-    return f"{_HERE}-{os.getpid()}-"
 
 
 def _keep(key: str, pipeline: _Pipeline) -> None:

@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import threadpoolctl
@@ -36,7 +37,6 @@ from ..view import View
 from . import resources
 from .codec import dumps_by_value, encode
 from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
-from .pickling import sent_by_value
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -172,8 +172,9 @@ class Shipment:
     """Spec and pipeline, pickled once into a segment for every worker to map."""
 
     def __init__(self, spec: Spec, pipeline: View[Any]) -> None:
+        self._classes: list[type] = []  # that went with it, held: their instances come back by name
         try:
-            frame = encode((spec, pipeline), None, 0, dumps_by_value)
+            frame = encode((spec, pipeline), None, 0, partial(dumps_by_value, sent=self._classes))
         except Exception as error:
             raise TypeError(
                 f"prefetch: {pipeline!r} cannot be shipped to workers that are not forked:"
@@ -181,7 +182,6 @@ class Shipment:
                 " Use context='fork' or method='thread', or make it picklable"
             ) from error
         self.frame = frame.head, frame.end
-        self._classes = sent_by_value()  # held: their instances come back by name
         with CtrlCHeld():
             self._segment = Segment.create(frame.end, "seqkit-pipeline")
         frame.write(self._segment.block(0, frame.end))

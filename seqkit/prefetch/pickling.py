@@ -4,13 +4,15 @@ Guarantees
 ----------
 - by value go lambdas, closures and what the main module defines, functions that cache and cached properties
   too; so they do in a child of `multiprocessing`, whose main module is known by a name of its own;
-- classes that came by value go back as those that they were, and change nothing about them;
+- classes that came by value go back as those that they were, and change nothing about them; so they do within
+  the process that they are of, and from a fork of it;
 - tensors go by their memory, plainly or by value.
 
 Relies on
 ---------
 - whoever unpickles having cloudpickle, and this module;
-- cloudpickle naming classes that it sends, and knowing them again as long as somebody holds them.
+- cloudpickle making a class of arguments the last but one of which is the class's name with it, filling the
+  class afterwards, and knowing it by that name as long as somebody holds it.
 """
 
 from __future__ import annotations
@@ -18,28 +20,22 @@ from __future__ import annotations
 import copyreg
 import io
 import operator
+import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, lru_cache
 from types import FunctionType
-from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, NamedTuple
+from uuid import uuid4
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import cloudpickle
 
 from ..context import MAIN
 from .tensors import reduce_tensor
 
-__all__ = [
-    "adopting_loads",
-    "came_by_value",
-    "dumps",
-    "dumps_back",
-    "dumps_by_value",
-    "refer_to_main",
-    "sent_by_value",
-]
+__all__ = ["dumps", "dumps_back", "dumps_by_value", "has_a_name", "refer_to_reader"]
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -48,15 +44,18 @@ def dumps(value: Any, **options: Any) -> bytes:
 
 
 def dumps_by_value(value: Any, **options: Any) -> bytes:
-    """Pickle with cloudpickle: lambdas, closures and what the main module defines travel by value."""
+    """Pickle with cloudpickle: lambdas, closures and what the main module defines travel by value.
+
+    Classes that do are added to a list `sent`: who waits for their instances is to hold them.
+    """
     _know_main()
-    return _dumps(_by_value, value, options)
+    return _dumps(_ByValue, value, options)
 
 
 def dumps_back(value: Any, **options: Any) -> bytes:
     """Pickle by value for the process that the pipeline came from."""
     _know_main()
-    return _dumps(_Back if _by_value is _ByValue else _by_value, value, options)
+    return _dumps(_BackFromFork if _is_fork else _Back, value, options)
 
 
 class _Reducers(dict[type, Any]):
@@ -88,6 +87,14 @@ def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
     return type(pickler.__name__, (pickler,), {"dispatch_table": reducers})
 
 
+def has_a_name(obj: Any) -> bool:
+    """Is this class or function to be found where it says that it was defined?"""
+    try:
+        return operator.attrgetter(obj.__qualname__)(sys.modules[obj.__module__]) is obj
+    except Exception:  # of a module or a metaclass that has its own way with attributes
+        return False
+
+
 def _know_main() -> None:
     """Have cloudpickle know the main module by the name that it has in a child of `multiprocessing`."""
     main = sys.modules.get("__mp_main__")
@@ -100,11 +107,7 @@ def _know_main() -> None:
 
 def _reduce_cached(function: Any) -> Any:
     """Pickle what `functools.lru_cache` makes: by its name, or by value and with an empty cache."""
-    try:
-        found = operator.attrgetter(function.__qualname__)(sys.modules[function.__module__])
-    except (AttributeError, KeyError):
-        found = None
-    if found is function and function.__module__ not in MAIN:
+    if has_a_name(function) and function.__module__ not in MAIN:
         return function.__qualname__
     return _cached, (function.__wrapped__, function.cache_parameters())
 
@@ -128,6 +131,8 @@ def _cached_property(function: Callable[[Any], Any], name: str | None) -> cached
 
 
 class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
+    """Sends classes so that whoever receives them knows whose they are, and what they are called there."""
+
     dispatch_table: ClassVar[Mapping[type, Any]] = _Reducers(
         {
             **cloudpickle.Pickler.dispatch_table,
@@ -137,85 +142,134 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         copyreg.dispatch_table,
     )
 
-
-class _ReferringToMain(_ByValue):
-    """Leaves out what the main module defines: it is to be the reader's own, not a copy."""
+    def __init__(self, file: io.BytesIO, *, sent: list[type] | None = None, **options: Any) -> None:
+        super().__init__(file, **options)
+        self._sent = sent
 
     def reducer_override(self, obj: Any) -> Any:
-        is_main = isinstance(obj, type | FunctionType) and obj.__module__ in MAIN
-        if is_main and getattr(sys.modules["__main__"], obj.__qualname__, None) is obj:
-            return NotImplemented
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        if not issubclass(type(obj), type) or not isinstance(reduced, tuple) or len(reduced) < 6:
+            return reduced
+        make, arguments, state, *_ = reduced
+        if self._sent is not None:
+            self._sent.append(obj)
+        origin = self._origin(obj)
+        return _made, (origin, make, *arguments), (origin, state), None, None, _fill
+
+    def _origin(self, kind: type) -> _Origin:
+        return _Origin(_here(), kind.__qualname__, has_a_name(kind))
 
 
 class _Back(_ByValue):
-    """Names the classes that came by value: sent so once more, they would write over those that they were."""
+    """Names the classes that came by value."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type) and came_by_value(obj):
-            return _original, (_names[obj],)
+        if issubclass(type(obj), type) and (name := _name(obj)) is not None:
+            return _original, (name,)
         return super().reducer_override(obj)
 
+    def _origin(self, kind: type) -> _Origin:
+        return _Origin(None, kind.__qualname__)
 
-# Classes that came by value, and what cloudpickle calls them, there and here.
+
+class _BackFromFork(_Back):
+    """Leaves out what the main module defines, and says where other classes are: there they are, too."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType) and obj.__module__ in MAIN and has_a_name(obj):
+            return NotImplemented
+        return super().reducer_override(obj)
+
+    def _origin(self, kind: type) -> _Origin:
+        return _Origin(None, kind.__qualname__, base=kind.__base__, address=id(kind))
+
+
+_is_fork = False
+
+
+def refer_to_reader() -> None:
+    """Have this process, a fork of the reader's, refer to what both have."""
+    global _is_fork
+    _is_fork = True
+
+
+# -------------------------------------------------------------------- classes, received
+
+
+class _Origin(NamedTuple):
+    """Whose a class is: of a process `home`; none for one that goes back to where the pipeline came from."""
+
+    home: str | None
+    qualname: str
+    has_a_name: bool = False  # in its home
+    base: type | None = None
+    address: int = 0  # in a process that is a fork
+
+
+# The classes that cloudpickle has a name for, also those of this process.
+_known: WeakValueDictionary[str, type] = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
+# Those that came by value, and their names.
 _names: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+_HERE = uuid4().hex  # and in forks of this process
 
 
-def came_by_value(kind: type) -> bool:
-    """Is this class, in the process that the pipeline came from, another object?"""
+def _here() -> str:
+    return f"{_HERE}-{os.getpid()}"
+
+
+def _name(kind: type) -> str | None:
     try:
-        return kind in _names
+        return _names.get(kind)
     except Exception:  # of its metaclass
-        return False
-
-
-def sent_by_value() -> list[type]:
-    """Return the classes that went by value: who waits for their instances is to hold them."""
-    return list(cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.values())
+        return None
 
 
 def _original(name: str) -> type:
-    kind: type = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID[name]
+    return _known[name]
+
+
+def _made(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
+    """Return the class that is meant: the one that is here already, or a new one that is to be filled."""
+    name = arguments[-2]
+    kind = _known.get(name)
+    if kind is None:
+        kind = _shared(origin, name)
+    if kind is None:
+        kind = make(*arguments)
+        type.__setattr__(kind, "__qualname__", origin.qualname)
+        _names[kind] = name
+    elif origin.home not in (None, _here()):
+        _names[kind] = name  # what a fork has is as old as the fork
     return kind
 
 
-_by_value: type[cloudpickle.Pickler] = _ByValue
+def _shared(origin: _Origin, name: str) -> type | None:
+    """Return the class that the sender, a fork of this process, has had from it, and have it known."""
+    if origin.base is None:
+        return None
+    kinds: list[type] = type.__subclasses__(origin.base)
+    for kind in kinds:
+        if id(kind) == origin.address and kind.__qualname__ == origin.qualname:
+            cloudpickle.cloudpickle._lookup_class_or_track(name, kind)
+            return kind
+    return None
 
 
-def refer_to_main() -> None:
-    """Have this process, a fork of the reader's, refer to what their main module defines."""
-    global _by_value
-    _by_value = _ReferringToMain
+def _fill(kind: type, content: tuple[_Origin, Any]) -> None:
+    """Give a class its attributes, but none that is of this process."""
+    origin, state = content
+    if _name(kind) is None or origin.home == _here():
+        return
+    cloudpickle.cloudpickle._class_setstate(kind, state)
+    if origin.home is not None and origin.has_a_name and kind.__module__ in MAIN:
+        _adopt(kind)
 
 
-# -------------------------------------------------------------------- back again
+def _adopt(kind: type) -> None:
+    """Put a class of the other main module onto the one of this process.
 
-
-def adopting_loads(data: memoryview, *, buffers: Any = ()) -> Any:
-    """Unpickle a pipeline, for a process that has another main module."""
-    return _Unpickler(io.BytesIO(data), buffers=buffers).load()
-
-
-class _Unpickler(pickle.Unpickler):
-    """Puts classes of the parent's `__main__` that come by value onto this process's `__main__`.
-
-    Their instances then travel back by plain pickle, as a reference, and meet the parent's own classes.
+    Its instances then go by plain pickle, as a reference, and meet the class of that name.
     """
-
-    def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        if module.startswith("cloudpickle") and name.startswith("_make_skeleton"):
-            return _adopting(found)
-        return found
-
-
-def _adopting(make: Callable[..., type]) -> Callable[..., type]:
-    def make_and_adopt(*args: Any) -> type:
-        made = make(*args)
-        _names[made] = args[-2]
-        if made.__module__ in MAIN:
-            main = sys.modules.setdefault(made.__module__, sys.modules["__main__"])
-            main.__dict__.setdefault(made.__name__, made)
-        return made
-
-    return make_and_adopt
+    main = sys.modules.setdefault(kind.__module__, sys.modules["__main__"]).__dict__
+    if "." not in kind.__qualname__ and _name(main.setdefault(kind.__qualname__, kind)) is not None:
+        main[kind.__qualname__] = kind  # and not the one that had the name there before

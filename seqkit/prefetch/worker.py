@@ -44,7 +44,7 @@ from .blame import record_failures
 from .codec import INLINE_BYTES, Block, Frame, aligned, decode
 from .hooks import Seeding, call_hook, worker_info
 from .outcome import Outcomes, Record, framed
-from .pickling import adopting_loads, refer_to_main
+from .pickling import refer_to_reader
 from .slots import PAGE, FreeMap, Segment
 from .snapshot import snapshots
 from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
@@ -383,7 +383,7 @@ def main(
     """
     _settle(fds)
     if forked:
-        refer_to_main()
+        refer_to_reader()
     with (libraries or threadpoolctl.ThreadpoolController()).limit(limits=spec.native_threads or None):
         try:
             info = worker_info(number, spec.num_workers, spec.seed, "process")
@@ -486,7 +486,7 @@ def boot(
         os.set_inheritable(fd, False)  # what an item starts may live longer than the node
     try:
         shipment = Segment(shipped, end, private=True)
-        spec, pipeline = decode(shipment.block(0, end), head, end, adopting_loads)
+        spec, pipeline = decode(shipment.block(0, end), head, end)
         segment = Segment(descriptors.segment, spec.layout.size)
     except BaseException as error:
         report_failure(number, descriptors, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import random
 import select
@@ -543,6 +544,54 @@ def test_items_that_do_not_fit_travel_another_way(kind: Kind, shm_size: int) -> 
     assert (seen.slots == 0) == (shm_size == 0)
     assert seen.slots * seen.slot_bytes <= shm_size
     assert seen.misses == (20 if shm_size else 0)
+
+
+@every_kind
+@pytest.mark.parametrize("chunk_size", [1, 3])
+def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
+    kind: Kind, chunk_size: int
+) -> None:
+    class Local:
+        mode = "as it was"
+
+        class Nested(enum.Enum):
+            RED = 1
+
+    class Refused(ValueError):
+        pass
+
+    def item(i: int) -> Any:
+        if i == 2:
+            raise Refused(i)
+        return Local(), Local.Nested.RED
+
+    nested = Local.Nested
+    with kind.ahead(sk.smap(item, range(9)), chunk_size=chunk_size) as ahead:
+        assert type(ahead[0][0]) is Local
+        Local.mode = "of the reader"
+        for i in (1, *range(3, 9)):
+            local, red = ahead[i]
+            assert type(local) is Local
+            assert red is nested.RED
+        with pytest.raises(sk.EvaluationError, match="Refused: 2") as raised:
+            ahead[2]
+        assert type(raised.value.__cause__) is Refused
+    assert (Local.mode, Local.Nested) == ("of the reader", nested)
+
+
+@every_kind
+def test_classes_that_an_item_makes_come_as_they_are(kind: Kind) -> None:
+    def item(i: int) -> Any:
+        class Made:
+            value = i
+
+        return Made()
+
+    mine = item(-1)
+    with kind.ahead(sk.smap(item, range(5))) as ahead:
+        found = list(ahead)
+    assert [made.value for made in [mine, *found]] == [-1, *range(5)]
+    assert len({type(made) for made in [mine, *found]}) == 6
 
 
 def test_definitions_of_an_unguarded_main_script_work_and_come_back_as_its_own(tmp_path: Path) -> None:

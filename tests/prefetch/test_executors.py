@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -297,6 +297,40 @@ def test_classes_of_the_main_script_come_back_as_they_are_where_the_pool_has_run
     reap_orphans(before)
 
 
+@contextmanager
+def of_forks() -> Iterator[Executor]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        pool.submit(int).result()
+        yield pool
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("pools", [lambda: nullcontext(Failing()), of_processes, of_forks])
+def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
+    pools: Callable[[], AbstractContextManager[Executor]],
+) -> None:
+    with pools() as pool:  # there before the classes are
+
+        class Local:
+            mode = "as it was"
+
+        class Refused(ValueError):
+            pass
+
+        def item(i: int) -> Local:
+            if i == 2:
+                raise Refused(i)
+            return Local()
+
+        with sk.prefetch(sk.smap(item, range(6)), method=pool) as ahead:
+            ahead.start()
+            Local.mode = "of the reader"
+            found = drawn(iter(ahead))
+    assert [type(local) for local in found[:2] + found[3:]] == [Local] * 5
+    assert type(found[2].__cause__) is Refused
+    assert Local.mode == "of the reader"
+
+
 # -------------------------------------------------------------------- failures
 
 
@@ -400,7 +434,7 @@ def test_a_task_that_is_lost_is_tried_again_and_then_named() -> None:
     class Losing(Manual):
         def submitted(self) -> None:
             future, fn, arguments = self.tasks.pop()
-            (i,) = executors.adopting_loads(memoryview(arguments[2]))
+            (i,) = pickle.loads(arguments[2])
             tries[i] = tries.get(i, 0) + 1
             if (i, tries[i]) in [(1, 1), (3, 1), (3, 2)]:
                 future.set_exception(ConnectionError("the node has gone"))

@@ -1323,15 +1323,34 @@ KNOWN = """
     class Color(enum.Enum):
         RED = 1
 
+    class Inner:  # which no item uses
+        pass
+
+    class Outer:
+        class Inner:
+            pass
+
+    def local():
+        class Inner:
+            pass
+        return Inner
+
+    Local = local()
+
     def item(i):
         if i < 2:
             return [Point(i), Color.RED, lambda: i]  # which pickle alone cannot send
+        if i > 6:
+            return [Point(i), (Outer.Inner(), Local())[i - 7], None]
         return [Point(i), Color.RED, None]
 
     context, chunk_size = sys.argv[1], int(sys.argv[2])
     with sk.prefetch(sk.smap(item, range(9)), 1, "process", context=context, chunk_size=chunk_size) as node:
         for i, (point, color, function) in enumerate(node):
             assert point == Point(i) and isinstance(point, Point), point
+            if i > 6:
+                assert type(color) is (Outer.Inner, Local)[i - 7], color
+                continue
             assert color is Color.RED
             assert function is None or function() == i
     print("known")

@@ -75,11 +75,11 @@ HARD: dict[str, Callable[[], BaseException]] = {
     "explodes when built": lambda: Explosive("x"),
     "an argument that does not pickle": lambda: ValueError(lambda: 0),
     "an attribute that does not pickle": lambda: Rich("x", detail=lambda: 0),
-    "a local class": a_local_class,
 }
 
 EASY: dict[str, Callable[[], BaseException]] = {
     "plain": lambda: ValueError("bad header"),
+    "a local class": a_local_class,
     "no arguments": lambda: KeyError(),
     "several arguments": lambda: OSError(2, "no such file", "x.png"),
     "an attribute": lambda: Rich("x", detail={"offset": 3}),

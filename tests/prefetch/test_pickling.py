@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from seqkit.prefetch.pickling import dumps, dumps_by_value
+from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value, has_a_name
 
 
 @lru_cache
 def known(i: int) -> int:
     return i
+
+
+class Known:
+    class Within:
+        pass
 
 
 def sent(value: Any) -> Any:
@@ -54,6 +59,50 @@ def test_methods_that_cache_travel_with_their_class() -> None:
     assert found.twice(4) == 8
     assert found.once is found.once
     assert found.once == [1]
+
+
+class WithoutLength(type):
+    def __len__(cls) -> int:
+        return 0
+
+
+def local() -> type:
+    class Base:
+        pass
+
+    class Local(Base, metaclass=WithoutLength):
+        mode = "as it was"
+
+    return Local
+
+
+def test_classes_that_go_by_value_are_told_and_no_others() -> None:
+    kind = local()
+    dumps_by_value(local())
+    sent: list[type] = []
+    dumps_by_value([kind(), kind, Known, int, type(None)], sent=sent)
+    assert set(sent) == {kind, kind.__base__}
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize("dumps", [dumps_by_value, dumps_back])
+def test_classes_of_this_process_are_left_alone(dumps: Any) -> None:
+    kind = local()
+    data = dumps(kind(), protocol=5)
+    kind.mode = "changed since"  # type: ignore[attr-defined]
+    assert type(pickle.loads(data)) is kind
+    assert kind.mode == "changed since"  # type: ignore[attr-defined]
+    assert kind.__base__ is not None
+    assert len(kind.__base__.__subclasses__()) == 1  # and not one for every time
+
+
+def test_names_are_those_under_which_something_is_found() -> None:
+    assert has_a_name(Known)
+    assert has_a_name(Known.Within)
+    assert has_a_name(local)
+    assert not has_a_name(local())
+    assert not has_a_name(type("Known", (), {"__module__": __name__}))
+    assert not has_a_name(type("Known", (), {"__module__": None}))
 
 
 def test_plain_pickles_are_those_of_pickle() -> None:
