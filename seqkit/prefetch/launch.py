@@ -37,6 +37,7 @@ from ..view import View
 from . import resources
 from .codec import dumps_by_value, encode
 from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
+from .pickling import name_classes
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -137,6 +138,7 @@ class Fork:
         self._isolate = isolate
         # Found once, not by every child, for which it takes three times as long.
         self._libraries = threadpoolctl.ThreadpoolController()
+        name_classes()
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         flush_streams()  # or the child would write it once more

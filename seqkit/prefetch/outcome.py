@@ -24,7 +24,7 @@ from typing import Any
 
 from ..errors import RemoteError, summary
 from .codec import Block, Frame, dumps_plain, encode
-from .pickling import dumps_back, has_a_name
+from .pickling import dumps_back
 
 __all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect", "framed"]
 
@@ -119,7 +119,7 @@ def _trace(error: BaseException) -> str:
 
 def _pickled(error: BaseException) -> bytes | None:
     # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both.
-    for dumps in (pickle.dumps,) if has_a_name(type(error)) else (pickle.dumps, dumps_back):
+    for dumps in (pickle.dumps, dumps_back):
         with suppress(BaseException):
             data = dumps(error)
             if type(pickle.loads(data)) is type(error):

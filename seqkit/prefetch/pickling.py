@@ -19,23 +19,24 @@ from __future__ import annotations
 
 import copyreg
 import io
-import operator
 import os
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import cloudpickle
 
 from ..context import MAIN
 from .tensors import reduce_tensor
 
-__all__ = ["dumps", "dumps_back", "dumps_by_value", "has_a_name", "refer_to_reader"]
+__all__ = ["dumps", "dumps_back", "dumps_by_value", "name_classes", "refer_to_reader"]
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -85,14 +86,6 @@ def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
     reducers = _Reducers({sys.modules["torch"].Tensor: reduce_tensor}, others)
     # An attribute of the class: that of an instance is too late for one whose class has it.
     return type(pickler.__name__, (pickler,), {"dispatch_table": reducers})
-
-
-def has_a_name(obj: Any) -> bool:
-    """Is this class or function to be found where it says that it was defined?"""
-    try:
-        return operator.attrgetter(obj.__qualname__)(sys.modules[obj.__module__]) is obj
-    except Exception:  # of a module or a metaclass that has its own way with attributes
-        return False
 
 
 def _know_main() -> None:
@@ -148,12 +141,16 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         reduced = super().reducer_override(obj)
-        if not issubclass(type(obj), type) or not isinstance(reduced, tuple) or len(reduced) < 6:
-            return reduced
-        make, arguments, state, *_ = reduced
+        if type(reduced) is tuple and len(reduced) == 6 and issubclass(type(obj), type):
+            return self._sending(obj, *reduced[:3])
+        return reduced
+
+    def _sending(self, kind: type, make: Callable[..., type], arguments: tuple[Any, ...], state: Any) -> Any:
         if self._sent is not None:
-            self._sent.append(obj)
-        origin = self._origin(obj)
+            self._sent.append(kind)
+        if make is _MAKE and "__slots__" in vars(kind) and not issubclass(kind, tuple):
+            arguments[3]["__slots__"] = vars(kind)["__slots__"]  # afterwards they would mean nothing
+        origin = self._origin(kind)
         return _made, (origin, make, *arguments), (origin, state), None, None, _fill
 
     def _origin(self, kind: type) -> _Origin:
@@ -161,7 +158,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Back(_ByValue):
-    """Names the classes that came by value."""
+    """Names the classes that came from where this goes."""
 
     def reducer_override(self, obj: Any) -> Any:
         if issubclass(type(obj), type) and (name := _name(obj)) is not None:
@@ -173,15 +170,12 @@ class _Back(_ByValue):
 
 
 class _BackFromFork(_Back):
-    """Leaves out what the main module defines, and says where other classes are: there they are, too."""
+    """Leaves out what the main module defines: it is to be the reader's own, not a copy."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | FunctionType) and obj.__module__ in MAIN and has_a_name(obj):
             return NotImplemented
         return super().reducer_override(obj)
-
-    def _origin(self, kind: type) -> _Origin:
-        return _Origin(None, kind.__qualname__, base=kind.__base__, address=id(kind))
 
 
 _is_fork = False
@@ -193,7 +187,16 @@ def refer_to_reader() -> None:
     _is_fork = True
 
 
-# -------------------------------------------------------------------- classes, received
+# -------------------------------------------------------------------- classes
+
+_MAKE = cloudpickle.cloudpickle._make_skeleton_class
+# The classes that cloudpickle has a name for, whether they are of this process or of another one.
+_known: WeakValueDictionary[str, type] = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
+_foreign: WeakSet[type] = WeakSet()  # those that were made of what came
+_names: WeakKeyDictionary[type, str] = (
+    WeakKeyDictionary()
+)  # those that are known where the pipeline came from
+_HERE = uuid4().hex  # and in forks of this process
 
 
 class _Origin(NamedTuple):
@@ -201,20 +204,36 @@ class _Origin(NamedTuple):
 
     home: str | None
     qualname: str
-    has_a_name: bool = False  # in its home
-    base: type | None = None
-    address: int = 0  # in a process that is a fork
-
-
-# The classes that cloudpickle has a name for, also those of this process.
-_known: WeakValueDictionary[str, type] = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
-# Those that came by value, and their names.
-_names: WeakKeyDictionary[type, str] = WeakKeyDictionary()
-_HERE = uuid4().hex  # and in forks of this process
+    has_a_name: bool = False  # at home
 
 
 def _here() -> str:
     return f"{_HERE}-{os.getpid()}"
+
+
+def has_a_name(obj: Any) -> bool:
+    """Is this class or function to be found where it says that it was defined?"""
+    try:
+        found = sys.modules[obj.__module__]
+        for name in obj.__qualname__.split("."):
+            found = vars(found)[name]  # and not what a module or a metaclass makes of the name
+        return found is obj
+    except Exception:  # of a metaclass
+        return False
+
+
+def name_classes() -> None:
+    """Have all classes known that cannot be found: then they are in forks of this process, too."""
+    kinds: dict[int, type] = {}
+    new: list[type] = [object]
+    while new:
+        kinds.update((id(kind), kind) for kind in new)
+        below: Iterator[type] = chain.from_iterable(map(type.__subclasses__, new))
+        new = [kind for kind in below if id(kind) not in kinds]
+    for kind in kinds.values():
+        if not has_a_name(kind):
+            with suppress(Exception):  # of its metaclass
+                cloudpickle.cloudpickle._get_or_create_tracker_id(kind)
 
 
 def _name(kind: type) -> str | None:
@@ -230,39 +249,31 @@ def _original(name: str) -> type:
 
 def _made(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
     """Return the class that is meant: the one that is here already, or a new one that is to be filled."""
-    name = arguments[-2]
+    *before, name, extra = arguments
     kind = _known.get(name)
     if kind is None:
-        kind = _shared(origin, name)
-    if kind is None:
-        kind = make(*arguments)
-        type.__setattr__(kind, "__qualname__", origin.qualname)
+        new = make(*before, None, extra)
+        type.__setattr__(new, "__qualname__", origin.qualname)
+        _foreign.add(new)  # before another thread finds it
+        kind = cloudpickle.cloudpickle._lookup_class_or_track(name, new)
+    if _is_elsewhere(origin) and kind in _foreign:
         _names[kind] = name
-    elif origin.home not in (None, _here()):
-        _names[kind] = name  # what a fork has is as old as the fork
     return kind
-
-
-def _shared(origin: _Origin, name: str) -> type | None:
-    """Return the class that the sender, a fork of this process, has had from it, and have it known."""
-    if origin.base is None:
-        return None
-    kinds: list[type] = type.__subclasses__(origin.base)
-    for kind in kinds:
-        if id(kind) == origin.address and kind.__qualname__ == origin.qualname:
-            cloudpickle.cloudpickle._lookup_class_or_track(name, kind)
-            return kind
-    return None
 
 
 def _fill(kind: type, content: tuple[_Origin, Any]) -> None:
     """Give a class its attributes, but none that is of this process."""
     origin, state = content
-    if _name(kind) is None or origin.home == _here():
+    if not _is_elsewhere(origin) and kind not in _foreign:
         return
     cloudpickle.cloudpickle._class_setstate(kind, state)
-    if origin.home is not None and origin.has_a_name and kind.__module__ in MAIN:
+    if origin.has_a_name and kind.__module__ in MAIN:
         _adopt(kind)
+
+
+def _is_elsewhere(origin: _Origin) -> bool:
+    """Is a class of another process? What this one, as a fork of that, has of it may be older."""
+    return origin.home is not None and origin.home != _here()
 
 
 def _adopt(kind: type) -> None:

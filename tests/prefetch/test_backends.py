@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
+from collections import Counter, namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -582,16 +582,14 @@ def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
 @every_kind
 def test_classes_that_an_item_makes_come_as_they_are(kind: Kind) -> None:
     def item(i: int) -> Any:
-        class Made:
-            value = i
+        return namedtuple("Row", [f"of_{i}"])(i)  # type: ignore[misc]
 
-        return Made()
-
-    mine = item(-1)
-    with kind.ahead(sk.smap(item, range(5))) as ahead:
+    with kind.ahead(sk.smap(item, range(20)), max_buffered=2) as ahead:
+        ahead.start()
+        mine = [item(i) for i in range(20, 40)]
         found = list(ahead)
-    assert [made.value for made in [mine, *found]] == [-1, *range(5)]
-    assert len({type(made) for made in [mine, *found]}) == 6
+    assert [made._fields for made in found + mine] == [(f"of_{i}",) for i in range(40)]
+    assert len({type(made) for made in found + mine}) == 40
 
 
 def test_definitions_of_an_unguarded_main_script_work_and_come_back_as_its_own(tmp_path: Path) -> None:

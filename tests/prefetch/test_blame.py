@@ -14,6 +14,11 @@ from seqkit.prefetch.outcome import Record, RemoteError, RemoteTraceback
 from seqkit.view import View
 
 
+class Staying(Exception):
+    def __reduce__(self) -> Any:
+        raise TypeError("not to be pickled")
+
+
 def fails_at(bad: int, error: BaseException) -> Any:
     def f(x: int) -> int:
         if x == bad:
@@ -105,15 +110,12 @@ def test_the_cause_is_the_users_exception_with_the_remote_traceback_as_its_cause
 
 
 def test_a_cause_that_cannot_travel_is_told_in_words() -> None:
-    class Local(Exception):
-        pass
-
-    error = across(sk.smap(fails_at(1, Local("told")), range(3)), 1)
+    error = across(sk.smap(fails_at(1, Staying("told")), range(3)), 1)
     assert type(error) is sk.EvaluationError
-    assert error.message == "smap[1] failed: Local: told"
+    assert error.message == "smap[1] failed: Staying: told"
     assert type(error.__cause__) is RemoteError
-    assert str(error.__cause__) == "Local: told"
-    assert "Local: told" in str(error.__cause__.__cause__)
+    assert str(error.__cause__) == "Staying: told"
+    assert "Staying: told" in str(error.__cause__.__cause__)
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt("now"), GeneratorExit()])
@@ -205,15 +207,12 @@ def test_a_worker_that_passes_through_and_a_reader_that_wraps_name_the_node() ->
 
 @pytest.mark.parametrize("worker", ["wrap", "passthrough"])
 def test_under_passthrough_what_cannot_travel_is_still_an_evaluation_error(worker: Policy) -> None:
-    class Local(Exception):
-        pass
-
-    pipeline = sk.smap(fails_at(1, Local("told")), range(3))
+    pipeline = sk.smap(fails_at(1, Staying("told")), range(3))
     with sk.errstate(worker):
         copy = record(caught(pipeline, 1), pipeline)
-    with sk.errstate("passthrough"), pytest.raises(sk.EvaluationError, match="Local: told") as info:
+    with sk.errstate("passthrough"), pytest.raises(sk.EvaluationError, match="Staying: told") as info:
         reraise(copy, sk.prefetch(pipeline, 1), 1, pipeline, 0)
-    assert "Local: told" in str(info.value.__cause__)
+    assert "Staying: told" in str(info.value.__cause__)
     assert info.value.index == 1
 
 

@@ -331,6 +331,24 @@ def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
     assert Local.mode == "of the reader"
 
 
+def test_classes_that_are_made_in_a_node_within_an_item_come_on(processes: Executor) -> None:
+    def made(i: int) -> Any:
+        class Made(Exception):
+            value = i
+
+        if i == 2:
+            raise Made
+        return Made()
+
+    def item(i: int) -> Any:
+        with sk.prefetch(sk.smap(made, range(3)), 1, "process") as inner, sk.errstate("passthrough"):
+            return inner[i]
+
+    with sk.prefetch(sk.smap(item, range(3)), method=processes) as ahead:
+        *found, error = drawn(iter(ahead))
+    assert [one.value for one in (*found, error.__cause__)] == [0, 1, 2]
+
+
 # -------------------------------------------------------------------- failures
 
 

@@ -1323,34 +1323,15 @@ KNOWN = """
     class Color(enum.Enum):
         RED = 1
 
-    class Inner:  # which no item uses
-        pass
-
-    class Outer:
-        class Inner:
-            pass
-
-    def local():
-        class Inner:
-            pass
-        return Inner
-
-    Local = local()
-
     def item(i):
         if i < 2:
             return [Point(i), Color.RED, lambda: i]  # which pickle alone cannot send
-        if i > 6:
-            return [Point(i), (Outer.Inner(), Local())[i - 7], None]
         return [Point(i), Color.RED, None]
 
     context, chunk_size = sys.argv[1], int(sys.argv[2])
     with sk.prefetch(sk.smap(item, range(9)), 1, "process", context=context, chunk_size=chunk_size) as node:
         for i, (point, color, function) in enumerate(node):
             assert point == Point(i) and isinstance(point, Point), point
-            if i > 6:
-                assert type(color) is (Outer.Inner, Local)[i - 7], color
-                continue
             assert color is Color.RED
             assert function is None or function() == i
     print("known")
@@ -1363,6 +1344,67 @@ def test_what_the_main_script_defines_comes_back_as_its_own(
     context: str, chunk_size: str, tmp_path: Path
 ) -> None:
     assert finished(tmp_path, KNOWN, context, chunk_size) == (0, "known\n", "")
+
+
+SHAPES = """
+    import enum, sys
+    from dataclasses import dataclass
+    import seqkit as sk
+
+    class Inner:  # which no item uses
+        pass
+
+    class Outer:
+        class Inner:
+            pass
+
+    def local():
+        class Inner:
+            pass
+        return Inner
+
+    @dataclass(slots=True)
+    class Slotted:
+        x: int
+
+    @dataclass(slots=True)
+    class Derived(Slotted):
+        y: int
+
+    class Color(enum.Enum):
+        RED = local()
+
+    class Refused(Exception):
+        pass
+
+    Local = local()
+    expected = [Outer.Inner, Local, Slotted, Derived, Color, Refused]
+
+    def item(i):
+        if i == 5:
+            raise Refused(Local(), lambda: i)
+        return [Outer.Inner, Local, lambda: Slotted(2), lambda: Derived(2, 3), lambda: Color.RED][i]()
+
+    context, chunk_size = sys.argv[1], int(sys.argv[2])
+    with sk.prefetch(sk.smap(item, range(6)), 1, "process", context=context, chunk_size=chunk_size) as node:
+        items = [node[i] for i in range(5)]
+        assert items[2:] == [Slotted(2), Derived(2, 3), Color.RED], items
+        try:
+            node[5]
+        except sk.EvaluationError as error:
+            items.append(error.__cause__)
+    assert [type(one) for one in items] == expected, items
+    assert type(items[5].args[0]) is Local
+    print("known")
+"""
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("chunk_size", ["1", "4"])
+def test_classes_of_the_main_script_come_back_as_its_own_wherever_they_are_defined(
+    context: str, chunk_size: str, tmp_path: Path
+) -> None:
+    assert finished(tmp_path, SHAPES, context, chunk_size) == (0, "known\n", "")
 
 
 # -------------------------------------------------------------------- processes that items fork

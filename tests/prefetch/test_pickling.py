@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import threading
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import cloudpickle
 import pytest
 
-from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value, has_a_name
+from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value, has_a_name, name_classes
+
+T = TypeVar("T")
 
 
 @lru_cache
@@ -94,6 +99,66 @@ def test_classes_of_this_process_are_left_alone(dumps: Any) -> None:
     assert kind.mode == "changed since"  # type: ignore[attr-defined]
     assert kind.__base__ is not None
     assert len(kind.__base__.__subclasses__()) == 1  # and not one for every time
+
+
+def test_classes_that_nobody_has_any_more_are_made_anew() -> None:
+    data = dumps_by_value(local()(), protocol=5)
+    gc.collect()
+    found = pickle.loads(data)
+    assert type(found).__qualname__ == "local.<locals>.Local"
+    assert found.mode == "as it was"
+
+
+def test_a_thread_that_finds_a_class_another_one_is_making_does_not_use_it_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = dumps_back(local()(), protocol=5)
+    gc.collect()
+    track = cloudpickle.cloudpickle._lookup_class_or_track
+    seen = []
+
+    def tracked(name: str, kind: type) -> type:
+        known: type = track(name, kind)
+        if not seen:
+            seen.append("")
+            thread = threading.Thread(target=lambda: seen.append(pickle.loads(data).mode))
+            thread.start()
+            thread.join()
+        return known
+
+    monkeypatch.setattr(cloudpickle.cloudpickle, "_lookup_class_or_track", tracked)
+    assert pickle.loads(data).mode == "as it was"
+    assert seen == ["", "as it was"]
+
+
+def test_slots_travel_with_their_class() -> None:
+    class Slotted(Generic[T]):
+        __slots__ = ("x",)
+
+    class Derived(Slotted[int]):
+        __slots__ = "y"
+
+    class Named(NamedTuple):
+        x: int
+
+    data = dumps_by_value((Slotted, Derived, Named), protocol=5)
+    del Slotted, Derived, Named
+    gc.collect()
+    slotted, derived, named = pickle.loads(data)
+    one = derived()
+    one.x, one.y = 3, 4
+    assert isinstance(one, slotted)
+    assert not hasattr(one, "__dict__")
+    assert named(5).x == 5
+
+
+def test_classes_without_a_name_are_named_for_forks() -> None:
+    kind = local()
+    name_classes()
+    known = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
+    assert kind in known
+    assert kind.__base__ in known
+    assert Known not in known
 
 
 def test_names_are_those_under_which_something_is_found() -> None:
