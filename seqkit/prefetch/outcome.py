@@ -24,7 +24,7 @@ from typing import Any
 
 from ..errors import RemoteError, summary
 from .codec import Block, Frame, dumps_plain, encode
-from .pickling import dumps_back
+from .pickling import dumps_back, goes_by_value
 
 __all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect", "framed"]
 
@@ -121,6 +121,8 @@ def _pickled(error: BaseException) -> bytes | None:
     # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both.
     for dumps in (pickle.dumps, dumps_back):
         with suppress(BaseException):
+            if dumps is dumps_back and not goes_by_value(type(error)):
+                break
             data = dumps(error)
             if type(pickle.loads(data)) is type(error):
                 return data

@@ -19,24 +19,34 @@ from __future__ import annotations
 
 import copyreg
 import io
+import operator
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+import threading
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, lru_cache
 from itertools import chain
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, ref
 
 import cloudpickle
 
 from ..context import MAIN
 from .tensors import reduce_tensor
 
-__all__ = ["dumps", "dumps_back", "dumps_by_value", "name_classes", "refer_to_reader"]
+__all__ = [
+    "Inherited",
+    "dumps",
+    "dumps_back",
+    "dumps_by_value",
+    "goes_by_value",
+    "has_a_name",
+    "refer_to_reader",
+]
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -56,7 +66,7 @@ def dumps_by_value(value: Any, **options: Any) -> bytes:
 def dumps_back(value: Any, **options: Any) -> bytes:
     """Pickle by value for the process that the pipeline came from."""
     _know_main()
-    return _dumps(_BackFromFork if _is_fork else _Back, value, options)
+    return _dumps(_Back if _inherited is None else _BackFromFork, value, options)
 
 
 class _Reducers(dict[type, Any]):
@@ -148,7 +158,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
     def _sending(self, kind: type, make: Callable[..., type], arguments: tuple[Any, ...], state: Any) -> Any:
         if self._sent is not None:
             self._sent.append(kind)
-        if make is _MAKE and "__slots__" in vars(kind) and not issubclass(kind, tuple):
+        if make is _MAKE and type(kind).__new__ in _USUAL and _has_slots(kind):
             arguments[3]["__slots__"] = vars(kind)["__slots__"]  # afterwards they would mean nothing
         origin = self._origin(kind)
         return _made, (origin, make, *arguments), (origin, state), None, None, _fill
@@ -170,32 +180,40 @@ class _Back(_ByValue):
 
 
 class _BackFromFork(_Back):
-    """Leaves out what the main module defines: it is to be the reader's own, not a copy."""
+    """Leaves out what the main module defines, and says which other classes are the reader's, not a copy."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | FunctionType) and obj.__module__ in MAIN and has_a_name(obj):
             return NotImplemented
         return super().reducer_override(obj)
 
+    def _origin(self, kind: type) -> _Origin:
+        assert _inherited is not None
+        if _inherited.find(id(kind)) is not kind:
+            return super()._origin(kind)
+        return _Origin(None, kind.__qualname__, fork=_inherited.key, address=id(kind))
 
-_is_fork = False
+
+_inherited: Inherited | None = None  # by this process
 
 
-def refer_to_reader() -> None:
+def refer_to_reader(inherited: Inherited) -> None:
     """Have this process, a fork of the reader's, refer to what both have."""
-    global _is_fork
-    _is_fork = True
+    global _inherited
+    _inherited = inherited
+    # Another thread of the reader's, which is not here, may have had it.
+    cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_LOCK = threading.Lock()
 
 
 # -------------------------------------------------------------------- classes
 
 _MAKE = cloudpickle.cloudpickle._make_skeleton_class
+_USUAL = (type.__new__, ABCMeta.__new__)  # what others make of slots, nobody knows
 # The classes that cloudpickle has a name for, whether they are of this process or of another one.
 _known: WeakValueDictionary[str, type] = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
-_foreign: WeakSet[type] = WeakSet()  # those that were made of what came
-_names: WeakKeyDictionary[type, str] = (
-    WeakKeyDictionary()
-)  # those that are known where the pipeline came from
+# Those that were made of what came, and those of them that are known where the pipeline came from.
+_foreign: WeakSet[type] = WeakSet()
+_names: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 _HERE = uuid4().hex  # and in forks of this process
 
 
@@ -205,6 +223,8 @@ class _Origin(NamedTuple):
     home: str | None
     qualname: str
     has_a_name: bool = False  # at home
+    fork: str | None = None  # of what the sender has inherited
+    address: int = 0
 
 
 def _here() -> str:
@@ -214,26 +234,43 @@ def _here() -> str:
 def has_a_name(obj: Any) -> bool:
     """Is this class or function to be found where it says that it was defined?"""
     try:
-        found = sys.modules[obj.__module__]
-        for name in obj.__qualname__.split("."):
-            found = vars(found)[name]  # and not what a module or a metaclass makes of the name
-        return found is obj
-    except Exception:  # of a metaclass
+        return operator.attrgetter(obj.__qualname__)(sys.modules[obj.__module__]) is obj
+    except Exception:  # of a module or a metaclass that has its own way with attributes
         return False
 
 
-def name_classes() -> None:
-    """Have all classes known that cannot be found: then they are in forks of this process, too."""
-    kinds: dict[int, type] = {}
-    new: list[type] = [object]
-    while new:
-        kinds.update((id(kind), kind) for kind in new)
-        below: Iterator[type] = chain.from_iterable(map(type.__subclasses__, new))
-        new = [kind for kind in below if id(kind) not in kinds]
-    for kind in kinds.values():
-        if not has_a_name(kind):
-            with suppress(Exception):  # of its metaclass
-                cloudpickle.cloudpickle._get_or_create_tracker_id(kind)
+def goes_by_value(kind: type) -> bool:
+    """Does this class mean nothing, by its name, to other processes?"""
+    return kind.__module__ in MAIN or not has_a_name(kind)
+
+
+def _has_slots(kind: type) -> bool:
+    members = vars(kind)
+    return "__slots__" in members and any(type(member) is MemberDescriptorType for member in members.values())
+
+
+class Inherited:
+    """The classes of this process, as forks of it have them: an address means the same one in both.
+
+    What is made afterwards may lie at the address of one that is gone, but is not what the reference means.
+    """
+
+    def __init__(self) -> None:
+        self.key = uuid4().hex
+        self._kinds: dict[int, ref[type]] = {}
+        new: Iterable[type] = [object]
+        while new:
+            self._kinds |= {id(kind): ref(kind) for kind in new}
+            below: Iterable[type] = chain.from_iterable(map(type.__subclasses__, new))
+            new = [kind for kind in below if id(kind) not in self._kinds]
+        _inheritances[self.key] = self
+
+    def find(self, address: int) -> type | None:
+        found = self._kinds.get(address)
+        return None if found is None else found()
+
+
+_inheritances: WeakValueDictionary[str, Inherited] = WeakValueDictionary()  # of forks of this process
 
 
 def _name(kind: type) -> str | None:
@@ -244,13 +281,18 @@ def _name(kind: type) -> str | None:
 
 
 def _original(name: str) -> type:
-    return _known[name]
+    kind = _known.get(name)
+    if kind is None:
+        raise LookupError("its class, which came from this process, is there no more")
+    return kind
 
 
 def _made(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
     """Return the class that is meant: the one that is here already, or a new one that is to be filled."""
     *before, name, extra = arguments
-    kind = _known.get(name)
+    kind = _shared(origin)
+    if kind is None:
+        kind = _known.get(name)
     if kind is None:
         new = make(*before, None, extra)
         type.__setattr__(new, "__qualname__", origin.qualname)
@@ -259,6 +301,12 @@ def _made(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
     if _is_elsewhere(origin) and kind in _foreign:
         _names[kind] = name
     return kind
+
+
+def _shared(origin: _Origin) -> type | None:
+    """Return the class that the sender has inherited from this process."""
+    inherited = _inheritances.get(origin.fork or "")
+    return None if inherited is None else inherited.find(origin.address)
 
 
 def _fill(kind: type, content: tuple[_Origin, Any]) -> None:

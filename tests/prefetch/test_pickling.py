@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import cloudpickle
 import pytest
 
-from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value, has_a_name, name_classes
+from seqkit.prefetch.pickling import Inherited, dumps, dumps_back, dumps_by_value, has_a_name
 
 T = TypeVar("T")
 
@@ -141,24 +141,45 @@ def test_slots_travel_with_their_class() -> None:
     class Named(NamedTuple):
         x: int
 
-    data = dumps_by_value((Slotted, Derived, Named), protocol=5)
-    del Slotted, Derived, Named
+    class Refusing(type):
+        def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+            if "__slots__" in members:
+                raise TypeError("whose slots are made here")
+            return super().__new__(cls, name, bases, {**members, "__slots__": ("x",)})
+
+    class Refused(metaclass=Refusing):
+        pass
+
+    class Late:
+        pass
+
+    Late.__slots__ = ("x",)  # type: ignore[attr-defined]
+    data = dumps_by_value((Slotted, Derived, Named, Refused, Late), protocol=5)
+    del Slotted, Derived, Named, Refused, Late
     gc.collect()
-    slotted, derived, named = pickle.loads(data)
+    slotted, derived, named, refused, late = pickle.loads(data)
     one = derived()
     one.x, one.y = 3, 4
     assert isinstance(one, slotted)
     assert not hasattr(one, "__dict__")
     assert named(5).x == 5
+    for other in (refused(), late()):
+        other.x = 5
+        assert other.x == 5
+    late().y = 6
 
 
-def test_classes_without_a_name_are_named_for_forks() -> None:
+def test_what_is_inherited_are_the_classes_that_were_there() -> None:
     kind = local()
-    name_classes()
-    known = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
-    assert kind in known
-    assert kind.__base__ in known
-    assert Known not in known
+    inherited = Inherited()
+    later = local()
+    assert inherited.find(id(kind)) is kind
+    assert inherited.find(id(Known.Within)) is Known.Within
+    assert inherited.find(id(later)) is None
+    address = id(kind)
+    del kind
+    gc.collect()
+    assert inherited.find(address) is None
 
 
 def test_names_are_those_under_which_something_is_found() -> None:
