@@ -37,7 +37,7 @@ from ..view import View
 from . import resources
 from .codec import dumps_by_value, encode
 from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
-from .pickling import Inherited
+from .pickling import refer_to_classes
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -138,7 +138,7 @@ class Fork:
         self._isolate = isolate
         # Found once, not by every child, for which it takes three times as long.
         self._libraries = threadpoolctl.ThreadpoolController()
-        self._inherited = Inherited()
+        refer_to_classes()
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         flush_streams()  # or the child would write it once more
@@ -156,7 +156,7 @@ class Fork:
         try:
             self._isolate()
             _limit_threads(os.environ, self._spec.native_threads)
-            main(number, self._spec, fds, self._segment, self._pipeline, self._libraries, self._inherited)
+            main(number, self._spec, fds, self._segment, self._pipeline, self._libraries)
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(1)

@@ -24,10 +24,10 @@ import os
 import pickle
 import sys
 import threading
-from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, cached_property, lru_cache
-from itertools import chain
+from itertools import chain, count
 from types import FunctionType, MemberDescriptorType
 from typing import Any, ClassVar, NamedTuple
 from uuid import uuid4
@@ -39,12 +39,12 @@ from ..context import MAIN
 from .tensors import reduce_tensor
 
 __all__ = [
-    "Inherited",
     "dumps",
     "dumps_back",
     "dumps_by_value",
     "goes_by_value",
     "has_a_name",
+    "refer_to_classes",
     "refer_to_reader",
 ]
 
@@ -66,7 +66,7 @@ def dumps_by_value(value: Any, **options: Any) -> bytes:
 def dumps_back(value: Any, **options: Any) -> bytes:
     """Pickle by value for the process that the pipeline came from."""
     _know_main()
-    return _dumps(_Back if _inherited is None else _BackFromFork, value, options)
+    return _dumps(_BackFromFork if _is_fork else _Back, value, options)
 
 
 class _Reducers(dict[type, Any]):
@@ -158,13 +158,11 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
     def _sending(self, kind: type, make: Callable[..., type], arguments: tuple[Any, ...], state: Any) -> Any:
         if self._sent is not None:
             self._sent.append(kind)
-        if make is _MAKE and type(kind).__new__ in _USUAL and _has_slots(kind):
-            arguments[3]["__slots__"] = vars(kind)["__slots__"]  # afterwards they would mean nothing
         origin = self._origin(kind)
         return _made, (origin, make, *arguments), (origin, state), None, None, _fill
 
     def _origin(self, kind: type) -> _Origin:
-        return _Origin(_here(), kind.__qualname__, has_a_name(kind))
+        return _Origin(_here(), kind.__qualname__, _slots(kind), has_a_name(kind))
 
 
 class _Back(_ByValue):
@@ -176,7 +174,7 @@ class _Back(_ByValue):
         return super().reducer_override(obj)
 
     def _origin(self, kind: type) -> _Origin:
-        return _Origin(None, kind.__qualname__)
+        return _Origin(None, kind.__qualname__, _slots(kind))
 
 
 class _BackFromFork(_Back):
@@ -188,27 +186,22 @@ class _BackFromFork(_Back):
         return super().reducer_override(obj)
 
     def _origin(self, kind: type) -> _Origin:
-        assert _inherited is not None
-        if _inherited.find(id(kind)) is not kind:
-            return super()._origin(kind)
-        return _Origin(None, kind.__qualname__, fork=_inherited.key, address=id(kind))
+        return super()._origin(kind)._replace(inherited=_inherited_as(kind))
 
 
-_inherited: Inherited | None = None  # by this process
+_is_fork = False
 
 
-def refer_to_reader(inherited: Inherited) -> None:
+def refer_to_reader() -> None:
     """Have this process, a fork of the reader's, refer to what both have."""
-    global _inherited
-    _inherited = inherited
+    global _is_fork
+    _is_fork = True
     # Another thread of the reader's, which is not here, may have had it.
     cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_LOCK = threading.Lock()
 
 
 # -------------------------------------------------------------------- classes
 
-_MAKE = cloudpickle.cloudpickle._make_skeleton_class
-_USUAL = (type.__new__, ABCMeta.__new__)  # what others make of slots, nobody knows
 # The classes that cloudpickle has a name for, whether they are of this process or of another one.
 _known: WeakValueDictionary[str, type] = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
 # Those that were made of what came, and those of them that are known where the pipeline came from.
@@ -222,9 +215,9 @@ class _Origin(NamedTuple):
 
     home: str | None
     qualname: str
+    slots: Any
     has_a_name: bool = False  # at home
-    fork: str | None = None  # of what the sender has inherited
-    address: int = 0
+    inherited: int | None = None
 
 
 def _here() -> str:
@@ -244,33 +237,45 @@ def goes_by_value(kind: type) -> bool:
     return kind.__module__ in MAIN or not has_a_name(kind)
 
 
-def _has_slots(kind: type) -> bool:
+def _slots(kind: type) -> Any:
+    """Return the slots that a class was made with; None if without."""
     members = vars(kind)
-    return "__slots__" in members and any(type(member) is MemberDescriptorType for member in members.values())
+    are_real = any(type(member) is MemberDescriptorType for member in members.values())
+    return members.get("__slots__") if are_real or "__dict__" not in members else None
 
 
-class Inherited:
-    """The classes of this process, as forks of it have them: an address means the same one in both.
-
-    What is made afterwards may lie at the address of one that is gone, but is not what the reference means.
-    """
-
-    def __init__(self) -> None:
-        self.key = uuid4().hex
-        self._kinds: dict[int, ref[type]] = {}
-        new: Iterable[type] = [object]
-        while new:
-            self._kinds |= {id(kind): ref(kind) for kind in new}
-            below: Iterable[type] = chain.from_iterable(map(type.__subclasses__, new))
-            new = [kind for kind in below if id(kind) not in self._kinds]
-        _inheritances[self.key] = self
-
-    def find(self, address: int) -> type | None:
-        found = self._kinds.get(address)
-        return None if found is None else found()
+# Classes of this process, as forks of it have them: by address, and by numbers that are never used again.
+# What is made afterwards, here or there, may lie at the address of one that is gone.
+_numbers: dict[int, tuple[ref[type], int]] = {}
+_numbered: dict[int, ref[type]] = {}
+_count = count()
 
 
-_inheritances: WeakValueDictionary[str, Inherited] = WeakValueDictionary()  # of forks of this process
+def refer_to_classes() -> None:
+    """Number all classes, for forks of this process to say which one is meant."""
+    new: Iterable[type] = [object]
+    found: set[int] = set()
+    while new:
+        for kind in new:
+            found.add(id(kind))
+            if _inherited_as(kind) is None:
+                number, one = next(_count), ref(kind)
+                _numbered[number] = one  # before the other: another thread may number it, too
+                _numbers[id(kind)] = one, number
+        below: Iterable[type] = chain.from_iterable(map(type.__subclasses__, new))
+        new = [kind for kind in below if id(kind) not in found]
+    if len(_numbered) > 2 * len(found):
+        for address, (one, _) in list(_numbers.items()):
+            if one() is None:
+                _numbers.pop(address, None)
+        for number, one in list(_numbered.items()):
+            if one() is None:
+                _numbered.pop(number, None)
+
+
+def _inherited_as(kind: type) -> int | None:
+    one, number = _numbers.get(id(kind), (None, None))
+    return number if one is not None and one() is kind else None
 
 
 def _name(kind: type) -> str | None:
@@ -289,12 +294,12 @@ def _original(name: str) -> type:
 
 def _made(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
     """Return the class that is meant: the one that is here already, or a new one that is to be filled."""
-    *before, name, extra = arguments
+    name = arguments[-2]
     kind = _shared(origin)
     if kind is None:
         kind = _known.get(name)
     if kind is None:
-        new = make(*before, None, extra)
+        new = _new(origin, make, *arguments)
         type.__setattr__(new, "__qualname__", origin.qualname)
         _foreign.add(new)  # before another thread finds it
         kind = cloudpickle.cloudpickle._lookup_class_or_track(name, new)
@@ -303,16 +308,26 @@ def _made(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
     return kind
 
 
+def _new(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
+    """Make a class of which cloudpickle does not know yet."""
+    *before, _, extra = arguments
+    if origin.slots is not None:  # cloudpickle adds them when they mean nothing any more
+        with suppress(Exception):  # of a metaclass that sees to slots itself
+            *first, members = before
+            return make(*first, {**members, "__slots__": origin.slots}, None, extra)
+    return make(*before, None, extra)
+
+
 def _shared(origin: _Origin) -> type | None:
     """Return the class that the sender has inherited from this process."""
-    inherited = _inheritances.get(origin.fork or "")
-    return None if inherited is None else inherited.find(origin.address)
+    one = None if origin.inherited is None else _numbered.get(origin.inherited)
+    return None if one is None else one()
 
 
 def _fill(kind: type, content: tuple[_Origin, Any]) -> None:
     """Give a class its attributes, but none that is of this process."""
     origin, state = content
-    if not _is_elsewhere(origin) and kind not in _foreign:
+    if _shared(origin) is kind or (not _is_elsewhere(origin) and kind not in _foreign):
         return
     cloudpickle.cloudpickle._class_setstate(kind, state)
     if origin.has_a_name and kind.__module__ in MAIN:

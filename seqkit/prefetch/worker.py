@@ -44,7 +44,7 @@ from .blame import record_failures
 from .codec import INLINE_BYTES, Block, Frame, aligned, decode
 from .hooks import Seeding, call_hook, worker_info
 from .outcome import Outcomes, Record, framed
-from .pickling import Inherited, refer_to_reader
+from .pickling import refer_to_reader
 from .slots import PAGE, FreeMap, Segment
 from .snapshot import snapshots
 from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
@@ -374,16 +374,16 @@ def main(
     segment: Segment,
     pipeline: View[Any],
     libraries: threadpoolctl.ThreadpoolController | None = None,
-    inherited: Inherited | None = None,
+    forked: bool = True,
 ) -> None:
     """Be worker `number` until the parent closes the node, or is gone.
 
     `libraries` are those of this process that have thread pools, if somebody knows them already. Who is
-    forked has the parent's main module, and what else it has `inherited`.
+    `forked` has the parent's main module.
     """
     _settle(fds)
-    if inherited is not None:
-        refer_to_reader(inherited)
+    if forked:
+        refer_to_reader()
     with (libraries or threadpoolctl.ThreadpoolController()).limit(limits=spec.native_threads or None):
         try:
             info = worker_info(number, spec.num_workers, spec.seed, "process")
@@ -492,5 +492,5 @@ def boot(
         report_failure(number, descriptors, error)
     else:
         known = libraries if len(sys.modules) == loaded else None
-        main(number, spec, descriptors, segment, pipeline, known)
+        main(number, spec, descriptors, segment, pipeline, known, forked=False)
     leave()

@@ -579,6 +579,42 @@ def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
     assert (Local.mode, Local.Nested) == ("of the reader", nested)
 
 
+@every_kind_of_process
+def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_reader_s_own_class(kind: Kind) -> None:
+    class Local(Exception):
+        pass
+
+    def item(i: int) -> int:
+        if i == 1:
+            raise Local
+        return i
+
+    with kind.ahead(sk.smap(item, range(4)), chunk_size=4) as ahead:
+        items = iter(ahead)
+        assert next(items) == 0
+    with pytest.raises(sk.EvaluationError) as raised:
+        next(items)
+    assert type(raised.value.__cause__) is Local
+
+
+@every_kind_of_process
+def test_a_class_that_came_from_an_item_is_the_reader_s_own_from_then_on(kind: Kind) -> None:
+    def item(i: int) -> Any:
+        class Made:
+            count = i
+
+        return Made()
+
+    with kind.ahead(sk.smap(item, range(1))) as ahead:
+        made = type(ahead[0])
+    made.count = 7
+    with kind.ahead(sk.smap(lambda i: (made(), made.count), range(2))) as ahead:
+        ahead.start()
+        made.count = 8
+        assert [(type(one), count) for one, count in ahead] == [(made, 7)] * 2
+    assert made.count == 8
+
+
 @every_kind
 def test_classes_that_an_item_makes_come_as_they_are(kind: Kind) -> None:
     def item(i: int) -> Any:

@@ -11,7 +11,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import cloudpickle
 import pytest
 
-from seqkit.prefetch.pickling import Inherited, dumps, dumps_back, dumps_by_value, has_a_name
+from seqkit.prefetch import pickling
+from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value, has_a_name, refer_to_classes
 
 T = TypeVar("T")
 
@@ -150,14 +151,17 @@ def test_slots_travel_with_their_class() -> None:
     class Refused(metaclass=Refusing):
         pass
 
+    class Empty:
+        __slots__ = ()
+
     class Late:
         pass
 
     Late.__slots__ = ("x",)  # type: ignore[attr-defined]
-    data = dumps_by_value((Slotted, Derived, Named, Refused, Late), protocol=5)
-    del Slotted, Derived, Named, Refused, Late
+    data = dumps_by_value((Slotted, Derived, Named, Refused, Late, Empty), protocol=5)
+    del Slotted, Derived, Named, Refused, Late, Empty
     gc.collect()
-    slotted, derived, named, refused, late = pickle.loads(data)
+    slotted, derived, named, refused, late, empty = pickle.loads(data)
     one = derived()
     one.x, one.y = 3, 4
     assert isinstance(one, slotted)
@@ -167,19 +171,37 @@ def test_slots_travel_with_their_class() -> None:
         other.x = 5
         assert other.x == 5
     late().y = 6
+    assert not hasattr(empty(), "__dict__")
 
 
-def test_what_is_inherited_are_the_classes_that_were_there() -> None:
+def test_forks_can_say_which_classes_they_have_inherited() -> None:
     kind = local()
-    inherited = Inherited()
+    refer_to_classes()
     later = local()
-    assert inherited.find(id(kind)) is kind
-    assert inherited.find(id(Known.Within)) is Known.Within
-    assert inherited.find(id(later)) is None
-    address = id(kind)
+    number, address = pickling._inherited_as(kind), id(kind)
+    assert number is not None
+    assert pickling._inherited_as(Known.Within) is not None
+    assert pickling._inherited_as(later) is None
+    refer_to_classes()
+    assert pickling._inherited_as(kind) == number
+    assert pickling._inherited_as(later) not in (None, number)
     del kind
     gc.collect()
-    assert inherited.find(address) is None
+    assert pickling._numbered[number]() is None
+    assert pickling._numbers[address][0]() is None
+
+
+def test_classes_that_are_gone_are_forgotten() -> None:
+    for _ in range(3):
+        refer_to_classes()
+        before = len(pickling._numbered)
+        kinds = [local() for _ in range(before)]
+        refer_to_classes()
+        del kinds
+        gc.collect()
+    refer_to_classes()
+    assert len(pickling._numbered) <= 2 * before
+    assert len(pickling._numbers) <= 2 * before
 
 
 def test_names_are_those_under_which_something_is_found() -> None:
