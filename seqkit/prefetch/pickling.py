@@ -241,11 +241,12 @@ def _slots(kind: type) -> Any:
     """Return the slots that a class was made with; None if without."""
     members = vars(kind)
     are_real = any(type(member) is MemberDescriptorType for member in members.values())
-    return members.get("__slots__") if are_real or "__dict__" not in members else None
+    return members.get("__slots__") if are_real or not kind.__dictoffset__ else None
 
 
 # Classes of this process, as forks of it have them: by address, and by numbers that are never used again.
-# What is made afterwards, here or there, may lie at the address of one that is gone.
+# What is made afterwards, here or there, may lie at the address of one that is gone. Workers give no numbers,
+# as they fork none: those that come back are of this process.
 _numbers: dict[int, tuple[ref[type], int]] = {}
 _numbered: dict[int, ref[type]] = {}
 _count = count()
@@ -265,9 +266,6 @@ def refer_to_classes() -> None:
         below: Iterable[type] = chain.from_iterable(map(type.__subclasses__, new))
         new = [kind for kind in below if id(kind) not in found]
     if len(_numbered) > 2 * len(found):
-        for address, (one, _) in list(_numbers.items()):
-            if one() is None:
-                _numbers.pop(address, None)
         for number, one in list(_numbered.items()):
             if one() is None:
                 _numbered.pop(number, None)
@@ -314,7 +312,9 @@ def _new(origin: _Origin, make: Callable[..., type], *arguments: Any) -> type:
     if origin.slots is not None:  # cloudpickle adds them when they mean nothing any more
         with suppress(Exception):  # of a metaclass that sees to slots itself
             *first, members = before
-            return make(*first, {**members, "__slots__": origin.slots}, None, extra)
+            made = make(*first, {**members, "__slots__": origin.slots}, None, extra)
+            if vars(made)["__slots__"] == origin.slots:
+                return made
     return make(*before, None, extra)
 
 

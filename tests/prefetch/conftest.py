@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from .traces import adopt_orphans, children, descriptors, mapped, threads, until, visible_names
+from .traces import (
+    adopt_orphans,
+    children,
+    descriptors,
+    mapped,
+    reap_workers_of_killed_servers,
+    threads,
+    until,
+    visible_names,
+)
 
 adopt_orphans()
 
@@ -47,6 +56,10 @@ def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     if not left() or not request.node.stash.get(_passed, False):
         return  # the traceback of a test that failed keeps all its objects alive
     gc.collect()
+
+    def nothing_left() -> bool:
+        reap_workers_of_killed_servers(before[0])
+        return not left()
+
     # An abandoned thread ends when its item does, a child when it has been scheduled.
-    until(lambda: not left())
-    assert not left()
+    assert until(nothing_left), left()

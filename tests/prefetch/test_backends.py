@@ -598,7 +598,7 @@ def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_reader_s_own_
 
 
 @every_kind_of_process
-def test_a_class_that_came_from_an_item_is_the_reader_s_own_from_then_on(kind: Kind) -> None:
+def test_a_class_that_came_from_an_item_is_the_reader_s_own_for_other_nodes(kind: Kind) -> None:
     def item(i: int) -> Any:
         class Made:
             count = i

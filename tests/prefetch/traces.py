@@ -72,6 +72,16 @@ def reap_orphans(before: set[int]) -> None:
         os.waitpid(pid, 0)
 
 
+def reap_workers_of_killed_servers(before: set[int]) -> None:
+    """Wait for dead workers whose fork server, the first of their group, is no more.
+
+    One that has no CPU to end in time is killed, and then nobody but us waits for its workers.
+    """
+    for pid in children() - before:
+        if state(pid) == "Z" and state(os.getpgid(pid)) == "gone":
+            os.waitpid(pid, 0)
+
+
 def adopt_orphans() -> None:
     """Become the parent of what our children leave behind, so that it is found among ours."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
