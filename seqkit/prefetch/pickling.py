@@ -259,7 +259,8 @@ def refer_to_classes() -> None:
     while new:
         for kind in new:
             found.add(id(kind))
-            if _inherited_as(kind) is None:
+            known = _numbers.get(id(kind))
+            if known is None or known[0]() is not kind:
                 number, one = next(_count), ref(kind)
                 _numbered[number] = one  # before the other: another thread may number it, too
                 _numbers[id(kind)] = one, number
