@@ -1338,14 +1338,6 @@ KNOWN = """
 """
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("chunk_size", ["1", "4"])
-def test_what_the_main_script_defines_comes_back_as_its_own(
-    context: str, chunk_size: str, tmp_path: Path
-) -> None:
-    assert finished(tmp_path, KNOWN, context, chunk_size) == (0, "known\n", "")
-
-
 SHAPES = """
     import enum, sys
     from dataclasses import dataclass
@@ -1401,10 +1393,11 @@ SHAPES = """
 
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("chunk_size", ["1", "4"])
-def test_classes_of_the_main_script_come_back_as_its_own_wherever_they_are_defined(
-    context: str, chunk_size: str, tmp_path: Path
+@pytest.mark.parametrize("script", [KNOWN, SHAPES], ids=["known", "shapes"])
+def test_what_the_main_script_defines_comes_back_as_its_own(
+    context: str, chunk_size: str, script: str, tmp_path: Path
 ) -> None:
-    assert finished(tmp_path, SHAPES, context, chunk_size) == (0, "known\n", "")
+    assert finished(tmp_path, script, context, chunk_size) == (0, "known\n", "")
 
 
 # -------------------------------------------------------------------- processes that items fork
