@@ -254,6 +254,8 @@ _count = count()
 
 def refer_to_classes() -> None:
     """Number all classes, for forks of this process to say which one is meant."""
+    # There may be thousands of classes, and every start of a worker comes by here: what `_inherited_as`
+    # asks is spelled out below, so that no class costs a call of a Python function.
     new: Iterable[type] = [object]
     found: set[int] = set()
     while new:
