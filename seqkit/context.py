@@ -187,7 +187,9 @@ def _expanded(dims: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[tuple[int, .
     return dims, dtype
 
 
-class _Evaluating:
+class evaluating:  # noqa: N801 - a context like `contextlib.suppress`
+    """Let `empty` take its memory from `allocate` in this thread inside a block (the engine's)."""
+
     # Not a generator: this is entered for every job.
     __slots__ = ("_allocate", "_before")
 
@@ -200,11 +202,6 @@ class _Evaluating:
 
     def __exit__(self, *_: object) -> None:
         _local.allocate = self._before
-
-
-def evaluating(allocate: Allocator | None) -> _Evaluating:
-    """Let `empty` take its memory from `allocate` in this thread inside a block (the engine's)."""
-    return _Evaluating(allocate)
 
 
 def is_placing() -> bool:

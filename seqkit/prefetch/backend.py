@@ -273,15 +273,16 @@ class Evaluator:
         `settle` is laid over the iterator of items, and sees each of them when it is made. An item may come
         back in a process that it forked: see `leave_if_forked`.
         """
+        count = len(indices)
         try:
             pipeline = self._at(epoch)
             items = settle(pipeline._iter(indices))
         except self._caught as error:
             self.leave_if_forked(error)
-            return Outcomes([None] * len(indices), dict.fromkeys(range(len(indices)), error))
-        outcomes = collect(items, len(indices), self._caught, self.leave_if_forked)
-        missing = range(len(outcomes.values), len(indices))
-        if missing and not isinstance(pipeline._n, Unsized):
+            return Outcomes([None] * count, dict.fromkeys(range(count), error))
+        outcomes = collect(items, count, self._caught, self.leave_if_forked)
+        if len(outcomes.values) < count and not isinstance(pipeline._n, Unsized):
+            missing = range(len(outcomes.values), count)
             early = RuntimeError(f"{pipeline._name}: its iteration ended {len(missing)} items early")
             outcomes.failures.update(dict.fromkeys(missing, early))
             outcomes.values.extend([None] * len(missing))

@@ -7,7 +7,8 @@ The layout of a frame in a block::
 
 One array, or a tuple or list of arrays, as most batches are, needs no pickle. An outline of dtypes, shapes
 and offsets takes the place of table and pickle: just after megabytes were copied, when nothing else is in the
-processor's caches, that takes half the time (`python -m tests.benchmarks codec`).
+processor's caches, that takes half the time (`python -m tests.benchmarks codec`). A number, which is to cost
+next to nothing, is its own outline.
 
 Guarantees
 ----------
@@ -30,7 +31,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,7 @@ Block = npt.NDArray[np.uint8]
 ALIGNMENT = 64
 _COUNT = struct.Struct("<q")
 _OUTLINE = _COUNT.pack(-1)  # in the place of a count
+_NUMBERS = frozenset({int, float, bool, type(None)})
 # A buffer below this travels inside the pickle: copying it twice costs less than tracking it once.
 INLINE_BYTES = 4096
 
@@ -167,7 +169,7 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps | None =
 
 
 def _outlined(value: Any, start: int, used: int) -> Frame | None:
-    """Return the frame of a job's only outcome, if that is made of arrays; None for anything else."""
+    """Return the frame of a job's only outcome, if that is a number or made of arrays; else None."""
     # In one go: every function more would be one more that is in no cache.
     if type(value) is not tuple or len(value) != 2 or type(value[0]) is not list or len(value[0]) != 1:
         return None
@@ -175,11 +177,14 @@ def _outlined(value: Any, start: int, used: int) -> Frame | None:
     if type(failures) is not dict or failures:
         return None
     kind = type(item)
+    free, placed = aligned(used), 0
+    moved: list[tuple[int, memoryview]] = []
+    if kind in _NUMBERS:
+        tail = _OUTLINE + marshal.dumps(item)
+        return Frame(free, free + len(tail), moved, tail, placed)
     if kind is not np.ndarray and kind is not tuple and kind is not list:
         return None
     arrays = [item] if kind is np.ndarray else item
-    free, placed = aligned(used), 0
-    moved: list[tuple[int, memoryview]] = []
     outline: list[tuple[str, tuple[int, ...], int | bytes]] = []
     for array in arrays:
         if type(array) is not np.ndarray:
@@ -204,10 +209,13 @@ def _outlined(value: Any, start: int, used: int) -> Frame | None:
 
 
 def _filled(outline: Any, memory: Block | None) -> Any:
-    """Return the arrays of an outline."""
-    if type(outline) is tuple and type(outline[0]) is str:
+    """Return what an outline is of."""
+    kind = type(outline)
+    if kind is not tuple and kind is not list:
+        return outline
+    if type(outline[0]) is str:
         return _array(outline, memory)
-    return type(outline)([_array(part, memory) for part in outline])
+    return kind([_array(part, memory) for part in outline])
 
 
 def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
@@ -234,12 +242,13 @@ def decode(
     >>> x.sum(), np.shares_memory(x, block)
     (np.int64(499500), True)
     """
-    raw = memoryview(cast(Any, block))
+    whole: Any = block
+    raw = memoryview(whole)
     (count,) = _COUNT.unpack_from(raw, head)
     table = head + 8
     if not count:
         return pickle.loads(raw[table:end], buffers=())
-    memory = cast(Block, block) if memory is None else memory
+    memory = whole if memory is None else memory
     if count < 0:
         return [_filled(marshal.loads(raw[table:end]), memory)], {}
     spans = struct.unpack_from(f"<{2 * count}q", raw, table)

@@ -134,8 +134,10 @@ def framed(outcomes: Outcomes, block: Block | None = None, used: int = 0) -> Fra
     # It is user code that says how to pickle, and may raise anything.
     payload = (outcomes.values, outcomes.failures)
     for dumps in (dumps_plain, dumps_back):
-        with suppress(BaseException):
+        try:  # by no context manager, which would take as long as encoding a number
             return encode(payload, block, used, dumps)
+        except BaseException:
+            pass
     _sort_out(outcomes)
     return encode(payload, block, used, dumps_back)
 

@@ -83,6 +83,8 @@ class Arena:
     The slot is taken when memory is first needed: a small result never needs any.
     """
 
+    __slots__ = ("_take", "block", "slot", "used")
+
     def __init__(self, take: Callable[[], tuple[int, Block]]) -> None:
         self._take = take
         self.slot = -1

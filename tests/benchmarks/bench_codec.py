@@ -45,6 +45,7 @@ def main() -> None:
         ("18 MiB, where they lie", images, BLOCK.nbytes),
         ("18 MiB and 32 labels", (images, labels), BLOCK.nbytes),
         ("32 ints", labels, 0),
+        ("an int", 5, 0),
     ]:
         # The same in a list is nothing that has an outline.
         for way, outcome in [("outline", ([item], {})), ("pickle", [[item], {}])]:

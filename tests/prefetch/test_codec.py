@@ -6,6 +6,7 @@ import math
 import pickle
 import struct
 import weakref
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -407,6 +408,10 @@ class Pair(NamedTuple):
     second: Any
 
 
+class Level(IntEnum):
+    LOW = 1
+
+
 def has_outline(frame: Frame) -> bool:
     return struct.unpack_from("<q", frame.tail) == (-1,)
 
@@ -440,12 +445,25 @@ def test_neither_do_lists_and_tuples_of_them(kind: type, sizes: list[int]) -> No
 
 
 @pytest.mark.parametrize(
+    "value", [0, -5, 1 << 62, -(1 << 70), True, False, None, 1.5, -0.0, math.inf, math.nan, 5e-324], ids=repr
+)
+@pytest.mark.parametrize("used", [0, 100])
+def test_nor_do_numbers(value: Any, used: int) -> None:
+    found, is_outlined = outcome(value, used)
+    assert is_outlined
+    assert type(found) is type(value)
+    assert repr(found) == repr(value)
+
+
+@pytest.mark.parametrize(
     "value",
     [
         [],
         (),
-        5,
+        5j,
         "x",
+        Level.LOW,
+        np.float64(1),
         np.float32(1),
         {"x": np.arange(5000)},
         [np.arange(5000), 5],
