@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["finished", "forked", "running"]
+__all__ = ["PATIENCE_S", "finished", "forked", "running"]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 50
@@ -50,10 +50,12 @@ def running(folder: Path, code: str, *arguments: str) -> Iterator[subprocess.Pop
         process.communicate()
 
 
-def finished(folder: Path, code: str, *arguments: str) -> tuple[int, str, str]:
+def finished(
+    folder: Path, code: str, *arguments: str, patience_s: float = PATIENCE_S
+) -> tuple[int, str, str]:
     """Run a script to its end; return its exit status and what it wrote."""
     with running(folder, code, *arguments) as process:
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=patience_s)
         return process.returncode, out, err
 
 
