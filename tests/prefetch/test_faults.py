@@ -918,9 +918,9 @@ SHOWERED = """
     thread.start()
     for k in range(times):
         try:
-            if starts := k % 4 < 2:  # the workers, if the press before has cost them
+            if k // 2 % 2:  # strike what runs, rather than the start that the press before made necessary
                 node[0]
-            asked.put(k * 7 % 37 * (1e-5 if starts else 1e-3))  # another place of the engine, or of its start
+            asked.put(k * 7 % 37 * (1e-3 if k // 4 % 2 else 1e-5))  # another place of the engine every time
             if k % 2:
                 for expected, x in enumerate(node):
                     assert x == expected, (x, expected)
@@ -941,12 +941,14 @@ SHOWERED = """
 
 @every_kind
 @pytest.mark.parametrize(
-    "times", [16, pytest.param(1000, marks=[pytest.mark.stress, pytest.mark.timeout(900)])]
+    "times", [40, pytest.param(2000, marks=[pytest.mark.stress, pytest.mark.timeout(900)])]
 )
 def test_ctrl_c_at_any_moment_neither_hangs_nor_mixes_up_items(
     kind: Kind, times: int, tmp_path: Path
 ) -> None:
-    patience_s = max(PATIENCE_S, 0.8 * times)  # an interrupted start is made anew
+    patience_s = max(PATIENCE_S, 0.4 * times)
+    if kind.context in ("forkserver", "spawn"):  # every press costs them a start of a tenth of a second
+        times //= 2
     arguments = kind.method, str(kind.context), str(times)
     status, out, err = finished(tmp_path, SHOWERED, *arguments, patience_s=patience_s)
     assert (status, out, err) == (0, "works\n", "")
