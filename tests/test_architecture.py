@@ -40,7 +40,8 @@ ROOMS: dict[str, set[str]] = {
     "serializable": {"checks"},
     "transforms": {"checks"},
     "views": {"view", "errors", "indices", "checks", "context", "randomness"},
-    "prefetch": {"view", "errors", "indices", "checks", "context", "randomness"},
+    "prefetch": {"view", "errors", "indices", "checks", "context", "randomness", "executors"},
+    "executors": {"prefetch", "view", "errors"},
     "observe": {"view", "errors", "indices", "checks", "views", "prefetch"},
     "loader": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},
     "streams": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},
@@ -49,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
 }
 
 # The parts of the engine that can be understood alone.
-SELF_CONTAINED = {"slots", "codec", "window", "outcome", "pickling", "tensors"}
+SELF_CONTAINED = {"processes.slots", "codec", "window", "results", "pickling", "tensors"}
 
 ENGINES = {"torch", "ray", "dask", "distributed", "jax", "tensorflow"}
 CONCURRENCY = {
@@ -62,7 +63,7 @@ CONCURRENCY = {
     "subprocess",
     "asyncio",
 }
-CONCURRENT_ROOMS = {"prefetch", "testing"}  # the laws read from several threads at once
+CONCURRENT_ROOMS = {"prefetch", "executors", "testing"}  # the laws read from several threads at once
 PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of threading: it starts nothing
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import engines
+from seqkit.executors import engines
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which nobody there has
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..checks import optional_int, positive_int
-from ..prefetch.node import CONTEXTS
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
+from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
 
 __all__ = [

@@ -1,5 +1,6 @@
 """When and where items are computed: ahead of the reader, in threads or processes. See README.md."""
 
-from .node import Prefetch, fork_server, prefetch
+from .engine import fork_server
+from .node import Prefetch, prefetch
 
 __all__ = ["Prefetch", "fork_server", "prefetch"]

@@ -38,13 +38,13 @@ from time import perf_counter_ns
 from typing import Any, TypeVar
 
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, summary
-from .backend import Backend, Carrier, Done, Event, Failed, Job, Lost, Ready, Unjoined, Unreadable, Unsendable
-from .ctrl_c import CtrlCHeld
-from .outcome import Outcomes
-from .progress import Progress, items_per_line
+from .protocol import Backend, Done, Event, Failed, Job, Lost, Unjoined
+from .results import Carrier, Outcomes, Ready, Unreadable, Unsendable
+from .signals import CtrlCHeld
+from .statistics import Progress, Statistics, items_per_line
 from .window import Chunk, Window
 
-__all__ = ["Dispatcher", "Options", "Reader", "ReadsItself", "Statistics"]
+__all__ = ["Dispatcher", "Options", "Reader", "ReadsItself"]
 
 # Chunks are as large as it takes for the reader to get a message in so many nanoseconds, from whichever
 # worker: enough that its cost (some ten microseconds) is small, little enough that items keep coming.
@@ -91,51 +91,6 @@ class Options:
     retries: int
     on_exhausted: str = "copy"
     message_ns: int = MESSAGE_NS
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What a prefetch node has done since its workers started.
-
-    Attributes
-    ----------
-    items : int
-        Items handed to readers, failed ones included.
-    jobs : int
-        Jobs delivered by workers; a job carries one item or a chunk of small ones.
-    restarts : int
-        Workers replaced after a death or a timeout.
-    waited_ns : int
-        Time readers spent waiting for workers, in nanoseconds.
-    worked_ns : int
-        Time workers spent evaluating and encoding, in nanoseconds, all workers together.
-    nbytes : int
-        Bytes that came through shared memory or pipes.
-    copies : int
-        Results copied out of their slot because slots ran short.
-    misses : int
-        Results that travelled through a pipe because they did not fit a slot, or had none.
-    slots, leased, retired : int
-        Slots in all; those now held by readers' arrays; those a worker kept memory of.
-    slot_bytes : int
-        Size of a slot.
-    chunk : int
-        Items per job at present.
-    """
-
-    items: int = 0
-    jobs: int = 0
-    restarts: int = 0
-    waited_ns: int = 0
-    worked_ns: int = 0
-    nbytes: int = 0
-    copies: int = 0
-    misses: int = 0
-    slots: int = 0
-    leased: int = 0
-    retired: int = 0
-    slot_bytes: int = 0
-    chunk: int = 1
 
 
 class ReadsItself(RuntimeError):

@@ -7,7 +7,9 @@ from time import perf_counter_ns
 from typing import Any
 
 from ..view import View
-from .backend import Done, Evaluator, Event, Job, Ready
+from .evaluate import Evaluator
+from .protocol import Done, Event, Job
+from .results import Ready
 
 __all__ = ["Inline"]
 

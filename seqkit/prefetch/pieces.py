@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import Any, Protocol
 
-from .backend import Backend, Done, Event, Failed, Job, Joint, Lost, Parcel, Skipped, Unjoined, concatenated
-from .outcome import Outcomes
+from .protocol import Backend, Done, Event, Failed, Job, Joint, Lost, Parcel, Skipped, Unjoined
+from .results import Outcomes, concatenated
 
 __all__ = ["InPieces", "Pieces"]
 

@@ -24,9 +24,11 @@ from typing import Any
 
 from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..view import View
-from .backend import Done, Evaluator, Event, Failed, Job, Lost, Ready, Skipped, drained
-from .ctrl_c import CtrlCHeld
+from .evaluate import Evaluator
 from .hooks import call_hook
+from .protocol import Done, Event, Failed, Job, Lost, Skipped, drained
+from .results import Ready
+from .signals import CtrlCHeld
 
 __all__ = ["Threads"]
 

@@ -25,12 +25,13 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import processes, threads
-from seqkit.prefetch.backend import Job
-from seqkit.prefetch.ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
-from seqkit.prefetch.launch import Fork
-from seqkit.prefetch.slots import SlotPool
-from seqkit.prefetch.wire import JOB, Control
+from seqkit.prefetch import threads
+from seqkit.prefetch.processes import transport as processes
+from seqkit.prefetch.processes.launch import Fork
+from seqkit.prefetch.processes.slots import SlotPool
+from seqkit.prefetch.processes.wire import JOB, Control
+from seqkit.prefetch.protocol import Job
+from seqkit.prefetch.signals import CtrlCHeld, CtrlCHeldFromChildren
 
 from .kinds import PROCESSES, WORKERS, Kind
 from .scripts import finished, forked

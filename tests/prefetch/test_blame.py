@@ -9,8 +9,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.errors import EndOfSequence, Policy
-from seqkit.prefetch.blame import follow, record, reraise, route
-from seqkit.prefetch.outcome import Record, RemoteError, RemoteTraceback
+from seqkit.prefetch.errors import follow, record, reraise, route
+from seqkit.prefetch.results import Record, RemoteError, RemoteTraceback
 from seqkit.view import View
 
 

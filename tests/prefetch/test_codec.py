@@ -14,17 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqkit.prefetch.codec import (
-    ALIGNMENT,
-    INLINE_BYTES,
-    Block,
-    Frame,
-    address,
-    aligned,
-    decode,
-    dumps_by_value,
-    encode,
-)
+from seqkit.prefetch.codec import ALIGNMENT, INLINE_BYTES, Block, Frame, address, aligned, decode, encode
+from seqkit.prefetch.pickling import dumps_by_value
 
 MARK = 0xAB  # what memory looks like that nobody has written
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import seqkit as sk
 from seqkit.prefetch import dispatcher
-from seqkit.prefetch.backend import Done, Event, Failed, Job, Lost, Ready, Skipped, Unreadable, Unsendable
 from seqkit.prefetch.dispatcher import (
     AHEAD_BYTES,
     CHUNK_BYTES,
@@ -31,7 +30,8 @@ from seqkit.prefetch.dispatcher import (
     Options,
     Reader,
 )
-from seqkit.prefetch.outcome import Outcomes
+from seqkit.prefetch.protocol import Done, Event, Failed, Job, Lost, Skipped
+from seqkit.prefetch.results import Outcomes, Ready, Unreadable, Unsendable
 
 
 class Parcel:

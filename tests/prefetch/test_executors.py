@@ -23,7 +23,8 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import engines, executors
+from seqkit.executors import engines
+from seqkit.executors import pool as executors
 from seqkit.prefetch.dispatcher import MAX_DEPTH
 from seqkit.prefetch.resources import usable_cpus
 

@@ -23,9 +23,9 @@ import pytest
 
 import seqkit as sk
 from seqkit.context import WorkerInfo
-from seqkit.prefetch import worker
-from seqkit.prefetch.outcome import RemoteError, RemoteTraceback
-from seqkit.prefetch.processes import Processes
+from seqkit.prefetch.processes import worker
+from seqkit.prefetch.processes.transport import Processes
+from seqkit.prefetch.results import RemoteError, RemoteTraceback
 from seqkit.prefetch.threads import Threads
 
 from .kinds import CONTEXTS, KINDS, PROCESSES, WORKERS, Kind

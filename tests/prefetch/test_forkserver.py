@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.forkserver import Server, _Process
+from seqkit.prefetch.processes.template import Server, _Process
 
 from .scripts import finished
 from .traces import children, descriptors, is_gone, until

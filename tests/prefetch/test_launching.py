@@ -14,7 +14,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.context import flush_streams
-from seqkit.prefetch import launch, resources
+from seqkit.prefetch import resources
+from seqkit.prefetch.processes import launch
 
 from .kinds import CONTEXTS
 from .scripts import finished

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import dispatcher, node, outcome, processes
+from seqkit.prefetch import dispatcher, node
+from seqkit.prefetch import results as outcome
+from seqkit.prefetch.processes import transport as processes
 
 from .kinds import PROCESSES, Kind
 from .scripts import forked

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import dispatcher, worker
-from seqkit.prefetch.slots import PAGE, FreeMap, Segment
-from seqkit.prefetch.wire import Layout
+from seqkit.prefetch import dispatcher
+from seqkit.prefetch.processes import worker
+from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment
+from seqkit.prefetch.processes.wire import Layout
 
 from .kinds import PROCESSES, Kind
 from .traces import until

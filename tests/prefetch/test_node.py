@@ -23,7 +23,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.dispatcher import CLOSED, Reader
-from seqkit.prefetch.progress import _slower
+from seqkit.prefetch.statistics import _slower
 from seqkit.view import View
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind

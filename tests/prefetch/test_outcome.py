@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.prefetch.outcome import Outcomes, Record, RemoteError, RemoteTraceback, collect
+from seqkit.prefetch.results import Outcomes, Record, RemoteError, RemoteTraceback, collect
 
 
 class TwoArguments(Exception):

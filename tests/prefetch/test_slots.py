@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seqkit.prefetch.slots import PAGE, FreeMap, Segment, SlotPool, State
+from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment, SlotPool, State
 
 from .scripts import forked
 
@@ -503,7 +503,7 @@ def test_dropping_arrays_in_a_forked_child_does_not_free_the_parents_slots() -> 
 
 def test_arrays_that_live_at_interpreter_exit_disturb_nothing() -> None:
     script = """
-from seqkit.prefetch.slots import PAGE, FreeMap, Segment, SlotPool
+from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment, SlotPool
 segment = Segment.create(2 * PAGE)
 pool = SlotPool(segment, FreeMap(segment, 1, PAGE), PAGE)
 pool.reserve()

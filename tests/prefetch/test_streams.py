@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.node import MOST_LOST
+from seqkit.prefetch.reading import MOST_LOST
 
 from .kinds import KINDS, WORKERS, Kind
 from .traces import append, drawn, until

@@ -16,7 +16,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch import dispatcher
-from seqkit.prefetch.launch import AmidAStart
+from seqkit.prefetch.processes.launch import AmidAStart
 
 from .kinds import KINDS, Kind
 from .traces import children, descriptors, until

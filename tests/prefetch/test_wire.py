@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqkit.prefetch.backend import Unsendable
-from seqkit.prefetch.slots import PAGE, Segment
-from seqkit.prefetch.wire import CELL_BYTES, JOB, RESULT, Control, Layout, Packing, pack, unpack
+from seqkit.prefetch.processes.slots import PAGE, Segment
+from seqkit.prefetch.processes.wire import CELL_BYTES, JOB, RESULT, Control, Layout, Packing, pack, unpack
+from seqkit.prefetch.results import Unsendable
 
 CELL = 4096
 

@@ -43,7 +43,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from .codec import Block, address
+from ..codec import Block, address
 
 __all__ = ["PAGE", "FreeMap", "Pinner", "Segment", "SlotPool", "State"]
 

@@ -13,12 +13,58 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
 
-__all__ = ["Progress", "items_per_line"]
+__all__ = ["Progress", "Statistics", "items_per_line"]
 
 _log = logging.getLogger("seqkit.prefetch")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a prefetch node has done since its workers started.
+
+    Attributes
+    ----------
+    items : int
+        Items handed to readers, failed ones included.
+    jobs : int
+        Jobs delivered by workers; a job carries one item or a chunk of small ones.
+    restarts : int
+        Workers replaced after a death or a timeout.
+    waited_ns : int
+        Time readers spent waiting for workers, in nanoseconds.
+    worked_ns : int
+        Time workers spent evaluating and encoding, in nanoseconds, all workers together.
+    nbytes : int
+        Bytes that came through shared memory or pipes.
+    copies : int
+        Results copied out of their slot because slots ran short.
+    misses : int
+        Results that travelled through a pipe because they did not fit a slot, or had none.
+    slots, leased, retired : int
+        Slots in all; those now held by readers' arrays; those a worker kept memory of.
+    slot_bytes : int
+        Size of a slot.
+    chunk : int
+        Items per job at present.
+    """
+
+    items: int = 0
+    jobs: int = 0
+    restarts: int = 0
+    waited_ns: int = 0
+    worked_ns: int = 0
+    nbytes: int = 0
+    copies: int = 0
+    misses: int = 0
+    slots: int = 0
+    leased: int = 0
+    retired: int = 0
+    slot_bytes: int = 0
+    chunk: int = 1
 
 
 class Counts(Protocol):

@@ -15,6 +15,7 @@ Relies on
 from __future__ import annotations
 
 import pickle
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,11 +23,29 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from ..errors import RemoteError, summary
-from .codec import Block, Frame, dumps_plain, encode
+from .codec import ALIGNMENT, Block, Frame, address, decode, dumps_plain, encode
 from .pickling import dumps_back, goes_by_value
 
-__all__ = ["Outcomes", "Record", "RemoteError", "RemoteTraceback", "collect", "framed"]
+__all__ = [
+    "Carrier",
+    "Memory",
+    "Outcomes",
+    "Ready",
+    "Record",
+    "RemoteError",
+    "RemoteTraceback",
+    "Unreadable",
+    "Unsendable",
+    "collect",
+    "concatenated",
+    "framed",
+    "opened",
+    "private",
+    "size_of",
+]
 
 
 @dataclass(slots=True)
@@ -155,3 +174,126 @@ def _sort_out(outcomes: Outcomes) -> None:
             reason.__cause__ = error
             outcomes.values[position] = None
             outcomes.failures[position] = Record.of(reason)
+
+
+class Carrier(Exception):
+    """Takes an error, its `reason`, through the engine to who deals with it; no reader ever sees it."""
+
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Unreadable(Carrier):
+    """User code that unpickles a result has failed."""
+
+
+class Unsendable(Carrier):
+    """The indices of a job cannot be sent to a worker."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """A parcel whose outcomes are ordinary objects already."""
+
+    outcomes: Outcomes
+    nbytes: int | None = 0
+
+    @classmethod
+    def sized(cls, outcomes: Outcomes) -> Ready:
+        """Return the parcel of outcomes that take as much memory as the first one says."""
+        values = outcomes.values
+        size = size_of(values[0]) if values else 0
+        return cls(outcomes, None if size is None else size * len(values))
+
+    def must_copy(self) -> bool:
+        return False
+
+    def claim(self) -> None:
+        pass
+
+    def open(self) -> Outcomes:
+        return self.outcomes
+
+    def detach(self) -> bool:
+        return False
+
+    def discard(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Memory:
+    """A result in private memory: its frame, and where the tail of that begins."""
+
+    block: Block | bytes
+    head: int
+    nbytes: int
+
+    def must_copy(self) -> bool:
+        return False
+
+    def claim(self) -> None:
+        pass
+
+    def open(self) -> Outcomes:
+        return opened(self.block, self.head)
+
+    def detach(self) -> bool:
+        return False
+
+    def discard(self) -> None:
+        pass
+
+
+def private(size: int) -> Block:
+    """Return memory of our own, aligned like a slot."""
+    block = np.empty(size + ALIGNMENT, np.uint8)
+    skip = -address(block) % ALIGNMENT
+    return block[skip : skip + size]
+
+
+def opened(block: Block | bytes, head: int, memory: Block | None = None) -> Outcomes:
+    """Decode outcomes; `Unreadable` if what they are made of refuses."""
+    try:
+        return Outcomes(*decode(block, head, len(block), memory=memory))
+    except (Exception, SystemExit) as error:
+        raise Unreadable(error) from None
+
+
+def size_of(value: Any) -> int | None:
+    """Return about how many bytes a value takes; None where nobody can tell.
+
+    >>> size_of((np.zeros(10), [np.zeros(20)] * 3)), size_of({"x": object()})
+    (560, None)
+    """
+    try:
+        return _size_of(value, _LOOKED_INTO)
+    except BaseException:  # it is user code that answers
+        return None
+
+
+def _size_of(value: Any, depth: int) -> int | None:
+    if isinstance(value, bool | int | float | complex | str | bytes | bytearray | None):
+        return sys.getsizeof(value)
+    if isinstance(value, list | tuple | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        sizes = [_size_of(part, depth - 1) if depth else None for part in islice(parts, _LOOKED_AT)]
+        known = [size for size in sizes if size is not None]
+        return None if len(known) < len(sizes) else sum(known) * len(value) // max(len(known), 1)
+    nbytes = getattr(value, "nbytes", None)  # of arrays and tensors
+    return nbytes if isinstance(nbytes, int) else None
+
+
+_LOOKED_AT = 8  # parts of a large collection
+_LOOKED_INTO = 3  # collections in one another
+
+
+def concatenated(arrays: list[Any]) -> Any:
+    """Return arrays as one, row behind row; ValueError where rows differ."""
+    first = arrays[0]
+    if any(
+        type(a) is not np.ndarray or a.dtype != first.dtype or a.shape[1:] != first.shape[1:] for a in arrays
+    ):
+        raise ValueError("arrays of different kinds")
+    return np.concatenate(arrays)

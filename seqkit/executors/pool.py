@@ -47,27 +47,14 @@ from uuid import uuid4
 import numpy as np
 
 from ..errors import Policy, errstate, seterr, summary
+from ..prefetch.errors import record_failures
+from ..prefetch.evaluate import Evaluator, Settle
+from ..prefetch.pickling import dumps_by_value
+from ..prefetch.protocol import Done, Event, Failed, Job, Lost, Parcel, Skipped, drained
+from ..prefetch.results import Memory, Outcomes, Ready, Record, Unsendable, framed, private
+from ..prefetch.snapshot import snapshots
 from ..view import View
-from .backend import (
-    Done,
-    Evaluator,
-    Event,
-    Failed,
-    Job,
-    Lost,
-    Parcel,
-    Ready,
-    Settle,
-    Skipped,
-    Unsendable,
-    drained,
-)
-from .blame import record_failures
 from .engines import Engine
-from .memory import Memory, private
-from .outcome import Outcomes, Record, framed
-from .pickling import dumps_by_value
-from .snapshot import snapshots
 
 __all__ = ["TASK_NS", "Executors", "evaluate", "is_within", "shares_objects"]
 

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from .backend import Unsendable
-from .codec import Block
+from ..codec import Block
+from ..results import Unsendable
 from .slots import PAGE, Segment
 
 __all__ = [

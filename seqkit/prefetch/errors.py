@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from ..errors import EvaluationError, fail, seterr, summary
 from ..view import View, locate
-from .outcome import Outcomes, Record, RemoteError, RemoteTraceback
+from .results import Outcomes, Record, RemoteError, RemoteTraceback
 
 __all__ = ["follow", "record", "record_failures", "reraise", "route"]
 

@@ -36,17 +36,17 @@ from zlib import crc32
 import numpy as np
 import threadpoolctl
 
-from ..context import Allocator, evaluating, flush_streams, leave_process, set_worker_info
-from ..errors import Policy, seterr
-from ..view import View
-from .backend import Evaluator, Settle
-from .blame import record_failures
-from .codec import INLINE_BYTES, Block, Frame, aligned, decode
-from .hooks import Seeding, call_hook, worker_info
-from .outcome import Outcomes, Record, framed
-from .pickling import refer_to_reader
+from ...context import Allocator, evaluating, flush_streams, leave_process, set_worker_info
+from ...errors import Policy, seterr
+from ...view import View
+from ..codec import INLINE_BYTES, Block, Frame, aligned, decode
+from ..errors import record_failures
+from ..evaluate import Evaluator, Settle
+from ..hooks import Seeding, call_hook, worker_info
+from ..pickling import refer_to_reader
+from ..results import Outcomes, Record, framed
+from ..snapshot import snapshots
 from .slots import PAGE, FreeMap, Segment
-from .snapshot import snapshots
 from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]

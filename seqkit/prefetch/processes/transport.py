@@ -37,17 +37,17 @@ from typing import Any
 
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would wait for ever
 
-from ..errors import seterr
-from ..view import View
-from .backend import Done, Event, Failed, Job, Lost, Skipped, Unsendable
-from .codec import Block
-from .ctrl_c import CtrlCHeld
-from .forkserver import ForkServer, Server
+from ...errors import seterr
+from ...view import View
+from ..codec import Block
+from ..protocol import Done, Event, Failed, Job, Lost, Skipped
+from ..resources import mapped_bytes, native_threads
+from ..results import Memory, Unsendable, private
+from ..signals import CtrlCHeld
 from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
-from .memory import Memory, private
 from .parcels import InJoint, InSlot, Joint
-from .resources import mapped_bytes, native_threads
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
+from .template import ForkServer, Server
 from .wire import (
     CELL_BYTES,
     FOLLOWED,

@@ -32,12 +32,12 @@ from typing import Any, Protocol
 
 import threadpoolctl
 
-from ..context import flush_streams
-from ..view import View
-from . import resources
-from .codec import dumps_by_value, encode
-from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
-from .pickling import refer_to_classes
+from ...context import flush_streams
+from ...view import View
+from .. import resources
+from ..codec import encode
+from ..pickling import dumps_by_value, refer_to_classes
+from ..signals import CtrlCHeld, CtrlCHeldFromChildren
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -208,7 +208,7 @@ class Spawn:
         passed = (shipment.fd, *astuple(fds))
         with CtrlCHeldFromChildren():
             pid = interpreter(
-                f"from seqkit.prefetch.worker import boot; boot({number}, {shipment.frame}, fds)",
+                f"from seqkit.prefetch.processes.worker import boot; boot({number}, {shipment.frame}, fds)",
                 passed,
                 self._environment,
             )

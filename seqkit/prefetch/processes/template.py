@@ -38,10 +38,10 @@ from typing import TypeVar
 
 import threadpoolctl
 
-from ..context import flush_streams
-from .ctrl_c import CtrlCHeld, CtrlCHeldFromChildren
+from ...context import flush_streams
+from ..resources import current_directory
+from ..signals import CtrlCHeld, CtrlCHeldFromChildren
 from .launch import AmidAStart, Child, Shipment, environment, interpreter, module_path, reap
-from .resources import current_directory
 from .worker import Descriptors, boot, leave
 
 __all__ = ["ForkServer", "Server", "serve"]
@@ -193,7 +193,7 @@ class _Process:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.pid = interpreter(
-                f"from seqkit.prefetch.forkserver import serve; serve(*fds, {preload!a})",
+                f"from seqkit.prefetch.processes.template import serve; serve(*fds, {preload!a})",
                 (theirs.fileno(),),
                 self._told[0],
             )

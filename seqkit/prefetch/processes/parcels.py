@@ -19,10 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .backend import concatenated
-from .codec import Block, address
-from .memory import opened, private
-from .outcome import Outcomes
+from ..codec import Block, address
+from ..results import Outcomes, concatenated, opened, private
 from .slots import SlotPool, State
 
 __all__ = ["InJoint", "InSlot", "Joint"]

@@ -1,0 +1,1 @@
+"""Worker processes, on Linux. See ../README.md."""
