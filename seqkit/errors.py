@@ -7,6 +7,7 @@ user's code raised arrives as the ``__cause__`` of an `EvaluationError` that nam
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ __all__ = [
     "RemoteError",
     "SlotsExhausted",
     "WorkerDied",
+    "brief",
     "errstate",
     "fail",
     "seterr",
@@ -83,7 +85,7 @@ class EvaluationError(RuntimeError):
     def __str__(self) -> str:
         lines = [self.message or super().__str__()]
         if len(self.path) > 1:
-            lines.append("  path: " + " → ".join(f"{view._name}[{i}]" for view, i in self.path))
+            lines.append("  path: " + " → ".join(f"{view._name}[{brief(i)}]" for view, i in self.path))
         site = getattr(self.view, "_site", None)
         if site is not None:
             lines.append(f"  {self.view._name} made at {site[0]}:{site[1]} in {site[2]}")
@@ -222,10 +224,19 @@ def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
             raise error
         if _policy.get() == "passthrough" and not isinstance(error, RemoteError):
             raise IndexError(*error.args) if isinstance(error, EndOfSequence) else error
-        message = f"{view._name}[{index}] failed{' ' + doing if doing else ''}: {summary(error)}"
+        message = f"{view._name}[{brief(index)}] failed{' ' + doing if doing else ''}: {summary(error)}"
         raise EvaluationError(message, index=index, view=view) from error
     finally:
         del error  # or it and this frame would hold one another, and all that the callers have
+
+
+def brief(value: Any) -> str:
+    """Return the `repr` of a value in one short line.
+
+    >>> brief(list(range(100)))
+    '[0, 1, 2, 3, 4, 5, ...]'
+    """
+    return " ".join(reprlib.repr(value).split())
 
 
 def summary(error: BaseException) -> str:

@@ -39,6 +39,10 @@ def named(name: str) -> Executor | None:
         raise ImportError(message) from error
 
 
+def is_executor(method: Any) -> bool:
+    return isinstance(method, Executor)
+
+
 def adapted(executor: Executor) -> Executor | None:
     """Return an executor; one of Dask's as `named` would, as its own loses futures that others cancel."""
     distributed = sys.modules.get("distributed")  # a module of the user's, perhaps

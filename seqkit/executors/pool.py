@@ -33,8 +33,9 @@ import pickle
 import sys
 import threading
 import weakref
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -47,12 +48,12 @@ from uuid import uuid4
 import numpy as np
 
 from ..errors import Policy, errstate, seterr, summary
-from ..prefetch.errors import record_failures
-from ..prefetch.evaluate import Evaluator, Settle
+from ..prefetch.codec import dumps_plain
+from ..prefetch.errors import record
+from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.pickling import dumps_by_value
-from ..prefetch.protocol import Done, Event, Failed, Job, Lost, Parcel, Skipped, drained
-from ..prefetch.results import Memory, Outcomes, Ready, Record, Unsendable, framed, private
-from ..prefetch.snapshot import snapshots
+from ..prefetch.protocol import Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
+from ..prefetch.results import EncodedResult, Ready, Record, Result, encoded_item, private
 from ..view import View
 from .engines import Engine
 
@@ -157,11 +158,20 @@ class Executors:
         Most tasks under way.
     capacity : int
         Most jobs in flight.
+    budget_ns : int
+        How long a task of several items may take.
     """
 
     def __init__(
-        self, pipeline: View[Any], executor: Executor, workers: int, most: int, capacity: int
+        self,
+        pipeline: View[Any],
+        executor: Executor,
+        workers: int,
+        most: int,
+        capacity: int,
+        budget_ns: int = NEVER_NS,
     ) -> None:
+        self._budget_ns = budget_ns
         self._pipeline = pipeline
         self._executor = executor
         self._engine = executor if isinstance(executor, Engine) else None
@@ -175,7 +185,7 @@ class Executors:
         self._classes: list[type] = []  # that went with it, and come back by name
         self._shipped = 0  # how often
         self._carriers: set[int] = set()  # tickets of tasks under way that have the pipeline with them
-        self._jobs: dict[int, tuple[int, Any]] = {}  # epoch and indices, by ticket
+        self._jobs: dict[int, tuple[int, Any, int]] = {}  # epoch, indices and budget in ns, by ticket
         self._desk = _Desk(executor)
         self._nbytes = 0
         self._look_at_s = 0.0  # when to look next whether the executor has ended
@@ -193,7 +203,7 @@ class Executors:
 
     # ---------------------------------------------------------------- jobs
 
-    def ready(self) -> bool:
+    def has_room(self) -> bool:
         return True
 
     def submit(self, job: Job) -> None:
@@ -201,7 +211,7 @@ class Executors:
             indices = job.indices if self._ours is not None else dumps_by_value(job.indices)
         except Exception as error:
             raise Unsendable(error) from None
-        self._jobs[job.ticket] = job.epoch, indices
+        self._jobs[job.ticket] = job.epoch, indices, NEVER_NS if job.is_whole else self._budget_ns
         self._desk.waiting.append(job.ticket)
 
     def flush(self) -> None:
@@ -239,17 +249,20 @@ class Executors:
         return True
 
     def _task(self, ticket: int, is_carrier: bool) -> tuple[Any, ...]:
-        epoch, indices = self._jobs[ticket]
+        job = self._jobs[ticket]
         if self._ours is not None:
-            return self._context.copy().run, evaluate_here, self._ours, epoch, indices
+            return self._context.copy().run, evaluate_here, self._ours, *job
         if not is_carrier:
-            return evaluate, self._key, epoch, indices, None
+            return evaluate, self._key, None, *job
         self._shipped += 1
         self._carriers.add(ticket)
-        return evaluate, self._key, epoch, indices, self._shipment
+        return evaluate, self._key, self._shipment, *job
 
-    def joint(self, jobs: int) -> None:
-        return None  # nobody shares memory
+    def await_release(self, timeout_s: float) -> None:
+        raise AssertionError("there are no slots")
+
+    def collect(self) -> list[Event]:
+        return []  # a task delivers when it is done
 
     def cancel(self, ticket: int) -> None:
         self._desk.unwanted.append(ticket)
@@ -311,14 +324,15 @@ class Executors:
             return None
         if isinstance(result, Record):
             return Failed(None, result.rebuild(), "cannot do its tasks")
-        parcel, cost_ns = result
-        return Done(ticket, self._unpacked(*parcel) if isinstance(parcel, tuple) else parcel, cost_ns, None)
+        items, cost_ns, is_end = result
+        unpacked = self._unpacked(*items) if isinstance(items, tuple) else items
+        return Done(ticket, unpacked, cost_ns, None, is_end=is_end)
 
-    def _unpacked(self, frame: bytes, head: int) -> Memory:
-        self._nbytes += len(frame)
-        block = private(len(frame))
-        block[:] = np.frombuffer(frame, np.uint8)
-        return Memory(block, head, len(frame))
+    def _unpacked(self, table: bytes, payload: bytes, memory: bytes) -> EncodedResult:
+        self._nbytes += len(payload) + len(memory)
+        block = private(len(memory))
+        block[:] = np.frombuffer(memory, np.uint8)
+        return EncodedResult(table, payload, block)
 
     # ---------------------------------------------------------------- time, waking, the end
 
@@ -419,16 +433,17 @@ class _Pipeline:
             thread["evaluator"] = Evaluator(self._view)
         return thread["evaluator"]  # type: ignore[no-any-return]
 
-    def run(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
+    def run(self, epoch: int, indices: Any, sink: Sink, budget_ns: int) -> bool:
+        """Evaluate items into a sink; return whether the sequence has ended."""
         evaluator = self.evaluator()
         before, _doing.executor = _doing.executor, self._executor()
         try:
             with errstate(self._errors):
-                outcomes = evaluator.run(epoch, indices, settle)
+                is_end = evaluator.run(epoch, indices, sink, budget_ns)
         finally:
             _doing.executor = before
         evaluator.leave_if_forked()
-        return outcomes
+        return is_end
 
     def forget(self) -> None:
         """Let go of the view, but for the threads that are at it."""
@@ -468,17 +483,19 @@ def _is_a_thread_of(executor: Executor) -> bool:
     return thread in executor._threads
 
 
-def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any) -> tuple[Parcel, int]:
-    """Evaluate a job in the reader's process; return the outcomes, and the nanoseconds that it took."""
-    begun = perf_counter_ns()
-    outcomes = pipeline.run(epoch, indices)
-    return Ready.sized(outcomes), perf_counter_ns() - begun
+def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any, budget_ns: int) -> tuple[Result, int, bool]:
+    """Evaluate a job in the consumer's process; return result, nanoseconds, and has the sequence ended?"""
+    begun, sink = perf_counter_ns(), Collector()
+    is_end = pipeline.run(epoch, indices, sink, budget_ns)
+    return Ready.sized(sink.outcomes), perf_counter_ns() - begun, is_end
 
 
-def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[], bytes] | None) -> Any:
-    """Evaluate a job in another process than the reader's.
+def evaluate(
+    key: str, shipment: bytes | Callable[[], bytes] | None, epoch: int, indices: bytes, budget_ns: int
+) -> Any:
+    """Evaluate a job in another process than the consumer's.
 
-    Returns the outcomes as a frame with its head, and the nanoseconds that it took; None if the pipeline is
+    Returns the packed items, nanoseconds taken, and whether the sequence has ended; None if the pipeline is
     needed; a `Record` if that cannot be unpickled.
     """
     begun = perf_counter_ns()
@@ -493,12 +510,41 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
         wanted = pickle.loads(indices)
     except BaseException as error:
         raise RuntimeError(summary(error)) from None  # plain, so that it can be sent: the task is lost
-    outcomes = pipeline.run(epoch, wanted, _settled if len(wanted) > 1 else iter)
-    evaluator = pipeline.evaluator()
-    record_failures(outcomes, evaluator.keyed)
-    frame = framed(outcomes)
-    evaluator.leave_if_forked()
-    return (b"".join(frame.stream(None)), frame.head), perf_counter_ns() - begun
+    packer = _Packer(pipeline.evaluator())
+    is_end = pipeline.run(epoch, wanted, packer, budget_ns)
+    return packer.packed(), perf_counter_ns() - begun, is_end
+
+
+class _Packer:
+    """The sink that packs items for another process, each as it is when it is finished."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._table = array("q")
+        self._payload = bytearray()
+        self._memory = bytearray()
+
+    def put(self, value: Any) -> bool:
+        return self._add(value, False)
+
+    def fail(self, error: BaseException) -> bool:
+        return self._add(record(error, self._evaluator.keyed), True)
+
+    def _add(self, value: Any, is_failed: bool) -> bool:
+        is_failed, (form, tail, moved, _, _) = encoded_item(
+            value, is_failed, dumps_plain, None, len(self._memory)
+        )
+        self._evaluator.leave_if_forked()
+        start = len(self._payload)
+        self._payload += tail
+        self._table.extend((start << 3 | is_failed << 2 | form, len(self._payload)))
+        for offset, buffer in moved:
+            self._memory += bytes(offset - len(self._memory))
+            self._memory += buffer
+        return True
+
+    def packed(self) -> tuple[bytes, bytes, bytes]:
+        return self._table.tobytes(), bytes(self._payload), bytes(self._memory)
 
 
 def _received(key: str, shipment: bytes | Callable[[], bytes] | None) -> _Pipeline | None:
@@ -514,7 +560,3 @@ def _keep(key: str, pipeline: _Pipeline) -> None:
         _kept[key] = pipeline
     for old in list(_kept)[:-MOST_KEPT]:
         _kept.pop(old, None)
-
-
-def _settled(items: Iterator[Any]) -> Iterator[Any]:
-    return snapshots(items, lambda shape, dtype: None)

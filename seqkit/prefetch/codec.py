@@ -1,24 +1,21 @@
-"""A value to bytes in a block of memory, and back: pickle protocol 5 with its buffers beside it.
+"""Encode a value as bytes and out-of-band buffers, and decode it again.
 
-The layout of a frame in a block::
+An encoded value has two parts. Its *tail* is a short byte string. Its *buffers*, the memory of arrays, lie in a
+block of memory: where the worker wrote them (`seqkit.empty`), or where `encode` asks the caller to copy them.
 
-    | what the worker wrote itself | further buffers … | table: count, (offset, size)… | pickle |
-                                     64-byte aligned     ^ head                                ^ end
-
-One array, or a tuple or list of arrays, as most batches are, needs no pickle. An outline of dtypes, shapes
-and offsets takes the place of table and pickle: just after megabytes were copied, when nothing else is in the
-processor's caches, that takes half the time (`python -m tests.benchmarks codec`). A number, which is to cost
-next to nothing, is its own outline.
+Most items are numbers, strings, arrays, or a tuple, list or dict of those. They need no pickle: the tail is
+what `marshal` makes of them, with an outline (dtype, shape, offset) in the place of each array. Right after
+megabytes were copied, when the processor's caches hold nothing else, that takes half the time of a pickle
+(`python -m tests.benchmarks codec`).
 
 Guarantees
 ----------
 - a buffer that already lies in the block is not copied, only its place is recorded;
-- `decode` gives arrays over the block, or over a copy of it, with the same code;
-- nothing is written before the whole frame is known to fit.
+- decoded arrays lie in the block, or in a copy of it, with the same code.
 
 Relies on
 ---------
-- the block staying as it is for as long as decoded arrays over it live (the slots' leases).
+- the block staying as it is for as long as decoded arrays over it live (the slot's lease).
 
 Units: offsets and sizes in bytes from the start of the block.
 """
@@ -29,24 +26,23 @@ import marshal
 import pickle
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from . import pickling
-from .pickling import dumps_by_value
 
 __all__ = [
     "ALIGNMENT",
+    "INLINE_BYTES",
     "Block",
-    "Frame",
+    "Encoded",
+    "Form",
     "address",
     "aligned",
     "decode",
-    "dumps_by_value",
     "dumps_plain",
     "encode",
 ]
@@ -54,11 +50,17 @@ __all__ = [
 Block = npt.NDArray[np.uint8]
 
 ALIGNMENT = 64
-_COUNT = struct.Struct("<q")
-_OUTLINE = _COUNT.pack(-1)  # in the place of a count
-_NUMBERS = frozenset({int, float, bool, type(None)})
-# A buffer below this travels inside the pickle: copying it twice costs less than tracking it once.
+# A buffer below this travels inside the tail: copying it twice costs less than tracking it once.
 INLINE_BYTES = 4096
+
+
+class Form:
+    """What a tail is. Plain numbers, which Python 3.11 finds faster than members of an enum."""
+
+    MARSHAL: Final = 0  # the value
+    OUTLINE: Final = 1  # the value, with outlines in the place of arrays
+    PICKLE: Final = 2
+    BUFFERS: Final = 3  # number, offsets and sizes of buffers, then the pickle that refers to them
 
 
 def aligned(offset: int) -> int:
@@ -75,79 +77,49 @@ def address(block: npt.NDArray[Any]) -> int:
     return int(block.__array_interface__["data"][0])
 
 
-@dataclass(slots=True)
-class Frame:
-    """An encoded value: what to write where.
-
-    Attributes
-    ----------
-    head, end : int
-        Where the tail begins and ends.
-    moved : list of (offset, memoryview)
-        Buffers to be copied into the block.
-    tail : bytes
-        Table and pickle, or an outline.
-    placed : int
-        Number of buffers that travel beside the tail, copied or already in place.
-    """
-
-    head: int
-    end: int
-    moved: list[tuple[int, memoryview]]
-    tail: bytes
-    placed: int
-
-    def write(self, block: Block, tail: bool = True) -> None:
-        """Write the frame into the block it was encoded for, unless the tail travels another way."""
-        for offset, buffer in self.moved:
-            block[offset : offset + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
-        if tail:
-            block[self.head : self.end] = np.frombuffer(self.tail, np.uint8)
-
-    def stream(self, block: Block | None) -> Iterator[memoryview]:
-        """Yield the same bytes in order, for a block that is too small or does not exist.
-
-        `block` is the one that buffers "already in place" lie in.
-        """
-        position = self.moved[0][0] if self.moved else self.head
-        if position and block is not None:
-            yield block[:position].data
-        for offset, buffer in self.moved:
-            yield memoryview(bytes(offset - position))
-            yield buffer
-            position = offset + buffer.nbytes
-        yield memoryview(bytes(self.head - position))
-        yield memoryview(self.tail)
-
-
+# Form of the tail; tail; buffers that the caller must copy into the block, by offset; first offset behind all buffers;
+# number of buffers in the block, copied or in place. A plain tuple: it is made for every item.
+Encoded = tuple[int, bytes, list[tuple[int, memoryview]], int, int]
 Dumps = Callable[..., bytes]
 
+_ATOMS = frozenset({int, float, bool, type(None), str, bytes})
+_KINDS = frozenset({np.ndarray, tuple, list, dict})
+_COUNT = struct.Struct("<q")
 
-def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps | None = None) -> Frame:
+
+def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps | None = None) -> Encoded:
     """Encode a value for a block whose first `used` bytes are taken.
 
     Parameters
     ----------
     value : Any
     block : uint8 array or None
-        None where nothing can be in place already.
+        None where no buffer can be in place already.
     used : int
         First free offset.
     dumps : callable
-        `dumps_plain` (the default) or `dumps_by_value`.
+        `dumps_plain` (the default), or a function of `pickling`.
+
+    Returns
+    -------
+    tuple
+        See `Encoded`.
 
     Raises
     ------
     Exception
         Whatever pickling the value raises.
     """
+    kind = type(value)
+    if kind in _ATOMS:
+        return (Form.MARSHAL, marshal.dumps(value), [], used, 0)
     start = 0 if block is None else address(block)
-    if (outlined := _outlined(value, start, used)) is not None:
+    if kind in _KINDS and (outlined := _outlined(value, kind, start, used)) is not None:
         return outlined
     stop = start + used
     moved: list[tuple[int, memoryview]] = []
     spans: list[int] = []
-    free = aligned(used)
+    free = used
 
     def place(buffer: pickle.PickleBuffer) -> bool:
         nonlocal free
@@ -158,106 +130,108 @@ def encode(value: Any, block: Block | None, used: int = 0, dumps: Dumps | None =
         if start <= at and at + raw.nbytes <= stop:
             spans.extend((at - start, raw.nbytes))
         else:
+            free = aligned(free)
             spans.extend((free, raw.nbytes))
             moved.append((free, raw))
-            free = aligned(free + raw.nbytes)
+            free += raw.nbytes
         return False
 
     pickled = (dumps or dumps_plain)(value, protocol=5, buffer_callback=place)
+    if not spans:
+        return (Form.PICKLE, pickled, moved, free, 0)
     tail = struct.pack(f"<{len(spans) + 1}q", len(spans) // 2, *spans) + pickled
-    return Frame(free, free + len(tail), moved, tail, len(spans) // 2)
+    return (Form.BUFFERS, tail, moved, free, len(spans) // 2)
 
 
-def _outlined(value: Any, start: int, used: int) -> Frame | None:
-    """Return the frame of a job's only outcome, if that is a number or made of arrays; else None."""
-    # In one go: every function more would be one more that is in no cache.
-    if type(value) is not tuple or len(value) != 2 or type(value[0]) is not list or len(value[0]) != 1:
-        return None
-    (item,), failures = value
-    if type(failures) is not dict or failures:
-        return None
-    kind = type(item)
-    free, placed = aligned(used), 0
-    moved: list[tuple[int, memoryview]] = []
-    if kind in _NUMBERS:
-        tail = _OUTLINE + marshal.dumps(item)
-        return Frame(free, free + len(tail), moved, tail, placed)
-    if kind is not np.ndarray and kind is not tuple and kind is not list:
-        return None
-    arrays = [item] if kind is np.ndarray else item
-    outline: list[tuple[str, tuple[int, ...], int | bytes]] = []
-    for array in arrays:
-        if type(array) is not np.ndarray:
+def _outlined(value: Any, kind: type, start: int, free: int) -> Encoded | None:
+    """Encode an array, or a flat tuple, list or dict, without a pickle; None where that cannot be."""
+    # One function on purpose: each further one would be one more that is in no cache.
+    if kind is np.ndarray:
+        parts: Any = (value,)
+    elif kind is dict:
+        if not _ATOMS.issuperset(map(type, value)):
             return None
-        dtype, nbytes = array.dtype, array.nbytes
-        if dtype.isbuiltin != 1 or dtype.kind not in "biufc" or not array.flags.carray:
-            return None  # other than numbers of the machine's own kinds, in one piece and writable
-        if nbytes < INLINE_BYTES:
-            outline.append((dtype.str, array.shape, array.tobytes()))
+        parts = value.values()
+    else:
+        parts = value
+    if _ATOMS.issuperset(map(type, parts)):
+        return (Form.MARSHAL, marshal.dumps(value), [], free, 0)
+    used, buffers = free, 0
+    moved: list[tuple[int, memoryview]] = []
+    outline: list[Any] = []
+    seen: list[int] = []
+    for part in parts:
+        if type(part) in _ATOMS:
+            outline.append(part)
             continue
-        placed += 1
-        offset = address(array) - start
+        if type(part) is not np.ndarray:
+            return None
+        dtype, nbytes = part.dtype, part.nbytes
+        if dtype.isbuiltin != 1 or dtype.kind not in "biufc" or not part.flags.carray:
+            return None  # other than the machine's own numbers, contiguous and writable
+        seen.append(id(part))
+        if nbytes < INLINE_BYTES:
+            outline.append((..., dtype.str, part.shape, part.tobytes()))
+            continue
+        buffers += 1
+        offset = address(part) - start
         if offset < 0 or offset + nbytes > used:
-            offset = free
-            moved.append((free, array.reshape(-1).view(np.uint8).data))
-            free = aligned(free + nbytes)
-        outline.append((dtype.str, array.shape, offset))
-    if not outline or len(set(map(id, arrays))) < len(outline):
-        return None  # the same array twice is to come back so
-    tail = _OUTLINE + marshal.dumps(outline[0] if kind is np.ndarray else kind(outline))
-    return Frame(free, free + len(tail), moved, tail, placed)
+            offset = aligned(free)
+            moved.append((offset, part.reshape(-1).view(np.uint8).data))
+            free = offset + nbytes
+        outline.append((..., dtype.str, part.shape, offset))
+    if len(set(seen)) < len(seen):
+        return None  # the same array twice must arrive as the same array
+    if kind is np.ndarray:
+        shown: Any = outline[0]
+    else:
+        shown = dict(zip(value, outline, strict=True)) if kind is dict else kind(outline)
+    return (Form.OUTLINE, marshal.dumps(shown), moved, free, buffers)
+
+
+def decode(form: int, tail: bytes | memoryview, memory: Block | None = None) -> Any:
+    """Return the value of a tail whose buffers lie in `memory`.
+
+    >>> block = np.zeros(20_000, np.uint8)
+    >>> form, tail, moved, end, buffers = encode({"x": np.arange(1000)})
+    >>> for offset, buffer in moved:
+    ...     block[offset : offset + buffer.nbytes] = buffer
+    >>> x = decode(form, tail, block)["x"]
+    >>> x.sum(), np.shares_memory(x, block)
+    (np.int64(499500), True)
+    """
+    if form == Form.PICKLE:
+        return pickle.loads(tail, buffers=())
+    if form == Form.MARSHAL:
+        return marshal.loads(tail)
+    if form == Form.OUTLINE:
+        return _filled(marshal.loads(tail), memory)
+    assert memory is not None
+    (count,) = _COUNT.unpack_from(tail)
+    spans = struct.unpack_from(f"<{2 * count}q", tail, 8)
+    buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
+    return pickle.loads(memoryview(tail)[8 + 16 * count :], buffers=buffers)
 
 
 def _filled(outline: Any, memory: Block | None) -> Any:
-    """Return what an outline is of."""
+    """Return the value of an outline."""
     kind = type(outline)
-    if kind is not tuple and kind is not list:
-        return outline
-    if type(outline[0]) is str:
+    if kind is dict:
+        return {key: _array(part, memory) if type(part) is tuple else part for key, part in outline.items()}
+    if kind is tuple and outline[0] is ...:
         return _array(outline, memory)
-    return kind([_array(part, memory) for part in outline])
+    return kind([_array(part, memory) if type(part) is tuple else part for part in outline])
 
 
 def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
-    dtype, shape, place = outline
+    _, dtype, shape, place = outline
     if type(place) is bytes:
         return np.ndarray(shape, dtype, bytearray(place))
     return np.ndarray(shape, dtype, memory, place)
 
 
-def decode(
-    block: Block | bytes,
-    head: int,
-    end: int,
-    memory: Block | None = None,
-) -> Any:
-    """Return the value of a frame; its arrays lie in the block, or in `memory` where that is another one.
-
-    A frame without arrays beside the pickle may come as bytes.
-
-    >>> block = np.zeros(20_000, np.uint8)
-    >>> frame = encode({"x": np.arange(1000)}, block)
-    >>> frame.write(block)
-    >>> x = decode(block, frame.head, frame.end)["x"]
-    >>> x.sum(), np.shares_memory(x, block)
-    (np.int64(499500), True)
-    """
-    whole: Any = block
-    raw = memoryview(whole)
-    (count,) = _COUNT.unpack_from(raw, head)
-    table = head + 8
-    if not count:
-        return pickle.loads(raw[table:end], buffers=())
-    memory = whole if memory is None else memory
-    if count < 0:
-        return [_filled(marshal.loads(raw[table:end]), memory)], {}
-    spans = struct.unpack_from(f"<{2 * count}q", raw, table)
-    buffers = [memory[spans[i] : spans[i] + spans[i + 1]] for i in range(0, 2 * count, 2)]
-    return pickle.loads(raw[table + 16 * count : end], buffers=buffers)
-
-
 def dumps_plain(value: Any, **options: Any) -> bytes:
-    """Pickle, tensors by their memory."""
+    """Pickle, with the memory of tensors out of band."""
     if "torch" in sys.modules:
         return pickling.dumps(value, **options)
     return pickle.dumps(value, **options)

@@ -1,4 +1,4 @@
-"""The workers of a node: started when needed, once, anew in a forked child."""
+"""The workers of a node: started when needed, once, and again in a forked child."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import os
 import sys
 import threading
 import warnings
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..context import in_process_worker
 from ..randomness import as_seed
 from ..view import View
-from .dispatcher import CLOSED, MESSAGE_NS, Dispatcher, Options
+from .chunking import TARGET_NS, Chunking
+from .dispatcher import CLOSED, Dispatcher, Options
 from .hooks import worker_info
 from .inline import Inline
-from .pieces import InPieces, Pieces
 from .protocol import Backend
 from .resources import usable_cpus
-from .settings import chunk_depth, slot_counts
+from .settings import Settings
 from .statistics import Statistics
 from .threads import Threads
 
-if TYPE_CHECKING:  # this needs Linux
-    from .processes.template import Server
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from .processes.template import Server  # this needs Linux
 
 __all__ = ["Engine", "fork_server"]
 
@@ -31,7 +32,7 @@ __all__ = ["Engine", "fork_server"]
 class Engine:
     """The workers of a node: started when needed, once, anew in a forked child."""
 
-    def __init__(self, source: View[Any], settings: dict[str, Any]) -> None:
+    def __init__(self, source: View[Any], settings: Settings) -> None:
         self._source = source
         self._settings = settings
         # Reentrant, so that a signal handler may close the node at any moment, its start included.
@@ -41,8 +42,8 @@ class Engine:
         self._pid = os.getpid()
         self.closed = False
         # In a fork its threads are not there; threads of the node's own are.
-        is_here = not isinstance(settings["method"], str) and settings["pid"] == self._pid
-        self._executor: Executor | None = settings["method"] if is_here else None
+        is_here = not isinstance(settings.method, str) and settings.pid == self._pid
+        self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
 
     def is_within(self) -> bool:
         """Is it asked in a task of the executor, which might wait for ever for another one?"""
@@ -75,69 +76,50 @@ class Engine:
             self._dispatcher = self._replaced = self._executor = None
 
     def _started(self) -> Dispatcher:
-        settings = self._settings
-        workers = max(settings["workers"], 1)
-        chunk = settings["chunk_size"]
-        # Without workers there are no messages to be spared: an item is made when it is read, not before.
-        inline = chunk == "auto" and not settings["workers"]
-        if inline or settings["timeout"] is not None or settings["pieces"] > 1:
-            chunk = 1
-        message_ns = MESSAGE_NS
-        if self._executor is not None:
+        settings, chunk = self._settings, self._settings.chunk_size
+        target_ns = TARGET_NS
+        if not settings.workers:
+            chunk = chunk or 1  # no message is to be spared: an item is computed when it is read, not before
+        elif self._executor is not None:
             from ..executors import pool
 
-            message_ns = pool.TASK_NS
-        options = Options(
-            workers=workers,
-            depth=chunk_depth(settings["max_buffered"], workers),
-            max_buffered=settings["max_buffered"],
-            chunk_size=None if chunk == "auto" else chunk,
-            message_ns=message_ns,
-            timeout_s=settings["timeout"],
-            retries=settings["retries"],
-            on_exhausted=settings["on_exhausted"],
-        )
-        return Dispatcher(self._backend(), options)
+            target_ns = pool.TASK_NS
+        chunking = Chunking(max(settings.workers, 1), settings.max_buffered, chunk, target_ns)
+        options = Options(settings.timeout_s, settings.retries, settings.on_exhausted)
+        return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)
 
-    def _backend(self) -> Backend:
-        pieces = self._settings["pieces"]
-        return (
-            self._workers() if pieces == 1 else InPieces(self._workers(), cast(Pieces, self._source), pieces)
-        )
-
-    def _workers(self) -> Backend:
-        settings = self._settings
-        workers, hook = settings["workers"], settings["start_hook"]
+    def _backend(self, budget_ns: int) -> Backend:
+        settings, workers, hook = self._settings, self._settings.workers, self._settings.start_hook
         if not workers:
             return Inline(self._source)
-        capacity, leases = slot_counts(settings["max_buffered"], workers, settings["shm_size"])
-        capacity *= settings["pieces"]
+        capacity, leases = settings.slot_counts()
         if self._executor is not None:
             from ..executors import pool
 
-            most = settings["most_tasks"] or capacity
-            return pool.Executors(self._source, self._executor, workers, most, capacity)
-        seed = as_seed(settings["seed"], "prefetch: seed")
-        if settings["method"] == "process" and _can_have_processes():
+            most = settings.most_tasks or capacity
+            return pool.Executors(self._source, self._executor, workers, most, capacity, budget_ns)
+        seed = as_seed(settings.seed, "prefetch: seed")
+        if settings.method == "process" and _can_have_processes():
             from .processes.transport import Processes
 
             return Processes(
                 self._source,
                 workers,
-                _start_method(settings["context"]),
+                _start_method(settings.context),
                 hook,
                 capacity=capacity,
                 most_leases=leases,
-                shm_bytes=settings["shm_size"],
+                shm_bytes=settings.shm_size,
                 seed=seed,
-                pieces=settings["pieces"],
-                pinner=settings["pinner"],
-                server=settings["server"],
+                budget_ns=budget_ns,
+                is_timed=settings.timeout_s is not None,
+                pinner=settings.pinner,
+                server=settings.server,
             )
-        if not isinstance(settings["method"], str):  # a copy, which has no executor
+        if not isinstance(settings.method, str):  # a copy, which has no executor
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
-        return Threads(self._source, infos, hook, capacity)
+        return Threads(self._source, infos, hook, capacity, budget_ns)
 
     def close(self) -> None:
         self._forget_after_fork()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..errors import EvaluationError, fail, seterr, summary
+from ..errors import EvaluationError, RemoteError, brief, fail, seterr, summary
 from ..view import View, locate
-from .results import Outcomes, Record, RemoteError, RemoteTraceback
+from .results import Record, RemoteTraceback
 
-__all__ = ["follow", "record", "record_failures", "reraise", "route"]
+__all__ = ["follow", "record", "reraise", "route"]
 
 
 def route(root: View[Any], target: View[Any]) -> list[int] | None:
@@ -53,15 +53,6 @@ def record(error: BaseException, pipeline: View[Any]) -> Record:
     return Record.of(cause, about=(error.message, index, place))
 
 
-def record_failures(outcomes: Outcomes, pipeline: View[Any]) -> None:
-    """Make the errors of a job ready to travel."""
-    # No name is left with an error: its traceback leads here, and would keep what its item used until the
-    # next garbage collection.
-    failures = outcomes.failures
-    for position in failures:
-        failures[position] = record(failures[position], pipeline)
-
-
 def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], worker: int | None) -> NoReturn:
     """Raise in the reader what became of item `index` of a prefetch node.
 
@@ -83,7 +74,7 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
         if not isinstance(error, Exception):
             # SystemExit, KeyboardInterrupt: an item's doing, not a request to the reader.
             raise EvaluationError(
-                f"{node._name}[{index}] failed: {summary(error)}",
+                f"{node._name}[{brief(index)}] failed: {summary(error)}",
                 index=index,
                 view=node,
                 worker=worker,

@@ -1,25 +1,56 @@
-"""The evaluation of a job by whoever holds the pipeline: a worker, or the reader's own thread."""
+"""Evaluate the items of a job, for whoever holds the pipeline: a worker, or the consumer's own thread."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Any, Protocol
 
 from ..indices import Unsized
 from ..view import View
-from .hooks import leave_fork
-from .results import Outcomes, collect
+from .hooks import generation, leave_fork
+from .results import Outcomes
 
-__all__ = ["Evaluator", "Settle"]
+__all__ = ["Collector", "Evaluator", "Sink"]
 
-Settle = Callable[[Iterator[Any]], Iterator[Any]]
+NEVER_NS = 1 << 62
+
+
+class Sink(Protocol):
+    """Takes the items of a job as soon as each is finished."""
+
+    def put(self, value: Any) -> bool:
+        """Take the next item; return whether there is room for another one."""
+
+    def fail(self, error: BaseException) -> bool:
+        """Take the error of the next item."""
+
+
+class Collector:
+    """The sink that keeps outcomes as objects."""
+
+    __slots__ = ("fail", "outcomes", "put")
+
+    def __init__(self) -> None:
+        self.outcomes = Outcomes()
+        values, failures = self.outcomes.values, self.outcomes.failures
+
+        def fail(error: BaseException) -> bool:
+            failures[len(values)] = error  # before the value: another thread may be reading
+            values.append(None)
+            return True
+
+        def put(value: Any) -> bool:
+            values.append(value)
+            return True
+
+        self.put, self.fail = put, fail
 
 
 class Evaluator:
     """The pipeline of a node as a worker holds it, at whatever epoch a job asks for.
 
-    In the reader's own process and thread, Ctrl-C, exits and forks are the reader's.
+    In the consumer's own process and thread, Ctrl-C, exits and forks are the consumer's.
     """
 
     def __init__(self, pipeline: View[Any], in_worker: bool = True) -> None:
@@ -27,35 +58,59 @@ class Evaluator:
         self._epoch = -1
         self.keyed = pipeline
         self._caught = BaseException if in_worker else Exception
-        self._pid = os.getpid() if in_worker else None
+        self._generation = generation.number if in_worker else None
 
-    def run(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
-        """Evaluate the items of a job; whatever fails, the job has an outcome for each of them.
+    def run(
+        self,
+        epoch: int,
+        indices: Any,
+        sink: Sink,
+        budget_ns: int = NEVER_NS,
+        began: Callable[[int], None] | None = None,
+    ) -> bool:
+        """Evaluate the items of a job into a sink; return whether the sequence ended before the last index.
 
-        `settle` is laid over the iterator of items, and sees each of them when it is made. An item may come
+        Stops between two items when `budget_ns` are over or the sink has no more room. `began` is called
+        with the time, in monotonic nanoseconds, at which each item after the first begins. An item may come
         back in a process that it forked: see `leave_if_forked`.
         """
-        count = len(indices)
-        try:
-            pipeline = self._at(epoch)
-            items = settle(pipeline._iter(indices))
-        except self._caught as error:
-            self.leave_if_forked(error)
-            return Outcomes([None] * count, dict.fromkeys(range(count), error))
-        outcomes = collect(items, count, self._caught, self.leave_if_forked)
-        if len(outcomes.values) < count and not isinstance(pipeline._n, Unsized):
-            missing = range(len(outcomes.values), count)
-            early = RuntimeError(f"{pipeline._name}: its iteration ended {len(missing)} items early")
-            outcomes.failures.update(dict.fromkeys(missing, early))
-            outcomes.values.extend([None] * len(missing))
-        return outcomes
+        done, count, go_on, put, clock = 0, len(indices), True, sink.put, monotonic_ns
+        deadline = clock() + budget_ns
+        items = None
+        while go_on and done < count:
+            try:
+                if items is None:
+                    items = self._at(epoch)._iter(indices)
+                for value in items:
+                    go_on = put(value)
+                    done += 1
+                    if done == count or not go_on or (now := clock()) >= deadline:
+                        return False
+                    if began is not None:
+                        began(now)
+                break
+            except self._caught as error:
+                self.leave_if_forked(error)
+                now = clock()
+                go_on = sink.fail(error) and now < deadline
+                done += 1
+                if began is not None:
+                    began(now)
+        if go_on and done < count:
+            if isinstance(self.keyed._n, Unsized):
+                return True
+            missing = count - done
+            early = RuntimeError(f"{self.keyed._name}: its iteration ended {missing} items early")
+            for _ in range(missing):
+                sink.fail(early)
+        return False
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:
-        """End here if an item has forked this process: the worker goes on in the other one.
+        """End this process if an item forked it: the worker goes on in the other one.
 
-        For a worker to call before it tells anybody of its outcomes.
+        A worker calls this before it reports outcomes.
         """
-        if self._pid is not None and os.getpid() != self._pid:
+        if self._generation is not None and generation.number != self._generation:
             leave_fork(error)
 
     def _at(self, epoch: int) -> View[Any]:

@@ -1,4 +1,4 @@
-"""The backend without workers: jobs are evaluated in the reading thread, when it waits for them."""
+"""The backend without workers: jobs are evaluated in the consumer's thread, when it waits for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ..view import View
-from .evaluate import Evaluator
+from .evaluate import Collector, Evaluator
 from .protocol import Done, Event, Job
 from .results import Ready
 
@@ -26,28 +26,32 @@ class Inline:
     def start(self) -> None:
         pass
 
-    def ready(self) -> bool:
+    def has_room(self) -> bool:
         return True
 
     def submit(self, job: Job) -> None:
         self._jobs.append(job)
 
     def flush(self) -> None:
-        pass  # they do already
+        pass  # there is no worker to see the jobs
 
-    def joint(self, jobs: int) -> None:
-        return None  # results are ordinary objects
-
-    def receive(self, timeout: float | None) -> list[Event]:
+    def receive(self, timeout_s: float | None) -> list[Event]:
         if not self._jobs:
             return []
         job = self._jobs.popleft()
-        begun = perf_counter_ns()
-        outcomes = self._evaluator.run(job.epoch, job.indices)
-        return [Done(job.ticket, Ready(outcomes), perf_counter_ns() - begun, None)]
+        begun, sink = perf_counter_ns(), Collector()
+        is_end = self._evaluator.run(job.epoch, job.indices, sink)
+        cost_ns = perf_counter_ns() - begun
+        return [Done(job.ticket, Ready(sink.outcomes), cost_ns, None, is_end=is_end)]
+
+    def collect(self) -> list[Event]:
+        return []
+
+    def await_release(self, timeout_s: float) -> None:
+        raise AssertionError("there are no slots")
 
     def cancel(self, ticket: int) -> None:
-        pass  # nothing is begun before somebody waits for it
+        pass  # nothing begins before the consumer waits for it
 
     def running_s(self) -> dict[int, float]:
         return {}
@@ -56,7 +60,7 @@ class Inline:
         raise AssertionError("inline evaluation has no workers to stop")
 
     def is_worker(self) -> bool:
-        return False  # it is the reader's thread
+        return False  # the thread is the consumer's
 
     def wake(self) -> None:
         pass

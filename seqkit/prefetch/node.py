@@ -14,14 +14,12 @@ Relies on
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ..checks import as_bool, check_callable, optional_int, positive_int
 from ..context import in_process_worker
 from ..indices import UNKNOWN, Endless, Indices, Plan
-from ..randomness import as_seed
 from ..view import Indexable, T, View, as_view, restarting
 from .dispatcher import Reader
 from .engine import Engine
@@ -29,24 +27,14 @@ from .errors import reraise
 from .reading import Reading, Scans
 from .resources import usable_cpus
 from .results import Outcomes
-from .settings import (
-    CONTEXTS,
-    Context,
-    Method,
-    OnExhausted,
-    checked_shm_size,
-    checked_timeout,
-    executor_of,
-    limits_tasks,
-    place_of,
-    slot_counts,
-    worker_count,
-)
+from .settings import Context, Method, OnExhausted, Settings, checked
 from .statistics import Statistics
 from .window import Chunk
 
-if TYPE_CHECKING:  # these need Linux
-    from .processes.slots import Pinner
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from .processes.slots import Pinner  # these need Linux
     from .processes.template import Server
 
 __all__ = ["Prefetch", "prefetch"]
@@ -55,7 +43,7 @@ __all__ = ["Prefetch", "prefetch"]
 def prefetch(
     seq: Indexable[T],
     nworkers: int | None = None,
-    method: Method = "thread",
+    method: Method | Executor = "thread",
     max_buffered: int | None = None,
     start_hook: Callable[..., Any] | None = None,
     shm_size: int | None = None,
@@ -67,7 +55,6 @@ def prefetch(
     in_order: bool = True,
     on_exhausted: OnExhausted = "copy",
     seed: int | None = None,
-    pieces: int = 1,
 ) -> Prefetch[T]:
     """Return the view of the same items, computed ahead of the reader by threads or processes.
 
@@ -120,14 +107,6 @@ def prefetch(
         `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the default) draws one
         from the system when workers start. Which worker computes an item is chance: for items that do not
         depend on it, use `random_map`.
-    pieces : int
-        Into how many pieces a batch is cut, which different workers evaluate: at least 1, the whole batch by
-        one worker. Above 1, `seq` must be a `batch` whose `collate_fn` is left out, one of ``numpy.asarray``,
-        ``numpy.array`` and ``numpy.stack``, or `default_collate`: process workers then write the rows of an
-        array side by side into the slot of the batch. Any other function can be used that has an attribute
-        ``join(pieces, unite)``, which makes a batch of its pieces; ``unite`` makes one array of many. A batch
-        whose pieces fail or do not go together is evaluated once more as a whole; one of fewer items than
-        pieces is not cut.
 
     Returns
     -------
@@ -136,8 +115,7 @@ def prefetch(
     Raises
     ------
     TypeError
-        If `seq` cannot be indexed, an argument has the wrong type, or there is no telling how long the
-        batches that are to be cut are.
+        If `seq` cannot be indexed, or an argument has the wrong type.
     ValueError
         If an argument is out of range, or an engine is not running.
     ImportError
@@ -157,55 +135,20 @@ def prefetch(
     (True, 998001, [0, 1, 4])
     """
     source = as_view(seq, "prefetch")
-    executor = executor_of(method)
-    if context is not None and context not in CONTEXTS:
-        raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
-    if on_exhausted not in ("copy", "block", "raise"):
-        raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")
-    check_callable(start_hook, "prefetch: start_hook", optional=True)
-    max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
-    if chunk_size != "auto":
-        chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
-    workers = 0 if method == "inline" else worker_count(nworkers, executor)
-    owned = {
-        "start_hook": start_hook,
-        "timeout": timeout,
-        "seed": seed,
-        "context": context,
-        "shm_size": shm_size,
-    }
-    for name, value in owned.items():
-        if value is not None and executor is not None:
-            raise ValueError(
-                f"prefetch: {name} needs workers of the node's own, got {method!r}: leave it out"
-            )
-    settings: dict[str, Any] = {
-        "workers": workers,
-        "method": place_of(method, executor) if workers else "inline",
-        # How many tasks of an executor may be under way: it has others, which are not to be used.
-        "most_tasks": workers if executor is not None and limits_tasks(nworkers, workers, executor) else None,
-        "max_buffered": max_buffered,
-        "start_hook": start_hook,
-        "shm_size": checked_shm_size(
-            shm_size, sum(slot_counts(max_buffered, workers, 1)) if method == "process" else 0
-        ),
-        "context": context,
-        "chunk_size": chunk_size,
-        "timeout": checked_timeout(timeout, workers),
-        "retries": positive_int(retries, "prefetch: retries", least=0),
-        "in_order": as_bool(in_order, "prefetch: in_order"),
-        "on_exhausted": on_exhausted,
-        "seed": None if seed is None else as_seed(seed, "prefetch: seed"),
-        "pieces": positive_int(pieces, "prefetch: pieces"),
-        "pinner": None,
-        "server": None,
-        "pid": os.getpid(),
-    }
-    if pieces > 1 and source._in_pieces(pieces) is None:
-        raise ValueError(
-            f"prefetch: pieces={pieces} needs a batch whose collate_fn can join pieces (none, numpy.stack,"
-            f" default_collate, Stack, …), got {source!r}; leave pieces at 1"
-        )
+    settings = checked(
+        nworkers,
+        method,
+        max_buffered,
+        start_hook,
+        shm_size,
+        context,
+        chunk_size,
+        timeout,
+        retries,
+        in_order,
+        on_exhausted,
+        seed,
+    )
     return Prefetch(source, settings)
 
 
@@ -218,13 +161,11 @@ class Prefetch(View[T]):
 
     _reads_ahead = True
 
-    def __init__(self, source: View[T], settings: dict[str, Any], engine: Engine | None = None) -> None:
+    def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
         super().__init__((source,), source._n)
         self._reads_ahead = True
         self._settings = settings
-        # What workers evaluate.
-        self._pipeline = source._in_pieces(settings["pieces"]) if settings["pieces"] > 1 else source
-        self._engine = engine or Engine(self._pipeline, settings)
+        self._engine = engine or Engine(source, settings)
         self._epoch = -1  # what jobs ask of the workers, who hold the pipeline as it was given
         self._scans = Scans()
 
@@ -241,7 +182,7 @@ class Prefetch(View[T]):
 
     def __iter__(self) -> Iterator[T]:
         # Views over this one go through `_iter`: what they pair with other sequences must come in order.
-        return super().__iter__() if self._settings["in_order"] else self._read(self._plan(), in_order=False)
+        return super().__iter__() if self._settings.in_order else self._read(self._plan(), in_order=False)
 
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
         if self._engine.is_within():
@@ -250,20 +191,21 @@ class Prefetch(View[T]):
 
     def reading(self, plan: Plan, in_order: bool = True) -> Reading:
         """Begin to read the items of a plan; `restarting` makes an iterator of what this returns."""
-        reader = self._open(plan, in_order=in_order)
+        reader = self.open(plan, in_order=in_order)
         reader.prepare()
         may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
-        return Reading(self, reader, in_order, may_never_end)
+        return Reading(self, reader, may_never_end)
 
-    def _open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
+    def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
+        """Return a reader of a plan (for the engine)."""
         return self._engine.running().open(plan, self._epoch, limit, in_order)
 
-    def _handed_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
-        """Return an item of a chunk, and let go of it; or raise its error."""
+    def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        """Return an item of a chunk, and let go of it; or raise its error (for the engine)."""
         if position in outcomes.failures:
-            # No name here may keep the error, whose traceback leads here, and to everything the reader has.
+            # No name here may keep the error, whose traceback leads here, and to everything the consumer has.
             reraise(
-                outcomes.failures.pop(position), self, chunk.index(position), self._pipeline, chunk.worker
+                outcomes.failures.pop(position), self, chunk.index(position), self._sources[0], chunk.worker
             )
         item, outcomes.values[position] = outcomes.values[position], None
         return item
@@ -303,11 +245,11 @@ class Prefetch(View[T]):
 
     def pinned(self, pinner: Pinner) -> Prefetch[T]:
         """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
-        return Prefetch(self._sources[0], {**self._settings, "pinner": pinner})
+        return Prefetch(self._sources[0], replace(self._settings, pinner=pinner))
 
     def served(self, server: Server | None) -> Prefetch[T]:
         """Return the same node, not started, with a fork server that outlives it; see `fork_server`."""
-        return Prefetch(self._sources[0], {**self._settings, "server": server})
+        return Prefetch(self._sources[0], replace(self._settings, server=server))
 
     # ---------------------------------------------------------------- the expression
 
@@ -322,16 +264,15 @@ class Prefetch(View[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = self._settings
-        if not isinstance(settings["method"], str):  # it stays where it is: threads take its place
-            settings = {**settings, "method": "thread", "workers": min(settings["workers"], usable_cpus())}
+        if not isinstance(settings.method, str):  # the executor stays where it is: threads take its place
+            workers = min(settings.workers, usable_cpus())
+            settings = replace(settings, method="thread", workers=workers)
         return Prefetch, (self._sources[0], settings), {"_epoch": self._epoch}
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        pieces = [f"pieces={self._settings['pieces']}"] * (self._settings["pieces"] > 1)
-        method = self._settings["method"]
-        return [*sources, f"nworkers={self._settings['workers']}", f"method={method!r}", *pieces]
+        return [*sources, f"nworkers={self._settings.workers}", f"method={self._settings.method!r}"]
 
     def _remarks(self) -> list[str]:
-        if self._settings["method"] == "process" and in_process_worker():
+        if self._settings.method == "process" and in_process_worker():
             return ["in threads: this is a process worker already"]
         return []

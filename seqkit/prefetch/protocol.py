@@ -1,4 +1,4 @@
-"""The Protocol every backend meets, and what travels between it and the dispatcher."""
+"""The Protocol every backend meets, and the jobs and events between it and the dispatcher."""
 
 from __future__ import annotations
 
@@ -6,99 +6,57 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from .results import Outcomes
+from .results import Result
 
-__all__ = [
-    "Backend",
-    "Done",
-    "Event",
-    "Failed",
-    "Job",
-    "Joint",
-    "Lost",
-    "Parcel",
-    "Skipped",
-    "Unjoined",
-    "drained",
-]
+__all__ = ["Backend", "Done", "Event", "Failed", "Job", "Lost", "Skipped", "Unsendable", "drained"]
 
 
 # Made for every item that travels singly, so not frozen, which takes three times as long.
 @dataclass(slots=True)
 class Job:
-    """Indices to evaluate: `ticket` counts up from 1 over all jobs of a node.
+    """Indices to evaluate in order; `ticket` counts up from 1 over all jobs of a node.
 
-    Jobs for the pieces of one batch write into one piece of memory, `joint`, if there is any.
+    A worker ends a job early when the items turn out slow or large (unless `is_whole`), and delivers what
+    it has.
     """
 
     ticket: int
     epoch: int
     indices: Any
-    joint: Joint | None = None
+    is_whole: bool = False
 
 
-class Joint(Protocol):
-    """Memory for an array that several jobs write, each some rows of it."""
+class Unsendable(Exception):
+    """The indices of a job cannot be sent to a worker; `reason` is the error."""
 
-    nbytes: int
-    outlived: bool  # did a worker keep memory of it beyond its job?
-
-    def is_intact(self) -> bool:
-        """Have all jobs written where the others expect them to? Else some rows may be overwritten."""
-
-    def unite(self, arrays: list[Any]) -> Any:
-        """Return arrays as one, row behind row, without a copy where they lie so in memory.
-
-        ValueError where their rows differ.
-        """
-
-    def forget(self) -> None:
-        """Everything is decoded: from now on only arrays hold the memory."""
-
-
-class Unjoined(Exception):
-    """The pieces of a batch do not go together: it is to be asked for once more."""
-
-
-class Parcel(Protocol):
-    """The outcomes of a job, wherever they lie."""
-
-    @property
-    def nbytes(self) -> int | None:
-        """About how much memory they take; None where that is unknown."""
-
-    def must_copy(self) -> bool:
-        """Would `claim` copy, since readers hold as much shared memory as they may (lock held)?"""
-
-    def claim(self) -> None:
-        """Make the memory the reader's own, by a lease or a copy (dispatcher's lock held)."""
-
-    def open(self) -> Outcomes:
-        """Return the outcomes, after `claim` (no lock held: decoding may take a while).
-
-        Raises `Unreadable` or `Unjoined`.
-        """
-
-    def detach(self) -> bool:
-        """Copy out of shared memory; say whether there was anything to copy (lock held)."""
-
-    def discard(self) -> None:
-        """Nobody wants it (lock held)."""
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(slots=True)
 class Done:
-    """A job came back; `cost_ns` is what evaluating and encoding it took, in nanoseconds."""
+    """The next items of a job: those behind the ones delivered before.
+
+    `is_last`: the job is over. Items that it still lacks were not begun; or, if `is_end`, do not exist,
+    because the sequence ended there. `cost_ns` is the time that evaluating and encoding took, in
+    nanoseconds.
+    """
 
     ticket: int
-    parcel: Parcel
+    result: Result
     cost_ns: int
     worker: int | None
+    is_last: bool = True
+    is_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker that was at a job is gone, `ran_s` seconds after it began; None: one of an executor."""
+    """A worker was lost at the first undelivered item of a job, `ran_s` seconds after that began.
+
+    `worker` is None for a worker of an executor.
+    """
 
     ticket: int
     worker: int | None
@@ -110,14 +68,14 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Nobody began a job: it was cancelled, or lost on the way to a worker."""
+    """The undelivered items of a job were not begun: it was cancelled, or lost on its way to a worker."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The node cannot go on: a start hook or the start of a worker failed; or an executor, with no worker."""
+    """The node cannot go on: a start hook or the start of all workers failed, or an executor did."""
 
     worker: int | None
     error: BaseException
@@ -138,29 +96,32 @@ class Backend(Protocol):
 
     def start(self) -> None: ...
 
-    def ready(self) -> bool:
+    def has_room(self) -> bool:
         """Is there memory for the result of another job?"""
 
     def submit(self, job: Job) -> None:
         """Queue a job; never blocks within the capacity, and does without memory if there is none.
 
-        Raises `Unsendable` if that cannot be; nothing has happened then.
+        Raises `Unsendable` if the indices cannot be sent; nothing has happened then.
         """
 
     def flush(self) -> None:
         """Let the workers see the jobs that were submitted."""
 
-    def joint(self, jobs: int) -> Joint | None:
-        """Return memory that so many jobs will share, or None where there is none to be had."""
+    def receive(self, timeout_s: float | None) -> list[Event]:
+        """Wait for events, a call of `wake`, or until `timeout_s` have passed."""
 
-    def receive(self, timeout: float | None) -> list[Event]:
-        """Wait for events, a call of `wake`, or until `timeout` seconds have passed."""
+    def collect(self) -> list[Event]:
+        """Return the items that were finished before the last call, of jobs that are still running."""
+
+    def await_release(self, timeout_s: float) -> None:
+        """Wait until a consumer drops a result that lies in a slot; called without a lock."""
 
     def cancel(self, ticket: int) -> None:
-        """Nobody waits for this job any more: skip it if it has not begun. Some event still follows."""
+        """Skip a job if it has not begun. Some event still follows."""
 
     def running_s(self) -> dict[int, float]:
-        """Return for how many seconds each job that a worker has begun has been running."""
+        """Return for how many seconds the current item of each running job has been evaluated."""
 
     def stop(self, ticket: int) -> None:
         """End the worker that runs a job; a `Lost` event with `timed_out` follows."""
@@ -168,7 +129,7 @@ class Backend(Protocol):
     def wake(self) -> None: ...
 
     def is_worker(self) -> bool:
-        """Is it a worker in whose thread this is asked?"""
+        """Is the calling thread a worker?"""
 
     def statistics(self) -> dict[str, int]:
         """Return the backend's share of `Statistics`."""
@@ -177,11 +138,11 @@ class Backend(Protocol):
         """End the workers and give back everything but leased memory; idempotent."""
 
 
-def drained(queue: SimpleQueue[Any], timeout: float | None) -> list[Any]:
-    """Wait for something in a queue, and return all there is; None stands for nothing."""
+def drained(queue: SimpleQueue[Any], timeout_s: float | None) -> list[Any]:
+    """Wait for something in a queue, and return everything in it but None."""
     arrived: list[Any] = []
-    try:  # by no context manager, which would take as long as all the rest
-        arrived.append(queue.get(timeout=timeout))
+    try:  # not a context manager, which would take as long as all the rest
+        arrived.append(queue.get(timeout=timeout_s))
         while True:
             arrived.append(queue.get_nowait())
     except Empty:

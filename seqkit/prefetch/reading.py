@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import count
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import EndOfSequence, SlotsExhausted
 from ..indices import Length, Unsized
 from ..view import Progress
-from .dispatcher import MAX_CHUNK, Reader, ReadsItself
+from .chunking import MAX_CHUNK
+from .dispatcher import Reader, ReadsItself
 from .results import Outcomes
 from .window import Chunk
 
@@ -19,30 +21,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "Scans"]
 
-# So many items in a row of a sequence without a length may cost their workers. It may be a stream that does
-# so for ever; with a length, it would end.
+# So many items in a row of a sequence without a length may cost their workers. The sequence may never end;
+# with a length, it would.
 MOST_LOST = 8
+# Items that were computed ahead and passed over, which plain indexing keeps for a while.
+MOST_KEPT = 64
 
 
 class Reading:
-    """What an iterator does, run by run: an error ends a run, and the next one goes on behind it.
+    """What an iterator does, run by run: an error ends a run, and the next run goes on behind it.
 
-    Where it stands is kept here and not in the runs, so that nothing is lost whoever draws from the iterator:
-    a thread that finds another one in it is told by Python that the generator is executing.
+    The position is kept here and not in the runs, so that nothing is lost whichever thread draws from the
+    iterator.
     """
 
-    def __init__(self, node: Prefetch[Any], reader: Reader, in_order: bool, may_never_end: bool) -> None:
+    def __init__(self, node: Prefetch[Any], reader: Reader, may_never_end: bool) -> None:
         self._node = node
         self._reader = reader
-        self._in_order = in_order
         self._may_never_end = may_never_end
-        self._items: Iterator[Any] = iter(())  # of the chunk at hand
-        self._is_last = False
+        self._chunks: deque[Chunk] = deque()
+        self._items: Iterator[Any] = iter(())  # of the current chunk
         self._lost = 0  # how many items in a row have cost their workers
         self._is_at_item = False
 
     def is_at_item(self) -> bool:
-        """Is what was raised last about an item, rather than the whole reading?"""
+        """Is the last exception about an item, rather than the whole reading?"""
         return self._is_at_item
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
@@ -50,82 +53,102 @@ class Reading:
             yield from self._items
             self._items = iter(())
             self._is_at_item = False
-            if self._is_last:
-                break
             try:
-                if self._lost == MOST_LOST and self._may_never_end:
-                    self._give_up()
-                arrived = self._reader.next()
-                if arrived is not None:
-                    self._take(*arrived)
+                if not self._chunks:
+                    if self._lost >= MOST_LOST and self._may_never_end:
+                        self._give_up()
+                    self._chunks.extend(self._reader.next())
+                if not self._chunks:
+                    break
+                self._begin(self._chunks.popleft())
             except (SlotsExhausted, ReadsItself):  # nothing is lost
                 raise
             except BaseException:
-                progress.done, self._is_at_item = True, False
+                progress.done = True
                 raise
-            if arrived is None:
-                break
-            del arrived  # nothing here may keep the reader's arrays alive
         progress.done = True
 
     def _give_up(self) -> NoReturn:
         self._reader.close()
         raise RuntimeError(
-            f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody"
-            " knows whether any are left; give the sequence one to read on"
+            f"prefetch: {MOST_LOST} items in a row killed their workers, and without a length it is unknown"
+            " whether the sequence goes on. Give it a length to read on"
         )
 
-    def _take(self, chunk: Chunk, outcomes: Outcomes) -> None:
-        values = outcomes.values
+    def _begin(self, chunk: Chunk) -> None:
+        """Begin with the items of a chunk."""
+        outcomes = opened(chunk)
         self._is_at_item = True
         self._lost = self._lost + 1 if chunk.fatal else 0
-        if len(values) < chunk.size:  # the sequence ends
-            self._is_last = self._in_order
-            self._reader.stop()  # out of order, what lies before may still come
+        values = outcomes.values
         if outcomes.failures:
-            self._items = map(partial(self._node._handed_over, chunk, outcomes), range(len(values)))
+            self._items = map(partial(self._node.hand_over, chunk, outcomes), range(len(values)))
         elif len(values) == 1:
-            self._items = map(list.pop, (values,))  # which lets go of it
+            self._items = map(list.pop, (values,))  # lets go of the item
         else:
             self._items = iter(values)
 
 
+def opened(chunk: Chunk) -> Outcomes:
+    """Return the outcomes of a chunk that was handed out; from here on only they hold its memory."""
+    result, chunk.result = chunk.result, None
+    outcomes: Outcomes = result.open()
+    return outcomes
+
+
 class _Scan:
-    """A reader of plain indexing: works ahead for as long as indices come in order."""
+    """A reader for plain indexing: works ahead for as long as indices come in order."""
 
     def __init__(self, reader: Reader, start: int) -> None:
         self.reader = reader
         self.next = start
+        self.is_sound = True  # False after an interruption in the middle of a step
         self._ahead = -1
-        self._chunk = Chunk(())
-        self._outcomes = Outcomes()
-        self._position = 0
+        self._chunks: deque[Chunk] = deque()
+        self._items: deque[tuple[Chunk, Outcomes, int]] = deque()  # what is left of the current chunk
+        self._kept: dict[int, tuple[Chunk, Outcomes, int]] = {}  # items that were passed over, by index
 
-    def read(self, node: Prefetch[Any]) -> Any:
-        """Return the next item, or raise its error."""
-        if self._position >= len(self._outcomes.values):
-            self._advance()
-        position = self._position
-        self._position += 1
-        self.next += 1
-        return node._handed_over(self._chunk, self._outcomes, position)
+    def covers(self, i: int) -> bool:
+        """Is item `i` the next one, or was it asked for already?"""
+        if i == self.next or i in self._kept:
+            return True
+        there = len(self._items) + sum(map(len, self._chunks)) + self.reader.pending()
+        return self.next < i < self.next + there
 
-    def _advance(self) -> None:
-        # Nothing is read ahead of the first item; then one, and twice as many with every further chunk.
-        self._ahead = min(max(2 * self._ahead, self._ahead + 1), MAX_CHUNK)
-        self.reader.limit(self._ahead)
-        arrived = self.reader.next()
-        if arrived is None or not arrived[1].values:
+    def read(self, node: Prefetch[Any], i: int) -> Any:
+        """Return an item that the scan covers, or raise its error."""
+        self.is_sound = False
+        is_next = i == self.next
+        while self.next <= i:
+            if not self._items:
+                self._advance(is_next)
+            self._kept[self.next] = self._items.popleft()
+            self.next += 1
+        item = self._kept.pop(i)
+        while len(self._kept) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        self.is_sound = True
+        return node.hand_over(*item)
+
+    def _advance(self, is_next: bool) -> None:
+        """Take the next chunk. Reads nothing ahead of the first item; then one, two, four … items."""
+        if not self._chunks:
+            if is_next:
+                self._ahead = min(max(2 * self._ahead, self._ahead + 1), MAX_CHUNK)
+            self.reader.limit(self._ahead)
+            self._chunks.extend(self.reader.next())
+        if not self._chunks:
             raise EndOfSequence(f"the sequence ends before index {self.next}")
-        self._chunk, self._outcomes = arrived
-        self._position = 0
+        chunk = self._chunks.popleft()
+        outcomes = opened(chunk)
+        self._items.extend((chunk, outcomes, position) for position in range(len(outcomes.values)))
 
 
 class Scans:
     """The scans of a node, the one read last at the end; few, since each may hold results.
 
-    Without a lock, which a signal handler that reads the node, or a child forked meanwhile, would wait for in
-    vain: a scan is whose who gets it out of the list.
+    Lock-free: the thread that removes a scan from the list owns it. A child forked meanwhile would wait for
+    a lock for ever.
     """
 
     MOST = 4
@@ -134,11 +157,11 @@ class Scans:
         self._idle: list[_Scan] = []
 
     def read(self, node: Prefetch[Any], i: int) -> Any:
-        scan = self._take(i) or _Scan(node._open(_from(i, node._n), 0), i)
+        scan = self._take(i) or _Scan(node.open(_from(i, node._n), 0), i)
         try:
-            return scan.read(node)
+            return scan.read(node, i)
         finally:
-            if scan.next == i + 1:  # else a signal handler raised, and it may have lost its place
+            if scan.is_sound:
                 self._keep(scan)
 
     def _keep(self, scan: _Scan) -> None:
@@ -148,18 +171,18 @@ class Scans:
                 old.reader.close()
 
     def _take(self, i: int) -> _Scan | None:
-        """Return the scan that stands before item `i`, for nobody else to use."""
+        """Return a scan that covers item `i`, for this thread alone."""
         for scan in self._idle[:]:
             if scan.reader.ended():
                 self._got(scan)
-            elif scan.next == i and self._got(scan):
-                if scan.next == i:  # still: somebody may have read it on, and brought it back
+            elif scan.covers(i) and self._got(scan):
+                if scan.covers(i):  # still: another thread may have read on, and brought it back
                     return scan
                 self._keep(scan)
         return None
 
     def _got(self, scan: _Scan) -> bool:
-        """Take a scan out of the list; say whether it was there."""
+        """Take a scan out of the list; return whether it was there."""
         try:
             self._idle.remove(scan)
             return True

@@ -14,6 +14,7 @@ from pathlib import Path
 __all__ = [
     "ORIGIN",
     "current_directory",
+    "in_units",
     "mapped_bytes",
     "memory_limit_bytes",
     "native_threads",
@@ -100,3 +101,15 @@ def _words(name: str) -> list[str]:
         return (GROUPS / name).read_text().split()
     except OSError:
         return []
+
+
+def in_units(nbytes: float) -> str:
+    """Return a number of bytes for people.
+
+    >>> in_units(6_291_493), in_units(73_728)
+    ('6.0 MiB', '72 KiB')
+    """
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= size:
+            return f"{nbytes / size:.1f} {unit}".replace(".0 KiB", " KiB")
+    return f"{nbytes:.0f} bytes"

@@ -1,48 +1,42 @@
-"""What became of the items of a job, and how it crosses a process border.
+"""What a result is: the outcomes of items, how they are encoded, and where they lie until they are read.
 
 Guarantees
 ----------
-- whatever the user's code raises, `collect` returns: one failing item costs that item only;
-- so does `framed`: a value that cannot be pickled costs its own item only, and the error says why;
-- a `Record` always pickles, whatever the exception it stands for, and always says type, text and
-  traceback; the exception object itself travels along only if it was seen to survive the journey.
-
-Relies on
----------
-- the iterator given to `collect` going on behind an error (every view's does).
+- whatever the user's code raises becomes the outcome of its own item; so does a value that cannot be pickled,
+  with the reason, and one that cannot be unpickled;
+- a `Record` always pickles, whatever exception it stands for, and always has type, text and traceback; the
+  exception object itself travels only if it survived a round trip in the process that raised it;
+- decoded arrays belong to the consumer: writable, valid for as long as they are kept.
 """
 
 from __future__ import annotations
 
 import pickle
+import struct
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import RemoteError, summary
-from .codec import ALIGNMENT, Block, Frame, address, decode, dumps_plain, encode
+from .codec import ALIGNMENT, Block, Encoded, address, decode, encode
 from .pickling import dumps_back, goes_by_value
 
 __all__ = [
-    "Carrier",
-    "Memory",
+    "EncodedResult",
+    "Entry",
     "Outcomes",
     "Ready",
     "Record",
-    "RemoteError",
     "RemoteTraceback",
-    "Unreadable",
-    "Unsendable",
-    "collect",
-    "concatenated",
-    "framed",
-    "opened",
+    "Result",
+    "SlotResult",
+    "encoded_item",
     "private",
     "size_of",
 ]
@@ -50,36 +44,248 @@ __all__ = [
 
 @dataclass(slots=True)
 class Outcomes:
-    """The items of a job in order; `failures` holds an exception or a `Record` by position.
-
-    Fewer values than indices mean that the sequence ended there.
-    """
+    """The items of a result in order; `failures` holds an exception or a `Record` by position."""
 
     values: list[Any] = field(default_factory=list)
     failures: dict[int, Any] = field(default_factory=dict)
 
 
-def collect(
-    items: Iterator[Any],
-    count: int,
-    caught: type[BaseException] = BaseException,
-    seen: Callable[[BaseException], None] = lambda error: None,
-) -> Outcomes:
-    """Draw up to `count` items; an exception of class `caught` becomes the outcome of its item.
+class Result:
+    """The outcomes of successive items; here, of items whose memory is nobody else's."""
 
-    `seen` is told before.
+    __slots__ = ()
+    count: int
+    nbytes: int | None  # about how much memory they take; None where that is unknown
+
+    def open(self) -> Outcomes:
+        """Return the outcomes, after `claim` (no lock held: decoding may take a while)."""
+        raise NotImplementedError
+
+    # The dispatcher's lock is held in these.
+
+    def holds_slot(self) -> bool:
+        """Is the result in a slot of shared memory?"""
+        return False
+
+    def must_copy(self) -> bool:
+        """Would `claim` copy, because consumers hold as much shared memory as they may?"""
+        return False
+
+    def claim(self) -> None:
+        """Make the memory the consumer's own, by a lease or a copy."""
+
+    def detach(self) -> bool:
+        """Copy out of shared memory; return whether there was anything to copy."""
+        return False
+
+    def discard(self) -> None:
+        """Drop the result unread."""
+
+
+class Ready(Result):
+    """A result whose outcomes are ordinary objects already."""
+
+    __slots__ = ("count", "nbytes", "outcomes")
+
+    def __init__(self, outcomes: Outcomes, nbytes: int | None = 0) -> None:
+        self.outcomes = outcomes
+        self.count = len(outcomes.values)
+        self.nbytes = nbytes
+
+    @classmethod
+    def sized(cls, outcomes: Outcomes) -> Ready:
+        """Return the result of outcomes that take as much memory each as the first."""
+        values = outcomes.values
+        size = size_of(values[0]) if values else 0
+        return cls(outcomes, None if size is None else size * len(values))
+
+    @classmethod
+    def failed(cls, error: Any, count: int = 1) -> Ready:
+        """Return the result of items that all failed in the same way."""
+        return cls(Outcomes([None] * count, dict.fromkeys(range(count), error)))
+
+    def open(self) -> Outcomes:
+        return self.outcomes
+
+
+# -------------------------------------------------------------------- encoded results
+
+
+class Entry:
+    """The first of an item's two words in the table of an encoded result.
+
+    `INT` and `FLOAT`: the second word is the item. Otherwise the item's tail ends at the second word, and the
+    first has the form of the tail in its lowest bits, then whether the item failed, then where the tail begins:
+    in the payload, or beyond `IN_MEMORY` in the block of memory.
     """
-    outcomes = Outcomes()
-    values = outcomes.values
-    while len(values) < count:
+
+    INT = -1
+    FLOAT = -2
+    FAILED = 4
+    IN_MEMORY = 1 << 48
+
+
+class EncodedResult(Result):
+    """A result as it travelled: table, payload of tails, and the memory that arrays lie in."""
+
+    __slots__ = ("_memory", "_payload", "_table", "count", "nbytes")
+
+    def __init__(self, table: bytes, payload: bytes, memory: Block | None = None) -> None:
+        self._table = memoryview(table).cast("q")
+        self._payload = payload
+        self._memory = memory
+        self.count = len(self._table) // 2
+        self.nbytes: int | None = len(payload) + (0 if memory is None else len(memory))
+
+    def open(self) -> Outcomes:
+        table, memory = self._table, self._memory
+        self._memory = None  # from here on only arrays hold it
+        codes, ends = table[::2].tolist(), table[1::2].tolist()
+        if codes.count(Entry.INT) == len(codes):
+            return Outcomes(ends)
+        if codes.count(Entry.FLOAT) == len(codes):
+            return Outcomes(np.array(ends).view(np.float64).tolist())
+        outcomes, payload = Outcomes(), self._payload
+        append = outcomes.values.append
+        for code, end in zip(codes, ends, strict=True):
+            if code == Entry.INT:
+                append(end)
+            elif code == Entry.FLOAT:
+                append(_DOUBLE.unpack(_WORD.pack(end))[0])
+            else:
+                start = code >> 3
+                tail: Any = payload[start:end]
+                if start >= Entry.IN_MEMORY:
+                    assert memory is not None
+                    tail = memory[start - Entry.IN_MEMORY : end - Entry.IN_MEMORY].data
+                is_failed = code & Entry.FAILED
+                try:
+                    value = decode(code & 3, tail, memory)
+                except (Exception, SystemExit) as error:  # user code decides how to unpickle
+                    value, is_failed = error, True
+                if is_failed:
+                    outcomes.failures[len(outcomes.values)] = value
+                    value = None
+                append(value)
+        return outcomes
+
+    def discard(self) -> None:
+        self._memory = None
+
+
+_WORD, _DOUBLE = struct.Struct("<q"), struct.Struct("<d")
+
+
+class Slots(Protocol):
+    """The slots that results lie in."""
+
+    def block(self, slot: int, size: int) -> Block: ...
+    def lease(self, slot: int, size: int) -> Block: ...
+    def release(self, slot: int) -> None: ...
+    def are_all_leased(self) -> bool: ...
+    def count_copy(self) -> None: ...
+
+
+class SlotResult(EncodedResult):
+    """An encoded result whose arrays lie in a slot."""
+
+    __slots__ = ("_nbytes", "_slot", "_slots")
+
+    def __init__(self, table: bytes, payload: bytes, slots: Slots, slot: int, nbytes: int) -> None:
+        super().__init__(table, payload)
+        self._slots = slots
+        self._slot = slot
+        self._nbytes = nbytes
+        self.nbytes = len(payload) + nbytes
+
+    def holds_slot(self) -> bool:
+        return self._slot >= 0
+
+    def must_copy(self) -> bool:
+        return self._slot >= 0 and self._slots.are_all_leased()
+
+    def claim(self) -> None:
+        if self._slot >= 0 and not (self.must_copy() and self.detach()):
+            self._memory = self._slots.lease(self._slot, self._nbytes)
+            self._slot = -1
+
+    def detach(self) -> bool:
+        if self._slot < 0:
+            return False
         try:
-            values.extend(islice(items, count - len(values)))  # keeps what it has drawn when it raises
-            break
-        except caught as error:
-            seen(error)
-            outcomes.failures[len(values)] = error
-            values.append(None)
-    return outcomes
+            block = private(self._nbytes)
+        except MemoryError:
+            return False
+        block[:] = self._slots.block(self._slot, self._nbytes)
+        self._memory = block
+        self._slots.count_copy()
+        self.discard()
+        return True
+
+    def discard(self) -> None:
+        slot, self._slot = self._slot, -1
+        if slot >= 0:
+            self._slots.release(slot)
+
+
+def encoded_item(
+    value: Any, is_failed: bool, dumps: Callable[..., bytes], block: Block | None = None, used: int = 0
+) -> tuple[bool, Encoded]:
+    """Encode an item; return whether it failed, and its encoding.
+
+    A value that cannot be pickled fails. `dumps` is tried first; by value is the second try.
+    """
+    # User code decides how to pickle, and may raise anything.
+    try:
+        return is_failed, encode(value, block, used, dumps)
+    except BaseException:
+        pass
+    try:
+        return is_failed, encode(value, block, used, dumps_back)
+    except BaseException as error:
+        reason = TypeError(
+            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process: {summary(error)}"
+        )
+        reason.__cause__ = error
+        return True, encode(Record.of(reason), None, used)
+
+
+def private(size: int) -> Block:
+    """Return ordinary memory, aligned like a slot."""
+    block = np.empty(size + ALIGNMENT, np.uint8)
+    skip = -address(block) % ALIGNMENT
+    return block[skip : skip + size]
+
+
+def size_of(value: Any) -> int | None:
+    """Return about how many bytes a value takes; None where that is unknown.
+
+    >>> size_of((np.zeros(10), [np.zeros(20)] * 3)), size_of({"x": object()})
+    (560, None)
+    """
+    try:
+        return _size_of(value, _DEPTH)
+    except BaseException:  # user code answers
+        return None
+
+
+def _size_of(value: Any, depth: int) -> int | None:
+    if isinstance(value, bool | int | float | complex | str | bytes | bytearray | None):
+        return sys.getsizeof(value)
+    if isinstance(value, list | tuple | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        sizes = [_size_of(part, depth - 1) if depth else None for part in islice(parts, _PARTS)]
+        known = [size for size in sizes if size is not None]
+        return None if len(known) < len(sizes) else sum(known) * len(value) // max(len(known), 1)
+    nbytes = getattr(value, "nbytes", None)  # of arrays and tensors
+    return nbytes if isinstance(nbytes, int) else None
+
+
+_PARTS = 8  # of a large collection that are measured
+_DEPTH = 3  # of nested collections
+
+
+# -------------------------------------------------------------------- exceptions that travel
 
 
 class RemoteTraceback(Exception):
@@ -123,7 +329,7 @@ class Record:
                 error.__cause__ = RemoteTraceback(self.trace)
                 return error
             except BaseException:
-                pass  # its module may behave differently here; the text is still complete
+                pass  # its module may behave differently here; the text is complete anyway
         substitute = RemoteError(self.summary)
         substitute.__cause__ = RemoteTraceback(self.trace)
         return substitute
@@ -137,7 +343,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    # An exception may pickle and then refuse to be built (a constructor of two arguments), so try both.
+    # An exception may pickle and then refuse to be rebuilt (a constructor of two arguments), so try both.
     for dumps in (pickle.dumps, dumps_back):
         with suppress(BaseException):
             if dumps is dumps_back and not goes_by_value(type(error)):
@@ -146,154 +352,3 @@ def _pickled(error: BaseException) -> bytes | None:
             if type(pickle.loads(data)) is type(error):
                 return data
     return None
-
-
-def framed(outcomes: Outcomes, block: Block | None = None, used: int = 0) -> Frame:
-    """Encode outcomes for a block whose first `used` bytes are taken."""
-    # It is user code that says how to pickle, and may raise anything.
-    payload = (outcomes.values, outcomes.failures)
-    for dumps in (dumps_plain, dumps_back):
-        try:  # by no context manager, which would take as long as encoding a number
-            return encode(payload, block, used, dumps)
-        except BaseException:
-            pass
-    _sort_out(outcomes)
-    return encode(payload, block, used, dumps_back)
-
-
-def _sort_out(outcomes: Outcomes) -> None:
-    """Replace every value that cannot be pickled by the reason."""
-    for position, value in enumerate(outcomes.values):
-        try:
-            encode(value, None, 0, dumps_back)
-        except BaseException as error:
-            reason = TypeError(
-                f"the item, a {type(value).__name__}, cannot be sent to the reader's process:"
-                f" {summary(error)}"
-            )
-            reason.__cause__ = error
-            outcomes.values[position] = None
-            outcomes.failures[position] = Record.of(reason)
-
-
-class Carrier(Exception):
-    """Takes an error, its `reason`, through the engine to who deals with it; no reader ever sees it."""
-
-    def __init__(self, reason: BaseException) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Unreadable(Carrier):
-    """User code that unpickles a result has failed."""
-
-
-class Unsendable(Carrier):
-    """The indices of a job cannot be sent to a worker."""
-
-
-@dataclass(slots=True)
-class Ready:
-    """A parcel whose outcomes are ordinary objects already."""
-
-    outcomes: Outcomes
-    nbytes: int | None = 0
-
-    @classmethod
-    def sized(cls, outcomes: Outcomes) -> Ready:
-        """Return the parcel of outcomes that take as much memory as the first one says."""
-        values = outcomes.values
-        size = size_of(values[0]) if values else 0
-        return cls(outcomes, None if size is None else size * len(values))
-
-    def must_copy(self) -> bool:
-        return False
-
-    def claim(self) -> None:
-        pass
-
-    def open(self) -> Outcomes:
-        return self.outcomes
-
-    def detach(self) -> bool:
-        return False
-
-    def discard(self) -> None:
-        pass
-
-
-@dataclass(slots=True)
-class Memory:
-    """A result in private memory: its frame, and where the tail of that begins."""
-
-    block: Block | bytes
-    head: int
-    nbytes: int
-
-    def must_copy(self) -> bool:
-        return False
-
-    def claim(self) -> None:
-        pass
-
-    def open(self) -> Outcomes:
-        return opened(self.block, self.head)
-
-    def detach(self) -> bool:
-        return False
-
-    def discard(self) -> None:
-        pass
-
-
-def private(size: int) -> Block:
-    """Return memory of our own, aligned like a slot."""
-    block = np.empty(size + ALIGNMENT, np.uint8)
-    skip = -address(block) % ALIGNMENT
-    return block[skip : skip + size]
-
-
-def opened(block: Block | bytes, head: int, memory: Block | None = None) -> Outcomes:
-    """Decode outcomes; `Unreadable` if what they are made of refuses."""
-    try:
-        return Outcomes(*decode(block, head, len(block), memory=memory))
-    except (Exception, SystemExit) as error:
-        raise Unreadable(error) from None
-
-
-def size_of(value: Any) -> int | None:
-    """Return about how many bytes a value takes; None where nobody can tell.
-
-    >>> size_of((np.zeros(10), [np.zeros(20)] * 3)), size_of({"x": object()})
-    (560, None)
-    """
-    try:
-        return _size_of(value, _LOOKED_INTO)
-    except BaseException:  # it is user code that answers
-        return None
-
-
-def _size_of(value: Any, depth: int) -> int | None:
-    if isinstance(value, bool | int | float | complex | str | bytes | bytearray | None):
-        return sys.getsizeof(value)
-    if isinstance(value, list | tuple | dict):
-        parts = value.values() if isinstance(value, dict) else value
-        sizes = [_size_of(part, depth - 1) if depth else None for part in islice(parts, _LOOKED_AT)]
-        known = [size for size in sizes if size is not None]
-        return None if len(known) < len(sizes) else sum(known) * len(value) // max(len(known), 1)
-    nbytes = getattr(value, "nbytes", None)  # of arrays and tensors
-    return nbytes if isinstance(nbytes, int) else None
-
-
-_LOOKED_AT = 8  # parts of a large collection
-_LOOKED_INTO = 3  # collections in one another
-
-
-def concatenated(arrays: list[Any]) -> Any:
-    """Return arrays as one, row behind row; ValueError where rows differ."""
-    first = arrays[0]
-    if any(
-        type(a) is not np.ndarray or a.dtype != first.dtype or a.shape[1:] != first.shape[1:] for a in arrays
-    ):
-        raise ValueError("arrays of different kinds")
-    return np.concatenate(arrays)

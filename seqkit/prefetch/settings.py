@@ -1,43 +1,139 @@
-"""Which arguments of `prefetch` mean what: checks, and figures that follow from them."""
+"""What the arguments of `prefetch` mean: checks, and figures that follow from them."""
 
 from __future__ import annotations
 
 import operator
-from concurrent.futures import Executor
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from mmap import PAGESIZE
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..checks import optional_int, optional_number
-from .dispatcher import MAX_DEPTH
+from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
+from ..randomness import as_seed
+from .chunking import MAX_DEPTH, chunk_depth
 from .resources import usable_cpus
 
-__all__ = [
-    "CONTEXTS",
-    "Context",
-    "Method",
-    "OnExhausted",
-    "checked_shm_size",
-    "checked_timeout",
-    "chunk_depth",
-    "executor_of",
-    "limits_tasks",
-    "place_of",
-    "slot_counts",
-    "worker_count",
-]
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
-Method = Literal["thread", "process", "inline", "dask", "ray"] | Executor
+    from .processes.slots import Pinner
+    from .processes.template import Server
+
+__all__ = ["CONTEXTS", "Context", "Method", "OnExhausted", "Settings", "checked"]
+
+Method = Literal["thread", "process", "inline", "dask", "ray"]
 OWN = ("thread", "process", "inline")
 ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
 OnExhausted = Literal["copy", "block", "raise"]
 
-# Slots beyond those in flight, for the arrays that readers hold.
+# Slots beyond those of jobs in flight, for the arrays that consumers hold.
 LEASES = 8
 
 
-def executor_of(method: Any) -> Executor | None:
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of a node, checked. `chunk_size` None means chosen; `timeout_s` None means none.
+
+    `most_tasks` is how many tasks of an executor may be under way, if fewer than it has workers. `pid` is
+    the process in which an executor can be used.
+    """
+
+    workers: int
+    method: Method | Executor
+    most_tasks: int | None
+    max_buffered: int | None
+    start_hook: Callable[..., Any] | None
+    shm_size: int | None
+    context: Context | None
+    chunk_size: int | None
+    timeout_s: float | None
+    retries: int
+    in_order: bool
+    on_exhausted: OnExhausted
+    seed: int | None
+    pid: int
+    pinner: Pinner | None = None
+    server: Server | None = None
+
+    def slot_counts(self) -> tuple[int, int]:
+        """Return how many jobs may be in flight, and how many more slots there are for consumers' arrays."""
+        return slot_counts(self.max_buffered, self.workers, self.shm_size)
+
+
+def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
+    depth = chunk_depth(max_buffered, workers)
+    unbounded = max_buffered is None and shm_size is None  # small results may come deeper, see `Chunking`
+    return max(depth, 2 * workers, MAX_DEPTH * unbounded), max(depth, LEASES)
+
+
+def checked(
+    nworkers: int | None,
+    method: Any,
+    max_buffered: int | None,
+    start_hook: Callable[..., Any] | None,
+    shm_size: int | None,
+    context: Context | None,
+    chunk_size: int | Literal["auto"],
+    timeout: float | None,
+    retries: int,
+    in_order: bool,
+    on_exhausted: OnExhausted,
+    seed: int | None,
+) -> Settings:
+    """Return the settings for these arguments, or raise for wrong ones."""
+    executor = _executor(method)
+    if context is not None and context not in CONTEXTS:
+        raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
+    if on_exhausted not in get_args(OnExhausted):
+        raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")
+    check_callable(start_hook, "prefetch: start_hook", optional=True)
+    max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
+    if chunk_size != "auto":
+        chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
+    workers = 0 if method == "inline" else _worker_count(nworkers, executor)
+    if executor is not None:
+        owned = {
+            "start_hook": start_hook,
+            "timeout": timeout,
+            "seed": seed,
+            "context": context,
+            "shm_size": shm_size,
+        }
+        for name, value in owned.items():
+            if value is not None:
+                raise ValueError(
+                    f"prefetch: {name} needs workers of the node's own, got {method!r}. Leave {name} out"
+                )
+    if method != "process":
+        for name, value in {"context": context, "shm_size": shm_size}.items():
+            if value is not None:
+                raise ValueError(
+                    f"prefetch: {name} is for processes, got method={method!r}. Leave {name} out, or set"
+                    " method='process'"
+                )
+    least = sum(slot_counts(max_buffered, workers, 1)) if method == "process" else 0
+    return Settings(
+        workers=workers,
+        method=_evaluator(method, executor) if workers else "inline",
+        most_tasks=None if executor is None else _most_tasks(nworkers, workers, executor),
+        max_buffered=max_buffered,
+        start_hook=start_hook,
+        shm_size=_shm_size(shm_size, least),
+        context=context,
+        chunk_size=None if chunk_size == "auto" else chunk_size,
+        timeout_s=_timeout(timeout, workers),
+        retries=positive_int(retries, "prefetch: retries", least=0),
+        in_order=as_bool(in_order, "prefetch: in_order"),
+        on_exhausted=on_exhausted,
+        seed=None if seed is None else as_seed(seed, "prefetch: seed"),
+        pid=os.getpid(),
+    )
+
+
+def _executor(method: Any) -> Executor | None:
     """Return the executor that a method is, or names; None for those of the engine's own."""
     if isinstance(method, str) and method in OWN:
         return None
@@ -45,7 +141,7 @@ def executor_of(method: Any) -> Executor | None:
 
     if isinstance(method, str) and method in ENGINES:
         return engines.named(method)
-    if not isinstance(method, Executor):
+    if not engines.is_executor(method):
         names = ", ".join(map(repr, [*OWN, *ENGINES]))
         raise ValueError(
             f"prefetch: method must be one of {names} or a concurrent.futures.Executor, got {method!r}"
@@ -53,7 +149,7 @@ def executor_of(method: Any) -> Executor | None:
     return engines.adapted(method)
 
 
-def worker_count(nworkers: int | None, executor: Executor | None) -> int:
+def _worker_count(nworkers: int | None, executor: Executor | None) -> int:
     if nworkers is None:
         return _workers_of(executor)
     if isinstance(nworkers, bool) or not hasattr(nworkers, "__index__"):
@@ -78,34 +174,22 @@ def _known_workers(executor: Executor) -> int | None:
     return engines.workers_of(executor)
 
 
-def place_of(method: Method, executor: Executor | None) -> Method:
-    """Return what evaluates: an executor; or threads within a task of the engine that is named."""
+def _evaluator(method: Any, executor: Executor | None) -> Any:
+    """Return what evaluates: an executor; or threads within a task of the executor that is named."""
     if executor is not None:
         return executor
     return method if method in OWN else "thread"
 
 
-def limits_tasks(nworkers: int | None, workers: int, executor: Executor) -> bool:
-    """Are these fewer workers than an executor has, as far as that is known?"""
+def _most_tasks(nworkers: int | None, workers: int, executor: Executor) -> int | None:
+    """Return how many tasks may be under way, if that may be fewer than the executor has workers."""
     if nworkers is None:
-        return False
+        return None
     known = _known_workers(executor)
-    return known is None or workers < known
+    return workers if known is None or workers < known else None
 
 
-def chunk_depth(max_buffered: int | None, workers: int) -> int:
-    """Return how many chunks a reader may have pending."""
-    return min(max_buffered or 2 * workers + 2, max(256, 2 * workers))
-
-
-def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
-    """Return how many jobs may be in flight, and how many more slots there are for readers' arrays."""
-    depth = chunk_depth(max_buffered, workers)
-    unbounded = max_buffered is None and shm_size is None  # small results may come deeper, see `Dispatcher`
-    return max(depth, 2 * workers, MAX_DEPTH * unbounded), max(depth, LEASES)
-
-
-def checked_shm_size(shm_size: int | None, slots: int) -> int | None:
+def _shm_size(shm_size: int | None, slots: int) -> int | None:
     size = optional_int(shm_size, "prefetch: shm_size", least=0)
     if size is not None and 0 < size < slots * PAGESIZE:
         raise ValueError(
@@ -115,7 +199,7 @@ def checked_shm_size(shm_size: int | None, slots: int) -> int | None:
     return size
 
 
-def checked_timeout(timeout: float | None, workers: int) -> float | None:
+def _timeout(timeout: float | None, workers: int) -> float | None:
     timeout = optional_number(timeout, "prefetch: timeout", "seconds")
     if timeout is not None and not workers:
         raise ValueError("prefetch: timeout needs workers, got nworkers=0")

@@ -3,8 +3,8 @@
 Guarantees
 ----------
 - whatever an item raises, `SystemExit` included, becomes the outcome of that item; the thread goes on;
-- a worker that has no job leads to no pipeline, whose functions may lead back to the node: a forgotten node
-  is collected and its threads end;
+- a worker without a job holds no pipeline, whose functions may lead back to the node: a forgotten node is
+  collected and its threads end;
 - closing waits for workers, but not for long: a thread cannot be killed, so one that is stuck in user code is
   left behind as a daemon and ends when that code returns.
 
@@ -19,26 +19,52 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from queue import SimpleQueue
-from time import monotonic, perf_counter_ns
+from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
 from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..view import View
-from .evaluate import Evaluator
+from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
 from .protocol import Done, Event, Failed, Job, Lost, Skipped, drained
-from .results import Ready
+from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 
 __all__ = ["Threads"]
 
-# How long closing waits for all workers together. Not to wait at all would be risky: a daemon thread that is
-# in C++ code when the interpreter ends takes the whole process down (before Python 3.14).
+# How long closing waits for all workers together. Not waiting at all would be risky: a daemon thread that
+# is in C++ code when the interpreter ends takes the whole process down (before Python 3.14).
 GRACE_S = 0.5
 
 
-class _Here(threading.local):
-    """What a thread of the node has to itself, and who asks from another one sees as it is here."""
+class _Run:
+    """A job that a worker has begun. The worker and `collect` share it: the lock guards what is delivered."""
+
+    def __init__(self, worker: _Worker, job: Job) -> None:
+        self.worker = worker
+        self.job = job
+        self.sink = Collector()
+        self.item_ns = monotonic_ns()  # when the current item began
+        self.seen = 0  # how many items were finished at the last look
+        self._delivered = 0
+        self._lock = threading.Lock()
+
+    def began(self, now_ns: int) -> None:
+        self.item_ns = now_ns
+
+    def take(self, count: int) -> Outcomes:
+        """Return the outcomes up to a count that were not delivered yet."""
+        with self._lock:
+            first, self._delivered = self._delivered, max(count, self._delivered)
+        outcomes = self.sink.outcomes
+        failures = {
+            at - first: error for at, error in outcomes.failures.copy().items() if first <= at < count
+        }
+        return Outcomes(outcomes.values[first:count], failures)
+
+
+class _Local(threading.local):
+    """What a worker thread has to itself; other threads see the defaults."""
 
     is_worker = False
     info: WorkerInfo | None
@@ -48,21 +74,22 @@ class _Here(threading.local):
 class _Shared:
     """What the threads of a node have in common with its backend."""
 
-    def __init__(self, pipeline: View[Any], hook: Callable[..., Any] | None) -> None:
+    def __init__(self, pipeline: View[Any], hook: Callable[..., Any] | None, budget_ns: int) -> None:
         self.pipeline = pipeline
         self.hook = hook
+        self.budget_ns = budget_ns
         self.jobs: SimpleQueue[tuple[_Shared, Job] | None] = SimpleQueue()
         self.events: SimpleQueue[Event | None] = SimpleQueue()
         self.cancelled: set[int] = set()
-        # Who is at a job, and since when. Whoever takes an entry out decides: the worker, that the job is
-        # done; `stop`, that the worker is given up.
-        self.running: dict[int, tuple[_Worker, float]] = {}
+        # By ticket. Whoever takes an entry out decides: the worker, that the job is done; `stop`, that the
+        # worker is given up.
+        self.running: dict[int, _Run] = {}
         self.closed = False
-        self.here = _Here()
+        self.local = _Local()
 
 
 class _Worker:
-    """One thread. It gets what it shares with others anew with every job, and has nothing between two."""
+    """One thread. It gets what it shares with others anew with every job, and holds nothing between two."""
 
     def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
         self.info = info
@@ -80,45 +107,49 @@ class _Worker:
             del task
 
     def _begin(self) -> bool:
-        """Become a worker; say whether there are jobs for it."""
+        """Become a worker; return whether there are jobs for it."""
         shared, self._first = self._first, None
         assert shared is not None
         set_worker_info(self.info)
-        shared.here.is_worker = True
+        shared.local.is_worker = True
         try:
             call_hook(shared.hook, self.info.id)
         except BaseException as error:
             shared.events.put(Failed(self.info.id, error))
             return False
-        shared.here.info = get_worker_info()  # the hook may have said more, that leads back to the node
+        shared.local.info = get_worker_info()  # the hook may have added what leads back to the node
         set_worker_info(None)
-        shared.here.evaluator = Evaluator(shared.pipeline)
+        shared.local.evaluator = Evaluator(shared.pipeline)
         return True
 
     def _do(self, shared: _Shared, job: Job) -> bool:
-        """Do a job; say whether there may be another one."""
+        """Do a job; return whether there may be another one."""
         if shared.closed or job.ticket in shared.cancelled:
             shared.events.put(Skipped(job.ticket))
             return True
-        shared.running[job.ticket] = self, monotonic()
-        event = self._evaluate(shared.here, job)
+        run = shared.running[job.ticket] = _Run(self, job)
+        event = self._evaluate(shared, run)
         if shared.running.pop(job.ticket, None) is None or shared.closed:
-            return False  # given up: another has this place, or nobody
+            return False  # given up: another worker has this place, or nobody
         shared.events.put(event)
         return True
 
-    def _evaluate(self, here: _Here, job: Job) -> Done:
-        begun = perf_counter_ns()
-        set_worker_info(here.info)
-        outcomes = here.evaluator.run(job.epoch, job.indices)
-        here.evaluator.leave_if_forked()
+    def _evaluate(self, shared: _Shared, run: _Run) -> Done:
+        begun, job, evaluator = perf_counter_ns(), run.job, shared.local.evaluator
+        set_worker_info(shared.local.info)
+        budget_ns = NEVER_NS if job.is_whole else shared.budget_ns
+        is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began)
+        evaluator.leave_if_forked()
         set_worker_info(None)
-        cost_ns = perf_counter_ns() - begun
-        return Done(job.ticket, Ready.sized(outcomes), cost_ns, self.info.id)
+        result = Ready.sized(run.take(len(run.sink.outcomes.values)))
+        return Done(job.ticket, result, perf_counter_ns() - begun, self.info.id, is_end=is_end)
 
 
 class Threads:
-    """Evaluates jobs in `infos`-many threads of this process."""
+    """Evaluates jobs in threads of this process, one for each of `infos`.
+
+    A job whose items take longer than `budget_ns` ends early.
+    """
 
     def __init__(
         self,
@@ -126,66 +157,79 @@ class Threads:
         infos: list[WorkerInfo],
         hook: Callable[..., Any] | None,
         capacity: int,
+        budget_ns: int = NEVER_NS,
     ) -> None:
-        self._shared = _Shared(pipeline, hook)
+        self._shared = _Shared(pipeline, hook, budget_ns)
         self._infos = infos
         self.capacity = capacity
         self._workers: dict[int, _Worker] = {}
         self._restarts = 0
 
     def start(self) -> None:
-        # A thread starts with an empty context; the error policy is to hold in workers too.
+        # A thread starts with an empty context; the error policy must hold in workers too.
         self._context = copy_context()
         for info in self._infos:
             self._launch(info)
 
     def _launch(self, info: WorkerInfo) -> None:
-        # Closing waits for those it knows. One that ran its first instruction when the interpreter has ended
-        # would take the process down.
+        # Closing waits for the workers it knows. One that ran its first instruction after the interpreter's
+        # end would take the process down.
         with CtrlCHeld():
             self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
 
-    def ready(self) -> bool:
+    def has_room(self) -> bool:
         return True
 
     def submit(self, job: Job) -> None:
         self._shared.jobs.put((self._shared, job))
 
     def flush(self) -> None:
-        pass  # they do already
+        pass  # workers see each job as it is submitted
 
-    def joint(self, jobs: int) -> None:
-        return None  # results are ordinary objects
-
-    def receive(self, timeout: float | None) -> list[Event]:
-        received = drained(self._shared.events, timeout)
+    def receive(self, timeout_s: float | None) -> list[Event]:
+        received = drained(self._shared.events, timeout_s)
         for event in received:
             if not isinstance(event, Failed):
                 self._shared.cancelled.discard(event.ticket)
         return received
 
+    def collect(self) -> list[Event]:
+        found: list[Event] = []
+        for ticket, run in self._shared.running.copy().items():
+            outcomes = run.take(run.seen)
+            run.seen = len(run.sink.outcomes.values)
+            if outcomes.values:
+                found.append(Done(ticket, Ready.sized(outcomes), 0, run.worker.info.id, is_last=False))
+        return found
+
+    def await_release(self, timeout_s: float) -> None:
+        raise AssertionError("there are no slots")
+
     def cancel(self, ticket: int) -> None:
         self._shared.cancelled.add(ticket)
 
     def running_s(self) -> dict[int, float]:
-        now = monotonic()
-        return {ticket: now - begun for ticket, (_, begun) in self._shared.running.copy().items()}
+        now = monotonic_ns()
+        return {ticket: (now - run.item_ns) / 1e9 for ticket, run in self._shared.running.copy().items()}
 
     def stop(self, ticket: int) -> None:
-        stopped = self._shared.running.pop(ticket, None)
-        if stopped is None:
+        run = self._shared.running.pop(ticket, None)
+        if run is None:
             return  # it was done meanwhile
-        worker, begun = stopped
-        number = worker.info.id
-        self._shared.events.put(Lost(ticket, number, 0, "was abandoned", monotonic() - begun, True))
+        number, events = run.worker.info.id, self._shared.events
+        outcomes = run.take(len(run.sink.outcomes.values))
+        if outcomes.values:
+            events.put(Done(ticket, Ready.sized(outcomes), 0, number, is_last=False))
+        ran_s = (monotonic_ns() - run.item_ns) / 1e9
+        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True))
         try:
-            self._launch(worker.info)
+            self._launch(run.worker.info)
             self._restarts += 1
-        except (RuntimeError, MemoryError) as error:  # there are too many, or there is no room for its stack
-            self._shared.events.put(Failed(number, error))
+        except (RuntimeError, MemoryError) as error:  # too many threads, or no memory for a stack
+            events.put(Failed(number, error))
 
     def is_worker(self) -> bool:
-        return self._shared.here.is_worker
+        return self._shared.local.is_worker
 
     def wake(self) -> None:
         self._shared.events.put(None)
@@ -194,7 +238,7 @@ class Threads:
         return {"restarts": self._restarts}
 
     def close(self) -> None:
-        self._shared.closed = True  # perhaps once more: Ctrl-C may have struck the first time
+        self._shared.closed = True  # perhaps again: Ctrl-C may have interrupted the first time
         for _ in self._infos:
             self._shared.jobs.put(None)
         deadline = monotonic() + GRACE_S

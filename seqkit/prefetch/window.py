@@ -1,18 +1,18 @@
-"""What to ask next, and what to hand out next: the order of one reader.
+"""The order of one consumer: what to ask for next, and what to hand out next.
 
 Guarantees
 ----------
 - chunks are handed out in plan order, each once, whatever order they complete in; or, where order does not
   matter, as they complete;
-- never more than `limit` items are asked for and not handed out, never an index beyond the plan; what
-  `back` takes back comes on top;
-- the plan is drawn once, no further ahead than the limit; what it raises is its end.
+- at most `limit` items are asked for and not handed out, never an index beyond the plan;
+- the plan is drawn once, no further ahead than the limit; an exception of the plan ends it.
 
 Relies on
 ---------
-- calls from one thread at a time (the dispatcher's lock).
+- `draw` being called by one thread at a time, without a lock, and everything else under the dispatcher's
+  lock.
 
-Knows no threads, no clock, no processes, and nothing of what the items are.
+Knows no threads, no clock, no processes, and nothing about items.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ class Chunk:
     Attributes
     ----------
     indices : range, array or list
-    size : int
-        How many there are.
-    parcel : Any
+    result : Result or None
         What arrived, None until then.
     asked : bool
         Is a worker expected to deliver it?
     deaths : int
-        How many workers have died over it, run alone.
+        How many workers have died at its first item.
     fatal : bool
         Did its item cost its workers their lives?
+    dropped : bool
+        Is nobody waiting for it any more?
     worker : int or None
-        Who delivered it.
+        Number of the worker that delivered it.
     """
 
-    __slots__ = ("asked", "deaths", "fatal", "indices", "parcel", "size", "worker")
+    __slots__ = ("asked", "deaths", "dropped", "fatal", "indices", "result", "worker")
 
     def __init__(self, indices: Any) -> None:
         self.indices = indices
-        self.size = len(indices)
-        self.parcel: Any = None
+        self.result: Any = None
         self.asked = False
         self.deaths = 0
         self.fatal = False
+        self.dropped = False
         self.worker: int | None = None
 
     def __len__(self) -> int:
-        return self.size
+        return len(self.indices)
 
     def index(self, position: int) -> Any:
         """Return one of the indices, of an array as a Python number."""
@@ -66,147 +66,201 @@ class Chunk:
 
 
 class Window:
-    """The chunks of one reader, from the next to hand out to the last one asked for.
+    """The chunks of one consumer, from the next to hand out to the last drawn.
 
     Parameters
     ----------
     plan : iterable
         The indices to read, in order; drawn once, lazily.
     limit : int
-        Most items asked for and not yet handed out; 0: none but those the reader waits for.
-    depth : int
-        Most chunks drawn and not yet handed out; the pieces of lost ones come on top.
+        Most items drawn and not yet handed out; 0: none but the one the consumer waits for.
     in_order : bool
-        Hand out in plan order, or what has arrived first?
+        Hand out in plan order, or whatever has arrived first?
 
     Attributes
     ----------
-    failure : Exception or None
-        What the plan raised where it ended.
+    failure : BaseException or None
+        The plan's exception, which ended it.
+    is_drawn : bool
+        Has the plan been drawn to its end?
 
     Examples
     --------
-    >>> window = Window("abc", limit=2, depth=2)
+    >>> window = Window("abc", limit=2)
+    >>> window.add(window.draw(window.room(1, depth=2), 1))
     >>> first, second = window.ask(1), window.ask(1)
-    >>> window.ask(1) is None
+    >>> second.result = "B"; window.ready() is None
     True
-    >>> second.parcel = "B"; window.ready() is None
+    >>> first.result = "A"; window.ready() is first
     True
-    >>> first.parcel = "A"; window.ready() is first
-    True
-    >>> window.hand_out(first).parcel, window.ask(5).indices
-    ('A', ['c'])
     """
 
-    def __init__(self, plan: Iterable[Any], limit: int, depth: int, in_order: bool = True) -> None:
+    def __init__(self, plan: Iterable[Any], limit: int, in_order: bool = True) -> None:
         self._cursor = Cursor(plan)
         self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
+        self._unasked = 0
         self._items = 0
-        self._lost = False
-        self._drawn = False
+        self._has_ended = False
+        self.is_drawn = False
         self.limit = limit
-        self.depth = depth
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
-    def ask(self, size: int, waiting: bool = False) -> Chunk | None:
-        """Return the next chunk to evaluate, of up to `size` items; None where there is none for now.
+    # ---------------------------------------------------------------- asking
 
-        A reader that waits is owed at least the item it waits for, whatever the limit.
+    def room(self, size: int, depth: int, waiting: bool = False) -> int:
+        """Return how many chunks of `size` items may be drawn, at most `depth` being pending.
+
+        A waiting consumer gets at least the item it waits for, whatever the limit.
         """
-        if self._lost:
-            for chunk in self._chunks:
-                if not chunk.asked:
-                    chunk.asked = True
-                    return chunk
-            self._lost = False
-        limit = self.limit or int(waiting)
-        size = min(size, limit - self._items)
-        if self._drawn or size < 1 or len(self._chunks) >= self.depth:
-            return None
+        if self.is_drawn:
+            return 0
+        items = (self.limit or int(waiting)) - self._items
+        return max(0, min(depth - len(self._chunks), -(-items // size)))
+
+    def draw(self, chunks: int, size: int) -> list[Chunk]:
+        """Draw chunks of up to `size` items from the plan; this may run user code, so no lock may be held."""
+        drawn: list[Chunk] = []
+        items = max(self.limit, 1) - self._items
         try:
-            chunk = Chunk(self._cursor.take(size))
-        except Exception as error:
-            chunk, self.failure = Chunk(()), error
-        if not chunk.size:
-            self._drawn = True
+            while len(drawn) < chunks and items > 0:
+                chunk = Chunk(self._cursor.take(min(size, items)))
+                if not len(chunk):
+                    self.is_drawn = True
+                    break
+                items -= len(chunk)
+                drawn.append(chunk)
+        except BaseException as error:
+            self.failure, self.is_drawn = error, True
+            if not isinstance(error, Exception):
+                raise
+        return drawn
+
+    def add(self, drawn: list[Chunk]) -> None:
+        """Append chunks that were drawn, unless the sequence has ended meanwhile."""
+        if not self._has_ended:
+            self._chunks.extend(drawn)
+            self._items += sum(map(len, drawn))
+            self._unasked += len(drawn)
+
+    def ask(self, size: int) -> Chunk | None:
+        """Return the next chunk to evaluate, of up to `size` items; None where all are asked for."""
+        if not self._unasked:
             return None
-        chunk.asked = True
-        self._chunks.append(chunk)
-        self._items += chunk.size
-        return chunk
+        for at, chunk in enumerate(self._chunks):
+            if not chunk.asked:
+                if len(chunk) > size:
+                    self._split(at, chunk, size)
+                self._unasked -= 1
+                chunk.asked = True
+                return chunk
+        raise AssertionError("no chunk is left to ask for")
 
-    def stop(self) -> None:
-        """Draw no further."""
-        self._drawn = True
+    def _split(self, at: int, chunk: Chunk, size: int) -> Chunk:
+        """Cut a chunk behind its first `size` items; return the rest, which nobody has been asked for."""
+        rest = Chunk(chunk.indices[size:])
+        chunk.indices = chunk.indices[:size]
+        self._chunks.insert(at + 1, rest)
+        self._unasked += 1
+        return rest
 
-    def pending(self) -> int:
-        """Return how many chunks are drawn and not handed out."""
-        return len(self._chunks)
+    def take_back(self, chunk: Chunk) -> None:
+        """Ask for a chunk again: its job was not begun, or was lost."""
+        if not chunk.dropped:
+            chunk.asked = False
+            self._unasked += 1
 
-    def is_full(self) -> bool:
-        """Is there nothing to ask for until a chunk is handed out or lost?"""
-        return not self._lost and (self._drawn or len(self._chunks) >= self.depth)
+    def has_unasked(self) -> bool:
+        """Are there chunks that no worker has been asked for?"""
+        return self._unasked > 0
 
-    def has_lost(self) -> bool:
-        """May there be chunks that nobody is asked for any more?"""
-        return self._lost
+    # ---------------------------------------------------------------- results
 
-    def ended(self) -> bool:
-        """Has everything been handed out?"""
-        return self._drawn and not self._chunks
+    def deliver(self, chunk: Chunk, result: Any, *, is_asked: bool = False) -> Chunk | None:
+        """Give a chunk the result of its first items; return the chunk of the others, if there are any.
+
+        `is_asked`: their job is still running.
+        """
+        count, rest = result.count, None
+        if count < len(chunk):
+            rest = self._split(self._chunks.index(chunk), chunk, count)
+            if is_asked:
+                rest.asked = True
+                self._unasked -= 1
+        chunk.result = result
+        return rest
+
+    def isolate(self, chunk: Chunk) -> None:
+        """Cut a chunk behind its first item, the one that its worker was at."""
+        if len(chunk) > 1:
+            self._split(self._chunks.index(chunk), chunk, 1)
+
+    def end_at(self, chunk: Chunk, count: int) -> None:
+        """The sequence ends behind the first `count` items of a chunk: drop everything after them.
+
+        Out of order, other chunks may lie before the end, and find out for themselves.
+        """
+        self.is_drawn = self._has_ended = True
+        at = self._chunks.index(chunk)
+        self._items -= len(chunk) - count
+        chunk.indices = chunk.indices[:count]
+        after = list(self._chunks)[at + 1 :] if self._in_order else []
+        for dropped in after + [chunk] * (count == 0):
+            self._drop(dropped)
+        # What waits unasked lies beyond the end, too.
+        for unasked in [other for other in self._chunks if not other.asked]:
+            self._drop(unasked)
+
+    def _drop(self, chunk: Chunk) -> None:
+        self._chunks.remove(chunk)
+        self._items -= len(chunk)
+        self._unasked -= not chunk.asked
+        chunk.dropped = True
 
     def ready(self) -> Chunk | None:
         """Return the chunk that can be handed out now, if there is one."""
         for chunk in self._chunks:
-            if chunk.parcel is not None:
+            if chunk.result is not None:
                 return chunk
             if self._in_order:
                 break
         return None
 
-    def hand_out(self, chunk: Chunk) -> Chunk:
-        """Give the reader a chunk that is ready."""
-        self._chunks.remove(chunk)
-        self._items -= chunk.size
-        return chunk
+    def hand_out(self, chunk: Chunk) -> None:
+        """Give the consumer a chunk that is ready."""
+        if self._chunks[0] is chunk:
+            self._chunks.popleft()
+        else:
+            self._chunks.remove(chunk)
+        self._items -= len(chunk)
 
-    def skipped(self, chunk: Chunk) -> None:
-        """A chunk was asked for and not begun: ask for it once more."""
-        chunk.asked = False
-        self._lost = True
+    def pending(self) -> int:
+        """Return how many chunks are drawn and not handed out."""
+        return len(self._chunks)
 
-    def again(self, chunk: Chunk) -> None:
-        """Ask for a lost chunk once more: one of several items in single ones, which find the culprit."""
-        self.skipped(chunk)
-        if len(chunk) == 1:
-            return
-        at = self._chunks.index(chunk)
-        del self._chunks[at]
-        for offset in reversed(range(len(chunk))):
-            self._chunks.insert(at, Chunk(chunk.indices[offset : offset + 1]))
+    def pending_items(self) -> int:
+        return self._items
 
-    def back(self, chunk: Chunk) -> None:
-        """Take a chunk that was handed out back to the front, to be asked for in single items."""
-        self._chunks.appendleft(chunk)
-        self._items += len(chunk)
-        chunk.parcel = None
-        self.again(chunk)
+    def ended(self) -> bool:
+        """Has everything been handed out?"""
+        return self.is_drawn and not self._chunks
 
     def starving(self) -> bool:
-        """Does the reader wait for a chunk that nobody has been asked for yet?"""
+        """Does the consumer wait for a chunk that nobody has been asked for yet?"""
         if not self._chunks:
-            return not self._drawn
+            return not self.is_drawn
         return not (self._chunks[0].asked if self._in_order else any(chunk.asked for chunk in self._chunks))
 
     def arrived(self) -> list[Chunk]:
         """Return the chunks that wait to be handed out, the last one first."""
-        return [chunk for chunk in reversed(self._chunks) if chunk.parcel is not None]
+        return [chunk for chunk in reversed(self._chunks) if chunk.result is not None]
 
     def end(self) -> list[Chunk]:
         """Forget everything that has not been handed out, and return it."""
         left = list(self._chunks)
         self._chunks.clear()
-        self._items = 0
-        self._drawn = True
+        self._items = self._unasked = 0
+        self.is_drawn = self._has_ended = True
+        for chunk in left:
+            chunk.dropped = True
         return left

@@ -30,12 +30,13 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import threadpoolctl
 
 from ...context import flush_streams
 from ...view import View
 from .. import resources
-from ..codec import encode
+from ..codec import Form, encode
 from ..pickling import dumps_by_value, refer_to_classes
 from ..signals import CtrlCHeld, CtrlCHeldFromChildren
 from .slots import Segment
@@ -176,17 +177,24 @@ class Shipment:
     def __init__(self, spec: Spec, pipeline: View[Any]) -> None:
         self._classes: list[type] = []  # that went with it, held: their instances come back by name
         try:
-            frame = encode((spec, pipeline), None, 0, partial(dumps_by_value, sent=self._classes))
+            form, tail, moved, head, _ = encode(
+                (spec, pipeline), None, 0, partial(dumps_by_value, sent=self._classes)
+            )
         except Exception as error:
             raise TypeError(
                 f"prefetch: {pipeline!r} cannot be shipped to workers that are not forked:"
                 f" {type(error).__name__}: {error}."
                 " Use context='fork' or method='thread', or make it picklable"
             ) from error
-        self.frame = frame.head, frame.end
+        tail = tail if form == Form.BUFFERS else bytes(8) + tail
+        end = head + len(tail)
+        self.frame = head, end
         with CtrlCHeld():
-            self._segment = Segment.create(frame.end, "seqkit-pipeline")
-        frame.write(self._segment.block(0, frame.end))
+            self._segment = Segment.create(end, "seqkit-pipeline")
+        block = self._segment.block(0, end)
+        for offset, buffer in moved:
+            block[offset : offset + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
+        block[head:end] = np.frombuffer(tail, np.uint8)
 
     @property
     def fd(self) -> int:

@@ -37,8 +37,10 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Protocol, cast
 
 import numpy as np
@@ -220,6 +222,8 @@ class SlotPool:
         Where in the segment the first slot begins.
     pinner : Pinner, optional
         Locks the memory of a slot when it is first leased, and says when it may be used again.
+    most_leases : int
+        Slots that consumers may hold; further results are copied out.
 
     Examples
     --------
@@ -244,7 +248,10 @@ class SlotPool:
         slot_bytes: int,
         offset: int = 0,
         pinner: Pinner | None = None,
+        most_leases: int = 1 << 30,
     ) -> None:
+        self.most_leases = most_leases
+        self.copies = 0
         self._pinner = pinner
         self._pinned: dict[int, int] = {}  # how many bytes of a slot are locked
         self.slot_bytes = slot_bytes
@@ -254,7 +261,8 @@ class SlotPool:
         self._states = [FREE] * len(free)
         self._counts = [len(free), 0, 0, 0, 0]  # by state
         self._reserved = 0
-        self._returned: deque[weakref.ref[Block]] = deque()
+        # Its `put` is written in C and takes no lock: it may be called in the garbage collector.
+        self._returned: SimpleQueue[weakref.ref[Block]] = SimpleQueue()
         self._leases: dict[int, _Lease] = {}
         self._loans: deque[tuple[list[int], Callable[[], bool]]] = deque()
 
@@ -262,7 +270,7 @@ class SlotPool:
 
     def available(self) -> int:
         """Return how many slots can be reserved now."""
-        if self._returned or self._loans:
+        if self._loans or not self._returned.empty():
             self._take_back()
         return self._counts[FREE] - self._reserved
 
@@ -272,17 +280,6 @@ class SlotPool:
             return False
         self._reserved += 1
         return True
-
-    def take(self) -> int | None:
-        """Take a slot that jobs will share, which are told; None where none can be had at this moment."""
-        if not self.reserve():
-            return None
-        slot = self.free.take(PARENT)
-        if slot is None:
-            self.unreserve()
-        else:
-            self.arrived(slot)
-        return slot
 
     def arrived(self, slot: int) -> None:
         """A job is back, and its worker took this slot."""
@@ -320,7 +317,7 @@ class SlotPool:
         if self._pinner is not None and size > self._pinned.get(slot, 0):
             self._pin(slot, size, address(block), self._pinner)
         self._become(slot, LEASED)
-        lease = _Lease(block, self._returned.append)
+        lease = _Lease(block, self._returned.put)
         lease.slot = slot
         self._leases[slot] = lease
         return block
@@ -335,6 +332,19 @@ class SlotPool:
         self._pinned[slot] = nbytes
         if is_first:
             self._segment.at_end(partial(pinner.unpin, start))
+
+    def are_all_leased(self) -> bool:
+        """Do consumers hold as many slots as they may?"""
+        return self.count(LEASED) >= self.most_leases
+
+    def await_release(self, timeout_s: float) -> None:
+        """Wait until a lease comes back; called without a lock."""
+        with suppress(Empty):
+            self._returned.put(self._returned.get(timeout=timeout_s))
+
+    def count_copy(self) -> None:
+        """Count a result that was copied out of its slot."""
+        self.copies += 1
 
     def has_leases(self) -> bool:
         """Is any slot leased? From any thread."""
@@ -379,8 +389,8 @@ class SlotPool:
         return [slot for slot, state in enumerate(self._states) if state is RETIRED]
 
     def _take_back(self) -> None:
-        while self._returned:
-            lease = cast(_Lease, self._returned.popleft())
+        while not self._returned.empty():
+            lease = cast(_Lease, self._returned.get_nowait())
             slot = lease.slot
             if self._leases.get(slot) is lease:
                 del self._leases[slot]

@@ -39,28 +39,28 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 
 from ...errors import seterr
 from ...view import View
+from .. import linux
 from ..codec import Block
 from ..protocol import Done, Event, Failed, Job, Lost, Skipped
-from ..resources import mapped_bytes, native_threads
-from ..results import Memory, Unsendable, private
+from ..resources import in_units, mapped_bytes, native_threads
+from ..results import EncodedResult, SlotResult, private
 from ..signals import CtrlCHeld
 from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
-from .parcels import InJoint, InSlot, Joint
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
 from .template import ForkServer, Server
 from .wire import (
     CELL_BYTES,
-    FOLLOWED,
-    FOR_EVER,
     JOB,
     RESULT,
-    SHARED,
-    SMALL_BYTES,
+    Cell,
     Control,
+    Flag,
     Kind,
     Layout,
+    Packing,
     Spec,
-    cell_blocks,
+    cells_of,
+    fits_record,
     pack,
 )
 from .worker import Descriptors
@@ -78,7 +78,7 @@ MOST_IDLE_DEATHS = 8
 SETTLE_S = 0.02
 VISIBLE_S = 0.001
 SLOT_BYTES_MAX = 1 << 30
-LEAST_CELL_BYTES = 1 << 15  # holds the indices of the largest chunk
+LEAST_CELL_BYTES = 1 << 17
 READ_BYTES = 1 << 16
 
 
@@ -114,11 +114,14 @@ class _Employee:
 
 @dataclass(slots=True)
 class _Sent:
-    """What a job in flight has: a cell, and perhaps a slot reserved."""
+    """A job in flight: its cell, how many items it has, and how far they are."""
 
     cell: int
-    has_slot: bool
-    joint: Joint | None = None
+    items: int
+    has_slot: bool = False  # is a slot reserved for it?
+    seen: int = 0  # items that were finished at the last look
+    delivered: int = 0
+    file: Any = None  # with its indices, if they are many
 
 
 class Processes:
@@ -139,8 +142,10 @@ class Processes:
         Bytes of all slots together; 0 for no slots, None for as much as the machine's memory.
     seed : int
         Seeds the workers' global generators.
-    pieces : int
-        How many jobs share a slot.
+    budget_ns : int
+        How long a job of several items may take.
+    is_timed : bool
+        Do items have a time-out?
     pinner : Pinner, optional
         Locks the pages of slots; they then stay with the node until its end.
     server : Server, optional
@@ -157,12 +162,12 @@ class Processes:
         most_leases: int,
         shm_bytes: int | None,
         seed: int,
-        pieces: int = 1,
+        budget_ns: int,
+        is_timed: bool,
         pinner: Pinner | None = None,
         server: Server | None = None,
     ) -> None:
         self._server = server
-        self._pieces = pieces
         self._pinner = pinner
         self._pipeline = pipeline
         self._seed = seed
@@ -173,7 +178,8 @@ class Processes:
         self._shm_bytes = shm_bytes
         self.most_leases = most_leases
         self.capacity = capacity
-        self.copies = 0
+        self._budget_ns = budget_ns
+        self._is_timed = is_timed
         self.misses = 0
         self.nbytes = 0
         self.restarts = 0
@@ -207,15 +213,17 @@ class Processes:
             self._make_segment()
         self._spec = Spec(
             self._layout,
-            self._small_bytes(),
             self._pinner is None,
             self._workers,
             self._seed,
             native_threads(),
             seterr(),
             self._hook,
+            self._budget_ns,
+            self._is_timed,
+            self._pid,
         )
-        self._cells = list(range(self.capacity))
+        self._free_cells = list(range(self.capacity))
         self._launcher = self._make_launcher(self._context)
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["wake"], select.POLLIN)
@@ -240,9 +248,8 @@ class Processes:
         self.capacity = min(self._wanted_capacity, max(1, pages // 2 * (PAGE // JOB.size)))
 
     def _make_segment(self) -> None:
-        slots = -(-self.capacity // self._pieces) + self.most_leases
-        slot_bytes = self._slot_bytes(slots)
-        cell_bytes = CELL_BYTES if self._pieces == 1 else PAGE  # of pieces there are many, each one number
+        slots = self.capacity + self.most_leases
+        slot_bytes, cell_bytes = self._slot_bytes(slots), CELL_BYTES
         while True:
             slots = slots if slot_bytes else 0
             self._layout = Layout(self._workers, self.capacity, slots, slot_bytes, cell_bytes)
@@ -258,9 +265,11 @@ class Processes:
                 else:
                     raise
         self._control = Control(self._segment, self._layout)
-        self._blocks = cell_blocks(self._segment, self._layout)
+        self._cells = cells_of(self._segment, self._layout)
         free = FreeMap(self._segment, self._layout.slots, self._layout.free_map_at)
-        self.pool = SlotPool(self._segment, free, slot_bytes, self._layout.slots_at, self._pinner)
+        self.pool = SlotPool(
+            self._segment, free, slot_bytes, self._layout.slots_at, self._pinner, self.most_leases
+        )
 
     def _slot_bytes(self, slots: int) -> int:
         if self._shm_bytes is None:
@@ -272,12 +281,6 @@ class Processes:
                 slot_bytes = min(slot_bytes, left // 4 // slots)  # the user's own data needs space too
             return slot_bytes // PAGE * PAGE
         return self._shm_bytes // slots // PAGE * PAGE
-
-    def _small_bytes(self) -> int:
-        """Return up to which size frames may follow their records, so that the pipe has room for all."""
-        pages = fcntl.fcntl(self._fds["results"], fcntl.F_GETPIPE_SZ) // PAGE
-        room = PAGE // -(-self.capacity // pages)  # a write does not straddle pages
-        return max(0, min(SMALL_BYTES, room - RESULT.size))
 
     def _make_launcher(self, context: str) -> Launcher:
         assert self._segment is not None
@@ -328,7 +331,7 @@ class Processes:
 
     # ---------------------------------------------------------------- jobs
 
-    def ready(self) -> bool:
+    def has_room(self) -> bool:
         if self.pool.has_retired():
             self._restore()
         return self.pool.available() > 0 or not self._layout.slots
@@ -340,20 +343,31 @@ class Processes:
                 self.pool.restore(slot)
 
     def submit(self, job: Job) -> None:
-        cell = self._cells.pop()
+        number = self._free_cells.pop()
+        cell, indices, sent = self._cells[number], job.indices, _Sent(number, len(job.indices))
         try:
-            packed = pack(job.indices, self._blocks[cell])
-        except Unsendable:
-            self._cells.append(cell)
+            if fits_record(indices):
+                packed = Packing.RANGE, indices.start, indices.stop, indices.step
+            else:
+                packed = self._packed(indices, cell, sent)
+        except BaseException:
+            self._free_cells.append(number)
             raise
-        joint = job.joint
-        assert joint is None or isinstance(joint, Joint)
-        has_slot = joint is None and self.pool.reserve()
-        slot = SHARED + joint.slot if joint is not None else int(has_slot)
-        self._control.assign(cell, job.ticket)
-        self._unsent[job.ticket] = _Sent(cell, has_slot, joint)
-        record = JOB.pack(job.ticket, slot, cell, *packed, job.epoch)
-        self._records.append(record)  # not before: a signal handler may send them, and there is a new list
+        sent.has_slot = self.pool.reserve()
+        cell.assign(job.ticket)
+        self._unsent[job.ticket] = sent
+        record = JOB.pack(job.ticket, number, sent.has_slot, job.is_whole, *packed, job.epoch)
+        self._records.append(record)  # last: a job that is sent must be known
+
+    def _packed(self, indices: Any, cell: Cell, sent: _Sent) -> tuple[int, int, int, int]:
+        """Write indices into a cell, or where they are larger than that, into a file."""
+        packed = pack(indices, cell.indices())
+        if isinstance(packed, tuple):
+            return *packed, 0, 0
+        sent.file = os.fdopen(linux.memfd_create("seqkit-indices"), "wb")
+        sent.file.write(packed)
+        sent.file.flush()
+        return Packing.FILE, len(packed), sent.file.fileno(), 0
 
     def flush(self) -> None:
         """Send what was submitted, in as many writes as there are workers: each wakes one that is idle."""
@@ -367,15 +381,11 @@ class Processes:
             for first in range(0, len(records), size):
                 os.write(self._fds["send"], b"".join(records[first : first + size]))
 
-    def joint(self, jobs: int) -> Joint | None:
-        slot = self.pool.take()
-        return None if slot is None else Joint(self, slot, jobs)
-
     def cancel(self, ticket: int) -> None:
         sent = self._sent.get(ticket) or self._unsent.get(ticket)
         try:
             if sent is not None:
-                self._control.assign(sent.cell, 0)
+                self._cells[sent.cell].assign(0)
         except AttributeError:
             pass  # closed, perhaps at this moment
 
@@ -408,34 +418,16 @@ class Processes:
                 break
             count, data, at = len(data), self._unread + data, 0
             while len(data) - at >= RESULT.size:
-                record = RESULT.unpack_from(data, at)
-                body = at + RESULT.size
-                end = body + (record[4] - record[3] if record[2] in FOLLOWED else 0)
-                if len(data) < end:
-                    break
-                self._note(record, data[body:end])
-                at = end
+                self._note(RESULT.unpack_from(data, at))
+                at += RESULT.size
             self._unread = data[at:]
         for employee in list(self._streaming.values()):
             self._read_stream(employee)
 
-    def _note(self, record: tuple[int, ...], small: bytes) -> None:
-        ticket, worker, kind, head, end, cost, slot, more = record
-        self.nbytes += end
-        if kind == Kind.SMALL:
-            self._land(ticket, slot, over=True, survives=bool(more))
-            self._events.append(Done(ticket, Memory(small, head, end), cost, worker))
-        elif kind in (Kind.SLOT, Kind.SPLIT):
-            self._land(ticket, slot)
-            self._events.append(Done(ticket, InSlot(self, slot, head, end, more, small), cost, worker))
-        elif kind == Kind.JOINT:
-            self._note_piece(record, small)
-        elif kind == Kind.OUTLIVED:
-            joint = self._sent[ticket].joint
-            assert joint is not None
-            joint.outlived = True
-            self._control.keep(joint.slot, FOR_EVER)
-            self._skip(ticket)
+    def _note(self, record: tuple[int, ...]) -> None:
+        ticket, worker, kind, count, used, cost_ns, slot, flags = record
+        if kind == Kind.DONE:
+            self._finish(ticket, worker, count, used, cost_ns, slot, flags)
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
         else:
@@ -445,42 +437,77 @@ class Processes:
                 return
             if kind == Kind.FAILED:
                 employee.spare = 0
-            self._begin_stream(employee, record, end)
+            self._begin_stream(employee, record, used)
 
-    def _note_piece(self, record: tuple[int, ...], frame: Block | bytes) -> None:
-        """A job is done whose arrays lie in the slot that it shares."""
-        ticket, worker, _, _, _, cost, used, log = record
-        joint = self._sent[ticket].joint
-        assert joint is not None
-        self.nbytes += joint.wrote(used, log)
-        self._land(ticket, keeps_joint=True)
-        self._events.append(Done(ticket, InJoint(joint, frame), cost, worker))
-
-    def _skip(self, ticket: int) -> None:
-        if ticket in self._sent:  # else it was revoked, and is long sent anew
-            self._land(ticket)
-            self._events.append(Skipped(ticket))
-
-    def _land(
+    def _finish(
         self,
         ticket: int,
-        slot: int = -1,
-        *,
-        over: bool = False,
-        survives: bool = False,
-        keeps_joint: bool = False,
+        worker: int,
+        count: int,
+        used: int,
+        cost_ns: int,
+        slot: int,
+        flags: int,
+        memory: Block | None = None,
     ) -> None:
-        """A job is no longer in flight; its result is in `slot`, or was, or there is none."""
-        sent = self._sent.pop(ticket)
-        self._cells.append(sent.cell)
-        if sent.joint is not None and not keeps_joint:
-            sent.joint.drop()
+        """Take the items of a job that is over; their arrays lie in `slot`, or in `memory`."""
+        sent = self._sent[ticket]
+        cell, first = self._cells[sent.cell], sent.delivered
+        table, payload = cell.table(first, count), cell.payload_bytes(sent.items)
+        self.nbytes += len(payload) + used * bool(flags & Flag.HAS_ARRAYS)
+        self._land(ticket)
+        result: EncodedResult
         if slot >= 0:
             self.pool.arrived(slot)
-            if over:
-                (self.pool.retire if survives else self.pool.release)(slot)
         elif sent.has_slot:
             self.pool.unreserve()
+        if slot >= 0 and memory is None and flags & Flag.HAS_ARRAYS:
+            result = SlotResult(table, payload, self.pool, slot, used)
+        else:
+            if slot >= 0:
+                (self.pool.retire if flags & Flag.SURVIVES else self.pool.release)(slot)
+            result = EncodedResult(table, payload, memory)
+        self._events.append(Done(ticket, result, cost_ns, worker, is_end=bool(flags & Flag.IS_END)))
+
+    def collect(self) -> list[Event]:
+        found: list[Event] = []
+        for employee in self._team.values():
+            ticket = self._control.claimed(employee.number)[0]
+            sent = self._sent.get(ticket)
+            if sent is not None and sent.items > 1:
+                if sent.seen > sent.delivered:
+                    found.append(self._collected(ticket, sent, sent.seen, employee.number))
+                sent.seen = self._cells[sent.cell].finished()
+        return found
+
+    def _collected(self, ticket: int, sent: _Sent, count: int, worker: int) -> Done:
+        """Return copies of the finished items of a job that is still running, or whose worker died."""
+        cell, memory = self._cells[sent.cell], None
+        slot, used = cell.words[3] - 1, cell.words[4]
+        if slot >= 0 and used:
+            memory = private(used)
+            memory[:] = self.pool.block(slot, used)
+        result = EncodedResult(cell.table(sent.delivered, count), cell.payload_bytes(sent.items), memory)
+        sent.delivered = count
+        return Done(ticket, result, 0, worker, is_last=False)
+
+    def _skip(self, ticket: int) -> None:
+        if ticket in self._sent:  # else it was cancelled, and is long sent again
+            self._lose_slot(ticket)
+            self._events.append(Skipped(ticket))
+
+    def _lose_slot(self, ticket: int) -> None:
+        """A job is over that had not taken its slot, or whose worker died with it."""
+        if self._sent[ticket].has_slot:
+            self.pool.unreserve()
+        self._land(ticket)
+
+    def _land(self, ticket: int) -> None:
+        """A job is no longer in flight."""
+        sent = self._sent.pop(ticket)
+        self._free_cells.append(sent.cell)
+        if sent.file is not None:
+            sent.file.close()
 
     def _begin_stream(self, employee: _Employee, record: tuple[int, ...], size: int) -> None:
         if employee.stream is not None:
@@ -515,22 +542,14 @@ class Processes:
             self._streamed(stream)
 
     def _streamed(self, stream: _Stream) -> None:
-        ticket, worker, kind, head, end, cost, slot, survives = stream.record
+        ticket, worker, kind, count, used, cost_ns, slot, flags = stream.record
         if kind == Kind.FAILED:
             self._events.append(Failed(worker, pickle.loads(stream.block.data).rebuild()))
             return
-        if kind == Kind.JOINT_PIPE:
-            self._note_piece(stream.record, stream.block)
-            return
-        if (joint := self._sent[ticket].joint) is not None:
-            joint.wrote(slot, survives)
-            slot, survives = -1, 0
         if self._layout.slots:
             self.misses += 1
-            if not survives:  # for then it may well have fitted
-                self._warn(end)
-        self._land(ticket, slot, over=True, survives=bool(survives))
-        self._events.append(Done(ticket, Memory(stream.block, head, end), cost, worker))
+            self._warn(used)
+        self._finish(ticket, worker, count, used, cost_ns, slot, flags, stream.block)
 
     def _warn(self, nbytes: int) -> None:
         """Tell the first time that a result does not fit a slot."""
@@ -538,8 +557,8 @@ class Processes:
         if nbytes > slot_bytes and not self._warned:
             self._warned = True
             warnings.warn(
-                f"prefetch: a result of {nbytes} bytes does not fit into a slot of {slot_bytes} and travels"
-                " through a pipe, as all such do: raise shm_size",
+                f"prefetch: an item of {in_units(nbytes)} does not fit a slot of {in_units(slot_bytes)} and was"
+                f" sent through a slower pipe. Set shm_size to at least {in_units(self._layout.slots * nbytes)}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -572,20 +591,23 @@ class Processes:
             self._events.append(Failed(number, error))
 
     def _report_job(self, employee: _Employee, cause: str) -> None:
-        ticket, begun_ns = self._control.claimed(employee.number)
-        if ticket not in self._sent:
+        number = employee.number
+        ticket = self._control.claimed(number)[0]
+        sent = self._sent.get(ticket)
+        if sent is None:
             self._send_back_orphans()
         elif employee.stopped not in (0, ticket):
-            self._skip(ticket)  # just begun when it was killed for the one before
+            self._skip(ticket)  # just begun when the worker was killed for the job before
         else:
-            if (joint := self._sent[ticket].joint) is not None:
-                joint.wrote(self._layout.slot_bytes, 0)  # nobody knows how much of it was written
-            self._land(ticket)
-            ran_s = (time.monotonic_ns() - begun_ns) / 1e9
+            cell = self._cells[sent.cell]
+            if cell.finished() > sent.delivered:
+                self._events.append(self._collected(ticket, sent, cell.finished(), number))
+            ran_s = (time.monotonic_ns() - cell.words[2]) / 1e9 if cell.words[2] else 0.0
+            self._lose_slot(ticket)
             stopped = bool(employee.stopped)
-            self._events.append(Lost(ticket, employee.number, employee.child.pid, cause, ran_s, stopped))
-        self._control.bury(employee.number)
-        self.pool.recover(employee.number)
+            self._events.append(Lost(ticket, number, employee.child.pid, cause, ran_s, stopped))
+        self._control.bury(number)
+        self.pool.recover(number)
 
     def _send_back_orphans(self) -> None:
         """Find the job of a worker that died between taking it and claiming it, if there is one."""
@@ -600,7 +622,7 @@ class Processes:
         # It is one of these; a living worker that takes very long to claim may yet turn up with another.
         # Either that worker sees that its job is revoked, or we see that it claimed the job before.
         for ticket in orphans:
-            self._control.assign(self._sent[ticket].cell, 0)
+            self._cells[self._sent[ticket].cell].assign(0)
         time.sleep(VISIBLE_S)
         lost = set(orphans).intersection(self._orphans())
         self._read()  # last: what claimed and delivered its job meanwhile looked like it, too
@@ -630,13 +652,16 @@ class Processes:
     # ---------------------------------------------------------------- time, waking, the end
 
     def running_s(self) -> dict[int, float]:
-        begun = dict(self._control.claimed(employee.number) for employee in self._team.values())
-        self._read()  # what is done, only that nobody has looked for it, is no job that runs
-        for employee in self._streaming.values():
-            assert employee.stream is not None
-            begun[employee.stream.record[0]] = employee.stream.since_ns
+        self._read()  # a job that is done, only that nobody has looked for it, does not run
+        begun: dict[int, int] = {}
+        for employee in self._team.values():
+            ticket = self._control.claimed(employee.number)[0]
+            if ticket in self._sent:
+                begun[ticket] = self._cells[self._sent[ticket].cell].words[2]
+            if employee.stream is not None:
+                begun[employee.stream.record[0]] = employee.stream.since_ns
         now = time.monotonic_ns()
-        return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if ticket in self._sent}
+        return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if since}
 
     def stop(self, ticket: int) -> None:
         for employee in self._team.values():
@@ -646,6 +671,9 @@ class Processes:
 
     def is_worker(self) -> bool:
         return False
+
+    def await_release(self, timeout_s: float) -> None:
+        self.pool.await_release(timeout_s)
 
     def wake(self) -> None:
         os.eventfd_write(self._fds["wake"], 1)
@@ -657,7 +685,7 @@ class Processes:
         self._restore()
         return {
             "restarts": self.restarts,
-            "copies": self.copies,
+            "copies": self.pool.copies,
             "misses": self.misses,
             "nbytes": self.nbytes,
             "slots": self._layout.slots,
@@ -713,7 +741,7 @@ class Processes:
             self._launcher = None
             # From here on only leased arrays keep the memory mapped.
             self.pool.give_back()
-            del self.pool, self._control, self._blocks
+            del self.pool, self._control, self._cells
         if self._segment is not None:
             self._segment.close()
             self._segment = None

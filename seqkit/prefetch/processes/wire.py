@@ -1,14 +1,23 @@
-"""What parent and workers of a process node agree on: records, the control words, the segment's layout.
+"""What the parent and the workers of a process node agree on: records, cells, control words, layout.
 
 Guarantees
 ----------
-- a record, with the small frame that may follow it, is below PIPE_BUF: a write is all or nothing, so many
-  workers share one pipe without a lock, and one killed at any instruction leaves nothing half-written;
-- every control word has one writer at a time, and eight aligned bytes are stored at once.
+- a record is below PIPE_BUF: a write is all or nothing, so many workers share one pipe without a lock, and
+  one killed at any instruction leaves nothing half-written;
+- every word has one writer at a time, and eight aligned bytes are stored at once.
 
 The segment::
 
-    | control words, free map | job cells: indices that are no range | slots: results |
+    | control words, free map | cells of jobs | slots: arrays |
+
+Each job in flight has a cell, through which its indices go to the worker and the tails of its items come
+back::
+
+    | header words | table: two words an item | indices, then tails (payload) |
+
+The worker writes an item's tail and table entry, and then raises the count of finished items in the header.
+So the parent can read every finished item at any time, even if the worker is stuck in the next one, or
+dead.
 
 Units: offsets and sizes in bytes unless a name says words.
 """
@@ -24,71 +33,70 @@ from typing import Any, Final
 import numpy as np
 
 from ..codec import Block
-from ..results import Unsendable
+from ..protocol import Unsendable
 from .slots import PAGE, Segment
 
 __all__ = [
     "CELL_BYTES",
-    "FOLLOWED",
     "FOR_EVER",
+    "HEADER_WORDS",
     "JOB",
     "RESULT",
-    "SHARED",
-    "SMALL_BYTES",
+    "Cell",
     "Control",
+    "Flag",
     "Kind",
     "Layout",
     "Packing",
     "Spec",
+    "cells_of",
+    "fits_record",
     "pack",
     "unpack",
 ]
 
-# ticket, slot (0: none, 1: one is reserved, SHARED + s: slot s, which others write too), cell, packing,
-# three numbers, epoch
-JOB = struct.Struct("<8q")
-# ticket, worker, kind, head, end, cost in ns, slot (-1: none was taken), does memory of the slot survive?
-# Of a result in a slot the last is: how many buffers it has there. Of a piece the last two are: how much is
-# used of the slot that it shares, and for what (see `JointArena`).
+# ticket, cell, may it take a slot?, must it be done as a whole?, packing, three numbers, epoch
+JOB = struct.Struct("<9q")
+# ticket, worker, kind, items, used bytes of the slot (or bytes that follow in the worker's pipe), cost in ns,
+# slot (-1: none was taken), flags
 RESULT = struct.Struct("<8q")
-SHARED = 2
-# Who keeps a slot for the life of the node.
+# The owner of a slot for the life of the node.
 FOR_EVER = 1 << 40
-# A frame of up to this many bytes may follow its record, as long as the results of all jobs in flight fit
-# a pipe so: a worker should not have to wait for a reader that is busy elsewhere.
-SMALL_BYTES = 1024
 
-# Room for the indices of one job: 131,072 of them, or that many bytes of pickled keys.
 CELL_BYTES = 1 << 20
+HEADER_WORDS = 8
 
 _BEYOND = 1 << 63
 _WORKER_WORDS = 8  # a cache line each: workers do not slow one another down
 
 
 class Kind:
-    """What a result record says. Plain numbers: Python 3.11 takes 80 ns to find a member of an enum."""
+    """What a result record means. Plain numbers: Python 3.11 takes 80 ns to find a member of an enum."""
 
-    SLOT: Final = 0  # the frame lies in a slot
-    SPLIT: Final = 1  # likewise, but its tail follows the record
-    SMALL: Final = 2  # the frame, nothing but a tail, follows the record
-    PIPE: Final = 3  # the frame follows in the worker's own pipe
-    SKIPPED: Final = 4  # the job was revoked before it was begun
-    READY: Final = 5  # the worker has started
-    FAILED: Final = 6  # it could not; a pickled record follows in its pipe
-    JOINT: Final = 7  # the frame follows the record, its arrays lie in a slot that others share
-    JOINT_PIPE: Final = 8  # likewise, but the frame follows in the worker's own pipe
-    OUTLIVED: Final = 9  # no result: memory of a slot that others share is still held
+    DONE: Final = 0  # finished items are in the cell, their arrays in the slot
+    STREAM: Final = (
+        1  # likewise, but the contents of the slot, and what did not fit, follow in the worker's pipe
+    )
+    SKIPPED: Final = 2  # the job was cancelled before it was begun
+    READY: Final = 3  # the worker has started
+    FAILED: Final = 4  # it could not; a pickled record follows in its pipe
 
 
-FOLLOWED = frozenset({Kind.SPLIT, Kind.SMALL, Kind.JOINT})  # by what lies between head and end
+class Flag:
+    """Bits of a result record's last word."""
+
+    HAS_ARRAYS: Final = 1  # something in the slot belongs to the items
+    SURVIVES: Final = 2  # user code still holds memory of the slot
+    IS_END: Final = 4  # the sequence ended behind the last item
 
 
 class Packing:
     """How the indices of a job travel."""
 
     RANGE: Final = 0  # start, stop, step in the record
-    ARRAY: Final = 1  # that many int64 in the cell
-    PICKLE: Final = 2  # that many bytes in the cell
+    ARRAY: Final = 1  # so many int64 in the cell
+    PICKLE: Final = 2  # so many bytes in the cell
+    FILE: Final = 3  # so many bytes, pickled, in the file open under a descriptor of the parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,7 @@ class Layout:
 
     @property
     def control_words(self) -> int:
-        return 1 + self.workers * _WORKER_WORDS + self.cells + 3 * self.slots
+        return 1 + self.workers * _WORKER_WORDS + 3 * self.slots
 
     @property
     def free_map_at(self) -> int:
@@ -122,10 +130,61 @@ class Layout:
         return self.slots_at + self.slots * self.slot_bytes
 
 
-def cell_blocks(segment: Segment, layout: Layout) -> list[Block]:
-    """Return the memory of every cell."""
+class Cell:
+    """A job's shared memory, as both sides see it.
+
+    Header words: 0 the ticket of the job it belongs to (0: the job is cancelled; the parent writes); 1 how
+    many items are finished; 2 when the current item began, in monotonic ns; 3 the slot plus one; 4 used
+    bytes of the slot; 5 used bytes of the payload (the worker writes these, the count last).
+    """
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._bytes = block.data
+        self.words = block.view(np.int64).data
+        self.doubles = block.view(np.float64).data
+
+    def assign(self, ticket: int) -> None:
+        """Give the cell to a job; with 0, cancel its job (parent)."""
+        if ticket:
+            for word in range(1, 6):
+                self.words[word] = 0
+        self.words[0] = ticket
+
+    def belongs_to(self, ticket: int) -> bool:
+        """May a job that has been claimed be run? (worker)"""
+        return self.words[0] == ticket
+
+    def finished(self) -> int:
+        """Return how many items are finished."""
+        return self.words[1]
+
+    def most_items(self, items: int) -> int:
+        """Return how many of a job's items the table has room for."""
+        return min(items, len(self.words) // 4)
+
+    def table(self, first: int, stop: int) -> bytes:
+        """Return the table entries of some items (parent)."""
+        return bytes(self.words[HEADER_WORDS + 2 * first : HEADER_WORDS + 2 * stop])
+
+    def payload(self, items: int) -> memoryview:
+        """Return the payload of a job of so many items."""
+        return self._bytes[8 * (HEADER_WORDS + 2 * self.most_items(items)) :]
+
+    def payload_bytes(self, items: int) -> bytes:
+        """Return the used part of the payload (parent)."""
+        start = 8 * (HEADER_WORDS + 2 * self.most_items(items))
+        return bytes(self._bytes[start : start + self.words[5]])
+
+    def indices(self) -> Block:
+        """Return the memory for the indices, which the worker overwrites once it has read them."""
+        return self._block[8 * HEADER_WORDS :]
+
+
+def cells_of(segment: Segment, layout: Layout) -> list[Cell]:
+    """Return every cell."""
     size = layout.cell_bytes
-    return [segment.block(layout.cells_at + i * size, size) for i in range(layout.cells)]
+    return [Cell(segment.block(layout.cells_at + i * size, size)) for i in range(layout.cells)]
 
 
 class Control:
@@ -133,8 +192,7 @@ class Control:
 
     def __init__(self, segment: Segment, layout: Layout) -> None:
         self._words = segment.block(0, layout.free_map_at).view(np.int64).data
-        self._assigned = 1 + layout.workers * _WORKER_WORDS
-        self._kept = self._assigned + layout.cells
+        self._kept = 1 + layout.workers * _WORKER_WORDS
         self._end = self._kept + layout.slots
 
     @property
@@ -168,14 +226,6 @@ class Control:
         self._words[at] = before + 1
         return before
 
-    def assign(self, cell: int, ticket: int) -> None:
-        """A cell belongs to this job now; with 0, to none: it is revoked (parent writes)."""
-        self._words[self._assigned + cell] = ticket
-
-    def is_assigned(self, cell: int, ticket: int) -> bool:
-        """May a job that has been claimed be run?"""
-        return self._words[self._assigned + cell] == ticket
-
     def keep(self, slot: int, worker: int) -> None:
         """A worker has memory of a slot (worker writes)."""
         self._words[self._kept + slot] = worker + 1
@@ -201,28 +251,26 @@ class Spec:
     """What a worker needs to know besides the pipeline; plain data, so that it ships anywhere."""
 
     layout: Layout
-    small_bytes: int
     gives_back: bool  # may workers give pages back to the system?
     num_workers: int
     seed: int
     native_threads: int
     errors: str
     hook: Callable[..., Any] | None
+    budget_ns: int  # how long a job of several items may take
+    is_timed: bool  # must workers say when each item begins?
+    parent: int  # its pid
 
 
-def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
-    """Return a job's packing and three numbers, after writing into its cell what does not fit them.
+def pack(indices: Any, memory: Block) -> tuple[int, int] | bytes:
+    """Write the indices of a job into its cell; return packing and number, or the bytes that do not fit.
 
-    Raises `Unsendable` where that cannot be done.
+    Raises `Unsendable` if they cannot be pickled.
 
-    >>> cell = np.zeros(64, np.uint8)
-    >>> pack(range(5), cell), unpack(pack([7, 3], cell), cell), unpack(pack(["a"], cell), cell)
-    ((0, 0, 5, 1), [7, 3], ['a'])
+    >>> memory = np.zeros(64, np.uint8)
+    >>> pack([7, 3], memory), unpack(Packing.ARRAY, 2, memory)
+    ((1, 2), [7, 3])
     """
-    if isinstance(indices, range):
-        start, stop, step = indices.start, indices.stop, indices.step
-        if -_BEYOND < start < _BEYOND and -_BEYOND < stop < _BEYOND and -_BEYOND < step < _BEYOND:
-            return Packing.RANGE, start, stop, step
     if isinstance(indices, np.ndarray) and not _are_plain(indices):
         indices = indices.tolist()
     if isinstance(indices, list) and set(map(type, indices)) == {int}:
@@ -230,28 +278,24 @@ def pack(indices: Any, cell: Any) -> tuple[int, int, int, int]:
             indices = np.array(indices, np.int64)
         except OverflowError:
             pass
-    if isinstance(indices, np.ndarray):
-        packing, data = Packing.ARRAY, np.ascontiguousarray(indices, np.int64).view(np.uint8)
-        numbers = len(indices)
-    else:
-        packing, data = Packing.PICKLE, np.frombuffer(_pickled(indices), np.uint8)
-        numbers = len(data)
-    if len(data) > len(cell):
-        raise Unsendable(
-            ValueError(
-                f"prefetch: the indices of one job take {len(data)} bytes, at most {len(cell)} fit;"
-                " use smaller batches of keys, or ints"
-            )
-        )
-    cell[: len(data)] = data
-    return packing, numbers, 0, 0
-
-
-def _pickled(indices: Any) -> bytes:
+    if isinstance(indices, np.ndarray) and 8 * len(indices) <= len(memory):
+        memory[: 8 * len(indices)].view(np.int64)[:] = indices
+        return Packing.ARRAY, len(indices)
     try:
-        return pickle.dumps(indices, protocol=5)
+        data = pickle.dumps(indices, protocol=5)
     except Exception as error:
         raise Unsendable(error) from None
+    if len(data) > len(memory):
+        return data
+    memory[: len(data)] = np.frombuffer(data, np.uint8)
+    return Packing.PICKLE, len(data)
+
+
+def fits_record(indices: Any) -> bool:
+    """Is this a range of numbers that a record has room for?"""
+    return isinstance(indices, range) and all(
+        -_BEYOND < number < _BEYOND for number in (indices.start, indices.stop, indices.step)
+    )
 
 
 def _are_plain(indices: np.ndarray[Any, Any]) -> bool:
@@ -259,11 +303,9 @@ def _are_plain(indices: np.ndarray[Any, Any]) -> bool:
     return indices.ndim == 1 and indices.dtype.kind in "iu" and np.can_cast(indices.dtype, np.int64)
 
 
-def unpack(packed: tuple[int, int, int, int], cell: Any) -> Any:
-    """Return the indices that `pack` wrote, as a range or a list."""
-    packing, a, b, c = packed
-    if packing == Packing.RANGE:
-        return range(a, b, c)
+def unpack(packing: int, number: int, memory: Block) -> list[Any]:
+    """Return the indices that `pack` wrote."""
     if packing == Packing.ARRAY:
-        return cell[: 8 * a].view(np.int64).tolist()
-    return pickle.loads(cell[:a].data)
+        indices: list[Any] = memory[: 8 * number].view(np.int64).tolist()
+        return indices
+    return list(pickle.loads(memory[:number].data))

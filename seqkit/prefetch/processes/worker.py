@@ -1,12 +1,13 @@
-"""A worker process: takes jobs from a pipe, writes results into slots, and dies with its parent.
+"""A worker process: takes jobs from a pipe, writes results into cells and slots, and dies with its parent.
 
 Guarantees
 ----------
 - whatever an item raises, `SystemExit` and `KeyboardInterrupt` included, becomes the outcome of that item;
 - a value that cannot be pickled costs its own item only, and the error says why;
-- a result is complete in its slot before its record is written;
-- memory of a slot that outlives its item is noticed: the slot is then not used again until it is gone;
-- when the parent is gone, so is the worker, even in the middle of an item; Ctrl-C is the parent's affair.
+- an item is complete in shared memory before it counts as finished, and before the next one begins;
+- memory of a slot that outlives its item is noticed: the slot is then not used again until that memory is
+  gone;
+- when the parent is gone, so is the worker, even in the middle of an item; Ctrl-C is for the parent alone.
 
 Relies on
 ---------
@@ -25,29 +26,27 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns, sleep
 from typing import Any, cast
-from zlib import crc32
 
 import numpy as np
 import threadpoolctl
 
-from ...context import Allocator, evaluating, flush_streams, leave_process, set_worker_info
+from ...context import evaluating, flush_streams, leave_process, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
-from ..codec import INLINE_BYTES, Block, Frame, aligned, decode
-from ..errors import record_failures
-from ..evaluate import Evaluator, Settle
+from ..codec import INLINE_BYTES, Block, Form, aligned, decode, dumps_plain
+from ..errors import record
+from ..evaluate import NEVER_NS, Evaluator
 from ..hooks import Seeding, call_hook, worker_info
 from ..pickling import refer_to_reader
-from ..results import Outcomes, Record, framed
-from ..snapshot import snapshots
+from ..results import Entry, Record, encoded_item
 from .slots import PAGE, FreeMap, Segment
-from .wire import FOLLOWED, JOB, RESULT, SHARED, Control, Kind, Spec, cell_blocks, unpack
+from .wire import HEADER_WORDS, JOB, RESULT, Cell, Control, Flag, Kind, Packing, Spec, cells_of, unpack
 
 __all__ = ["Descriptors", "boot", "leave", "main"]
 
@@ -59,6 +58,8 @@ MOST_TRIES = 1000
 IDLE_S = 1.0
 SMALL_IN_A_ROW = 8
 SPARE_BYTES = 1 << 20
+# A job of several items ends when it has so many bytes.
+GROUP_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +78,35 @@ class Descriptors:
     tether: int
 
 
-class Arena:
-    """Hands out the memory of one slot to the item that is being evaluated.
+class Writer:
+    """Writes the items of one job into its cell and slot, each as soon as it is finished.
 
-    The slot is taken when memory is first needed: a small result never needs any.
+    The slot is taken when memory is first needed: a small result never needs any. What does not fit the
+    slot is kept aside and ends the job; everything then goes through the worker's own pipe, in the layout
+    that a larger slot would have had.
     """
 
-    __slots__ = ("_take", "block", "slot", "used")
-
-    def __init__(self, take: Callable[[], tuple[int, Block]]) -> None:
-        self._take = take
+    def __init__(self, worker: Worker, cell: Cell, items: int, takes_slot: bool) -> None:
+        self._worker = worker
+        self._takes_slot = takes_slot
+        self._words = cell.words
+        self._payload = cell.payload(items)
+        self._payload_bytes, self._payload_used = len(self._payload), 0
+        self._most = cell.most_items(items)
+        self._largest = 0
         self.slot = -1
         self.block: Block | None = None
         self.used = 0
+        self.buffers = 0
+        self.beside: list[tuple[int, Any]] = []  # what did not fit, by offset
+        self.allocated = False  # has user code had memory of the slot?
+        self.put, self._enter = self._numbers_first(cell.words, cell.doubles)
 
     def open(self) -> Block:
-        """Return the memory; of no bytes where there is none."""
+        """Return the memory of the slot; of no bytes where there is none."""
         if self.block is None:
-            self.slot, self.block = self._take()
+            self.slot, self.block = self._worker.take_slot(self._takes_slot)
+            self._words[3] = self.slot + 1
         return self.block
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
@@ -103,39 +115,99 @@ class Arena:
         at = aligned(self.used)
         if nbytes < INLINE_BYTES or dtype.hasobject or at + nbytes > len(block := self.open()):
             return None
-        self.used = at + nbytes
+        self.used, self.allocated = at + nbytes, True
         return block[at : self.used].view(dtype).reshape(shape)
 
+    def _numbers_first(self, words: Any, doubles: Any) -> tuple[Callable[[Any], bool], Callable[..., bool]]:
+        """Return `put` and a function that enters an item into the table. Closures cost half of methods."""
+        count, at, most, encode = 0, HEADER_WORDS, self._most, self._encode
 
-class JointArena:
-    """Hands out the memory of a slot that the pieces of a batch share: of every array, this piece's rows.
+        def put(value: Any) -> bool:
+            nonlocal count, at
+            kind = type(value)
+            if kind is int:
+                try:
+                    words[at + 1] = value
+                except ValueError:  # beyond 64 bits
+                    return encode(value)
+                words[at] = Entry.INT
+            elif kind is float:
+                doubles[at + 1] = value
+                words[at] = Entry.FLOAT
+            else:
+                return encode(value)
+            count += 1
+            at += 2
+            words[1] = count
+            return count < most
 
-    All pieces have to ask for the same arrays in the same order, of which `log` is to convince the parent.
-    """
+        def enter(code: int, end: int, is_published: bool) -> bool:
+            nonlocal count, at
+            words[at], words[at + 1] = code, end
+            count += 1
+            at += 2
+            if is_published:
+                words[1] = count
+            return count < most
 
-    def __init__(self, block: Block) -> None:
-        self.block: Block | None = block
-        self.used = 0
-        self.log = 0
+        return put, enter
 
-    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        return None  # an item's own arrays are nobody's rows
+    def fail(self, error: BaseException) -> bool:
+        """Write the error of the next item."""
+        return self._encode(record(error, self._worker.evaluator.keyed), True)
 
-    def in_rows(self, first: int, count: int, total: int) -> Allocator:
-        def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-            if not shape or shape[0] != count or dtype.hasobject or self.block is None:
-                return None
-            row = dtype.itemsize * math.prod(shape[1:])
-            at = aligned(self.used)
-            end = at + total * row
-            if total * row < INLINE_BYTES or end > len(self.block):
-                return None
-            self.used = end
-            self.log = crc32(f"{at} {shape[1:]} {dtype.str}".encode(), self.log)
-            start = at + first * row
-            return self.block[start : start + count * row].view(dtype).reshape(shape)
+    def _encode(self, value: Any, is_failed: bool = False) -> bool:
+        is_failed, (form, tail, moved, end, buffers) = encoded_item(
+            value, is_failed, dumps_plain, self.block, self.used
+        )
+        self._worker.evaluator.leave_if_forked()
+        before, start = self.used, self._payload_used
+        if moved or end > before:
+            for offset, buffer in moved:
+                self._place(offset, buffer)
+            self.used = max(before, end)
+        self.buffers += buffers
+        if len(tail) <= self._payload_bytes - start:
+            self._payload_used = end = start + len(tail)
+            self._payload[start:end] = tail
+            self._words[5] = end
+        else:
+            start, end = self.used, self.used + len(tail)
+            self._place(start, memoryview(tail))
+            self.used, self.buffers = end, self.buffers + 1
+            start, end = start + Entry.IN_MEMORY, end + Entry.IN_MEMORY
+        self._words[4] = self.used
+        # What does not fit the slot must not be seen before it is sent.
+        more = self._enter(start << 3 | is_failed << 2 | form, end, not self.beside)
+        self._largest = max(self._largest, self.used - before)
+        return more and not self.beside and self._has_room()
 
-        return allocate
+    def _place(self, offset: int, buffer: memoryview) -> None:
+        block, end = self.open(), offset + buffer.nbytes
+        if end > len(block) or self.beside:
+            self.beside.append((offset, buffer))
+        else:
+            block[offset:end] = np.frombuffer(buffer, np.uint8)
+
+    def _has_room(self) -> bool:
+        """Is there room for another item like the largest so far, and is it not yet time to deliver?"""
+        if self.used + self._payload_used > GROUP_BYTES:
+            return False
+        return self.block is None or aligned(self.used) + self._largest <= len(self.block)
+
+    def stream(self) -> list[Any]:
+        """Return the parts of the slot, and what did not fit it, in order."""
+        parts: list[Any] = []
+        position = self.beside[0][0] if self.beside else self.used
+        if position and self.block is not None:
+            within = min(position, len(self.block))
+            parts += [self.block[:within].tobytes(), bytes(position - within)]
+        else:
+            parts.append(bytes(position))
+        for offset, buffer in self.beside:
+            parts += [bytes(offset - position), buffer]
+            position = offset + buffer.nbytes
+        return parts
 
 
 class Worker:
@@ -151,14 +223,13 @@ class Worker:
         seeding: Seeding,
     ) -> None:
         self.number = number
+        self.spec = spec
         self.seeding = seeding
         self.layout = spec.layout
-        self.small_bytes = spec.small_bytes
-        self.gives_back = spec.gives_back
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
-        self._cells = cell_blocks(segment, spec.layout)
+        self._cells = cells_of(segment, spec.layout)
         self.free = FreeMap(segment, spec.layout.slots, spec.layout.free_map_at)
         self.evaluator = Evaluator(pipeline)
         self._kept: dict[int, weakref.ref[Block]] = {}
@@ -170,53 +241,43 @@ class Worker:
     def serve(self) -> None:
         """Take jobs until there will be no more."""
         while len(message := self._next_job()) == JOB.size and not self.control.closing:
-            ticket, slot, cell, packing, a, b, c, epoch = JOB.unpack(message)
-            begun = monotonic_ns()
+            ticket, number, takes_slot, is_whole, packing, a, b, c, epoch = JOB.unpack(message)
+            begun, cell = monotonic_ns(), self._cells[number]
             self.control.claim(self.number, ticket, begun)
-            if not self.control.is_assigned(cell, ticket):
-                tell(self.fds, self.number, Kind.SKIPPED, ticket)
-                self.control.finish(self.number)
-                continue
-            indices = unpack((packing, a, b, c), self._cells[cell])
-            if slot >= SHARED:
-                self._serve_piece(ticket, epoch, indices, slot - SHARED, begun)
+            if cell.belongs_to(ticket):
+                indices = self._indices(cell, packing, a, b, c)
+                cell.words[2] = begun
+                self._do(ticket, cell, epoch, indices, bool(takes_slot), bool(is_whole))
             else:
-                arena = Arena(self._take if slot else self._take_none)
-                if len(indices) == 1:
-                    with evaluating(arena.allocate):
-                        outcomes = self._outcomes(epoch, indices)
-                else:
-                    outcomes = self._outcomes(epoch, indices, partial(snapshots, allocate=arena.allocate))
-                self._deliver(ticket, arena, outcomes, begun)
+                tell(self.fds, self.number, Kind.SKIPPED, ticket)
             self.control.finish(self.number)
 
-    def _serve_piece(self, ticket: int, epoch: int, indices: Any, slot: int, begun: int) -> None:
-        """Evaluate a piece of a batch whose slot others write, too: nothing else may be written there."""
-        arena = JointArena(self._slot(slot))
-        with evaluating(arena):
-            outcomes = self._outcomes(epoch, indices)
-        kind, head, end, small, stream = self._piece(outcomes, arena)
-        # From here on nobody but user code may hold memory of the slot, or it would seem to survive.
-        outcomes.values.clear()
-        arena.block, block = None, weakref.ref(arena.block)
-        if arena.used and _outlives(block):
-            kind, small, stream = Kind.OUTLIVED, b"", ()
-        cost = monotonic_ns() - begun
-        tell(self.fds, self.number, kind, ticket, head, end, cost, arena.used, arena.log, small)
-        for part in stream:
-            _write_all(self.fds.bulk, part)
+    def _indices(self, cell: Cell, packing: int, a: int, b: int, c: int) -> range | list[Any]:
+        if packing == Packing.RANGE:
+            return range(a, b, c)
+        if packing == Packing.FILE:
+            with open(f"/proc/{self.spec.parent}/fd/{b}", "rb") as file:
+                file.seek(0)
+                return list(pickle.loads(file.read(a)))
+        return unpack(packing, a, cell.indices())
 
-    def _piece(self, outcomes: Outcomes, arena: JointArena) -> tuple[int, int, int, bytes, Iterable[Any]]:
-        """Return how a piece travels, its head and end, and its bytes: those with the record, and others."""
-        frame = self._encode(outcomes, arena.block, arena.used)
-        if frame.moved:  # part of it lies elsewhere: all of it goes through the pipe
-            frame = self._encode(outcomes, None, 0)
-            stream = frame.stream(None)
-            return Kind.PIPE, frame.head, frame.end, b"", [b"".join(stream)] if arena.used else stream
-        size = len(frame.tail)
-        if size > self.small_bytes:
-            return Kind.JOINT_PIPE, 0, size, b"", [frame.tail]
-        return Kind.JOINT, 0, size, frame.tail, ()
+    def _do(
+        self, ticket: int, cell: Cell, epoch: int, indices: Any, takes_slot: bool, is_whole: bool
+    ) -> None:
+        begun_ns, writer = monotonic_ns(), Writer(self, cell, len(indices), takes_slot)
+        if epoch != self.seeding.epoch:
+            self.seeding.begin(epoch)
+        if len(indices) == 1:
+            # Memory of the slot is for the item of a job of one: of several, one might use it again for the
+            # next.
+            with evaluating(writer.allocate):
+                is_end = self.evaluator.run(epoch, indices, writer)
+        else:
+            budget_ns = NEVER_NS if is_whole else self.spec.budget_ns
+            began = partial(cell.words.__setitem__, 2) if self.spec.is_timed else None
+            is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
+        self.evaluator.leave_if_forked()
+        self._deliver(ticket, cell, writer, is_end, begun_ns)
 
     def _next_job(self) -> bytes:
         """Wait for a job; of no bytes when there will be none."""
@@ -228,6 +289,22 @@ class Worker:
                     self._give_back()
                     self._arrivals.poll()
 
+    # ---------------------------------------------------------------- slots
+
+    def take_slot(self, is_reserved: bool) -> tuple[int, Block]:
+        """Take the slot that is reserved for the job; -1 and no memory where there is none."""
+        for number in range(MOST_TRIES * is_reserved):
+            slot = self.free.take(self.number)
+            if slot is not None:
+                return slot, self._slot(slot)
+            # Others took, and the parent freed, in between; or an idle worker gives memory back.
+            sleep(0.0001 if number > 100 else 0)
+        return -1, self.segment.block(0, 0)
+
+    def _slot(self, slot: int) -> Block:
+        size = self.layout.slot_bytes
+        return self.segment.block(self.layout.slots_at + slot * size, size)
+
     def _give_back(self) -> None:
         """Give the memory of free slots back to the system; one at a time, as others may want them."""
         for slot, extent in enumerate(self.free.extents):
@@ -236,7 +313,7 @@ class Worker:
                 self.free.put_back(slot)
 
     def _shrink(self, slot: int, nbytes: int) -> None:
-        if not self.gives_back:
+        if not self.spec.gives_back:
             return
         start = self.layout.slots_at + slot * self.layout.slot_bytes
         # The last page too, of which only the beginning was written.
@@ -255,85 +332,40 @@ class Worker:
             self._shrink(slot, used)
             del self._small_in_a_row[slot]
 
-    def _take(self) -> tuple[int, Block]:
-        """Take the slot that is reserved for the job."""
-        for number in range(MOST_TRIES):
-            slot = self.free.take(self.number)
-            if slot is not None:
-                return slot, self._slot(slot)
-            # Others took, and the parent freed, behind our back; or an idle worker gives memory back.
-            sleep(0.0001 if number > 100 else 0)
-        return self._take_none()
-
-    def _take_none(self) -> tuple[int, Block]:
-        return -1, self.segment.block(0, 0)
-
-    def _slot(self, slot: int) -> Block:
-        size = self.layout.slot_bytes
-        return self.segment.block(self.layout.slots_at + slot * size, size)
-
-    def _outcomes(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
-        if epoch != self.seeding.epoch:
-            self.seeding.begin(epoch)
-        outcomes = self.evaluator.run(epoch, indices, settle)
-        if outcomes.failures:
-            record_failures(outcomes, self.evaluator.keyed)
-        return outcomes
-
-    # ---------------------------------------------------------------- encoding
-
-    def _encode(self, outcomes: Outcomes, block: Block | None, used: int) -> Frame:
-        frame = framed(outcomes, block, used)
-        self.evaluator.leave_if_forked()
-        return frame
-
     # ---------------------------------------------------------------- delivering
 
-    def _deliver(self, ticket: int, arena: Arena, outcomes: Outcomes, begun: int) -> None:
-        frame = self._encode(outcomes, arena.block, arena.used)
-        # From here on nobody but user code may hold memory of the slot, or it would seem to survive.
-        outcomes.values.clear()
-        head, end, used, placed, tail = frame.head, frame.end, arena.used, frame.placed, frame.tail
-        is_short = len(tail) <= self.small_bytes
-        fills = head if is_short else end
-        stream: Iterable[Any] = ()
-        if is_short and not placed:
-            kind, head, end = Kind.SMALL, 0, len(tail)
-        elif fills <= len(arena.open()):
-            kind = Kind.SPLIT if is_short else Kind.SLOT
-            frame.write(arena.open(), tail=not is_short)
-        else:
-            kind = Kind.PIPE
-            stream = [b"".join(frame.stream(arena.block))] if used else frame.stream(None)
-        del frame
-        is_there = kind in (Kind.SPLIT, Kind.SLOT)
-        if arena.slot >= 0:
-            self._trim(arena.slot, fills if is_there else used)
-        survives = used > 0 and self._survives(arena)
-        if survives and is_there:
-            # Whoever kept the memory may write to it again while the next item is evaluated.
-            kind, is_there = Kind.PIPE, False
-            stream = [self._slot(arena.slot)[:head].tobytes(), tail]
-        cost = monotonic_ns() - begun
-        more, small = placed if is_there else survives, tail if kind in FOLLOWED else b""
-        tell(self.fds, self.number, kind, ticket, head, end, cost, arena.slot, more, small)
+    def _deliver(self, ticket: int, cell: Cell, writer: Writer, is_end: bool, begun_ns: int) -> None:
+        kind, stream, used, slot = Kind.DONE, [], writer.used, writer.slot
+        flags = (Flag.HAS_ARRAYS if writer.buffers else 0) | (Flag.IS_END if is_end else 0)
+        count = cell.finished()
+        if writer.beside:
+            kind, count, stream = Kind.STREAM, count + 1, writer.stream()
+        if slot >= 0:
+            self._trim(slot, min(used, self.layout.slot_bytes))
+            if writer.allocated and self._survives(writer):
+                flags |= Flag.SURVIVES
+                if writer.buffers and kind == Kind.DONE:
+                    # User code may write there again while the next item is evaluated.
+                    kind, stream = Kind.STREAM, [self._slot(slot)[:used].tobytes()]
+        cost_ns = monotonic_ns() - begun_ns
+        tell(self.fds, self.number, kind, ticket, count, used, cost_ns, slot, flags)
         for part in stream:
             _write_all(self.fds.bulk, part)
 
-    def _survives(self, arena: Arena) -> bool:
+    def _survives(self, writer: Writer) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
-        control, kept, slot, pid = self.control, self._kept, arena.slot, os.getpid()
+        control, kept, slot, pid = self.control, self._kept, writer.slot, os.getpid()
 
         def gone(_: Any) -> None:
             if os.getpid() == pid:  # and not in a process that an item forked
                 kept.pop(slot, None)
                 control.let_go(slot)
 
-        assert arena.block is not None
-        reference = weakref.ref(arena.block, gone)
+        assert writer.block is not None
+        reference = weakref.ref(writer.block, gone)
         kept[slot] = reference
         control.keep(slot, self.number)
-        arena.block = None
+        writer.block = None
         return _outlives(reference)
 
 
@@ -349,15 +381,14 @@ def tell(
     worker: int,
     kind: int,
     ticket: int = 0,
-    head: int = 0,
-    end: int = 0,
-    cost: int = 0,
+    items: int = 0,
+    nbytes: int = 0,
+    cost_ns: int = 0,
     slot: int = -1,
-    more: int = 0,
-    small: bytes = b"",
+    flags: int = 0,
 ) -> None:
-    """Send the parent a record, and a small frame with it."""
-    os.write(fds.results, RESULT.pack(ticket, worker, kind, head, end, cost, slot, more) + small)
+    """Send the parent a record."""
+    os.write(fds.results, RESULT.pack(ticket, worker, kind, items, nbytes, cost_ns, slot, flags))
 
 
 def _write_all(fd: int, data: bytes | memoryview) -> None:
@@ -408,7 +439,7 @@ def report_failure(number: int, fds: Descriptors, error: BaseException) -> None:
     """Tell the parent that this worker cannot start."""
     data = pickle.dumps(Record.of(error))
     try:
-        tell(fds, number, Kind.FAILED, end=len(data))
+        tell(fds, number, Kind.FAILED, nbytes=len(data))
         _write_all(fds.bulk, data)
     except BrokenPipeError:
         pass
@@ -488,7 +519,8 @@ def boot(
         os.set_inheritable(fd, False)  # what an item starts may live longer than the node
     try:
         shipment = Segment(shipped, end, private=True)
-        spec, pipeline = decode(shipment.block(0, end), head, end)
+        block = shipment.block(0, end)
+        spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
         segment = Segment(descriptors.segment, spec.layout.size)
     except BaseException as error:
         report_failure(number, descriptors, error)
