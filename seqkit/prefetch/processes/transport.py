@@ -39,7 +39,7 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 
 from ...errors import seterr
 from ...view import View
-from .. import linux
+from . import linux
 from ..codec import Block
 from ..protocol import Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
