@@ -27,7 +27,6 @@ __all__ = [
     "flush_streams",
     "get_worker_info",
     "in_process_worker",
-    "in_rows",
     "is_placing",
     "leave_process",
     "private_memory",
@@ -207,17 +206,6 @@ class evaluating:  # noqa: N801 - a context like `contextlib.suppress`
 def is_placing() -> bool:
     """May `empty` give something else than `numpy.empty`, here and now?"""
     return _local.allocate is not None
-
-
-def in_rows(first: int, count: int, total: int) -> Any:
-    """Return a context in which `empty` gives rows `first` to `first + count` of arrays of `total` rows.
-
-    For views that compute a part of a batch: where several workers share a slot, the parts of an array so
-    come to lie one behind the other. Elsewhere it changes nothing.
-    """
-    allocate = _local.allocate
-    placed: Allocator | None = getattr(allocate, "in_rows", lambda *_: allocate)(first, count, total)
-    return evaluating(placed)
 
 
 def private_memory() -> Any:

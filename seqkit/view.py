@@ -174,10 +174,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((source, (i,)) for source in self._sources)
 
-    def _in_pieces(self, count: int) -> Any:
-        """Return the view of up to `count` pieces of every item; None where items have no pieces."""
-        return None
-
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
 

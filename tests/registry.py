@@ -78,13 +78,6 @@ def chunks(items: list[Any], k: int, last: str = "keep", pad: Any = None) -> lis
     return [row + [pad] * (k - len(row) if last == "pad" else 0) for row in rows]
 
 
-def in_pieces(items: list[Any]) -> list[Any]:
-    found = []
-    for batch in chunks(items, 3):
-        found += [batch[: len(batch) // 2], batch[len(batch) // 2 :], batch]
-    return found
-
-
 def flat(rows: Iterable[Any]) -> list[Any]:
     return list(chain.from_iterable(rows))
 
@@ -281,7 +274,6 @@ BATCHES = [
     Case("batch 1", lambda s: sk.batch(s, 1), lambda x: chunks(x, 1), writes=True),
     Case("batch 3", lambda s: sk.batch(s, 3), lambda x: chunks(x, 3), writes=True),
     Case("batch larger than all", lambda s: sk.batch(s, 100), lambda x: chunks(x, 100), writes=True),
-    Case("batch in pieces", lambda s: sk.batch(s, 3)._in_pieces(2), in_pieces),
     Case(
         "batch drop_last",
         lambda s: sk.batch(s, 2, drop_last=True),
@@ -456,12 +448,6 @@ PREFETCH = [
         lambda s: sk.prefetch(sk.smap(double, s), 2, max_buffered=5, chunk_size=3),
         lambda x: [i * 2 for i in x],
         sizes=(8,),
-    ),
-    ahead("prefetch in pieces", lambda s: sk.prefetch(sk.batch(s, 4), 2, pieces=3), lambda x: chunks(x, 4)),
-    ahead(
-        "prefetch in pieces, process",
-        lambda s: sk.prefetch(sk.batch(s, 5, pad=0), 1, "process", pieces=2),
-        lambda x: chunks([*x, *[0] * (-len(x) % 5)], 5),
     ),
     ahead("prefetch sliced", lambda s: sk.prefetch(s, 2)[::-2], lambda x: x[::-2]),
     ahead("prefetch below a map", lambda s: sk.smap(double, sk.prefetch(s, 2)), lambda x: [i * 2 for i in x]),

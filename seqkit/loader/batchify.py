@@ -3,25 +3,20 @@
 Those of several parts are put together of them in `composed`. Each is a ``collate_fn``, can be pickled, and
 writes its arrays where `seqkit.empty` says: in a process worker, into the slot of the current item.
 
-Beside being called, a function may offer
-
-- ``join(pieces, unite)``: the batch whose successive samples make up the pieces, see `prefetch`. It is None
-  where results of pieces cannot be put together, as where each is padded to its own longest sample;
-- ``collate_at(samples, place)``: what a call returns, with messages that name the place in the samples.
+A function may also have a method ``collate_at(samples, place)``. It returns the same as a call, and its error
+messages name the place in the samples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ..checks import optional_int, positive_int
 from .arguments import as_flag, shown
-from .collate import Join, Unite, joined
 from .leaves import (
     Array,
     DType,
@@ -38,7 +33,7 @@ from .leaves import (
     stack,
 )
 
-__all__ = ["Append", "Batchify", "List", "Pad", "Stack", "chained"]
+__all__ = ["Append", "Batchify", "List", "Pad", "Stack"]
 
 
 class Batchify:
@@ -61,11 +56,6 @@ class Batchify:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(shown(type(self), dict(self._given)))})"
-
-
-def chained(pieces: list[list[Any]], unite: Unite) -> list[Any]:
-    """Return the list whose successive elements make up the pieces."""
-    return list(chain.from_iterable(pieces))
 
 
 # -------------------------------------------------------------------- leaves
@@ -91,7 +81,7 @@ class Stack(Batchify):
     Notes
     -----
     One copy of the data, into memory of `seqkit.empty`. Masked arrays keep their mask; tensors become
-    arrays. Can be joined from pieces, see `prefetch`. After ``Stack`` of GluonNLP.
+    arrays. After ``Stack`` of GluonNLP.
 
     Examples
     --------
@@ -103,7 +93,6 @@ class Stack(Batchify):
     """
 
     takes_arrays = True  # see `Batch`
-    join: ClassVar[Join] = staticmethod(joined)
 
     def __init__(self, dtype: npt.DTypeLike | None = None) -> None:
         self._given = {"dtype": dtype}
@@ -158,8 +147,8 @@ class Pad(Batchify):
     Notes
     -----
     One copy of the data, into memory of `seqkit.empty`, and about 2 µs per sample. Samples may be empty: an
-    empty list has the dtype and the other lengths of the rest of the batch. With `to_length` it can be
-    joined from pieces, see `prefetch`. After ``Pad`` of GluonNLP, whose lengths are int32.
+    empty list has the dtype and the other lengths of the rest of the batch. After ``Pad`` of
+    GluonNLP, whose lengths are int32.
 
     Examples
     --------
@@ -214,11 +203,6 @@ class Pad(Batchify):
         if self.axis == "all" and isinstance(to_length, list | tuple):
             return tuple(positive_int(length, "Pad: each to_length") for length in to_length)
         return positive_int(to_length, "Pad: to_length")
-
-    @property
-    def join(self) -> Join | None:
-        """How a batch is made of its pieces; None unless they all have one length."""
-        return None if self.to_length is None else joined
 
     def _collate(self, samples: Sequence[Any], place: Place) -> Any:
         arrays = _alike(samples, plain_arrays(samples, place))
@@ -296,8 +280,8 @@ class Append(Batchify):
 
     Notes
     -----
-    One copy of the data, into memory of `seqkit.empty`. Each array keeps its own dtype. Can be joined from
-    pieces, see `prefetch`. After ``Append`` of Gluon.
+    One copy of the data, into memory of `seqkit.empty`. Each array keeps its own dtype. After ``Append``
+    of Gluon.
 
     Examples
     --------
@@ -306,8 +290,6 @@ class Append(Batchify):
     >>> Append(expand=False)([[1, 2], [3.5]])
     [array([1, 2]), array([3.5])]
     """
-
-    join: ClassVar[Join] = staticmethod(chained)
 
     def __init__(self, expand: bool = True, batch_axis: int = 0) -> None:
         self._given = {"expand": expand, "batch_axis": batch_axis}
@@ -339,15 +321,13 @@ class List(Batchify):
 
     Notes
     -----
-    No copy. Can be joined from pieces, see `prefetch`. After ``List`` of GluonNLP, ``AsList`` of Gluon.
+    No copy. After ``List`` of GluonNLP, ``AsList`` of Gluon.
 
     Examples
     --------
     >>> List()(["a", None])
     ['a', None]
     """
-
-    join: ClassVar[Join] = staticmethod(chained)
 
     def _collate(self, samples: Sequence[Any], place: Place) -> list[Any]:
         return list(samples)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from ..view import View
 from .leaves import (
     ARRAYS,
@@ -23,7 +21,6 @@ from .leaves import (
     is_array_of_samples,
     is_object_array,
     is_tensor,
-    joined_tensors,
     stack,
     stack_tensors,
 )
@@ -32,20 +29,13 @@ __all__ = [
     "TEXT",
     "CollateFn",
     "CollateMap",
-    "Join",
-    "Unite",
     "default_collate",
     "default_convert",
-    "joined",
     "key_differences",
 ]
 
 CollateFn = Callable[..., Any]
 CollateMap = Mapping[Any, CollateFn]
-
-# Several arrays into one, row behind row; and a batch of its pieces, by the rule for arrays that it is given.
-Unite = Callable[[list[Any]], Any]
-Join = Callable[[list[Any], Unite], Any]
 
 TEXT = (str, bytes, bytearray, memoryview)
 
@@ -106,6 +96,7 @@ def default_collate(
     --------
     >>> default_collate([{"x": 1, "name": "a"}, {"x": 2.5, "name": "b"}])
     {'x': array([1. , 2.5]), 'name': ['a', 'b']}
+    >>> import numpy as np
     >>> images, labels = default_collate([(np.zeros((2, 2)), 7), (np.ones((2, 2)), 3)])
     >>> images.shape, labels
     ((2, 2, 2), array([7, 3]))
@@ -130,24 +121,6 @@ def default_collate(
         return copied(batch)
     samples = batch if isinstance(batch, list) else list(batch)
     return _collate_at(samples, _PLACE, _Rules(collate_fn_map or {}, objects == "list"))
-
-
-def joined(pieces: list[Any], unite: Unite) -> Any:
-    """Return the batch whose successive samples make up the pieces; ValueError where they are not alike."""
-    first = pieces[0]
-    if any(type(piece) is not type(first) for piece in pieces):
-        raise ValueError("pieces of different types")
-    if isinstance(first, Mapping):
-        if any(list(piece) != list(first) for piece in pieces):
-            raise ValueError("pieces of different keys")
-        return _like_mapping(first, {key: joined([piece[key] for piece in pieces], unite) for key in first})
-    if is_tensor(type(first)):
-        return joined_tensors(pieces, unite)
-    if isinstance(first, np.ndarray):
-        return unite(pieces)
-    if isinstance(first, list) and first and isinstance(first[0], TEXT):
-        return [text for piece in pieces for text in piece]
-    return _like_sequence(first, [joined(list(column), unite) for column in zip(*pieces, strict=True)])
 
 
 def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], Any]] | None = None) -> Any:
@@ -213,7 +186,6 @@ def _collate_at(batch: Sequence[Any], place: Place, rules: _Rules | None = None)
 
 
 default_collate.takes_arrays = True  # type: ignore[attr-defined]  # see `Batch`
-default_collate.join = joined  # type: ignore[attr-defined]
 default_collate.collate_at = _collate_at  # type: ignore[attr-defined]  # see `batchify`
 
 

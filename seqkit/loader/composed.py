@@ -6,35 +6,20 @@ makes several batches at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from ..view import name_of
-from .batchify import Batchify, chained
-from .collate import TEXT, CollateFn, Join, Unite, key_differences
+from .batchify import Batchify
+from .collate import TEXT, CollateFn, key_differences
 from .leaves import Place
 
 __all__ = ["Dict", "Group", "NamedTuple", "PerShard", "Tuple"]
 
 
-class _Composed(Batchify):
-    """A function of functions, each for a part of the samples."""
-
-    @property
-    def join(self) -> Join | None:
-        """How a batch is made of its pieces; None unless all functions can."""
-        return self._join if all(map(_join_of, self._parts())) else None
-
-    def _parts(self) -> Iterable[CollateFn]:
-        raise NotImplementedError
-
-    def _join(self, pieces: list[Any], unite: Unite) -> Any:
-        raise NotImplementedError
-
-
-class Tuple(_Composed):
+class Tuple(Batchify):
     """Give each position of the samples to a function of its own.
 
     Parameters
@@ -57,8 +42,8 @@ class Tuple(_Composed):
 
     Notes
     -----
-    A list per position, and what the functions cost. Can be joined from pieces if all functions can, see
-    `prefetch`. After ``Tuple`` of GluonNLP and ``Group`` of Gluon, which is another name for it here.
+    A list per position, and what the functions cost. After ``Tuple`` of GluonNLP and ``Group`` of Gluon,
+    which is another name for it here.
 
     Examples
     --------
@@ -74,12 +59,6 @@ class Tuple(_Composed):
         if not functions:
             raise ValueError("Tuple: at least one function is needed, one for each position of the samples")
         self.functions = tuple(_as_function(fn, f"Tuple: function {i}") for i, fn in enumerate(functions))
-
-    def _parts(self) -> Iterable[CollateFn]:
-        return self.functions
-
-    def _join(self, pieces: list[Any], unite: Unite) -> tuple[Any, ...]:
-        return tuple(_joined_each(self.functions, pieces, unite))
 
     def _collate(self, samples: Sequence[Any], place: Place) -> tuple[Any, ...]:
         arity = len(self.functions)
@@ -100,7 +79,7 @@ class Tuple(_Composed):
 Group = Tuple
 
 
-class NamedTuple(_Composed):
+class NamedTuple(Batchify):
     """Give each field of named tuples to a function of its own.
 
     Parameters
@@ -126,8 +105,7 @@ class NamedTuple(_Composed):
 
     Notes
     -----
-    A list per field, and what the functions cost. Can be joined from pieces if all functions can, see
-    `prefetch`. After ``NamedTuple`` of GluonNLP.
+    A list per field, and what the functions cost. After ``NamedTuple`` of GluonNLP.
 
     Examples
     --------
@@ -152,12 +130,6 @@ class NamedTuple(_Composed):
             for field in container._fields
         }
 
-    def _parts(self) -> Iterable[CollateFn]:
-        return self.functions.values()
-
-    def _join(self, pieces: list[Any], unite: Unite) -> Any:
-        return self.container._make(_joined_each(self.functions.values(), pieces, unite))
-
     def _collate(self, samples: Sequence[Any], place: Place) -> Any:
         for i, sample in enumerate(samples):
             _check_kind(sample, self.container, f"{self.container.__name__}s", place, i)
@@ -170,7 +142,7 @@ class NamedTuple(_Composed):
         return f"NamedTuple({self.container.__name__}, {_shown_mapping(self.functions)})"
 
 
-class Dict(_Composed):
+class Dict(Batchify):
     """Give each key of mappings to a function of its own.
 
     Parameters
@@ -196,8 +168,7 @@ class Dict(_Composed):
 
     Notes
     -----
-    A list per key, and what the functions cost. Can be joined from pieces if all functions can, see
-    `prefetch`. After ``Dict`` of GluonNLP, which drops extra keys.
+    A list per key, and what the functions cost. After ``Dict`` of GluonNLP, which drops extra keys.
 
     Examples
     --------
@@ -222,16 +193,6 @@ class Dict(_Composed):
         self._rest = None if isinstance(extra, str) else _as_function(extra, "Dict: extra")
         if not functions and self._rest is None:
             raise ValueError("Dict: at least one function is needed, or one for extra keys")
-
-    def _parts(self) -> Iterable[CollateFn]:
-        return [*self.functions.values(), *([] if self._rest is None else [self._rest])]
-
-    def _join(self, pieces: list[Any], unite: Unite) -> dict[Any, Any]:
-        keys = list(pieces[0])
-        if any(piece.keys() != pieces[0].keys() for piece in pieces):
-            raise ValueError("pieces of different keys")
-        rows = [[piece[key] for key in keys] for piece in pieces]
-        return dict(zip(keys, _joined_each(map(self._function, keys), rows, unite), strict=True))
 
     def _function(self, key: Any) -> Any:
         return self.functions.get(key, self._rest)
@@ -282,8 +243,7 @@ class PerShard(Batchify):
 
     Notes
     -----
-    What the function costs. Can be joined from pieces, see `prefetch`: a piece is some of the shards. After
-    ``ShardedDataLoader`` of GluonNLP, which recognises shards by their type.
+    What the function costs. After ``ShardedDataLoader`` of GluonNLP, which recognises shards by their type.
 
     Examples
     --------
@@ -293,8 +253,6 @@ class PerShard(Batchify):
            [3, 0]]), array([[4],
            [5]])]
     """
-
-    join: ClassVar[Join] = staticmethod(chained)
 
     def __init__(self, function: Any) -> None:
         self.function = _as_function(function, "PerShard: function")
@@ -359,17 +317,6 @@ def _applied(fn: CollateFn, samples: Sequence[Any], place: Place) -> Any:
     except Exception as error:
         error.add_note(f"raised by {_named(fn)} for {place.at('...')}")
         raise
-
-
-def _join_of(fn: CollateFn) -> Join | None:
-    join: Join | None = getattr(fn, "join", None)
-    return join
-
-
-def _joined_each(fns: Iterable[CollateFn], pieces: Iterable[Any], unite: Unite) -> list[Any]:
-    """Join the pieces of each column by the function that made them."""
-    columns = zip(fns, zip(*pieces, strict=True), strict=True)
-    return [_join_of(fn)(list(column), unite) for fn, column in columns]  # type: ignore[misc]
 
 
 def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> None:

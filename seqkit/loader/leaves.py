@@ -7,7 +7,7 @@ Every function gets the samples and the `Place` they have in theirs, for message
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -29,7 +29,6 @@ __all__ = [
     "is_array_of_samples",
     "is_object_array",
     "is_tensor",
-    "joined_tensors",
     "padded",
     "plain_arrays",
     "stack",
@@ -204,18 +203,6 @@ def stack_tensors(batch: Sequence[Any], place: Place) -> Any:
     """Return one PyTorch tensor of many."""
     _check_shapes(batch, place)
     return sys.modules["torch"].stack(list(batch))
-
-
-def joined_tensors(pieces: Sequence[Any], unite: Callable[[list[Array]], Array]) -> Any:
-    """Return one PyTorch tensor of pieces, row behind row; `unite` does so for arrays."""
-    torch = sys.modules["torch"]
-    if any(type(piece) is not torch.Tensor or piece.requires_grad for piece in pieces):
-        raise ValueError("pieces of a class of their own, or that want gradients")
-    try:
-        arrays = [piece.numpy() for piece in pieces]
-    except (RuntimeError, TypeError):  # numpy has no such numbers
-        return torch.cat(list(pieces))
-    return torch.from_numpy(unite(arrays))
 
 
 def as_arrays(samples: Sequence[Any], place: Place) -> list[Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Literal, overload
 
 import numpy as np
 
 from ..checks import as_bool, check_callable, optional_int, positive_int
-from ..context import empty, in_rows
+from ..context import empty
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each
 from ..view import (
@@ -32,10 +32,6 @@ from .grouped import Groups
 __all__ = ["Batch", "Unbatch", "batch", "unbatch"]
 
 Last = Literal["keep", "discard", "pad"]
-
-# Several arrays into one, row behind row; and a batch of its pieces, by the rule for arrays that it is given.
-Unite = Callable[[list[Any]], Any]
-Join = Callable[[list[Any], Unite], Any]
 
 
 @overload
@@ -166,13 +162,9 @@ class Batch(View[Any]):
 
     def _finish(self, i: int, items: Any) -> Any:
         """Make the batch of its items."""
-        return self._collated(i, self._padded(items, self._k if self._last == "pad" else 0))
-
-    def _padded(self, items: Any, size: int) -> Any:
-        missing = size - len(items)
-        return [*items, *[self._pad] * missing] if missing > 0 else items
-
-    def _collated(self, i: int, items: Any) -> Any:
+        missing = self._k - len(items) if self._last == "pad" else 0
+        if missing:
+            items = [*items, *[self._pad] * missing]
         if self._collate_fn is None:
             return items if isinstance(items, list) else list(items)
         try:
@@ -230,22 +222,6 @@ class Batch(View[Any]):
             return range(start, max(start, int(min(plan.stop * self._k, self._sources[0]._n))))
         return Expanded(plan, self._members)
 
-    def _rows(self, i: int) -> int:
-        """Return how many items batch `i` has, padding included."""
-        return self._k if self._last == "pad" else len(self._members(i))
-
-    def _piece(self, i: int, rows: range) -> Any:
-        """Return what the collate function makes of some rows of a batch."""
-        items = self._sources[0]._getmany(self._members(i)[rows.start : rows.stop])
-        with in_rows(rows.start, len(rows), self._rows(i)):
-            return self._collated(i, self._padded(items, len(rows)))
-
-    def _in_pieces(self, count: int) -> Pieces | None:
-        join = _chained if self._collate_fn is None else getattr(self._collate_fn, "join", None)
-        if self._n is UNKNOWN:
-            raise TypeError(f"batch: it cannot be cut into pieces without a length: {UNKNOWN.reason}")
-        return None if join is None else Pieces(self, count, join)
-
     def _check_settable(self, i: int) -> None:
         if self._collate_fn is not None and self._collate_fn is not _stacked:
             raise TypeError("batch does not support assignment through a collate_fn")
@@ -272,55 +248,6 @@ class Batch(View[Any]):
         return [*sources, str(self._k), *last, *function]
 
 
-class Pieces(View[Any]):
-    """Every batch in pieces and, behind them, whole: what workers share a batch by.
-
-    Batch `i` has the places from ``i * (count + 1)`` on, the last of which is the whole of it.
-    """
-
-    def __init__(self, source: Batch, count: int, join: Join) -> None:
-        n = source._n
-        super().__init__((source,), n if isinstance(n, Unsized) else n * (count + 1))
-        self._batches = source
-        self._count = count
-        self.join = join
-
-    def of(self, i: int) -> range:
-        """Return the places of the pieces of batch `i`; none where it has fewer items than pieces."""
-        start, cut = i * (self._count + 1), self._batches._rows(i) >= self._count
-        return range(start, start + self._count * cut)
-
-    def whole(self, i: int) -> int:
-        """Return the place of the whole of batch `i`."""
-        return i * (self._count + 1) + self._count
-
-    def _get(self, place: int) -> Any:
-        i, rows = self._place(place)
-        return self._batches._get(i) if rows is None else self._batches._piece(i, rows)
-
-    def _place(self, place: int) -> tuple[int, range | None]:
-        """Return of which batch something is, and which rows; None for the whole."""
-        i, piece = divmod(place, self._count + 1)
-        if piece == self._count:
-            return i, None
-        rows, count = self._batches._rows(i), self._count
-        return i, range(rows * piece // count, rows * (piece + 1) // count)
-
-    def _parts(self, place: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        i, rows = self._place(place)
-        if rows is None:
-            return ((self._batches, (i,)),)
-        return ((self._batches._sources[0], self._batches._members(i)[rows.start : rows.stop]),)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        assert isinstance(sources[0], Batch)
-        return Pieces(sources[0], self._count, self.join)
-
-
-def _chained(pieces: list[list[Any]], unite: Unite) -> list[Any]:
-    return list(chain.from_iterable(pieces))
-
-
 _ARRAY_COLLATES = (np.asarray, np.array, np.stack)
 
 
@@ -344,12 +271,7 @@ def _alike(items: list[Any]) -> bool:
     return bool(shape) and all(type(item) is np.ndarray and item.shape == shape for item in items)
 
 
-def _united(pieces: list[Any], unite: Unite) -> Any:
-    return unite(pieces)
-
-
 _stacked.takes_arrays = True  # type: ignore[attr-defined]
-_stacked.join = _united  # type: ignore[attr-defined]
 
 
 def unbatch(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import islice, pairwise
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
@@ -92,20 +92,6 @@ def threads_that_only_wait() -> float:
     return taken
 
 
-def batches_of_sleepers(pieces: int) -> tuple[float, float]:
-    """Return when the first of ten batches of 32 items of 20 ms comes, and the longest wait for another."""
-
-    def work(i: int) -> int:
-        time.sleep(0.02)
-        return i
-
-    batches = sk.batch(sk.smap(work, range(320)), 32, collate_fn=np.stack)
-    with sk.prefetch(batches, 4, "process", pieces=pieces) as node:
-        begun = perf_counter()
-        came = [perf_counter() - begun for _ in node]
-        return came[0], max(later - sooner for sooner, later in pairwise(came))
-
-
 def small_arrays() -> float:
     with sk.prefetch(
         sk.smap(lambda _: [np.zeros(16)] * 1 + [np.ones(16) for _ in range(127)], range(2000)), 2, "process"
@@ -129,10 +115,6 @@ def main() -> None:
             "thread method, tiny items, us": threads_tiny,
             "64 threads of 1 ms I/O, beside threads that only wait": threads_io,
             "128 small arrays per item, ms": small_arrays,
-            "32 x 20 ms, 4 workers: first batch in 4 pieces, s": lambda: batches_of_sleepers(4)[0],
-            "... whole, s": lambda: batches_of_sleepers(1)[0],
-            "longest wait for a further batch in 4 pieces, s": lambda: batches_of_sleepers(4)[1],
-            "... whole, s ": lambda: batches_of_sleepers(1)[1],
         },
         rounds=3,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import pickle
 from collections import OrderedDict, UserDict
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 import seqkit as sk
 from seqkit import Append, Dict, Group, List, Pad, PerShard, Stack, Tuple
 from seqkit.context import evaluating
-from tests.prefetch.kinds import KINDS, PROCESSES, Kind
+from tests.prefetch.kinds import PROCESSES, Kind
 
 from .test_collate import ints, same
 
@@ -66,7 +65,6 @@ each_function = pytest.mark.parametrize("function", every_function(), ids=repr)
 def test_functions_pickle_and_copy(function: Any) -> None:
     for twin in (pickle.loads(pickle.dumps(function)), copy.deepcopy(function)):
         assert repr(twin) == repr(function)
-        assert (twin.join is None) == (function.join is None)
 
 
 @each_function
@@ -685,81 +683,6 @@ def test_a_batch_beyond_its_slot_comes_all_the_same() -> None:
             first = node[0]
         same(first, batches[0])
         assert node.statistics().misses > 0
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_pieces_make_the_same_batches(kind: Kind) -> None:
-    batches = sk.batch(sk.smap(sample, range(40)), 16, collate_fn=FIXED)
-    with kind.ahead(batches, pieces=2) as node:
-        for found, expected in zip(node, batches, strict=True):
-            same(found, expected)
-
-
-@pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_pieces_lie_side_by_side_in_one_slot(kind: Kind) -> None:
-    batches = sk.batch(sk.smap(sample, range(64)), 16, collate_fn=FIXED)
-    with kind.ahead(batches, pieces=2) as node:
-        held = node[0]
-        statistics = node.statistics()
-        assert (statistics.misses, statistics.copies, statistics.leased) == (0, 0, 1)
-        same(held, batches[0])
-
-
-def at_random(i: int) -> Any:
-    return ([i] * (i % 3), [i / 2] if i % 8 > 3 else [i], np.ones(i % 4), Sentence(i, "ab"[i % 2]))
-
-
-@pytest.mark.parametrize(
-    "functions",
-    [
-        (List(), Stack(), Append(), List()),
-        (Pad(to_length=2), Pad(to_length=1), List(), (Stack(), List())),
-        (Append(expand=False), sk.default_collate, List(), sk.NamedTuple(Sentence, [Stack(), List()])),
-        (List(), Stack(), Pad("all", to_length=9, mask=True), sk.default_collate),
-    ],
-    ids=repr,
-)
-def test_pieces_of_every_function_go_together(functions: Any) -> None:
-    batches = sk.batch(sk.smap(at_random, range(30)), 8, collate_fn=Tuple(*functions))
-    with FORK.ahead(batches, pieces=2) as node:
-        for found, expected in zip(node, batches, strict=True):
-            same(found, expected)
-
-
-def test_shards_may_be_pieces() -> None:
-    shards = [[[1] * n for n in range(i % 3 + 1)] for i in range(12)]
-    batches = sk.batch(shards, 4, collate_fn=PerShard(Pad()))
-    with FORK.ahead(batches, pieces=2) as node:
-        for found, expected in zip(node, batches, strict=True):
-            same(found, expected)
-
-
-@pytest.mark.parametrize(
-    "collate_fn",
-    [
-        Pad(),
-        Pad(round_to=4),
-        Pad("all"),
-        Tuple(Stack(), Pad()),
-        Tuple(Stack(), np.stack),
-        Dict({"a": Stack()}, extra=Pad()),
-        sk.NamedTuple(Sentence, [Pad(), Stack()]),
-        Tuple(Stack(), functools.partial(sk.default_collate, objects="list")),
-    ],
-    ids=repr,
-)
-def test_what_depends_on_the_whole_batch_is_not_cut_into_pieces(collate_fn: Any) -> None:
-    assert collate_fn.join is None
-    with pytest.raises(ValueError, match="pieces=2 needs a batch whose collate_fn can join"):
-        sk.prefetch(sk.batch([[1]], 1, collate_fn=collate_fn), 2, pieces=2)
-
-
-def test_pieces_that_are_not_alike_are_refused() -> None:
-    function = Dict({"a": List()}, extra=List())
-    with pytest.raises(ValueError, match="pieces of different keys"):
-        function.join([{"a": [1], "b": [1]}, {"a": [1]}], np.concatenate)
-    with pytest.raises(ValueError, match="different types"):
-        Stack().join([np.ones(1), np.ma.ones(1)], np.concatenate)
 
 
 # -------------------------------------------------------------------- tensors
