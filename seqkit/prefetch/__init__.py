@@ -1,5 +1,13 @@
 """When and where items are computed: ahead of the reader, in threads or processes. See README.md."""
 
-from .node import Prefetch, fork_server, prefetch
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .node import Prefetch, fork_server, prefetch
 
 __all__ = ["Prefetch", "fork_server", "prefetch"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "node"))

@@ -11,6 +11,8 @@ import math
 import os
 from pathlib import Path
 
+from ..context import ORIGIN, current_directory
+
 __all__ = [
     "ORIGIN",
     "current_directory",
@@ -22,18 +24,6 @@ __all__ = [
 ]
 
 GROUPS = Path("/sys/fs/cgroup")
-
-
-def current_directory() -> str | None:
-    """Return the working directory; None where it was deleted."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
-
-
-# Where this process was when seqkit was imported, and modules by then were found from.
-ORIGIN = current_directory()
 
 
 def usable_cpus() -> int:
