@@ -161,7 +161,7 @@ NOT_WITH_SEQKIT = {
     *{"IPython", "hypothesis", "pandas", "pytest", "scipy"},
     *{"cloudpickle", "numpy.ma", "numpy.random", "threadpoolctl"},
     *{"asyncio", "concurrent.futures", "multiprocessing", "queue", "signal", "subprocess"},
-    *{"hashlib", "html", "logging", "pathlib", "secrets", "socket", "uuid"},
+    *{"fractions", "hashlib", "html", "logging", "pathlib", "secrets", "socket", "uuid"},
 }
 
 
