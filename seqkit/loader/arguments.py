@@ -13,7 +13,6 @@ import numpy as np
 
 from ..checks import optional_int, positive_int
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
-from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
 
 __all__ = [
@@ -132,6 +131,8 @@ def as_context(context: Any, workers: int) -> str | None:
             "DataLoader: multiprocessing_context option should be a valid context object or a string"
             f" specifying the start method, but got {context!r}"
         )
+    from ..prefetch.node import CONTEXTS  # the engine, which samplers and collation do without
+
     if method not in CONTEXTS:
         raise ValueError(
             "DataLoader: multiprocessing_context option should specify a valid start method in"

@@ -39,12 +39,12 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 
 from ...errors import seterr
 from ...view import View
-from . import linux
 from ..codec import Block
 from ..protocol import Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, SlotResult, private
 from ..signals import CtrlCHeld
+from . import linux
 from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
 from .template import ForkServer, Server
