@@ -131,7 +131,7 @@ def as_context(context: Any, workers: int) -> str | None:
             "DataLoader: multiprocessing_context option should be a valid context object or a string"
             f" specifying the start method, but got {context!r}"
         )
-    from ..prefetch.node import CONTEXTS  # the engine, which samplers and collation do without
+    from ..prefetch.settings import CONTEXTS  # the engine, which samplers and collation do without
 
     if method not in CONTEXTS:
         raise ValueError(

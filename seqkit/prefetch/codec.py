@@ -1,7 +1,8 @@
 """Encode a value as bytes and out-of-band buffers, and decode it again.
 
-An encoded value has two parts. Its *tail* is a short byte string. Its *buffers*, the memory of arrays, lie in a
-block of memory: where the worker wrote them (`seqkit.empty`), or where `encode` asks the caller to copy them.
+An encoded value has two parts. Its *tail* is a short byte string. Its *buffers*, the memory of arrays, lie
+in a block of memory: where the worker wrote them (`seqkit.empty`), or where `encode` asks the caller to
+copy them.
 
 Most items are numbers, strings, arrays, or a tuple, list or dict of those. They need no pickle: the tail is
 what `marshal` makes of them, with an outline (dtype, shape, offset) in the place of each array. Right after
@@ -77,8 +78,8 @@ def address(block: npt.NDArray[Any]) -> int:
     return int(block.__array_interface__["data"][0])
 
 
-# Form of the tail; tail; buffers that the caller must copy into the block, by offset; first offset behind all buffers;
-# number of buffers in the block, copied or in place. A plain tuple: it is made for every item.
+# Form of the tail; tail; buffers that the caller must copy into the block, by offset; first offset behind all
+# buffers; number of buffers in the block, copied or in place. A plain tuple: it is made for every item.
 Encoded = tuple[int, bytes, list[tuple[int, memoryview]], int, int]
 Dumps = Callable[..., bytes]
 

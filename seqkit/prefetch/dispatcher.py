@@ -274,7 +274,7 @@ class Dispatcher:
     def _advance(
         self, feed: _Feed, drawn: list[Chunk], begun_ns: int
     ) -> tuple[list[Chunk] | Chunk | None, int]:
-        """Return the chunks that can be handed out (or one that lacks memory, or None), and how many to draw."""
+        """Return chunks to hand out (or one that lacks memory, or None), and how many to draw."""
         self._check()
         window, draws = feed.window, 0
         chunk = window.ready()

@@ -114,9 +114,9 @@ class Ready(Result):
 class Entry:
     """The first of an item's two words in the table of an encoded result.
 
-    `INT` and `FLOAT`: the second word is the item. Otherwise the item's tail ends at the second word, and the
-    first has the form of the tail in its lowest bits, then whether the item failed, then where the tail begins:
-    in the payload, or beyond `IN_MEMORY` in the block of memory.
+    `INT` and `FLOAT`: the second word is the item. Otherwise the item's tail ends at the second word, and
+    the first has the form of the tail in its lowest bits, then whether the item failed, then where the tail
+    begins: in the payload, or beyond `IN_MEMORY` in the block of memory.
     """
 
     INT = -1

@@ -558,7 +558,8 @@ class Processes:
             self._warned = True
             warnings.warn(
                 f"prefetch: an item of {in_units(nbytes)} does not fit a slot of {in_units(slot_bytes)} and was"
-                f" sent through a slower pipe. Set shm_size to at least {in_units(self._layout.slots * nbytes)}",
+                " sent through a slower pipe. Set shm_size to at least"
+                f" {in_units(self._layout.slots * nbytes)}",
                 RuntimeWarning,
                 stacklevel=2,
             )
