@@ -233,7 +233,7 @@ class Dispatcher:
         feed.dropped = True
         self._wanting.discard(feed)
         for chunk in feed.window.end():
-            if chunk.result is not None and not self.ended():
+            if chunk.result is not None and not (self._closed or self._life.over):
                 chunk.result.discard()
 
     def _sweep(self) -> None:
@@ -294,8 +294,6 @@ class Dispatcher:
         if self._chunking.max_buffered is None:
             while (chunk := window.ready()) is not None and not chunk.result.holds_slot():
                 taken.append(self._hand_out(window, chunk))
-        if self._progress is not None and self._progress.is_due(self._counts["items"]):
-            self._progress.log(self._statistics())
         return taken, self._submit(feed, []) if self._refills(feed) else draws
 
     def _has_ended(self, feed: _Feed) -> bool:
@@ -315,6 +313,8 @@ class Dispatcher:
             self._refuse(error)
         window.hand_out(chunk)
         self._counts["items"] += len(chunk)
+        if self._progress is not None and self._progress.is_due(self._counts["items"]):
+            self._progress.log(self._statistics())
         return chunk
 
     def _refills(self, feed: _Feed) -> bool:
@@ -558,7 +558,7 @@ class Dispatcher:
 
     def ended(self) -> bool:
         """Is the node of no more use: closed, or a copy in a forked child?"""
-        return self._closed or bool(self._life.over) or self.pid != os.getpid()
+        return self._closed or self.pid != os.getpid()
 
     def close(self) -> None:
         """End the workers; consumers that wait or come later are told."""

@@ -94,6 +94,7 @@ def checked(
     if chunk_size != "auto":
         chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
     workers = 0 if method == "inline" else _worker_count(nworkers, executor)
+    shm_size = optional_int(shm_size, "prefetch: shm_size", least=0)
     if executor is not None:
         owned = {
             "start_hook": start_hook,
@@ -190,13 +191,12 @@ def _most_tasks(nworkers: int | None, workers: int, executor: Executor) -> int |
 
 
 def _shm_size(shm_size: int | None, slots: int) -> int | None:
-    size = optional_int(shm_size, "prefetch: shm_size", least=0)
-    if size is not None and 0 < size < slots * PAGESIZE:
+    if shm_size is not None and 0 < shm_size < slots * PAGESIZE:
         raise ValueError(
             f"prefetch: shm_size must be 0 or at least {slots * PAGESIZE} bytes,"
-            f" a page for each of {slots} slots, got {size}"
+            f" a page for each of {slots} slots, got {shm_size}"
         )
-    return size
+    return shm_size
 
 
 def _timeout(timeout: float | None, workers: int) -> float | None:

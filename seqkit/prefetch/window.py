@@ -207,9 +207,6 @@ class Window:
         after = list(self._chunks)[at + 1 :] if self._in_order else []
         for dropped in after + [chunk] * (count == 0):
             self._drop(dropped)
-        # What waits unasked lies beyond the end, too.
-        for unasked in [other for other in self._chunks if not other.asked]:
-            self._drop(unasked)
 
     def _drop(self, chunk: Chunk) -> None:
         self._chunks.remove(chunk)

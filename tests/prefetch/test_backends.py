@@ -19,7 +19,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.errors import EndOfSequence
-from seqkit.prefetch.dispatcher import SMALL_AHEAD_BYTES
+from seqkit.prefetch.chunking import SMALL_AHEAD_BYTES
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
 from .traces import append, drawn, until
@@ -324,7 +324,7 @@ def test_a_value_that_does_not_travel_fails_alone_and_says_why(kind: Kind) -> No
         seen = drawn(iter(ahead), Exception)
     assert [x for x in seen if isinstance(x, int)] == [0, 1, 2, 3, 4, 6, 7]
     assert "prefetch[5] failed" in str(seen[5])
-    assert "the item, a lock, cannot be sent to the reader's process" in str(seen[5])
+    assert "the item, a lock, cannot be sent to the consumer's process" in str(seen[5])
 
 
 @every_kind
@@ -528,7 +528,7 @@ def test_stacked_batches_lie_in_shared_memory(kind: Kind) -> None:
 
 
 @every_kind_of_process
-@pytest.mark.filterwarnings("ignore:prefetch. a result of:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:prefetch. an item of:RuntimeWarning")
 @pytest.mark.parametrize("shm_size", [0, 40 * 4096])
 def test_items_that_do_not_fit_travel_another_way(kind: Kind, shm_size: int) -> None:
     def make(i: int) -> np.ndarray[Any, Any]:

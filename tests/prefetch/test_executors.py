@@ -394,7 +394,7 @@ def test_a_value_that_cannot_be_pickled_costs_itself(processes: Executor) -> Non
     with sk.prefetch(sk.smap(item, range(4)), 1, processes, chunk_size=4) as ahead:
         found = drawn(iter(ahead))
     assert [found[0], *found[2:]] == [0, 2, 3]
-    assert "the item, a lock, cannot be sent to the reader's process" in str(found[1])
+    assert "the item, a lock, cannot be sent to the consumer's process" in str(found[1])
 
 
 def test_a_pipeline_that_cannot_be_pickled_needs_threads(threads: Executor, processes: Executor) -> None:

@@ -413,7 +413,7 @@ def test_a_worker_that_stops_while_it_sends_a_large_result_times_out(kind: Kind)
 
 @from_any_thread
 @every_kind_of_process
-@pytest.mark.filterwarnings("ignore:prefetch. a result of:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:prefetch. an item of:RuntimeWarning")
 @pytest.mark.parametrize("shm_size", [None, 0, 24 * 4096])
 def test_items_of_every_size_come_back_whole(kind: Kind, where: str, shm_size: int | None) -> None:
     sizes = [0, 1, 511, 600, 4096 // 8, 5000, 70_000, 1_000_000]

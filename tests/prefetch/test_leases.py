@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import dispatcher, node
+from seqkit.prefetch import dispatcher, settings
 from seqkit.prefetch import results as outcome
 from seqkit.prefetch.processes import transport as processes
 
@@ -65,10 +65,10 @@ def test_a_stacked_batch_is_made_in_its_slot_and_copied_nowhere(
     encode = outcome.encode
 
     def watched(*arguments: Any) -> Any:
-        frame = encode(*arguments)
-        if frame.moved:
+        encoded = encode(*arguments)
+        if encoded[2]:
             (tmp_path / "moved").touch()
-        return frame
+        return encoded
 
     monkeypatch.setattr(outcome, "encode", watched)  # which forked workers inherit
 
@@ -310,7 +310,7 @@ def test_nodes_may_come_and_go_while_another_thread_forks(kind: Kind) -> None:
 
     def at_every_line(frame: Any, event: str, argument: Any) -> Any:
         sys.settrace(None)
-        made.append(processes.Processes(sk.view([1]), 1, "fork", None, 1, 1, 0, 0))
+        made.append(processes.Processes(sk.view([1]), 1, "fork", None, 1, 1, 0, 0, 0, False))
         made[-2:-1] = []  # the one before is collected
         sys.settrace(at_every_line)
         return at_every_line
@@ -410,7 +410,7 @@ def test_what_a_forked_child_does_with_a_node_and_its_arrays_is_its_own_affair(k
 
 
 def a_frugal_node(kind: Kind, on_exhausted: Any, monkeypatch: pytest.MonkeyPatch) -> sk.Prefetch:
-    monkeypatch.setattr(node, "LEASES", 4)
+    monkeypatch.setattr(settings, "LEASES", 4)
     return kind.ahead(sk.smap(canary, range(60)), max_buffered=4, on_exhausted=on_exhausted)
 
 
@@ -434,7 +434,7 @@ def test_with_raise_the_reader_hears_of_it_and_loses_nothing(
         kept = [next(iterator) for _ in range(4)]
         for _ in range(3):
             with pytest.raises(
-                sk.SlotsExhausted, match=r"^prefetch\[4\] waits in shared memory, of which 4 results are held"
+                sk.SlotsExhausted, match=r"^prefetch\[4\] waits in shared memory, where you hold 4 results"
             ):
                 next(iterator)
         assert all(is_canary(array, i) for i, array in enumerate(kept))
@@ -459,14 +459,13 @@ def test_with_block_the_reader_waits_for_others_to_let_go(
         iterator = iter(ahead)
         kept = [next(iterator) for _ in range(4)]
         looked = threading.Event()
-        receive = ahead._engine._dispatcher._backend.receive  # type: ignore[union-attr]
+        wait = ahead._engine._dispatcher._backend.await_release  # type: ignore[union-attr]
 
-        def watched(timeout: float | None) -> Any:
-            if timeout is not None:
-                looked.set()
-            return receive(timeout)
+        def watched(timeout_s: float) -> None:
+            looked.set()
+            wait(timeout_s)
 
-        monkeypatch.setattr(ahead._engine._dispatcher._backend, "receive", watched)  # type: ignore[union-attr]
+        monkeypatch.setattr(ahead._engine._dispatcher._backend, "await_release", watched)  # type: ignore[union-attr]
 
         def let_go() -> None:
             looked.wait()
@@ -486,7 +485,7 @@ def test_with_block_patience_ends(kind: Kind, monkeypatch: pytest.MonkeyPatch) -
     with a_frugal_node(kind, "block", monkeypatch) as ahead:
         iterator = iter(ahead)
         kept = [next(iterator) for _ in range(4)]
-        with pytest.raises(sk.SlotsExhausted, match=r"4 results are held already; .*\(waited 0 s\)"):
+        with pytest.raises(sk.SlotsExhausted, match=r"hold 4 results already \(waited 0 s\)"):
             next(iterator)
         del kept[0]
         assert is_canary(next(iterator), 4)

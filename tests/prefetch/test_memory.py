@@ -139,7 +139,7 @@ def test_a_result_too_large_for_its_slot_is_told_once() -> None:
             assert node.statistics().misses == 10
     (told,) = (str(warning.message) for warning in caught)
     assert re.fullmatch(
-        r"prefetch: a result of 10486\d\d bytes does not fit into a slot of 524288 and travels through a"
+        r"prefetch. an item of 10486\d\d bytes does not fit into a slot of 524288 and travels through a"
         r" pipe, as all such do: raise shm_size",
         told,
     )

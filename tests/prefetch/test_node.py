@@ -156,7 +156,7 @@ def test_the_number_of_workers_counts_from_either_end() -> None:
 
 
 def test_names_and_order_of_arguments_are_those_of_seqtools() -> None:
-    node = sk.prefetch(range(9), 1, "thread", 3, lambda: None, 0)
+    node = sk.prefetch(range(9), 1, "process", 3, lambda: None, 0)
     with node:
         assert list(node) == list(range(9))
 
@@ -228,7 +228,7 @@ def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
     del node, iterator, cycle
 
 
-@pytest.mark.parametrize("options", [{}, {"pieces": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}], ids=str)
 @pytest.mark.parametrize("kind", KINDS[:3], ids=str)
 def test_a_node_whose_own_pipeline_leads_back_to_it_is_collected(kind: Kind, options: dict[str, int]) -> None:
     class Pictures:

@@ -454,7 +454,7 @@ class Processes:
         sent = self._sent[ticket]
         cell, first = self._cells[sent.cell], sent.delivered
         table, payload = cell.table(first, count), cell.payload_bytes(sent.items)
-        self.nbytes += len(payload) + used * bool(flags & Flag.HAS_ARRAYS)
+        self.nbytes += len(table) + len(payload) + used * bool(flags & Flag.HAS_ARRAYS)
         self._land(ticket)
         result: EncodedResult
         if slot >= 0:
