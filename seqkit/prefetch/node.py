@@ -47,7 +47,7 @@ from .window import Chunk
 
 if TYPE_CHECKING:  # these need Linux
     from .processes.slots import Pinner
-    from .processes.template import Server
+    from .processes.template import Base
 
 __all__ = ["Prefetch", "prefetch"]
 
@@ -198,7 +198,7 @@ def prefetch(
         "seed": None if seed is None else as_seed(seed, "prefetch: seed"),
         "pieces": positive_int(pieces, "prefetch: pieces"),
         "pinner": None,
-        "server": None,
+        "base": None,
         "pid": os.getpid(),
     }
     if pieces > 1 and source._in_pieces(pieces) is None:
@@ -305,9 +305,9 @@ class Prefetch(View[T]):
         """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], {**self._settings, "pinner": pinner})
 
-    def served(self, server: Server | None) -> Prefetch[T]:
-        """Return the same node, not started, with a fork server that outlives it; see `fork_server`."""
-        return Prefetch(self._sources[0], {**self._settings, "server": server})
+    def with_base(self, base: Base | None) -> Prefetch[T]:
+        """Return the same node, not started, with a base process that outlives it; see `base_process`."""
+        return Prefetch(self._sources[0], {**self._settings, "base": base})
 
     # ---------------------------------------------------------------- the expression
 

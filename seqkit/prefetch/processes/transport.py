@@ -8,7 +8,7 @@ Guarantees
 - a job that was taken and never claimed is revoked before it is sent again, so no two workers ever write
   one slot;
 - no worker can block the parent: what a worker streams is read as it comes;
-- a constant number of descriptors: 10, 2 for every worker, and 2 for a fork server;
+- a constant number of descriptors: 10, 2 for every worker, and 3 for a template;
 - after `close`, no process, descriptor or name is left; leased memory lives on by itself.
 
 Relies on
@@ -44,10 +44,11 @@ from ..protocol import Done, Event, Failed, Job, Lost, Skipped
 from ..resources import mapped_bytes, native_threads
 from ..results import Memory, Unsendable, private
 from ..signals import CtrlCHeld
-from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
+from .launch import Outfit
 from .parcels import InJoint, InSlot, Joint
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
-from .template import ForkServer, Server
+from .team import Team, WorkerHandle, starting
+from .template import Base
 from .wire import (
     CELL_BYTES,
     FOLLOWED,
@@ -70,9 +71,6 @@ __all__ = ["Processes"]
 # How long a worker that has nothing to do may take to leave when the node is closed, and how long one that
 # computes may go on; then it is killed.
 GRACE_S = 0.25
-# So many workers in one place may die without having begun a job. They may have been killed; but whatever it
-# is, it must not go on for ever.
-MOST_IDLE_DEATHS = 8
 # How long a job that nobody seems to have is given to turn up with a living worker, and how long a worker
 # that takes one meanwhile is given to see that it was revoked, or the parent to see the claim.
 SETTLE_S = 0.02
@@ -99,20 +97,6 @@ class _Stream:
 
 
 @dataclass(slots=True)
-class _Employee:
-    """A worker as the parent sees it."""
-
-    number: int
-    child: Child
-    bulk: int
-    ready: bool = False
-    spare: int = 1  # how many more may be started in its place before one of them is ready
-    idle: int = 0  # how many in its place were ready, and died without having begun a job
-    stopped: int = 0  # the job over which we killed it
-    stream: _Stream | None = None
-
-
-@dataclass(slots=True)
 class _Sent:
     """What a job in flight has: a cell, and perhaps a slot reserved."""
 
@@ -128,7 +112,7 @@ class Processes:
     ----------
     pipeline : View
     workers : int
-    context : "fork", "forkserver" or "spawn"
+    context : "fork", "forkserver", "spawn" or None
     hook : callable or None
         Called in every worker before its first item.
     capacity : int
@@ -143,15 +127,15 @@ class Processes:
         How many jobs share a slot.
     pinner : Pinner, optional
         Locks the pages of slots; they then stay with the node until its end.
-    server : Server, optional
-        Forks the workers where this process cannot, and outlives the node.
+    base : Base, optional
+        Forks the node's template if it needs one, and outlives the node.
     """
 
     def __init__(
         self,
         pipeline: View[Any],
         workers: int,
-        context: str,
+        context: str | None,
         hook: Callable[..., Any] | None,
         capacity: int,
         most_leases: int,
@@ -159,9 +143,9 @@ class Processes:
         seed: int,
         pieces: int = 1,
         pinner: Pinner | None = None,
-        server: Server | None = None,
+        base: Base | None = None,
     ) -> None:
-        self._server = server
+        self._base = base
         self._pieces = pieces
         self._pinner = pinner
         self._pipeline = pipeline
@@ -180,9 +164,9 @@ class Processes:
         self._warned = False
         self._pid = os.getpid()
         self._fds: dict[str, int] = {}
-        self._team: dict[int, _Employee] = {}  # by pidfd
+        self._team: Team | None = None
         self._sent: dict[int, _Sent] = {}  # by ticket, in the order of sending
-        self._streaming: dict[int, _Employee] = {}  # by the descriptor they stream through
+        self._streaming: dict[int, WorkerHandle] = {}  # by the descriptor they stream through
         self._events: list[Event] = []
         self._unread = b""  # the beginning of a record
         self._unsent: dict[int, _Sent] = {}
@@ -195,7 +179,6 @@ class Processes:
         self._final: dict[str, int] = {}
         self._loans: deque[_Loan] = deque()
         self._segment: Segment | None = None
-        self._launcher: Launcher | None = None
         self._poll = select.poll()
         _living.add(weakref.ref(self, _living.discard))
 
@@ -216,11 +199,14 @@ class Processes:
             self._hook,
         )
         self._cells = list(range(self.capacity))
-        self._launcher = self._make_launcher(self._context)
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["wake"], select.POLLIN)
-        for number in range(self._workers):
-            self._employ(number, self._launcher)
+        assert self._segment is not None
+        fds = self._fds
+        inherited = Descriptors(fds["jobs"], fds["results"], -1, self._segment.fd, fds["self"], fds["tether"])
+        outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
+        self._team = Team(outfit, self._context, self._base, self._poll, self._isolate)
+        self._team.start()
 
     def _make_pipes(self) -> None:
         jobs_out, jobs_in = os.pipe()
@@ -279,52 +265,16 @@ class Processes:
         room = PAGE // -(-self.capacity // pages)  # a write does not straddle pages
         return max(0, min(SMALL_BYTES, room - RESULT.size))
 
-    def _make_launcher(self, context: str) -> Launcher:
-        assert self._segment is not None
-        if context == "fork":
-            return Fork(self._spec, self._pipeline, self._segment, self._isolate)
-        shipment = Shipment(self._spec, self._pipeline)
-        if context == "spawn":
-            return Spawn(shipment)
-        return ForkServer(shipment, self._server or Server(), self._server is not None)
-
-    def _employ(self, number: int, launcher: Launcher, spare: int = 1, idle: int = 0) -> None:
-        assert self._segment is not None
-        common = self._fds
-
-        def enlist(child: Child) -> None:
-            common.pop("bulk", None)
-            self._team[child.pidfd] = _Employee(number, child, bulk, spare=spare, idle=idle)
-            self._poll.register(child.pidfd, select.POLLIN)
-
-        if _launching.backend is not None:  # a fork within the hooks of another might wait for their locks
-            raise AmidAStart
-        try:
-            with CtrlCHeld():
-                common["bulk"], common["write"] = bulk, write = os.pipe()
-            os.set_blocking(bulk, False)
-            fds = Descriptors(
-                common["jobs"], common["results"], write, self._segment.fd, common["self"], common["tether"]
-            )
-            _launching.backend = self
-            launcher.launch(number, fds, enlist)
-        finally:
-            _launching.backend = None
-            with CtrlCHeld():  # what strikes before it leaves them to `close`
-                for name in ("bulk", "write"):  # the one is the employee's now, if there is one
-                    if (fd := common.pop(name, None)) is not None:
-                        os.close(fd)
-
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
         # The numbers may soon mean something else, which a fork of user code keeps.
         _living.discard(weakref.ref(self))
-        _launching.backend = None
-        for name in ("send", "receive", "wake", "hold", "bulk"):
+        for name in ("send", "receive", "wake", "hold"):
             os.close(self._fds[name])
-        for employee in self._team.values():
-            os.close(employee.bulk)
-            os.close(employee.child.pidfd)
+
+    @property
+    def _handles(self) -> dict[int, WorkerHandle]:
+        return self._team.handles if self._team is not None else {}
 
     # ---------------------------------------------------------------- jobs
 
@@ -382,19 +332,21 @@ class Processes:
     # ---------------------------------------------------------------- results
 
     def receive(self, timeout: float | None) -> list[Event]:
+        assert self._team is not None
+        timeout = self._team.patience_s(timeout)
         wait_ms = None if timeout is None else max(0, int(timeout * 1000) + 1)
         if self._events:  # `running_s` has found some
             wait_ms = 0
-        dead = []
         for fd, _ in self._poll.poll(wait_ms):
             if fd == self._fds["wake"]:
                 os.eventfd_read(fd)
-            elif fd in self._team:
-                dead.append(fd)
+            else:
+                self._team.notice(fd)
         self._read()  # what a worker delivered before it died
-        for fd in dead:
-            if not self._closed:  # by the interpreter's exit, while a daemon thread reads
-                self._bury(fd)
+        if not self._closed:  # by the interpreter's exit, while a daemon thread reads
+            for handle, cause in self._team.deaths():
+                self._bury(handle, cause)
+            self._events += self._team.failures()
         events, self._events = self._events, []
         return events
 
@@ -439,7 +391,7 @@ class Processes:
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
         else:
-            employee = next(employee for employee in self._team.values() if employee.number == worker)
+            employee = self._handles[worker]
             if kind == Kind.READY:
                 employee.ready = True
                 return
@@ -482,20 +434,20 @@ class Processes:
         elif sent.has_slot:
             self.pool.unreserve()
 
-    def _begin_stream(self, employee: _Employee, record: tuple[int, ...], size: int) -> None:
+    def _begin_stream(self, employee: WorkerHandle, record: tuple[int, ...], size: int) -> None:
         if employee.stream is not None:
             self._read_stream(employee)  # all there: a worker sends one result after the other
         try:
             block = private(size)
         except MemoryError:
-            employee.child.kill()  # it cannot be told to stop sending
+            employee.kill()  # it cannot be told to stop sending
             return
         employee.stream = _Stream(record, block, block.data)
         self._streaming[employee.bulk] = employee
         self._poll.register(employee.bulk, select.POLLIN)
         self._read_stream(employee)
 
-    def _read_stream(self, employee: _Employee) -> None:
+    def _read_stream(self, employee: WorkerHandle) -> None:
         """Read what has come of a streamed result; what a dead worker left unfinished, `_bury` finds."""
         stream = employee.stream
         assert stream is not None
@@ -546,32 +498,17 @@ class Processes:
 
     # ---------------------------------------------------------------- deaths
 
-    def _bury(self, pidfd: int) -> None:
+    def _bury(self, employee: WorkerHandle, cause: str) -> None:
         """A worker is gone: report what it had, and replace it."""
-        employee = self._team.pop(pidfd)
-        self._poll.unregister(pidfd)
+        assert self._team is not None
         if self._streaming.pop(employee.bulk, None):
             self._poll.unregister(employee.bulk)
-        cause = employee.child.cause()
-        os.close(pidfd)
-        os.close(employee.bulk)
-        number, ready = employee.number, employee.ready
-        idle = employee.idle + 1 if ready and not self._control.claimed(number)[1] else 0
-        if ready:
+        has_worked = bool(self._control.claimed(employee.number)[1])
+        if employee.ready:
             self._report_job(employee, cause)
-        if idle > MOST_IDLE_DEATHS or not (ready or employee.spare):
-            end = f"process {employee.child.pid} {cause} before its first item"
-            self._events.append(Failed(number, RuntimeError(end)))
-            return
-        self.restarts += 1
-        try:
-            self._employ(number, self._replacement_launcher(), spare=int(ready), idle=idle)
-        except AmidAStart:  # says nothing about this node
-            raise
-        except (OSError, RuntimeError) as error:  # out of descriptors or processes, or the server is closed
-            self._events.append(Failed(number, error))
+        self.restarts += self._team.replace(employee, cause, has_worked)
 
-    def _report_job(self, employee: _Employee, cause: str) -> None:
+    def _report_job(self, employee: WorkerHandle, cause: str) -> None:
         ticket, begun_ns = self._control.claimed(employee.number)
         if ticket not in self._sent:
             self._send_back_orphans()
@@ -583,7 +520,7 @@ class Processes:
             self._land(ticket)
             ran_s = (time.monotonic_ns() - begun_ns) / 1e9
             stopped = bool(employee.stopped)
-            self._events.append(Lost(ticket, employee.number, employee.child.pid, cause, ran_s, stopped))
+            self._events.append(Lost(ticket, employee.number, employee.pid, cause, ran_s, stopped))
         self._control.bury(employee.number)
         self.pool.recover(employee.number)
 
@@ -614,23 +551,13 @@ class Processes:
             unread = fcntl.ioctl(self._fds["jobs"], termios.FIONREAD, bytes(4))
             sent = list(self._sent)
         taken = sent[: len(sent) - struct.unpack("i", unread)[0] // JOB.size]
-        claims = {self._control.claimed(employee.number)[0] for employee in self._team.values()}
+        claims = {self._control.claimed(employee.number)[0] for employee in self._handles.values()}
         return [ticket for ticket in taken if ticket not in claims]
-
-    def _replacement_launcher(self) -> Launcher:
-        """Return who launches now: with threads about, a fork could copy a lock that is held for ever."""
-        assert self._launcher is not None
-        if isinstance(self._launcher, Fork) and threading.active_count() > 1:
-            try:
-                self._launcher = self._make_launcher("forkserver")
-            except TypeError:
-                pass  # it cannot be shipped, so forking is the only way
-        return self._launcher
 
     # ---------------------------------------------------------------- time, waking, the end
 
     def running_s(self) -> dict[int, float]:
-        begun = dict(self._control.claimed(employee.number) for employee in self._team.values())
+        begun = dict(self._control.claimed(employee.number) for employee in self._handles.values())
         self._read()  # what is done, only that nobody has looked for it, is no job that runs
         for employee in self._streaming.values():
             assert employee.stream is not None
@@ -639,10 +566,10 @@ class Processes:
         return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if ticket in self._sent}
 
     def stop(self, ticket: int) -> None:
-        for employee in self._team.values():
+        for employee in self._handles.values():
             if self._control.claimed(employee.number)[0] == ticket:
                 employee.stopped = ticket
-                employee.child.kill()
+                employee.kill()
 
     def is_worker(self) -> bool:
         return False
@@ -672,7 +599,8 @@ class Processes:
         try:
             if not self._closed:
                 self._begin_to_close()
-                self._wait_for_all()
+                if self._team is not None:
+                    self._team.wait(GRACE_S)
         finally:  # a second Ctrl-C does not wait
             with CtrlCHeld():  # what strikes before it leaves the rest to the next call
                 self._end()
@@ -680,37 +608,18 @@ class Processes:
     def _begin_to_close(self) -> None:
         """Let those leave that have nothing to do."""
         self._closed = True
-        if self._launcher is not None:  # which comes last, when everything else is there
+        if self._team is not None:  # which comes last, when everything else is there
             self._final = self._counts()
             self._control.close()
         with CtrlCHeld():
             if "send" in self._fds:
                 os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
 
-    def _wait_for_all(self) -> None:
-        """Give the workers time to leave."""
-        deadline = time.monotonic() + GRACE_S
-        waiting = select.poll()
-        left = set(self._team)
-        for pidfd in left:
-            waiting.register(pidfd, select.POLLIN)
-        while left and (rest := deadline - time.monotonic()) > 0:
-            for pidfd, _ in waiting.poll(rest * 1000):
-                waiting.unregister(pidfd)
-                left.discard(pidfd)
-
     def _end(self) -> None:
         """Kill the workers that are still there, and give everything back."""
-        for employee in self._team.values():
-            employee.child.kill()
-        while self._team:
-            pidfd, employee = self._team.popitem()
-            employee.child.cause()
-            os.close(pidfd)
-            os.close(employee.bulk)
-        if self._launcher is not None:
-            self._launcher.close()
-            self._launcher = None
+        if self._team is not None:
+            self._team.end()
+            self._team = None
             # From here on only leased arrays keep the memory mapped.
             self.pool.give_back()
             del self.pool, self._control, self._blocks
@@ -731,7 +640,7 @@ class Processes:
         None if there are no leases. Another thread may drop them before the fork has returned.
         """
         try:
-            if self._launcher is None or not (pool := self.pool).has_leases():
+            if self._team is None or not (pool := self.pool).has_leases():
                 return None
             for loan in list(self._loans):  # nobody else may look for long
                 loan.is_over()
@@ -751,8 +660,6 @@ class Processes:
     def forget(self) -> None:
         """In a child that user code forked: close the engine's descriptors, so that they can end."""
         fds = [*self._fds.values()]
-        for employee in self._team.values():
-            fds += [employee.bulk, employee.child.pidfd]
         if self._segment is not None:
             fds.append(self._segment.fd)
             self._segment.fd = -1
@@ -761,11 +668,10 @@ class Processes:
                 os.close(fd)
             except OSError:
                 pass
-        if self._launcher is not None:
-            self._launcher.forget()
+        if self._team is not None:
+            self._team.forget()
             self.pool.free.forget()
         self._fds.clear()
-        self._team.clear()
         self._sent.clear()  # its cells are the parent's: nothing to cancel here
         self._unsent.clear()
         self._closed = True
@@ -802,9 +708,8 @@ class _Loan:
 
 
 class _Launching(threading.local):
-    """The backend whose worker this thread starts; and what tells how long the child of a fork lives."""
+    """What tells how long the child of a fork lives that this thread begins."""
 
-    backend: Processes | None = None
     loans: list[int]
 
 
@@ -816,7 +721,8 @@ _launching = _Launching()
 def _others() -> list[Processes]:
     """Return the backends that live, but for the one that this thread forks a worker of."""
     backends = [reference() for reference in list(_living)]
-    return [other for other in backends if other is not None and other is not _launching.backend]
+    team = starting()
+    return [other for other in backends if other is not None and (team is None or other._team is not team)]
 
 
 def _before_fork() -> None:
