@@ -199,6 +199,7 @@ def prefetch(
         "pieces": positive_int(pieces, "prefetch: pieces"),
         "pinner": None,
         "server": None,
+        "warned": set(),  # of what the user has been warned: once per node, or once per loader
         "pid": os.getpid(),
     }
     if pieces > 1 and source._in_pieces(pieces) is None:
@@ -305,9 +306,13 @@ class Prefetch(View[T]):
         """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], {**self._settings, "pinner": pinner})
 
-    def served(self, server: Server | None) -> Prefetch[T]:
-        """Return the same node, not started, with a fork server that outlives it; see `fork_server`."""
-        return Prefetch(self._sources[0], {**self._settings, "server": server})
+    def served(self, server: Server | None, warned: set[str] | None = None) -> Prefetch[T]:
+        """Return the same node, not started, with things that outlive it.
+
+        These are a fork server (see `fork_server`), and a set for the warnings that were given.
+        """
+        warned = self._settings["warned"] if warned is None else warned
+        return Prefetch(self._sources[0], {**self._settings, "server": server, "warned": warned})
 
     # ---------------------------------------------------------------- the expression
 

@@ -7,13 +7,11 @@ Guarantees
 ----------
 - a worker inherits exactly the descriptors of `worker.Descriptors`, and standard streams, which a fresh
   interpreter has also where this process closed its own;
-- a launch waits for no worker to boot: they boot side by side;
-- the pipeline is pickled once, with its arrays beside it in one segment that every worker maps
-  copy-on-write: private and writable, but there once in all.
+- a launch waits for no worker to boot: they boot side by side.
 
 Relies on
 ---------
-- Linux: memfd, pidfd.
+- Linux: pidfd.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ import warnings
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import threadpoolctl
@@ -35,9 +32,8 @@ import threadpoolctl
 from ...context import flush_streams
 from ...view import View
 from .. import resources
-from ..codec import encode
-from ..pickling import dumps_by_value, refer_to_classes
-from ..signals import CtrlCHeld, CtrlCHeldFromChildren
+from ..signals import CtrlCHeldFromChildren
+from .shipment import Shipment
 from .slots import Segment
 from .wire import Spec
 from .worker import Descriptors, leave, main
@@ -47,7 +43,6 @@ __all__ = [
     "Child",
     "Fork",
     "Launcher",
-    "Shipment",
     "Spawn",
     "environment",
     "interpreter",
@@ -138,7 +133,6 @@ class Fork:
         self._isolate = isolate
         # Found once, not by every child, for which it takes three times as long.
         self._libraries = threadpoolctl.ThreadpoolController()
-        refer_to_classes()
 
     def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
         flush_streams()  # or the child would write it once more
@@ -168,32 +162,6 @@ class Fork:
 
     def forget(self) -> None:
         pass
-
-
-class Shipment:
-    """Spec and pipeline, pickled once into a segment for every worker to map."""
-
-    def __init__(self, spec: Spec, pipeline: View[Any]) -> None:
-        self._classes: list[type] = []  # that went with it, held: their instances come back by name
-        try:
-            frame = encode((spec, pipeline), None, 0, partial(dumps_by_value, sent=self._classes))
-        except Exception as error:
-            raise TypeError(
-                f"prefetch: {pipeline!r} cannot be shipped to workers that are not forked:"
-                f" {type(error).__name__}: {error}."
-                " Use context='fork' or method='thread', or make it picklable"
-            ) from error
-        self.frame = frame.head, frame.end
-        with CtrlCHeld():
-            self._segment = Segment.create(frame.end, "seqkit-pipeline")
-        frame.write(self._segment.block(0, frame.end))
-
-    @property
-    def fd(self) -> int:
-        return self._segment.fd
-
-    def close(self) -> None:
-        self._segment.close()
 
 
 class Spawn:

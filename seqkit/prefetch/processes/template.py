@@ -41,7 +41,8 @@ import threadpoolctl
 from ...context import flush_streams
 from ..resources import current_directory
 from ..signals import CtrlCHeld, CtrlCHeldFromChildren
-from .launch import AmidAStart, Child, Shipment, environment, interpreter, module_path, reap
+from .launch import AmidAStart, Child, environment, interpreter, module_path, reap
+from .shipment import Shipment
 from .worker import Descriptors, boot, leave
 
 __all__ = ["ForkServer", "Server", "serve"]

@@ -44,8 +44,9 @@ from ..protocol import Done, Event, Failed, Job, Lost, Skipped
 from ..resources import mapped_bytes, native_threads
 from ..results import Memory, Unsendable, private
 from ..signals import CtrlCHeld
-from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
+from .launch import AmidAStart, Child, Fork, Launcher, Spawn
 from .parcels import InJoint, InSlot, Joint
+from .shipment import Shipment, size_warning
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
 from .template import ForkServer, Server
 from .wire import (
@@ -145,6 +146,8 @@ class Processes:
         Locks the pages of slots; they then stay with the node until its end.
     server : Server, optional
         Forks the workers where this process cannot, and outlives the node.
+    warned : set of str, optional
+        Warnings that were given already; outlives the node.
     """
 
     def __init__(
@@ -160,8 +163,10 @@ class Processes:
         pieces: int = 1,
         pinner: Pinner | None = None,
         server: Server | None = None,
+        warned: set[str] | None = None,
     ) -> None:
         self._server = server
+        self._told = set() if warned is None else warned
         self._pieces = pieces
         self._pinner = pinner
         self._pipeline = pipeline
@@ -284,9 +289,16 @@ class Processes:
         if context == "fork":
             return Fork(self._spec, self._pipeline, self._segment, self._isolate)
         shipment = Shipment(self._spec, self._pipeline)
+        self._warn_of_size(shipment.nbytes, context)
         if context == "spawn":
             return Spawn(shipment)
         return ForkServer(shipment, self._server or Server(), self._server is not None)
+
+    def _warn_of_size(self, nbytes: int, context: str) -> None:
+        text = size_warning(nbytes, context)
+        if text is not None and "size" not in self._told:
+            self._told.add("size")
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _employ(self, number: int, launcher: Launcher, spare: int = 1, idle: int = 0) -> None:
         assert self._segment is not None

@@ -39,11 +39,11 @@ import threadpoolctl
 from ...context import Allocator, evaluating, flush_streams, leave_process, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
+from ..classes import refer_to_reader
 from ..codec import INLINE_BYTES, Block, Frame, aligned, decode
 from ..errors import record_failures
 from ..evaluate import Evaluator, Settle
 from ..hooks import Seeding, call_hook, worker_info
-from ..pickling import refer_to_reader
 from ..results import Outcomes, Record, framed
 from ..snapshot import snapshots
 from .slots import PAGE, FreeMap, Segment
