@@ -112,6 +112,7 @@ class Pipeline:
         check_persistent(self.persistent_workers, self.num_workers)
         self.in_order = as_flag(given["in_order"], "DataLoader: in_order")
         warn_of_too_much(self.num_workers, self.method)
+        self._warned: set[str] = set()
         self._base = base_process(self._preload) if self.num_workers and self.method == "process" else None
 
     def _is_batched(self) -> bool:
@@ -195,7 +196,7 @@ class Pipeline:
             in_order=self.in_order,
             seed=self.seed,
         )
-        return ahead.with_base(self._base)
+        return ahead.with_base(self._base, self._warned)
 
     def _start_hook(self) -> Callable[[int], None]:
         return Start(self.worker_init_fn, self.dataset)

@@ -133,6 +133,7 @@ class Engine:
                 pieces=settings["pieces"],
                 pinner=settings["pinner"],
                 base=settings["base"],
+                warned=settings["warned"],
             )
         if not isinstance(settings["method"], str):  # a copy, which has no executor
             workers = min(workers, usable_cpus())

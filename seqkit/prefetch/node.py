@@ -199,6 +199,7 @@ def prefetch(
         "pieces": positive_int(pieces, "prefetch: pieces"),
         "pinner": None,
         "base": None,
+        "warned": set(),  # of what the user has been warned: once per node, or once per loader
         "pid": os.getpid(),
     }
     if pieces > 1 and source._in_pieces(pieces) is None:
@@ -305,9 +306,12 @@ class Prefetch(View[T]):
         """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], {**self._settings, "pinner": pinner})
 
-    def with_base(self, base: Base | None) -> Prefetch[T]:
-        """Return the same node, not started, with a base process that outlives it; see `base_process`."""
-        return Prefetch(self._sources[0], {**self._settings, "base": base})
+    def with_base(self, base: Base | None, warned: set[str]) -> Prefetch[T]:
+        """Return the same node, not started, with things that outlive it.
+
+        These are a base process (see `base_process`), and a set for the warnings that were given.
+        """
+        return Prefetch(self._sources[0], {**self._settings, "base": base, "warned": warned})
 
     # ---------------------------------------------------------------- the expression
 

@@ -8,12 +8,11 @@ Guarantees
 - a worker inherits exactly the descriptors of `worker.Descriptors` and the standard streams. A fresh
   interpreter has standard streams also where this process closed its own;
 - a judged fork happens only where every other Python thread is known to be irrelevant to workers;
-- the pipeline is pickled once. Its arrays lie beside it in one segment that is mapped copy-on-write;
 - a worker ends with the parent, even in the middle of an item. Ctrl-C is left to the parent.
 
 Relies on
 ---------
-- Linux: memfd, pidfd;
+- Linux: pidfd;
 - `sys._current_frames` showing every thread that runs Python code. A native thread without a Python frame,
   such as one of an idle BLAS pool, is not seen.
 """
@@ -44,18 +43,16 @@ from ...context import flush_streams, leave_process, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
 from .. import linux, resources
-from ..codec import decode, encode
+from ..codec import decode
 from ..hooks import Seeding, call_hook, worker_info
-from ..pickling import dumps_by_value
 from ..results import Record
-from ..signals import CtrlCHeld
+from .shipment import Shipment
 from .slots import Segment
 from .wire import Control, Kind, Spec
 from .worker import Descriptors, Worker, tell, write_all
 
 __all__ = [
     "Outfit",
-    "Shipment",
     "be_worker",
     "fork",
     "fork_if_harmless",
@@ -69,6 +66,8 @@ __all__ = [
     "open_shipment",
     "others_live",
     "spawn",
+    "surroundings",
+    "threads_that_matter",
     "watched",
 ]
 
@@ -165,8 +164,20 @@ def others_live() -> bool:
 
 def is_safe() -> bool:
     """Return whether all other threads are known to be irrelevant to a forked worker."""
+    return not _threads_that_matter()
+
+
+def threads_that_matter() -> list[str]:
+    """Return the names of the threads that make forking unsafe."""
+    found = _threads_that_matter()
+    return sorted(thread.name for thread in threading.enumerate() if thread.ident in found)
+
+
+def _threads_that_matter() -> set[int]:
     own = threading.get_ident()
-    return all(_is_harmless(frame) for ident, frame in sys._current_frames().items() if ident != own)
+    return {
+        ident for ident, frame in sys._current_frames().items() if ident != own and not _is_harmless(frame)
+    }
 
 
 def _is_harmless(innermost: FrameType | None) -> bool:
@@ -225,35 +236,9 @@ def fork_if_harmless() -> int:
 # -------------------------------------------------------------------- pipelines for other interpreters
 
 
-class Shipment:
-    """What a fresh interpreter needs: spec and pipeline, pickled once, and the surroundings of this process.
-
-    The surroundings are variables, directory and module path. `place` says where each part begins and ends.
-    """
-
-    def __init__(self, spec: Spec, pipeline: View[Any]) -> None:
-        self._classes: list[type] = []  # that went with it, held: their instances come back by name
-        try:
-            frame = encode((spec, pipeline), None, 0, partial(dumps_by_value, sent=self._classes))
-        except Exception as error:
-            raise TypeError(
-                f"prefetch: {pipeline!r} cannot be shipped to workers that are not forked:"
-                f" {type(error).__name__}: {error}."
-                " Use context='fork' or method='thread', or make it picklable"
-            ) from error
-        surroundings = pickle.dumps((environment(), resources.current_directory(), module_path()))
-        self.place = frame.head, frame.end, frame.end + len(surroundings)
-        with CtrlCHeld():
-            self._segment = Segment.create(self.place[-1], "seqkit-pipeline")
-        frame.write(self._segment.block(0, frame.end))
-        self._segment.block(frame.end, len(surroundings)).data[:] = surroundings
-
-    @property
-    def fd(self) -> int:
-        return self._segment.fd
-
-    def close(self) -> None:
-        self._segment.close()
+def surroundings() -> bytes:
+    """Return variables, directory and module path of this process, pickled for workers that are not forks."""
+    return pickle.dumps((environment(), resources.current_directory(), module_path()))
 
 
 def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfit:

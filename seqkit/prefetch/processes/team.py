@@ -21,6 +21,7 @@ import os
 import select
 import signal
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,11 +29,12 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from .. import linux
-from ..pickling import refer_to_classes, refer_to_reader
+from ..classes import refer_to_reader
 from ..protocol import Failed
 from ..signals import CtrlCHeldFromChildren
 from . import launch
-from .launch import Outfit, Shipment
+from .launch import Outfit
+from .shipment import Shipment, size_warning
 from .template import REAP_S, Base, Says, Template
 
 __all__ = ["Team", "WorkerHandle", "starting"]
@@ -87,6 +89,8 @@ class Team:
         Where descriptors are registered for which `notice` is to be called.
     isolate : callable
         Called in a forked worker first, to close what it must not keep.
+    warned : set of str
+        Warnings that were given already; outlives the node.
     """
 
     outfit: Outfit
@@ -94,6 +98,7 @@ class Team:
     base: Base | None
     poll: select.poll
     isolate: Callable[[], None]
+    warned: set[str] = field(default_factory=set)
     handles: dict[int, WorkerHandle] = field(default_factory=dict)  # of those that live or start, by number
     _own_base: Base | None = None
     _template: Template | None = None
@@ -120,10 +125,17 @@ class Team:
             if forks and self._open(handle, self._fork):
                 return
             if self._shipment is None:
-                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline)
+                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, launch.surroundings())
+                self._warn_of_size(self._shipment.nbytes)
             self._open(handle, self._ship)
         finally:
             _local.starting = None
+
+    def _warn_of_size(self, nbytes: int) -> None:
+        text = size_warning(nbytes, self.context or "forkserver", launch.threads_that_matter())
+        if text is not None and "size" not in self.warned:
+            self.warned.add("size")
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _open(self, handle: WorkerHandle, begin: Callable[[WorkerHandle, int], bool]) -> bool:
         """Begin a worker with a pipe of its own; return whether it was begun."""
@@ -146,7 +158,6 @@ class Team:
 
     def _fork(self, handle: WorkerHandle, write: int) -> bool:
         """Fork a worker unless another thread matters by now."""
-        refer_to_classes()
         launch.native_pools()  # searched once, not by every worker
         begun, tells = os.pipe() if launch.others_live() else (-1, -1)
         try:

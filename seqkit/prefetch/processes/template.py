@@ -44,7 +44,6 @@ from ..results import Record
 from ..signals import CtrlCHeldFromChildren
 from .launch import (
     Outfit,
-    Shipment,
     be_worker,
     fork,
     interpreter,
@@ -54,6 +53,7 @@ from .launch import (
     open_shipment,
     watched,
 )
+from .shipment import Shipment
 from .worker import Descriptors
 
 __all__ = ["REAP_S", "Base", "Says", "Template", "be_base"]
@@ -268,6 +268,8 @@ def be_base(fd: int, preload: Iterable[str]) -> NoReturn:
                 _be_template(*fds)
         for one in fds:
             os.close(one)
+    with suppress(ChildProcessError):  # the last template is to be gone first, as nobody else reaps it
+        os.waitpid(-1, 0)
     leave()
 
 

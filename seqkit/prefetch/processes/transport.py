@@ -129,6 +129,8 @@ class Processes:
         Locks the pages of slots; they then stay with the node until its end.
     base : Base, optional
         Forks the node's template if it needs one, and outlives the node.
+    warned : set of str, optional
+        Warnings that were given already; outlives the node.
     """
 
     def __init__(
@@ -144,7 +146,9 @@ class Processes:
         pieces: int = 1,
         pinner: Pinner | None = None,
         base: Base | None = None,
+        warned: set[str] | None = None,
     ) -> None:
+        self._told = set() if warned is None else warned
         self._base = base
         self._pieces = pieces
         self._pinner = pinner
@@ -205,7 +209,7 @@ class Processes:
         fds = self._fds
         inherited = Descriptors(fds["jobs"], fds["results"], -1, self._segment.fd, fds["self"], fds["tether"])
         outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
-        self._team = Team(outfit, self._context, self._base, self._poll, self._isolate)
+        self._team = Team(outfit, self._context, self._base, self._poll, self._isolate, self._told)
         self._team.start()
 
     def _make_pipes(self) -> None:
