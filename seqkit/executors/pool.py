@@ -182,7 +182,6 @@ class Executors:
         self._key = uuid4().hex
         self._ours: _Pipeline | None = None  # for threads of this process
         self._shipment: bytes | Callable[[], bytes] = b""  # for others
-        self._classes: list[type] = []  # that went with it, and come back by name
         self._shipped = 0  # how often
         self._carriers: set[int] = set()  # tickets of tasks under way that have the pipeline with them
         self._jobs: dict[int, tuple[int, Any, int]] = {}  # epoch, indices and budget in ns, by ticket
@@ -196,7 +195,7 @@ class Executors:
         if shares_objects(self._executor):
             self._ours = _Pipeline(self._pipeline, seterr(), self._executor)
         else:
-            shipment = _shipment(self._pipeline, self._classes)
+            shipment = _shipment(self._pipeline)
             self._shipment = shipment if self._engine is None else self._engine.put(shipment)
         _living.add(self)
         _end_before(type(self._executor))
@@ -366,7 +365,6 @@ class Executors:
                 concurrent.futures.wait(at_work, GRACE_S)
             self._ours.forget()  # tasks that are cancelled stay in the executor's queue for a while
         self._shipment = b""
-        self._classes = []
         _of_here.pop(self._key, None)
         self._jobs.clear()
         drained(self._desk.arrived, 0)  # nobody wants them any more
@@ -403,9 +401,9 @@ def shares_objects(executor: Executor) -> bool:
     return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
 
 
-def _shipment(pipeline: View[Any], sent: list[type]) -> bytes:
+def _shipment(pipeline: View[Any]) -> bytes:
     try:
-        return dumps_by_value((pipeline, seterr()), protocol=5, sent=sent)
+        return dumps_by_value((pipeline, seterr()), protocol=5)
     except Exception as error:
         raise TypeError(
             f"prefetch: {pipeline!r} cannot be shipped to an executor: {type(error).__name__}: {error}."

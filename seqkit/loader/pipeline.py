@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from ..prefetch import fork_server, prefetch
+from ..prefetch import base_process, prefetch
 from ..view import View, as_view
 from ..views.batch import batch
 from ..views.shuffle import shuffle as shuffled
@@ -112,7 +112,8 @@ class Pipeline:
         check_persistent(self.persistent_workers, self.num_workers)
         self.in_order = as_flag(given["in_order"], "DataLoader: in_order")
         warn_of_too_much(self.num_workers, self.method)
-        self._server = fork_server(self._preload) if self.num_workers and self.method == "process" else None
+        self._warned: set[str] = set()
+        self._base = base_process(self._preload) if self.num_workers and self.method == "process" else None
 
     def _is_batched(self) -> bool:
         return self.batch_size is not None or self.batch_sampler is not None
@@ -195,7 +196,7 @@ class Pipeline:
             in_order=self.in_order,
             seed=self.seed,
         )
-        return ahead.served(self._server)
+        return ahead.with_base(self._base, self._warned)
 
     def _start_hook(self) -> Callable[[int], None]:
         return Start(self.worker_init_fn, self.dataset)

@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import pickling
+from .pickling import dumps_for_workers
 
 __all__ = [
     "ALIGNMENT",
@@ -46,6 +47,7 @@ __all__ = [
     "decode",
     "dumps_plain",
     "encode",
+    "encode_shared",
 ]
 
 Block = npt.NDArray[np.uint8]
@@ -236,3 +238,34 @@ def dumps_plain(value: Any, **options: Any) -> bytes:
     if "torch" in sys.modules:
         return pickling.dumps(value, **options)
     return pickle.dumps(value, **options)
+
+
+def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]:
+    """Encode a value for other processes on this machine, and for a block of its own.
+
+    Returns a tail of the form `BUFFERS`, the buffers to be copied, and the first offset behind them. Buffers
+    with memory in common are stored once, and have it in common again when they are decoded.
+    """
+    buffers: list[memoryview] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= INLINE_BYTES:
+            buffers.append(raw)
+        return raw.nbytes < INLINE_BYTES
+
+    pickled = dumps_for_workers(value, protocol=5, buffer_callback=keep)
+    starts = [address(np.frombuffer(raw, np.uint8)) for raw in buffers]
+    spans = [0] * (2 * len(buffers))
+    moved: list[tuple[int, memoryview]] = []
+    stop = shift = 0  # address behind all buffers so far; from an address to its offset in the block
+    for start, number in sorted(zip(starts, range(len(buffers)), strict=True)):
+        raw = buffers[number]
+        if start >= stop:  # nothing in common with the buffers before: leave a gap that keeps the alignment
+            shift, stop = aligned(stop + shift) + start % ALIGNMENT - start, start
+        if start + raw.nbytes > stop:
+            moved.append((stop + shift, raw[stop - start :]))
+            stop = start + raw.nbytes
+        spans[2 * number : 2 * number + 2] = start + shift, raw.nbytes
+    tail = struct.pack(f"<{len(spans) + 1}q", len(buffers), *spans) + pickled
+    return tail, moved, aligned(stop + shift)

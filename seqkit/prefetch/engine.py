@@ -24,9 +24,9 @@ from .threads import Threads
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from .processes.template import Server  # this needs Linux
+    from .processes.template import Base  # this needs Linux
 
-__all__ = ["Engine", "fork_server"]
+__all__ = ["Engine", "base_process"]
 
 
 class Engine:
@@ -114,7 +114,8 @@ class Engine:
                 budget_ns=budget_ns,
                 is_timed=settings.timeout_s is not None,
                 pinner=settings.pinner,
-                server=settings.server,
+                base=settings.base,
+                warned=settings.warned,
             )
         if not isinstance(settings.method, str):  # a copy, which has no executor
             workers = min(workers, usable_cpus())
@@ -157,21 +158,23 @@ def _can_have_processes() -> bool:
     return True
 
 
-def fork_server(preload: tuple[str, ...]) -> Server | None:
-    """Return a fork server for nodes to share, that imports modules for their workers; None without Linux."""
+def base_process(preload: tuple[str, ...]) -> Base | None:
+    """Return what forks templates for nodes, with modules imported; None without Linux."""
     if not _HAS_PROCESSES:
         return None
-    from .processes.template import Server
+    from .processes.template import Base
 
-    return Server(preload)
+    return Base(preload)
 
 
-def _start_method(context: str | None) -> str:
-    if context is not None:
+def _start_method(context: str | None) -> str | None:
+    """Return how workers start; None where it is judged whether to fork.
+
+    A start method that the user chose for `multiprocessing` counts, but not its default: any use of
+    `multiprocessing` chooses that one. Fork is judged also where the user chose it there.
+    """
+    if context is not None or "multiprocessing" not in sys.modules:
         return context
-    chosen = None
-    if "multiprocessing" in sys.modules:
-        chosen = sys.modules["multiprocessing"].get_start_method(allow_none=True)
-    method = chosen or ("fork" if sys.version_info < (3, 14) else "forkserver")
-    # A fork copies locks that other threads hold, which nobody will ever release in the child.
-    return "forkserver" if method == "fork" and threading.active_count() > 1 else method
+    multiprocessing = sys.modules["multiprocessing"]
+    chosen: str | None = multiprocessing.get_start_method(allow_none=True)
+    return None if chosen in ("fork", multiprocessing.get_all_start_methods()[0]) else chosen

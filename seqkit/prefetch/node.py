@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from .processes.slots import Pinner  # these need Linux
-    from .processes.template import Server
+    from .processes.template import Base
 
 __all__ = ["Prefetch", "prefetch"]
 
@@ -247,9 +247,12 @@ class Prefetch(View[T]):
         """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], replace(self._settings, pinner=pinner))
 
-    def served(self, server: Server | None) -> Prefetch[T]:
-        """Return the same node, not started, with a fork server that outlives it; see `fork_server`."""
-        return Prefetch(self._sources[0], replace(self._settings, server=server))
+    def with_base(self, base: Base | None, warned: set[str]) -> Prefetch[T]:
+        """Return the same node, not started, with things that outlive it.
+
+        These are a base process (see `base_process`), and a set for the warnings that were given.
+        """
+        return Prefetch(self._sources[0], replace(self._settings, base=base, warned=warned))
 
     # ---------------------------------------------------------------- the expression
 

@@ -71,7 +71,7 @@ class Reading:
     def _give_up(self) -> NoReturn:
         self._reader.close()
         raise RuntimeError(
-            f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length it is unknown"
+            f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody knows"
             " whether the sequence goes on. Give it a length to read on"
         )
 

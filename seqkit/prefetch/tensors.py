@@ -23,7 +23,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["reduce_tensor"]
+__all__ = ["as_array", "reduce_tensor"]
+
+
+def as_array(tensor: Any) -> np.ndarray[Any, Any] | None:
+    """Return a CPU tensor as an array over the same memory; None if numpy cannot have it."""
+    if str(tensor.layout) != "torch.strided" or tensor.requires_grad or not _is_plain(tensor):
+        return None
+    try:
+        return tensor.numpy()  # type: ignore[no-any-return]
+    except TypeError:  # a dtype that numpy lacks
+        return None
 
 
 def reduce_tensor(tensor: Any) -> Any:

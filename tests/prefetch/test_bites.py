@@ -576,9 +576,9 @@ def idle_backend(capacity: int) -> processes.Processes:
     """Return the backend of a worker that does nothing."""
     backend = processes.Processes(sk.view(range(9)), 1, "fork", None, capacity, 1, 0, 0)
     backend.start()
-    (employee,) = backend._team.values()
+    (employee,) = backend._team.handles.values()
     until(lambda: backend.receive(0.01) is None or employee.ready)
-    os.kill(employee.child.pid, signal.SIGSTOP)
+    os.kill(employee.pid, signal.SIGSTOP)
     return backend
 
 

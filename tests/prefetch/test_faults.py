@@ -24,7 +24,7 @@ import pytest
 import seqkit as sk
 from seqkit.context import WorkerInfo
 from seqkit.prefetch.processes import worker
-from seqkit.prefetch.processes.transport import Processes
+from seqkit.prefetch.processes.team import Team
 from seqkit.prefetch.results import RemoteError, RemoteTraceback
 from seqkit.prefetch.threads import Threads
 
@@ -714,9 +714,9 @@ def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Ki
         backend: Any = ahead._engine._dispatcher._backend  # type: ignore[union-attr]
         while any(reader.is_alive() for reader in readers):
             time.sleep(rng.random() * 0.1)
-            ready = [employee for employee in list(backend._team.values()) if employee.ready]
+            ready = [employee for employee in list(backend._team.handles.values()) if employee.ready]
             if ready:  # one that is killed while it starts, twice, would be the node's failure
-                rng.choice(ready).child.kill()
+                rng.choice(ready).kill()
         for reader in readers:
             reader.join()
         assert wrong == []
@@ -739,19 +739,30 @@ def test_items_about_as_long_as_the_timeout_come_or_time_out(kind: Kind) -> None
     assert all(x == i for i, x in enumerate(seen) if isinstance(x, int))
 
 
-def test_the_fork_server_is_replaced_when_somebody_kills_it() -> None:
-    with Kind("process", "forkserver").ahead(sk.smap(lambda x: x, range(10))) as ahead:
-        assert list(ahead) == list(range(10))
-        launcher: Any = ahead._engine._dispatcher._backend._launcher  # type: ignore[union-attr]
+@pytest.mark.parametrize("what", ["template", "base"])
+def test_a_template_is_replaced_when_somebody_kills_it(what: str) -> None:
+    before = children()
+    with Kind("process", "forkserver").ahead(sk.smap(lambda x: (x, os.getppid()), range(10))) as ahead:
+        items = list(ahead)
+        template = items[0][1]
         orphans = pids_of(ahead)
-        os.kill(launcher._server.pid, signal.SIGKILL)
-        assert not until_dead([launcher._server.pid])
-        assert list(ahead) == list(range(10))  # its workers live on
+        killed = template if what == "template" else base_of(ahead)
+        os.kill(killed, signal.SIGKILL)
+        assert until(lambda: state(killed) in ("Z", "gone"))
+        assert [x for x, _ in ahead] == list(range(10))  # its workers live on
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
-        assert not until_gone(orphans, 10)
-        assert list(ahead) == list(range(10))
-        assert ahead.statistics().restarts == 2
+        assert not until_gone(orphans, 10) or what == "base"
+        assert [x for x, _ in ahead] == list(range(10))
+        assert until(lambda: len(list(ahead)) == 10 and ahead.statistics().restarts == 2)
+    until(lambda: all(state(pid) == "Z" for pid in children() - before))
+    reap_orphans(before)  # whose parent was killed
+
+
+def base_of(node: sk.Prefetch) -> int:
+    """Return the process from which the template of a node was forked."""
+    backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+    return int(backend._team._own_base.pid)
 
 
 # -------------------------------------------------------------------- a parent that is killed
@@ -778,17 +789,16 @@ PARENT = """
             nodes.append(node)
             print(*node)
             if sibling == "forkserver":
-                print(node._engine._dispatcher._backend._launcher._server.pid)
+                print(node._engine._dispatcher._backend._team._own_base.pid)
     node = sk.prefetch(sk.smap(item, range(40)), 2, "process", context=context, chunk_size=1)
     pids = []
     iterator = iter(node)
     for _ in range(2):
         print(next(iterator))
-    for employee in node._engine._dispatcher._backend._team.values():
-        print(employee.child.pid)
-    launcher = node._engine._dispatcher._backend._launcher
+    for employee in node._engine._dispatcher._backend._team.handles.values():
+        print(employee.pid)
     if context == "forkserver":
-        print(launcher._server.pid)
+        print(node._engine._dispatcher._backend._team._own_base.pid)
     if how == "beside siblings":
         child = os.fork()
         if child == 0:
@@ -1484,7 +1494,7 @@ def test_a_start_hook_that_becomes_another_process_is_told(kind: Kind) -> None:
 
 
 @every_kind_of_process
-def test_a_worker_that_cannot_be_replaced_is_told_to_every_reader(
+def test_a_last_worker_that_cannot_be_replaced_is_told_to_every_reader(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any, **__: Any) -> NoReturn:
@@ -1492,7 +1502,7 @@ def test_a_worker_that_cannot_be_replaced_is_told_to_every_reader(
 
     with kind.ahead(misbehaving({3: "SIGKILL"}, 9), 1, retries=0) as ahead:
         ahead.start()
-        monkeypatch.setattr(Processes, "_employ", refused)
+        monkeypatch.setattr(Team, "_employ", refused)
         readers = [iter(ahead), iter(ahead)]
         found = [drawn(reader) for reader in readers]
         for items in found:

@@ -397,4 +397,4 @@ def test_a_signal_handler_amid_a_fork_of_ours_starts_no_workers(tmp_path: Path) 
     """
     status, out, err = finished(tmp_path, code)
     assert (status, err) == (0, "")
-    assert "a signal handler starts workers while workers are started" in out
+    assert "a signal handler cannot start workers while workers are started" in out

@@ -105,7 +105,7 @@ def test_a_large_source_is_there_once_however_many_workers_read_it(kind: Kind) -
     with kind.ahead(sk.smap(np.sum, source), chunk_size=64) as node:
         assert list(node) == [16 * 1024] * 2048
         backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
-        workers = [employee.child.pid for employee in backend._team.values()]
+        workers = [employee.pid for employee in backend._team.handles.values()]
         assert len(workers) == 2
         assert max(map(own_bytes, workers)) < 64 * MIB
 

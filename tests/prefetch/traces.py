@@ -151,5 +151,5 @@ def threads() -> set[threading.Thread]:
 def pids_of(node: sk.Prefetch) -> list[int]:
     """Return the worker processes of a node, in the order of their numbers."""
     dispatcher: Any = node._engine._dispatcher
-    team = dispatcher._backend._team.values()
-    return [employee.child.pid for employee in sorted(team, key=lambda employee: employee.number)]
+    team = dispatcher._backend._team.handles.values()
+    return [employee.pid for employee in sorted(team, key=lambda employee: employee.number)]

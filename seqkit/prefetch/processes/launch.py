@@ -1,235 +1,268 @@
-"""Starting worker processes: by fork, or as fresh interpreters.
+"""Starting processes: when to fork, how to boot a fresh interpreter, and how a worker begins.
 
-The launchers are ours because those of `multiprocessing` run an unguarded main script again, refuse
-children to daemonic workers and join at exit. A script that uses seqkit runs its own code once.
+The start methods of `multiprocessing` are not used. They run an unguarded main script again, refuse children
+to daemonic workers and join at exit. A script that uses seqkit runs its own code once.
 
 Guarantees
 ----------
-- a worker inherits exactly the descriptors of `worker.Descriptors`, and standard streams, which a fresh
-  interpreter has also where this process closed its own;
-- a launch waits for no worker to boot: they boot side by side;
-- the pipeline is pickled once, with its arrays beside it in one segment that every worker maps
-  copy-on-write: private and writable, but there once in all.
+- a worker inherits exactly the descriptors of `worker.Descriptors` and the standard streams. A fresh
+  interpreter has standard streams also where this process closed its own;
+- a judged fork happens only where every other Python thread is known to be irrelevant to workers;
+- a worker ends with the parent, even in the middle of an item. Ctrl-C is left to the parent.
 
 Relies on
 ---------
-- Linux: memfd, pidfd.
+- Linux: pidfd;
+- `sys._current_frames` showing every thread that runs Python code. A native thread without a Python frame,
+  such as one of an idle BLAS pool, is not seen.
 """
 
 from __future__ import annotations
 
+import _thread
 import fcntl
+import gc
 import os
+import pickle
+import select
 import signal
 import subprocess
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import astuple, dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, NoReturn, cast
 
-import numpy as np
 import threadpoolctl
 
-from ...context import flush_streams
+from ...context import flush_streams, leave_process, set_worker_info
+from ...errors import Policy, seterr
 from ...view import View
 from .. import resources
-from ..codec import Form, encode
-from ..pickling import dumps_by_value, refer_to_classes
-from ..signals import CtrlCHeld, CtrlCHeldFromChildren
+from ..codec import Form, decode
+from ..hooks import Seeding, call_hook, worker_info
+from ..results import Record
+from . import linux
+from .shipment import Shipment
 from .slots import Segment
-from .wire import Spec
-from .worker import Descriptors, leave, main
+from .wire import Control, Kind, Spec
+from .worker import Descriptors, Worker, tell, write_all
 
 __all__ = [
-    "AmidAStart",
-    "Child",
-    "Fork",
-    "Launcher",
-    "Shipment",
-    "Spawn",
-    "environment",
+    "Outfit",
+    "be_worker",
+    "fork",
+    "fork_if_harmless",
+    "how_ended",
     "interpreter",
+    "is_safe",
+    "kill",
+    "leave",
     "module_path",
-    "reap",
+    "native_pools",
+    "open_shipment",
+    "others_live",
+    "spawn",
+    "surroundings",
+    "threads_that_matter",
+    "watched",
 ]
 
 
-class AmidAStart(RuntimeError):
-    """Workers are to be started by a signal handler that came where workers are started."""
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What the workers of a node have in common. Each has a descriptor `bulk` of its own."""
 
-    def __init__(self) -> None:
-        super().__init__("prefetch: a signal handler starts workers while workers are started")
+    spec: Spec
+    pipeline: View[Any]
+    segment: Segment
+    fds: Descriptors
 
 
-@dataclass(slots=True)
-class Child:
-    """A worker process: `reap` says how it ended, once its `pidfd` is readable."""
-
-    pid: int
-    pidfd: int
-    reap: Callable[[int], int | None]
-
-    def kill(self) -> None:
-        try:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-    def cause(self) -> str:
-        """Say how the process ended; reaps it, so call it once."""
-        status = self.reap(self.pid)
-        if status is None:
-            return "ended (somebody else waited for it, and knows how)"
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            return f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})"
-        return f"exited with status {os.waitstatus_to_exitcode(status)}"
-
+# -------------------------------------------------------------------- children
 
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
-class Launcher(Protocol):
-    """Starts workers; the bulk descriptor differs for every one."""
-
-    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        """Start a worker and hand it to `enlist`, before Ctrl-C can make anybody forget it."""
-
-    def close(self) -> None: ...
-
-    def forget(self) -> None:
-        """In a forked child: close the descriptors, and leave everything else to the parent."""
-
-
-def reap(pid: int) -> int | None:
-    """Wait for a child of this process; return its status."""
+def watched(pid: int) -> int:
+    """Return a pidfd of a new child. Without one it cannot be monitored, so it is killed."""
     try:
-        return os.waitpid(pid, 0)[1]
-    except ChildProcessError:  # somebody else waited for it
-        return None
-
-
-def _child_of_ours(pid: int) -> Child:
-    try:
-        return Child(pid, os.pidfd_open(pid), reap)
-    except OSError:  # out of descriptors: a process that cannot be watched is not to be
+        return linux.pidfd_open(pid)
+    except OSError:  # out of descriptors
         os.kill(pid, signal.SIGKILL)
-        reap(pid)
+        with suppress(ChildProcessError):
+            for _ in range(1000):  # a second in all
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    break
+                time.sleep(0.001)
         raise
 
 
-class Fork:
-    """Workers are forks of this process: nothing is pickled, nothing imported.
+def kill(pidfd: int) -> None:
+    """Kill a process unless it has ended."""
+    with suppress(ProcessLookupError):
+        linux.pidfd_send_signal(pidfd, signal.SIGKILL)
 
-    Parameters
-    ----------
-    isolate : callable
-        Called in the child first, to close what it must not keep.
+
+def how_ended(status: int | None) -> str:
+    """Return how a process ended, from its wait status; None stands for a status that is not known.
+
+    >>> how_ended(9), how_ended(3 << 8)
+    ('was killed by signal 9 (SIGKILL)', 'exited with status 3')
     """
+    if status is None:
+        return "ended (its exit status is not known)"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})"
+    return f"exited with status {os.waitstatus_to_exitcode(status)}"
 
-    def __init__(
-        self, spec: Spec, pipeline: View[Any], segment: Segment, isolate: Callable[[], None]
-    ) -> None:
-        self._spec = spec
-        self._pipeline = pipeline
-        self._segment = segment
-        self._isolate = isolate
-        # Found once, not by every child, for which it takes three times as long.
-        self._libraries = threadpoolctl.ThreadpoolController()
-        refer_to_classes()
 
-    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        flush_streams()  # or the child would write it once more
-        with CtrlCHeldFromChildren():
-            with warnings.catch_warnings():
-                # CPython warns of every other thread, numpy's idle BLAS threads included. Where Python
-                # threads live, the node prefers the fork server; here forking was asked for.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                pid = os.fork()
-            if pid == 0:
-                self._be_worker(number, fds)
-            enlist(_child_of_ours(pid))
+# -------------------------------------------------------------------- forking where it is safe
 
-    def _be_worker(self, number: int, fds: Descriptors) -> None:
+# Modules, with those below them, whose threads do nothing that workers could miss or wait for.
+_HARMLESS = (
+    "tqdm._monitor",
+    "ipykernel",
+    "IPython.core.history",
+    "zmq.utils.garbage",
+    "debugpy",
+    "pydevd",
+    "_pydevd_bundle",
+    "_pydev_bundle",
+    "seqkit.prefetch.threads",  # an idle worker; one that evaluates an item has frames of other modules, too
+)
+# Packages in which such a thread may be while it waits or works. Left out are those that import, have a pool
+# of threads, or hold the lock of a class.
+_PLUMBING = (sys.stdlib_module_names | {"tornado", "zmq", "jupyter_client", "traitlets", "decorator"}) - {
+    "_frozen_importlib",
+    "_frozen_importlib_external",
+    "concurrent",
+    "functools",
+    "importlib",
+    "multiprocessing",
+    "runpy",
+    "subprocess",
+    "zipimport",
+}
+_THREAD: Any = threading.Thread
+_BOOTSTRAP = {method.__code__ for method in (_THREAD._bootstrap, _THREAD._bootstrap_inner, _THREAD.run)}
+_EVENT_WAIT = threading.Event.wait.__code__
+# Longer than a fork takes to begin, and short enough for a thread that takes the interpreter first.
+_SWITCH_S = 0.1
+
+_judging = threading.Lock()
+
+
+def others_live() -> bool:
+    """Return whether another thread of this process runs Python code."""
+    return len(sys._current_frames()) > 1
+
+
+def is_safe() -> bool:
+    """Return whether all other threads are known to be irrelevant to a forked worker."""
+    return not _threads_that_matter()
+
+
+def threads_that_matter() -> list[str]:
+    """Return the names of the threads that make forking unsafe."""
+    found = _threads_that_matter()
+    return sorted(thread.name for thread in threading.enumerate() if thread.ident in found)
+
+
+def _threads_that_matter() -> set[int]:
+    own = threading.get_ident()
+    return {
+        ident for ident, frame in sys._current_frames().items() if ident != own and not _is_harmless(frame)
+    }
+
+
+def _is_harmless(innermost: FrameType | None) -> bool:
+    """Judge a thread by its whole stack."""
+    codes, names = [], []
+    frame = innermost
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        # A debugger starts all threads through a function of its own.
+        if frame.f_code not in _BOOTSTRAP and name != "_pydev_bundle.pydev_monkey":
+            codes.append(frame.f_code)
+            names.append(name if isinstance(name, str) else "")
+        frame = frame.f_back
+    if not names:  # its target is a function in C, which may do anything
+        return False
+    if _EVENT_WAIT in codes and set(names) == {"threading"}:  # its target, or it is a `threading.Timer`
+        return True
+    return _is_below(names[-1], _HARMLESS) and all(
+        name.partition(".")[0] in _PLUMBING or _is_below(name, _HARMLESS) for name in names
+    )
+
+
+def _is_below(name: str, modules: tuple[str, ...]) -> bool:
+    return any(name == module or name.startswith(module + ".") for module in modules)
+
+
+def fork() -> int:
+    """Fork whatever other threads do; return what `os.fork` returns."""
+    flush_streams()  # or the child would write it once more
+    with warnings.catch_warnings():
+        # CPython 3.12 warns of every other thread. Whether they matter was judged, or the user chose to fork.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def fork_if_harmless() -> int:
+    """Fork if no other thread matters to a worker; return -1 if one does, or what `os.fork` returns.
+
+    No thread that waits for the interpreter gets it between the last look at the stacks and the fork, unless
+    a function registered with `os.register_at_fork` waits for it.
+    """
+    if not is_safe() or not _judging.acquire(blocking=False):
+        return -1
+    try:
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
         try:
-            self._isolate()
-            _limit_threads(os.environ, self._spec.native_threads)
-            main(number, self._spec, fds, self._segment, self._pipeline, self._libraries)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            os._exit(1)
+            time.sleep(0)  # for a thread that began to wait under the old interval
+            return fork() if is_safe() else -1
         finally:
-            leave()
-
-    def close(self) -> None:
-        pass
-
-    def forget(self) -> None:
-        pass
+            sys.setswitchinterval(interval)
+    finally:
+        _judging.release()
 
 
-class Shipment:
-    """Spec and pipeline, pickled once into a segment for every worker to map."""
-
-    def __init__(self, spec: Spec, pipeline: View[Any]) -> None:
-        self._classes: list[type] = []  # that went with it, held: their instances come back by name
-        try:
-            form, tail, moved, head, _ = encode(
-                (spec, pipeline), None, 0, partial(dumps_by_value, sent=self._classes)
-            )
-        except Exception as error:
-            raise TypeError(
-                f"prefetch: {pipeline!r} cannot be shipped to workers that are not forked:"
-                f" {type(error).__name__}: {error}."
-                " Use context='fork' or method='thread', or make it picklable"
-            ) from error
-        tail = tail if form == Form.BUFFERS else bytes(8) + tail
-        end = head + len(tail)
-        self.frame = head, end
-        with CtrlCHeld():
-            self._segment = Segment.create(end, "seqkit-pipeline")
-        block = self._segment.block(0, end)
-        for offset, buffer in moved:
-            block[offset : offset + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
-        block[head:end] = np.frombuffer(tail, np.uint8)
-
-    @property
-    def fd(self) -> int:
-        return self._segment.fd
-
-    def close(self) -> None:
-        self._segment.close()
+# -------------------------------------------------------------------- pipelines for other interpreters
 
 
-class Spawn:
-    """Workers are fresh interpreters that map the shipment."""
-
-    def __init__(self, shipment: Shipment) -> None:
-        self._shipment = shipment
-        self._environment = environment()
-
-    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        shipment = self._shipment
-        passed = (shipment.fd, *astuple(fds))
-        with CtrlCHeldFromChildren():
-            pid = interpreter(
-                f"from seqkit.prefetch.processes.worker import boot; boot({number}, {shipment.frame}, fds)",
-                passed,
-                self._environment,
-            )
-            enlist(_child_of_ours(pid))
-
-    def close(self) -> None:
-        self._shipment.close()
-
-    def forget(self) -> None:
-        self._shipment.close()
+def surroundings() -> bytes:
+    """Return variables, directory and module path of this process, pickled for workers that are not forks."""
+    return pickle.dumps((environment(), resources.current_directory(), module_path()))
 
 
-def interpreter(code: str, fds: tuple[int, ...], environment: dict[str, str]) -> int:
+def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfit:
+    """Move to the surroundings of the process that made a shipment; return what it holds."""
+    linux.tie_to(fds.tether)  # nothing else ends a process that imports when the parent is gone
+    head, end, size = place
+    content = Segment(shipped, size, private=True)
+    variables, directory, sys.path[:] = pickle.loads(content.block(end, size - end).data)
+    os.environ.clear()
+    os.environ.update(variables)
+    if directory is not None:
+        with suppress(OSError):  # it was deleted meanwhile
+            os.chdir(directory)
+    block = content.block(0, end)
+    spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
+    return Outfit(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
+
+
+# -------------------------------------------------------------------- fresh interpreters
+
+
+def interpreter(code: str, fds: tuple[int, ...]) -> int:
     """Start a Python that sees the same modules and arguments; return its pid. It runs no main script.
 
     The code finds the descriptors in `fds`.
@@ -241,7 +274,7 @@ def interpreter(code: str, fds: tuple[int, ...], environment: dict[str, str]) ->
             # The system lets arguments be longer than it lets code be.
             [sys.executable, *_flags(), "-c", f"{same}; {code}", *argv[1:]],
             pass_fds=numbers,
-            env=environment,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=_stream(1),
             stderr=_stream(2),
@@ -320,18 +353,147 @@ def _flags() -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for a worker's Python, whose libraries are to have few threads."""
+    """Return the variables for a fresh Python, whose libraries are to have few threads."""
     # One by one: another thread may delete some meanwhile, over which `dict` fails.
     variables = {name: value for name in os.environ if (value := os.environ.get(name)) is not None}
     _limit_threads(variables, resources.native_threads())
     return variables
 
 
+# -------------------------------------------------------------------- the life of a worker
+
+_pools: tuple[int, threadpoolctl.ThreadpoolController] | None = None
+
+
+def native_pools() -> threadpoolctl.ThreadpoolController:
+    """Return the native thread pools of this process. They are searched again when a module was imported."""
+    global _pools
+    if _pools is None or _pools[0] != len(sys.modules):
+        _pools = len(sys.modules), threadpoolctl.ThreadpoolController()
+    return _pools[1]
+
+
 def _limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
     """Have libraries that are still to be loaded start few threads; 0 leaves them alone.
 
-    This is read when they load, which spares a pool of threads that would then idle.
+    They read this when they load, which spares a pool of threads that would then idle.
     """
     if threads:
         for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
             variables.setdefault(f"{name}_NUM_THREADS", str(threads))
+
+
+def be_worker(
+    number: int,
+    outfit: Outfit,
+    bulk: int,
+    forget: Callable[[], None] = lambda: None,
+    tell_begun: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Be worker `number` until the parent closes the node, or is gone.
+
+    Parameters
+    ----------
+    forget : callable
+        Closes the descriptors of the process that this one was forked from.
+    tell_begun : callable
+        Called before the start hook.
+    """
+    try:
+        forget()
+        outfit = replace(outfit, fds=replace(outfit.fds, bulk=bulk))
+        _settle(outfit.fds)
+        threads = outfit.spec.native_threads
+        _limit_threads(os.environ, threads)
+        with native_pools().limit(limits=threads or None):
+            _work(number, outfit, tell_begun)
+    except BrokenPipeError:
+        pass  # the parent is gone
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    leave()
+
+
+def _work(number: int, outfit: Outfit, tell_begun: Callable[[], None]) -> None:
+    spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
+    try:
+        info = worker_info(number, spec.num_workers, spec.seed, "process")
+        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
+        set_worker_info(info)
+        seterr(cast(Policy, spec.errors))
+        tell_begun()
+        call_hook(spec.hook, number)
+    except BaseException as error:
+        _report_failure(number, fds, error)
+        return
+    tell(fds, number, Kind.READY)
+    _stand_back()  # not before, or the start would take longer beside busy processes
+    Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
+    leave_process()
+
+
+def _report_failure(number: int, fds: Descriptors, error: BaseException) -> None:
+    """Tell the parent that this worker cannot start."""
+    data = pickle.dumps(Record.of(error))
+    tell(fds, number, Kind.FAILED, nbytes=len(data))
+    write_all(fds.bulk, data)
+
+
+def _settle(fds: Descriptors) -> None:
+    """Make a process a worker: without the parent's signal handlers, and tied to the parent's life."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # What was inherited by fork stays out of the collector's way, so that its pages stay shared.
+    gc.freeze()
+    linux.tie_to(fds.tether)
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(fds.parent, select.POLLIN)
+        poll.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # The tether is cut only once every inherited copy of its other end is closed; a pidfd tells at once.
+    # `threading` would wait for the thread to begin, and forks of user code would miss it.
+    _thread.start_new_thread(watch, ())
+
+
+def _stand_back() -> None:
+    """Have the scheduler not interrupt the reader whenever a job wakes this process.
+
+    The scheduler expects the writer of a pipe to wait for an answer, and gives its processor to the process
+    that it wakes. The reader would hand out a third fewer small items while a processor idles (`python -m
+    tests.benchmarks transport`). The share of processor time stays the same.
+    """
+    with suppress(OSError, AttributeError):
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def leave() -> NoReturn:
+    """End the process without what the parent's interpreter would do at its exit."""
+    flush_streams()
+    os._exit(0)
+
+
+def spawn(number: int, shipment: Shipment, fds: Descriptors) -> int:
+    """Start a worker as a fresh interpreter; return its pid."""
+    code = f"from {__name__} import _boot; _boot({number}, {shipment.place}, *fds)"
+    return interpreter(code, (shipment.fd, *astuple(fds)))
+
+
+def _boot(number: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
+    for fd in (shipped, *rest):
+        os.set_inheritable(fd, False)  # what an item starts may live longer than the node
+    fds = Descriptors(*rest)
+    try:
+        outfit = open_shipment(shipped, place, fds)
+    except BaseException as error:
+        with suppress(BrokenPipeError):
+            _report_failure(number, fds, error)
+        leave()
+    be_worker(number, outfit, fds.bulk)

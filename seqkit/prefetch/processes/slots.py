@@ -46,6 +46,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from ..codec import Block, address
+from . import linux
 
 __all__ = ["PAGE", "FreeMap", "Pinner", "Segment", "SlotPool", "State"]
 
@@ -69,10 +70,11 @@ class Segment:
             os.ftruncate(fd, size)
         flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
         self._map = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        linux.dont_dump(self._map)  # a core dump would touch every page of it
 
     @classmethod
     def create(cls, size: int, name: str = "seqkit") -> Segment:
-        return cls(os.memfd_create(name), size, new=True)
+        return cls(linux.memfd_create(name), size, new=True)
 
     def block(self, offset: int, size: int) -> Block:
         """Return the bytes at an offset as an array; the mapping lives as long as it or its views do."""
@@ -82,7 +84,8 @@ class Segment:
         """Give the pages that lie wholly between two offsets back to the system; they read as zeros then."""
         start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
         if start < stop:
-            self._map.madvise(mmap.MADV_REMOVE, start, stop - start)
+            with suppress(OSError):  # locked pages stay
+                self._map.madvise(linux.MADV_REMOVE, start, stop - start)
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Have something called before the memory goes, when nobody has a block of it any more."""

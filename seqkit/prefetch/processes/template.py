@@ -1,15 +1,18 @@
-"""The fork server: a fresh interpreter that forks workers for a process in which forking is not safe.
+"""Templates: processes that hold the pipeline of a node, and fork its workers.
 
-It boots in the time of one import of numpy; each worker after it takes milliseconds. A node has one of its
-own, or shares one with others: a loader keeps one over its epochs.
+A template is used where forking this process is not safe. It unpickles the pipeline once. Its workers share
+the memory of the pipeline copy-on-write, and start in milliseconds. Templates are forked from a *base*, a
+fresh interpreter. A loader keeps its base over the epochs, so that its modules are imported once.
 
 Guarantees
 ----------
-- the server has one thread, and ends with its `Server` or with the parent, however that ends;
-- nodes in several threads may share it: one asks at a time, and every answer says what it answers;
-- a worker begins once the parent can hear of it; of one whose launch was interrupted nothing stays;
-- should somebody kill the server, another one boots for the next worker;
-- a worker has the directory, variables and module path that the parent has when it is launched.
+- starting a worker waits neither for a base to boot nor for a pipeline to be unpickled: answers are messages
+  on a socket, which the node polls with everything else;
+- a template has one node and one thread. Nodes that share a base do not disturb one another;
+- a template ends with the node's end of the socket, or with the parent, however that ends. It kills and
+  reaps its workers first. A base ends with its `Base`, or with the parent;
+- a worker that dies early, or a fork that fails, costs that worker only;
+- a worker has the directory, variables and module path that the parent had when the pipeline was pickled.
 
 Relies on
 ---------
@@ -26,363 +29,336 @@ import select
 import signal
 import socket
 import struct
-import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import partial
-from itertools import count
-from typing import TypeVar
-
-import threadpoolctl
+from typing import NoReturn
 
 from ...context import flush_streams
-from ..resources import current_directory
-from ..signals import CtrlCHeld, CtrlCHeldFromChildren
-from .launch import AmidAStart, Child, Shipment, environment, interpreter, module_path, reap
-from .worker import Descriptors, boot, leave
+from ..results import Record
+from ..signals import CtrlCHeldFromChildren
+from . import linux
+from .launch import (
+    Outfit,
+    be_worker,
+    fork,
+    interpreter,
+    kill,
+    leave,
+    native_pools,
+    open_shipment,
+    watched,
+)
+from .shipment import Shipment
+from .worker import Descriptors
 
-__all__ = ["ForkServer", "Server", "serve"]
+__all__ = ["REAP_S", "Base", "Says", "Template", "be_base"]
 
-# Number of the request; then number of the worker, head and end of the shipment; or -1, pid of a worker that
-# is dead, and nothing; or -2 and nothing, with the surroundings in a file, which needs no answer.
-_REQUEST = struct.Struct("<4q")
-# Number of the request, pid, status if it was asked for. The pidfd of a new worker comes along.
-_ANSWER = struct.Struct("<3q")
-_REAP = -1
-_MOVE = -2
-
-# How long a server may take to see that it is to end; one that still imports does not look.
+# How long a killed process may take to end; then it is left alone. One that waits for a disk or a network
+# file system cannot be killed.
+REAP_S = 2.0
+# How long a template or a base may take to see that it is to end, before it is killed.
 GRACE_S = 0.25
 
-T = TypeVar("T")
+# To a template: first `Shipment.place`, with the descriptors of the shipment and of a worker; then numbers of
+# workers, each with the worker's own descriptor.
+_PLACE = struct.Struct("<3q")
+_START = struct.Struct("<q")
+# From a template: what it says, the number of the worker, and a value. A pickled record may follow.
+_ANSWER = struct.Struct("<3q")
+_MESSAGE_BYTES = 1 << 16
 
 
-class Server:
-    """The server as the parent sees it; there is no process before the first launch.
+class Says:
+    """What a template says."""
+
+    BORN = 0  # the template has begun; its pidfd comes along
+    FORKED = 1  # the worker has this pid; its pidfd comes along
+    ENDED = 2  # the worker ended with this wait status, or -1 if it is not known
+    FAILED = 3  # the worker could not be forked, or for -1 the pipeline could not be unpickled; with a record
+
+
+class Template:
+    """The template of a node, as the node sees it."""
+
+    def __init__(self, shipment: Shipment, fds: Descriptors, base: Base) -> None:
+        self._pidfd = -1
+        with CtrlCHeldFromChildren():
+            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                base.fork_template(theirs)
+            self._socket.setblocking(False)
+            self._send(_PLACE.pack(*shipment.place), [shipment.fd, *astuple(replace(fds, bulk=fds.jobs))])
+
+    @property
+    def fds(self) -> list[int]:
+        """The descriptors to poll; then call `answers`, after which there may be more of them."""
+        return [fd for fd in (self._socket.fileno(), self._pidfd) if fd >= 0]
+
+    def start(self, number: int, bulk: int) -> None:
+        """Ask for a worker."""
+        self._send(_START.pack(number), [bulk])
+
+    def _send(self, message: bytes, fds: list[int]) -> None:
+        try:
+            socket.send_fds(self._socket, [message], fds)
+        except ConnectionError:
+            raise _gone() from None
+
+    def answers(self) -> Iterator[tuple[int, int, int, int, BaseException | None]]:
+        """Yield the messages that have come: what it says, worker, value, pidfd, error.
+
+        Raises `ConnectionError` when the template has ended.
+        """
+        # A child that was forked meanwhile may hold the other end of the socket, which then has no end.
+        has_ended = self._pidfd >= 0 and _ends(self._pidfd, 0)
+        while True:
+            try:
+                message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
+            except BlockingIOError:
+                if not has_ended:
+                    return
+                message = b""
+            except ConnectionError:  # it left something unread
+                message = b""
+            if not message:
+                raise _gone()
+            says, worker, value = _ANSWER.unpack_from(message)
+            pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
+            if says == Says.BORN:
+                self._pidfd = pidfd
+            else:
+                yield says, worker, value, pidfd, pickle.loads(record).rebuild() if record else None
+
+    def close(self) -> None:
+        """End the template and the workers that it still has."""
+        with suppress(OSError):  # it has ended
+            self._socket.shutdown(socket.SHUT_WR)
+            deadline = time.monotonic() + GRACE_S
+            while _ends(self._socket.fileno(), max(0.0, deadline - time.monotonic())):
+                for _, _, _, pidfd, _ in self.answers():
+                    if pidfd >= 0:
+                        os.close(pidfd)
+        # It is to be gone before its base, which reaps it.
+        if self._pidfd >= 0 and not _ends(self._pidfd, GRACE_S):
+            kill(self._pidfd)
+            _ends(self._pidfd, REAP_S)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptors: in a forked child the template is the parent's."""
+        for_good, self._pidfd = self._pidfd, -1
+        self._socket.close()
+        if for_good >= 0:
+            os.close(for_good)
+
+
+class Base:
+    """A fresh interpreter from which templates are forked. There is none before the first template.
 
     Parameters
     ----------
     preload : tuple of str
-        Modules that it imports before it forks, which its workers then have. None that may change while it
-        lives: they would not see it.
+        Modules that it imports. They must not change while it lives: the workers would not see it.
     """
 
     def __init__(self, preload: tuple[str, ...] = ()) -> None:
         self._preload = preload
-        self._begin()
-        _servers.add(weakref.ref(self, _servers.discard))
+        self.pid = 0  # of the process, if there is one
+        self._lock = threading.RLock()
+        _bases.add(weakref.ref(self, _bases.discard))
 
-    def _begin(self) -> None:
-        self._lock = threading.RLock()  # held from a request to its answer
-        self._busy = False
-        self._numbers = count(1)
-        self._process: _Process | None = None
-
-    @property
-    def pid(self) -> int:
-        """Of its process; 0 while there is none."""
-        return 0 if self._process is None else self._process.pid
-
-    def launch(
-        self, number: int, fds: Descriptors, shipment: Shipment, enlist: Callable[[Child], None]
-    ) -> None:
-        """Fork a worker and hand it to `enlist`."""
-        # No context manager of ours, in whose beginning Ctrl-C might strike and leave it busy for ever.
+    def fork_template(self, theirs: socket.socket) -> None:
+        """Have a template forked that listens to a socket."""
         with self._lock:
-            before, self._busy = self._busy, True
-            try:
-                if before:
-                    raise AmidAStart
-                self._launch((number, *shipment.frame), [shipment.fd, *astuple(fds)], enlist)
-            finally:
-                self._busy = before
+            for is_last in (False, True):
+                if not self.pid:
+                    self._boot()
+                try:
+                    socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
+                    return
+                except ConnectionError:  # somebody killed it
+                    self.close()
+                    if is_last:
+                        raise
 
-    def _launch(
-        self, request: tuple[int, int, int], sent: list[int], enlist: Callable[[Child], None]
-    ) -> None:
-        def begin(pid: int, _: int, received: list[int]) -> None:
-            if not received:  # there was no room for it in our table of descriptors
-                # The number is not used again before the server is asked about it.
-                os.kill(pid, signal.SIGKILL)
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            enlist(Child(pid, received[0], partial(self._reap, process)))
-
-        process = self._process or self._boot()
-        try:
-            process.move()
-            self._ask(process, request, sent, begin)
-        except OSError as error:
-            if process is not self._process:
-                raise RuntimeError(
-                    "prefetch: the fork server was closed while workers were started"
-                ) from None
-            if not isinstance(error, ConnectionError):
-                raise
-            self.close()
-            process = self._boot()
-            self._ask(process, request, sent, begin)
-
-    def _boot(self) -> _Process:
-        with CtrlCHeldFromChildren():
-            process = self._process = _Process(self._preload)
-            # Runs when nobody has the server any more. Not at the interpreter's exit, when nodes that a
-            # daemon thread still reads would miss it: it sees the end of this process.
-            weakref.finalize(self, process.end).atexit = False
-        return process
-
-    def _ask(
-        self,
-        process: _Process,
-        request: tuple[int, int, int],
-        sent: Iterable[int],
-        use: Callable[[int, int, list[int]], T],
-    ) -> T:
-        """Ask for something, and do with the answer what cannot be put off by Ctrl-C."""
-        number = next(self._numbers)
-        process.send(_REQUEST.pack(number, *request), [*sent])
-        while True:
-            process.wait()
-            with CtrlCHeld():
-                answered, pid, status, received = process.receive()
-                if answered == number:
-                    return use(pid, status, received)
-                for pidfd in received:  # of a worker whose launch was interrupted
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                    os.close(pidfd)
-
-    def _reap(self, process: _Process, pid: int) -> int | None:
-        """Return the status of a dead worker; None if nobody knows, where its server is gone."""
-        with self._lock:
-            before, self._busy = self._busy, True
-            try:
-                if not before and process is self._process:
-                    with suppress(OSError):
-                        return self._ask(process, (_REAP, pid, 0), (), lambda pid, status, _: status)
-            finally:
-                self._busy = before
-        return None
+    def _boot(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            code = f"from {__name__} import be_base; be_base(*fds, {self._preload!a})"
+            pid = interpreter(code, (theirs.fileno(),))
+        self._pidfd = watched(pid)
+        self.pid = pid
 
     def close(self) -> None:
-        """End the process, and every worker of it that is left. The next launch boots another one."""
-        process, self._process = self._process, None  # nobody is to find the old one while it ends
-        if process is not None:
-            process.end()
+        """End the process. The templates go on; the next one boots another base."""
+        with self._lock:
+            if self.pid:
+                with suppress(OSError):  # it is gone already
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                if not _ends(self._pidfd, GRACE_S):  # it may be at an import
+                    kill(self._pidfd)
+                linux.reap(self.pid, self._pidfd, REAP_S)
+                self.forget()
+
+    __del__ = close
 
     def forget(self) -> None:
-        """In a forked child: the process is the parent's."""
-        if self._process is not None:
-            self._process.forget()
-        self._begin()
-
-    def __reduce__(self) -> tuple[type[Server], tuple[tuple[str, ...]]]:
-        return Server, (self._preload,)
-
-
-class _Process:
-    """A running server: its socket, its pid, and its pidfd.
-
-    A child that is forked while it starts may hold the other end of the socket: only the pidfd tells for sure
-    of its death.
-    """
-
-    def __init__(self, preload: tuple[str, ...]) -> None:
-        self._told = _surroundings()
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.pid = interpreter(
-                f"from seqkit.prefetch.processes.template import serve; serve(*fds, {preload!a})",
-                (theirs.fileno(),),
-                self._told[0],
-            )
-        self._owner = os.getpid()
-        self._pidfd = os.pidfd_open(self.pid)
-        self._poll = select.poll()
-        self._poll.register(self.socket, select.POLLIN)
-        self._poll.register(self._pidfd, select.POLLIN)
-
-    def wait(self) -> None:
-        """Wait for an answer."""
-        if all(fd == self._pidfd for fd, _ in self._poll.poll()):
-            raise _ended()
-
-    def send(self, request: bytes, fds: list[int]) -> None:
-        """Send a request, with descriptors."""
-        try:
-            socket.send_fds(self.socket, [request], fds)
-        except ConnectionError:
-            raise _ended() from None
-
-    def move(self) -> None:
-        """Have the workers to come begin in the surroundings of now."""
-        now = _surroundings()
-        if now == self._told:
-            return
-        # A file, as messages have a limit that variables may exceed.
-        with CtrlCHeld(), open(os.memfd_create("seqkit-surroundings"), "wb") as file:
-            pickle.dump(now, file)
-            file.seek(0)
-            self.send(_REQUEST.pack(0, _MOVE, 0, 0), [file.fileno()])
-        self._told = now
-
-    def receive(self) -> tuple[int, int, int, list[int]]:
-        """Return the answer that has come: number of the request, pid, status, descriptors."""
-        try:
-            message, received, _, _ = socket.recv_fds(self.socket, _ANSWER.size, 1)
-        except ConnectionError:  # it left our request unread
-            raise _ended() from None
-        if not message:
-            raise _ended()
-        number, pid, status = _ANSWER.unpack(message)
-        return number, pid, status, received
-
-    def end(self) -> None:
-        """End it, once; in a forked child it is the parent's."""
-        if self._owner != os.getpid() or self._pidfd < 0:
-            return
-        with suppress(OSError):  # it is gone already
-            # Whoever else holds the socket: the server sees its end, and ends.
-            self.socket.shutdown(socket.SHUT_RDWR)
-        ended = select.poll()
-        ended.register(self._pidfd, select.POLLIN)
-        if not ended.poll(GRACE_S * 1000):
-            os.kill(self.pid, signal.SIGKILL)
-        reap(self.pid)
-        self.forget()
-
-    def forget(self) -> None:
-        """Close the descriptors, once."""
-        self.socket.close()
-        if self._pidfd >= 0:
+        """Close the descriptors: in a forked child the process is the parent's."""
+        if self.pid:
+            self._socket.close()
             os.close(self._pidfd)
-            self._pidfd = -1
+        self.pid, self._lock = 0, threading.RLock()
+
+    def __reduce__(self) -> tuple[type[Base], tuple[tuple[str, ...]]]:
+        return Base, (self._preload,)
 
 
-def _ended() -> ConnectionError:
-    return ConnectionError("prefetch: the fork server ended; see what it wrote to stderr")
+def _gone() -> ConnectionError:
+    return ConnectionError("prefetch: the template process ended; see what it wrote to stderr")
 
 
-def _surroundings() -> tuple[dict[str, str], str | None, list[str]]:
-    """Return variables, directory and module path for workers of now."""
-    return environment(), current_directory(), module_path()
+def _ends(fd: int, within_s: float) -> bool:
+    """Wait until a process has ended, or a socket has something to read."""
+    ended = select.poll()
+    ended.register(fd, select.POLLIN)
+    return bool(ended.poll(within_s * 1000))
 
 
 # A plain set, which is copied at once: others are collected, and made meanwhile.
-_servers: set[weakref.ref[Server]] = set()
+_bases: set[weakref.ref[Base]] = set()
 
 
 def _after_fork_in_child() -> None:
-    for reference in list(_servers):
-        if (server := reference()) is not None:
-            server.forget()
+    for reference in list(_bases):
+        if (base := reference()) is not None:
+            base.forget()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-class ForkServer:
-    """Workers are forks of a server, which they share the imports of.
-
-    Parameters
-    ----------
-    shipment : Shipment
-    server : Server
-    lasts : bool
-        Does the server outlive the node?
-    """
-
-    def __init__(self, shipment: Shipment, server: Server, lasts: bool = False) -> None:
-        self._shipment = shipment
-        self._server = server
-        self._lasts = lasts
-
-    def launch(self, number: int, fds: Descriptors, enlist: Callable[[Child], None]) -> None:
-        self._server.launch(number, fds, self._shipment, enlist)
-
-    def close(self) -> None:
-        if not self._lasts:
-            self._server.close()
-        self._shipment.close()
-
-    def forget(self) -> None:
-        self._shipment.close()
+# -------------------------------------------------------------------- in the processes
 
 
-# -------------------------------------------------------------------- in the server
-
-
-def serve(fd: int, preload: Iterable[str]) -> None:
-    """Be the fork server at the other end of a socket, until that is closed or the parent gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignores it would leave nothing to wait for
-    server = socket.socket(fileno=fd)
-    parent = os.pidfd_open(os.getppid())
+def be_base(fd: int, preload: Iterable[str]) -> NoReturn:
+    """Fork templates, until the socket is closed or the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # templates leave nothing to wait for
+    base = socket.socket(fileno=fd)
+    parent = linux.pidfd_open(os.getppid())
     for name in preload:
         with suppress(Exception):  # a worker that needs it will say what is wrong
             importlib.import_module(name)
-    flush_streams()  # or every worker would write it once more
-    libraries = threadpoolctl.ThreadpoolController()  # found once, not by every worker
+    native_pools()  # searched once, not by every template
     poll = select.poll()
-    poll.register(server, select.POLLIN)
+    poll.register(base, select.POLLIN)
     poll.register(parent, select.POLLIN)
-    pids: set[int] = set()
-    with suppress(ConnectionError):
-        while all(ready != parent for ready, _ in poll.poll()):
-            message, received, _, _ = socket.recv_fds(server, _REQUEST.size, 8)
-            if not message:
-                break
-            request, number, *rest = _REQUEST.unpack(message)
-            if number == _MOVE:
-                _move(*received)
-                continue
-            if number == _REAP:
-                pids.discard(rest[0])
-                server.send(_ANSWER.pack(request, rest[0], os.waitpid(rest[0], 0)[1]))
-                continue
-            told, tell = os.pipe()
-            pid = os.fork()
-            if pid == 0:
-                for own in (fd, parent, tell):
-                    os.close(own)
-                _begin(told, number, rest, received, libraries)
-            pids.add(pid)
-            os.close(told)
-            received.append(os.pidfd_open(pid))
-            socket.send_fds(server, [_ANSWER.pack(request, pid, 0)], received[-1:])
-            os.write(tell, b"!")
-            for sent in (tell, *received):
-                os.close(sent)
-    for pid in pids:  # of workers that the parent may never have heard of
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    while all(ready != parent for ready, _ in poll.poll()):
+        message, fds, _, _ = socket.recv_fds(base, 1, 1)
+        if not message:
+            break
+        with suppress(OSError):  # no process: the node sees the end of its socket
+            if not fork():
+                _forget(base, [parent])
+                _be_template(*fds)
+        for one in fds:
+            os.close(one)
+    with suppress(ChildProcessError):  # the last template is to be gone first, as nobody else reaps it
+        os.waitpid(-1, 0)
     leave()
 
 
-def _move(fd: int) -> None:
-    """Be where the parent is, for workers to inherit it."""
-    with open(fd, "rb") as file:
-        variables, directory, sys.path[:] = pickle.load(file)
-    os.environ.clear()
-    os.environ.update(variables)
-    if directory is not None:
-        with suppress(OSError):  # it was deleted meanwhile
-            os.chdir(directory)
-
-
-def _begin(
-    told: int,
-    number: int,
-    frame: list[int],
-    received: list[int],
-    libraries: threadpoolctl.ThreadpoolController,
-) -> None:
-    """Be a worker, once the parent knows of it: else it has asked another server for another one."""
+def _be_template(fd: int) -> NoReturn:
+    """Receive a pipeline, and fork workers, until the socket is closed or the parent is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    os.set_inheritable(fd, False)
+    channel = socket.socket(fileno=fd)
+    workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
-        if os.read(told, 1):
-            os.close(told)
-            boot(number, frame, received, libraries)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+        own = linux.pidfd_open(os.getpid())
+        socket.send_fds(channel, [_ANSWER.pack(Says.BORN, -1, os.getpid())], [own])
+        os.close(own)
+        message, fds, _, _ = socket.recv_fds(channel, _PLACE.size, 8)
+        if message:
+            _serve(channel, _PLACE.unpack(message), fds, workers)
+    except ConnectionError:
+        pass  # the node is closed, or the parent gone
+    except BaseException as error:
+        _tell_error(channel, -1, error)
+    for pidfd in workers:
+        kill(pidfd)
+    for pidfd, (_, pid) in workers.items():
+        linux.reap(pid, pidfd, REAP_S)
+    leave()
+
+
+def _serve(
+    channel: socket.socket, place: tuple[int, ...], fds: list[int], workers: dict[int, tuple[int, int]]
+) -> None:
+    for fd in fds:
+        os.set_inheritable(fd, False)  # what an item starts may live longer than the node
+    shipped, *rest = fds
+    outfit = open_shipment(shipped, place, Descriptors(*rest))
+    flush_streams()
+    native_pools()
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    poll.register(outfit.fds.parent, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd == outfit.fds.parent:
+                return
+            if fd in workers:
+                number, pid = workers.pop(fd)
+                poll.unregister(fd)
+                status = linux.reap(pid, fd, REAP_S)
+                os.close(fd)
+                channel.send(_ANSWER.pack(Says.ENDED, number, -1 if status is None else status))
+                continue
+            message, received, _, _ = socket.recv_fds(channel, _START.size, 1)
+            if not message:
+                return
+            (number,) = _START.unpack(message)
+            try:
+                pid, pidfd = _fork_worker(number, outfit, received, partial(_forget, channel, workers))
+            except OSError as error:
+                _tell_error(channel, number, error)
+            else:
+                workers[pidfd] = number, pid
+                poll.register(pidfd, select.POLLIN)
+                socket.send_fds(channel, [_ANSWER.pack(Says.FORKED, number, pid)], [pidfd])
+
+
+def _fork_worker(
+    number: int, outfit: Outfit, received: list[int], forget: Callable[[], None]
+) -> tuple[int, int]:
+    try:
+        if not received:  # there was no room for it in the table of descriptors
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        os.set_inheritable(received[0], False)
+        if not (pid := fork()):
+            be_worker(number, outfit, received[0], forget)
+        return pid, watched(pid)
     finally:
-        os._exit(1)
+        for fd in received:
+            os.close(fd)
+
+
+def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
+    channel.close()
+    for fd in fds:
+        os.close(fd)
+
+
+def _tell_error(channel: socket.socket, number: int, error: BaseException) -> None:
+    record = Record.of(error)
+    if len(record.pickled or b"") + len(record.trace) > _MESSAGE_BYTES // 4:  # at most 4 bytes a letter
+        record = replace(record, pickled=None, summary=record.summary[:1000], trace=record.trace[-10_000:])
+    with suppress(ConnectionError):
+        channel.send(_ANSWER.pack(Says.FAILED, number, 0) + pickle.dumps(record))

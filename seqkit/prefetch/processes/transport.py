@@ -8,13 +8,13 @@ Guarantees
 - a job that was taken and never claimed is revoked before it is sent again, so no two workers ever write
   one slot;
 - no worker can block the parent: what a worker streams is read as it comes;
-- a constant number of descriptors: 10, 2 for every worker, and 2 for a fork server;
+- a constant number of descriptors: 11, 2 for every worker, and 2 for a fork server;
 - after `close`, no process, descriptor or name is left; leased memory lives on by itself.
 
 Relies on
 ---------
 - the parent alone writing jobs, in ticket order, so what is queued is always the last that was sent;
-- Linux: memfd, pidfd, eventfd.
+- Linux: memfd, pidfd.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, SlotResult, private
 from ..signals import CtrlCHeld
 from . import linux
-from .launch import AmidAStart, Child, Fork, Launcher, Shipment, Spawn
+from .launch import Outfit
 from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
-from .template import ForkServer, Server
+from .team import Team, WorkerHandle, starting
+from .template import Base
 from .wire import (
     CELL_BYTES,
     JOB,
@@ -70,9 +71,6 @@ __all__ = ["Processes"]
 # How long a worker that has nothing to do may take to leave when the node is closed, and how long one that
 # computes may go on; then it is killed.
 GRACE_S = 0.25
-# So many workers in one place may die without having begun a job. They may have been killed; but whatever it
-# is, it must not go on for ever.
-MOST_IDLE_DEATHS = 8
 # How long a job that nobody seems to have is given to turn up with a living worker, and how long a worker
 # that takes one meanwhile is given to see that it was revoked, or the parent to see the claim.
 SETTLE_S = 0.02
@@ -99,20 +97,6 @@ class _Stream:
 
 
 @dataclass(slots=True)
-class _Employee:
-    """A worker as the parent sees it."""
-
-    number: int
-    child: Child
-    bulk: int
-    ready: bool = False
-    spare: int = 1  # how many more may be started in its place before one of them is ready
-    idle: int = 0  # how many in its place were ready, and died without having begun a job
-    stopped: int = 0  # the job over which we killed it
-    stream: _Stream | None = None
-
-
-@dataclass(slots=True)
 class _Sent:
     """A job in flight: its cell, how many items it has, and how far they are."""
 
@@ -131,7 +115,7 @@ class Processes:
     ----------
     pipeline : View
     workers : int
-    context : "fork", "forkserver" or "spawn"
+    context : "fork", "forkserver", "spawn" or None
     hook : callable or None
         Called in every worker before its first item.
     capacity : int
@@ -148,15 +132,17 @@ class Processes:
         Do items have a time-out?
     pinner : Pinner, optional
         Locks the pages of slots; they then stay with the node until its end.
-    server : Server, optional
-        Forks the workers where this process cannot, and outlives the node.
+    base : Base, optional
+        Forks the node's template if it needs one, and outlives the node.
+    warned : set of str, optional
+        Warnings that were given already; outlives the node.
     """
 
     def __init__(
         self,
         pipeline: View[Any],
         workers: int,
-        context: str,
+        context: str | None,
         hook: Callable[..., Any] | None,
         capacity: int,
         most_leases: int,
@@ -165,9 +151,11 @@ class Processes:
         budget_ns: int,
         is_timed: bool,
         pinner: Pinner | None = None,
-        server: Server | None = None,
+        base: Base | None = None,
+        warned: set[str] | None = None,
     ) -> None:
-        self._server = server
+        self._told = set() if warned is None else warned
+        self._base = base
         self._pinner = pinner
         self._pipeline = pipeline
         self._seed = seed
@@ -186,9 +174,9 @@ class Processes:
         self._warned = False
         self._pid = os.getpid()
         self._fds: dict[str, int] = {}
-        self._team: dict[int, _Employee] = {}  # by pidfd
+        self._team: Team | None = None
         self._sent: dict[int, _Sent] = {}  # by ticket, in the order of sending
-        self._streaming: dict[int, _Employee] = {}  # by the descriptor they stream through
+        self._streaming: dict[int, WorkerHandle] = {}  # by the descriptor they stream through
         self._events: list[Event] = []
         self._unread = b""  # the beginning of a record
         self._unsent: dict[int, _Sent] = {}
@@ -201,7 +189,6 @@ class Processes:
         self._final: dict[str, int] = {}
         self._loans: deque[_Loan] = deque()
         self._segment: Segment | None = None
-        self._launcher: Launcher | None = None
         self._poll = select.poll()
         _living.add(weakref.ref(self, _living.discard))
 
@@ -224,19 +211,22 @@ class Processes:
             self._pid,
         )
         self._free_cells = list(range(self.capacity))
-        self._launcher = self._make_launcher(self._context)
         self._poll.register(self._fds["receive"], select.POLLIN)
-        self._poll.register(self._fds["wake"], select.POLLIN)
-        for number in range(self._workers):
-            self._employ(number, self._launcher)
+        self._poll.register(self._fds["woken"], select.POLLIN)
+        assert self._segment is not None
+        fds = self._fds
+        inherited = Descriptors(fds["jobs"], fds["results"], -1, self._segment.fd, fds["self"], fds["tether"])
+        outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
+        self._team = Team(outfit, self._context, self._base, self._poll, self._isolate, self._told)
+        self._team.start()
 
     def _make_pipes(self) -> None:
         jobs_out, jobs_in = os.pipe()
         self._fds.update(jobs=jobs_out, send=jobs_in)
         results_out, results_in = os.pipe()
         self._fds.update(receive=results_out, results=results_in)
-        self._fds["wake"] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._fds["self"] = os.pidfd_open(self._pid)
+        self._fds["woken"], self._fds["wake"] = linux.make_wake()
+        self._fds["self"] = linux.pidfd_open(self._pid)
         tether, hold = os.pipe()
         self._fds.update(tether=tether, hold=hold)
         os.set_blocking(results_out, False)
@@ -282,52 +272,16 @@ class Processes:
             return slot_bytes // PAGE * PAGE
         return self._shm_bytes // slots // PAGE * PAGE
 
-    def _make_launcher(self, context: str) -> Launcher:
-        assert self._segment is not None
-        if context == "fork":
-            return Fork(self._spec, self._pipeline, self._segment, self._isolate)
-        shipment = Shipment(self._spec, self._pipeline)
-        if context == "spawn":
-            return Spawn(shipment)
-        return ForkServer(shipment, self._server or Server(), self._server is not None)
-
-    def _employ(self, number: int, launcher: Launcher, spare: int = 1, idle: int = 0) -> None:
-        assert self._segment is not None
-        common = self._fds
-
-        def enlist(child: Child) -> None:
-            common.pop("bulk", None)
-            self._team[child.pidfd] = _Employee(number, child, bulk, spare=spare, idle=idle)
-            self._poll.register(child.pidfd, select.POLLIN)
-
-        if _launching.backend is not None:  # a fork within the hooks of another might wait for their locks
-            raise AmidAStart
-        try:
-            with CtrlCHeld():
-                common["bulk"], common["write"] = bulk, write = os.pipe()
-            os.set_blocking(bulk, False)
-            fds = Descriptors(
-                common["jobs"], common["results"], write, self._segment.fd, common["self"], common["tether"]
-            )
-            _launching.backend = self
-            launcher.launch(number, fds, enlist)
-        finally:
-            _launching.backend = None
-            with CtrlCHeld():  # what strikes before it leaves them to `close`
-                for name in ("bulk", "write"):  # the one is the employee's now, if there is one
-                    if (fd := common.pop(name, None)) is not None:
-                        os.close(fd)
-
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
         # The numbers may soon mean something else, which a fork of user code keeps.
         _living.discard(weakref.ref(self))
-        _launching.backend = None
-        for name in ("send", "receive", "wake", "hold", "bulk"):
+        for name in ("send", "receive", "woken", "wake", "hold"):
             os.close(self._fds[name])
-        for employee in self._team.values():
-            os.close(employee.bulk)
-            os.close(employee.child.pidfd)
+
+    @property
+    def _handles(self) -> dict[int, WorkerHandle]:
+        return self._team.handles if self._team is not None else {}
 
     # ---------------------------------------------------------------- jobs
 
@@ -391,20 +345,22 @@ class Processes:
 
     # ---------------------------------------------------------------- results
 
-    def receive(self, timeout: float | None) -> list[Event]:
-        wait_ms = None if timeout is None else max(0, int(timeout * 1000) + 1)
+    def receive(self, timeout_s: float | None) -> list[Event]:
+        assert self._team is not None
+        timeout_s = self._team.patience_s(timeout_s)
+        wait_ms = None if timeout_s is None else max(0, int(timeout_s * 1000) + 1)
         if self._events:  # `running_s` has found some
             wait_ms = 0
-        dead = []
         for fd, _ in self._poll.poll(wait_ms):
-            if fd == self._fds["wake"]:
-                os.eventfd_read(fd)
-            elif fd in self._team:
-                dead.append(fd)
+            if fd == self._fds["woken"]:
+                linux.clear(fd)
+            else:
+                self._team.notice(fd)
         self._read()  # what a worker delivered before it died
-        for fd in dead:
-            if not self._closed:  # by the interpreter's exit, while a daemon thread reads
-                self._bury(fd)
+        if not self._closed:  # by the interpreter's exit, while a daemon thread reads
+            for handle, cause in self._team.deaths():
+                self._bury(handle, cause)
+            self._events += self._team.failures()
         events, self._events = self._events, []
         return events
 
@@ -431,7 +387,7 @@ class Processes:
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
         else:
-            employee = next(employee for employee in self._team.values() if employee.number == worker)
+            employee = self._handles[worker]
             if kind == Kind.READY:
                 employee.ready = True
                 return
@@ -471,7 +427,7 @@ class Processes:
 
     def collect(self) -> list[Event]:
         found: list[Event] = []
-        for employee in self._team.values():
+        for employee in self._handles.values():
             ticket = self._control.claimed(employee.number)[0]
             sent = self._sent.get(ticket)
             if sent is not None and sent.items > 1:
@@ -509,20 +465,20 @@ class Processes:
         if sent.file is not None:
             sent.file.close()
 
-    def _begin_stream(self, employee: _Employee, record: tuple[int, ...], size: int) -> None:
+    def _begin_stream(self, employee: WorkerHandle, record: tuple[int, ...], size: int) -> None:
         if employee.stream is not None:
             self._read_stream(employee)  # all there: a worker sends one result after the other
         try:
             block = private(size)
         except MemoryError:
-            employee.child.kill()  # it cannot be told to stop sending
+            employee.kill()  # it cannot be told to stop sending
             return
         employee.stream = _Stream(record, block, block.data)
         self._streaming[employee.bulk] = employee
         self._poll.register(employee.bulk, select.POLLIN)
         self._read_stream(employee)
 
-    def _read_stream(self, employee: _Employee) -> None:
+    def _read_stream(self, employee: WorkerHandle) -> None:
         """Read what has come of a streamed result; what a dead worker left unfinished, `_bury` finds."""
         stream = employee.stream
         assert stream is not None
@@ -557,8 +513,8 @@ class Processes:
         if nbytes > slot_bytes and not self._warned:
             self._warned = True
             warnings.warn(
-                f"prefetch: an item of {in_units(nbytes)} does not fit a slot of {in_units(slot_bytes)} and was"
-                " sent through a slower pipe. Set shm_size to at least"
+                f"prefetch: an item of {in_units(nbytes)} does not fit a slot of {in_units(slot_bytes)}"
+                " and was sent through a slower pipe. Set shm_size to at least"
                 f" {in_units(self._layout.slots * nbytes)}",
                 RuntimeWarning,
                 stacklevel=2,
@@ -566,32 +522,17 @@ class Processes:
 
     # ---------------------------------------------------------------- deaths
 
-    def _bury(self, pidfd: int) -> None:
+    def _bury(self, employee: WorkerHandle, cause: str) -> None:
         """A worker is gone: report what it had, and replace it."""
-        employee = self._team.pop(pidfd)
-        self._poll.unregister(pidfd)
+        assert self._team is not None
         if self._streaming.pop(employee.bulk, None):
             self._poll.unregister(employee.bulk)
-        cause = employee.child.cause()
-        os.close(pidfd)
-        os.close(employee.bulk)
-        number, ready = employee.number, employee.ready
-        idle = employee.idle + 1 if ready and not self._control.claimed(number)[1] else 0
-        if ready:
+        has_worked = bool(self._control.claimed(employee.number)[1])
+        if employee.ready:
             self._report_job(employee, cause)
-        if idle > MOST_IDLE_DEATHS or not (ready or employee.spare):
-            end = f"process {employee.child.pid} {cause} before its first item"
-            self._events.append(Failed(number, RuntimeError(end)))
-            return
-        self.restarts += 1
-        try:
-            self._employ(number, self._replacement_launcher(), spare=int(ready), idle=idle)
-        except AmidAStart:  # says nothing about this node
-            raise
-        except (OSError, RuntimeError) as error:  # out of descriptors or processes, or the server is closed
-            self._events.append(Failed(number, error))
+        self.restarts += self._team.replace(employee, cause, has_worked)
 
-    def _report_job(self, employee: _Employee, cause: str) -> None:
+    def _report_job(self, employee: WorkerHandle, cause: str) -> None:
         number = employee.number
         ticket = self._control.claimed(number)[0]
         sent = self._sent.get(ticket)
@@ -606,7 +547,7 @@ class Processes:
             ran_s = (time.monotonic_ns() - cell.words[2]) / 1e9 if cell.words[2] else 0.0
             self._lose_slot(ticket)
             stopped = bool(employee.stopped)
-            self._events.append(Lost(ticket, number, employee.child.pid, cause, ran_s, stopped))
+            self._events.append(Lost(ticket, number, employee.pid, cause, ran_s, stopped))
         self._control.bury(number)
         self.pool.recover(number)
 
@@ -637,25 +578,15 @@ class Processes:
             unread = fcntl.ioctl(self._fds["jobs"], termios.FIONREAD, bytes(4))
             sent = list(self._sent)
         taken = sent[: len(sent) - struct.unpack("i", unread)[0] // JOB.size]
-        claims = {self._control.claimed(employee.number)[0] for employee in self._team.values()}
+        claims = {self._control.claimed(employee.number)[0] for employee in self._handles.values()}
         return [ticket for ticket in taken if ticket not in claims]
-
-    def _replacement_launcher(self) -> Launcher:
-        """Return who launches now: with threads about, a fork could copy a lock that is held for ever."""
-        assert self._launcher is not None
-        if isinstance(self._launcher, Fork) and threading.active_count() > 1:
-            try:
-                self._launcher = self._make_launcher("forkserver")
-            except TypeError:
-                pass  # it cannot be shipped, so forking is the only way
-        return self._launcher
 
     # ---------------------------------------------------------------- time, waking, the end
 
     def running_s(self) -> dict[int, float]:
         self._read()  # a job that is done, only that nobody has looked for it, does not run
         begun: dict[int, int] = {}
-        for employee in self._team.values():
+        for employee in self._handles.values():
             ticket = self._control.claimed(employee.number)[0]
             if ticket in self._sent:
                 begun[ticket] = self._cells[self._sent[ticket].cell].words[2]
@@ -665,10 +596,10 @@ class Processes:
         return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if since}
 
     def stop(self, ticket: int) -> None:
-        for employee in self._team.values():
+        for employee in self._handles.values():
             if self._control.claimed(employee.number)[0] == ticket:
                 employee.stopped = ticket
-                employee.child.kill()
+                employee.kill()
 
     def is_worker(self) -> bool:
         return False
@@ -677,7 +608,7 @@ class Processes:
         self.pool.await_release(timeout_s)
 
     def wake(self) -> None:
-        os.eventfd_write(self._fds["wake"], 1)
+        linux.wake(self._fds["wake"])
 
     def statistics(self) -> dict[str, int]:
         return self._final if self._closed else self._counts()
@@ -701,7 +632,8 @@ class Processes:
         try:
             if not self._closed:
                 self._begin_to_close()
-                self._wait_for_all()
+                if self._team is not None:
+                    self._team.wait(GRACE_S)
         finally:  # a second Ctrl-C does not wait
             with CtrlCHeld():  # what strikes before it leaves the rest to the next call
                 self._end()
@@ -709,37 +641,18 @@ class Processes:
     def _begin_to_close(self) -> None:
         """Let those leave that have nothing to do."""
         self._closed = True
-        if self._launcher is not None:  # which comes last, when everything else is there
+        if self._team is not None:  # which comes last, when everything else is there
             self._final = self._counts()
             self._control.close()
         with CtrlCHeld():
             if "send" in self._fds:
                 os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
 
-    def _wait_for_all(self) -> None:
-        """Give the workers time to leave."""
-        deadline = time.monotonic() + GRACE_S
-        waiting = select.poll()
-        left = set(self._team)
-        for pidfd in left:
-            waiting.register(pidfd, select.POLLIN)
-        while left and (rest := deadline - time.monotonic()) > 0:
-            for pidfd, _ in waiting.poll(rest * 1000):
-                waiting.unregister(pidfd)
-                left.discard(pidfd)
-
     def _end(self) -> None:
         """Kill the workers that are still there, and give everything back."""
-        for employee in self._team.values():
-            employee.child.kill()
-        while self._team:
-            pidfd, employee = self._team.popitem()
-            employee.child.cause()
-            os.close(pidfd)
-            os.close(employee.bulk)
-        if self._launcher is not None:
-            self._launcher.close()
-            self._launcher = None
+        if self._team is not None:
+            self._team.end()
+            self._team = None
             # From here on only leased arrays keep the memory mapped.
             self.pool.give_back()
             del self.pool, self._control, self._cells
@@ -760,7 +673,7 @@ class Processes:
         None if there are no leases. Another thread may drop them before the fork has returned.
         """
         try:
-            if self._launcher is None or not (pool := self.pool).has_leases():
+            if self._team is None or not (pool := self.pool).has_leases():
                 return None
             for loan in list(self._loans):  # nobody else may look for long
                 loan.is_over()
@@ -780,8 +693,6 @@ class Processes:
     def forget(self) -> None:
         """In a child that user code forked: close the engine's descriptors, so that they can end."""
         fds = [*self._fds.values()]
-        for employee in self._team.values():
-            fds += [employee.bulk, employee.child.pidfd]
         if self._segment is not None:
             fds.append(self._segment.fd)
             self._segment.fd = -1
@@ -790,11 +701,10 @@ class Processes:
                 os.close(fd)
             except OSError:
                 pass
-        if self._launcher is not None:
-            self._launcher.forget()
+        if self._team is not None:
+            self._team.forget()
             self.pool.free.forget()
         self._fds.clear()
-        self._team.clear()
         self._sent.clear()  # its cells are the parent's: nothing to cancel here
         self._unsent.clear()
         self._closed = True
@@ -831,9 +741,8 @@ class _Loan:
 
 
 class _Launching(threading.local):
-    """The backend whose worker this thread starts; and what tells how long the child of a fork lives."""
+    """What tells how long the child of a fork lives that this thread begins."""
 
-    backend: Processes | None = None
     loans: list[int]
 
 
@@ -845,7 +754,8 @@ _launching = _Launching()
 def _others() -> list[Processes]:
     """Return the backends that live, but for the one that this thread forks a worker of."""
     backends = [reference() for reference in list(_living)]
-    return [other for other in backends if other is not None and other is not _launching.backend]
+    team = starting()
+    return [other for other in backends if other is not None and (team is None or other._team is not team)]
 
 
 def _before_fork() -> None:

@@ -16,39 +16,32 @@ Relies on
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import math
 import os
 import pickle
 import select
-import signal
-import sys
-import threading
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns, sleep
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import threadpoolctl
 
-from ...context import evaluating, flush_streams, leave_process, set_worker_info
-from ...errors import Policy, seterr
+from ...context import evaluating
 from ...view import View
-from ..codec import INLINE_BYTES, Block, Form, aligned, decode, dumps_plain
+from ..codec import INLINE_BYTES, Block, aligned, dumps_plain
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
-from ..hooks import Seeding, call_hook, worker_info
-from ..pickling import refer_to_reader
-from ..results import Entry, Record, encoded_item
+from ..hooks import Seeding
+from ..results import Entry, encoded_item
+from . import linux
 from .slots import PAGE, FreeMap, Segment
 from .wire import HEADER_WORDS, JOB, RESULT, Cell, Control, Flag, Kind, Packing, Spec, cells_of, unpack
 
-__all__ = ["Descriptors", "boot", "leave", "main"]
+__all__ = ["Descriptors", "Worker", "tell", "write_all"]
 
 # How often a worker looks for the slot that is reserved for its job. It is there; but between looking and
 # taking, another worker may have taken it while a second one came free.
@@ -236,7 +229,7 @@ class Worker:
         self._small_in_a_row: dict[int, int] = {}  # by slot
         self._arrivals = select.epoll()
         # Exclusive: a job wakes one idle worker, not all.
-        self._arrivals.register(fds.jobs, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+        self._arrivals.register(fds.jobs, select.EPOLLIN | linux.EPOLLEXCLUSIVE)
 
     def serve(self) -> None:
         """Take jobs until there will be no more."""
@@ -350,7 +343,7 @@ class Worker:
         cost_ns = monotonic_ns() - begun_ns
         tell(self.fds, self.number, kind, ticket, count, used, cost_ns, slot, flags)
         for part in stream:
-            _write_all(self.fds.bulk, part)
+            write_all(self.fds.bulk, part)
 
     def _survives(self, writer: Writer) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
@@ -391,140 +384,7 @@ def tell(
     os.write(fds.results, RESULT.pack(ticket, worker, kind, items, nbytes, cost_ns, slot, flags))
 
 
-def _write_all(fd: int, data: bytes | memoryview) -> None:
+def write_all(fd: int, data: bytes | memoryview) -> None:
     view = memoryview(data).cast("B")
     while len(view):
         view = view[os.write(fd, view) :]
-
-
-# -------------------------------------------------------------------- the life of a worker
-
-
-def main(
-    number: int,
-    spec: Spec,
-    fds: Descriptors,
-    segment: Segment,
-    pipeline: View[Any],
-    libraries: threadpoolctl.ThreadpoolController | None = None,
-    forked: bool = True,
-) -> None:
-    """Be worker `number` until the parent closes the node, or is gone.
-
-    `libraries` are those of this process that have thread pools, if somebody knows them already. Who is
-    `forked` has the parent's main module.
-    """
-    _settle(fds)
-    if forked:
-        refer_to_reader()
-    with (libraries or threadpoolctl.ThreadpoolController()).limit(limits=spec.native_threads or None):
-        try:
-            info = worker_info(number, spec.num_workers, spec.seed, "process")
-            seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
-            set_worker_info(info)
-            seterr(cast(Policy, spec.errors))
-            call_hook(spec.hook, number)
-        except BaseException as error:
-            report_failure(number, fds, error)
-            return
-        try:
-            tell(fds, number, Kind.READY)
-            Worker(number, spec, fds, segment, pipeline, seeding).serve()
-            leave_process()
-        except BrokenPipeError:
-            pass  # the parent is gone
-
-
-def report_failure(number: int, fds: Descriptors, error: BaseException) -> None:
-    """Tell the parent that this worker cannot start."""
-    data = pickle.dumps(Record.of(error))
-    try:
-        tell(fds, number, Kind.FAILED, nbytes=len(data))
-        _write_all(fds.bulk, data)
-    except BrokenPipeError:
-        pass
-
-
-def _settle(fds: Descriptors) -> None:
-    """Make a process a worker: no handlers of the parent's, no life without it."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    # What was inherited by fork stays out of the collector's way, so that its pages stay shared.
-    gc.freeze()
-    _tie(fds.tether)
-    _stand_back()
-
-    def watch() -> None:
-        poll = select.poll()
-        poll.register(fds.parent, select.POLLIN)
-        poll.poll()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    # A descriptor reaches its end only once every inherited copy is closed; a pidfd tells at once.
-    threading.Thread(target=watch, name="seqkit-watch", daemon=True).start()
-
-
-def _stand_back() -> None:
-    """Have the scheduler not interrupt the reader whenever a job wakes this process.
-
-    It thinks that who writes into a pipe is about to wait for an answer, and lets the one that it wakes have
-    the processor at once: the reader would hand out a third fewer small items, while a processor idles
-    (`python -m tests.benchmarks transport`). The share of processor time stays what it was.
-    """
-    with suppress(OSError, AttributeError):
-        if os.sched_getscheduler(0) == os.SCHED_OTHER:
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
-def _tie(tether: int) -> None:
-    """Have the kernel kill this process when the other end of a pipe is closed.
-
-    No thread of ours can, where an item computes for long without giving up the interpreter lock.
-    """
-    try:
-        # Whom to signal belongs to an open file, which workers share until they open it anew.
-        own = os.open(f"/proc/self/fd/{tether}", os.O_RDONLY | os.O_NONBLOCK)
-        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-    except OSError:
-        pass  # no /proc: the watch has to do
-
-
-def leave() -> None:
-    """End the process without what the parent's interpreter would do at its exit."""
-    flush_streams()
-    os._exit(0)
-
-
-def boot(
-    number: int,
-    frame: Sequence[int],
-    fds: Sequence[int],
-    libraries: threadpoolctl.ThreadpoolController | None = None,
-) -> None:
-    """Become a worker in a fresh interpreter: unpack the shipment, then `main`.
-
-    `frame` is its head and end; its descriptor is the first of `fds`. `libraries` are those with thread pools
-    that are loaded by now.
-    """
-    shipped, *rest = fds
-    loaded = len(sys.modules)
-    descriptors = Descriptors(*rest)
-    head, end = frame
-    for fd in fds:
-        os.set_inheritable(fd, False)  # what an item starts may live longer than the node
-    try:
-        shipment = Segment(shipped, end, private=True)
-        block = shipment.block(0, end)
-        spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
-        segment = Segment(descriptors.segment, spec.layout.size)
-    except BaseException as error:
-        report_failure(number, descriptors, error)
-    else:
-        known = libraries if len(sys.modules) == loaded else None
-        main(number, spec, descriptors, segment, pipeline, known, forked=False)
-    leave()

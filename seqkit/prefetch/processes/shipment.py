@@ -1,0 +1,97 @@
+"""The pickle of a pipeline, for workers that cannot inherit it.
+
+Guarantees
+----------
+- A pipeline is pickled once for all workers. Its arrays lie beside the pickle in one segment, which every
+  worker maps copy-on-write: private and writable, but in memory once.
+- Arrays that share memory are stored once, and share memory in a worker.
+- Arrays over mapped files are not stored (see `maps`).
+
+Relies on
+---------
+- Linux: memfd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...view import View
+from ..codec import encode_shared
+from ..signals import CtrlCHeld
+from .slots import Segment
+from .wire import Spec
+
+__all__ = ["WARN_BYTES", "Shipment", "size_warning"]
+
+# A larger pickle gets a warning.
+WARN_BYTES = 64 << 20
+
+
+class Shipment:
+    """Spec and pipeline, pickled into a segment that every worker maps.
+
+    Attributes
+    ----------
+    place : tuple of int
+        Where the pickle begins and ends, and where `beside` ends.
+    fd : int
+        The descriptor of the segment.
+    nbytes : int
+        Size of the pickle and its arrays. Mapped files do not count.
+    """
+
+    def __init__(self, spec: Spec, pipeline: View[Any], beside: bytes = b"") -> None:
+        try:
+            tail, moved, head = encode_shared((spec, pipeline))
+        except Exception as error:
+            raise TypeError(
+                f"prefetch: {pipeline!r} cannot be shipped to workers that are not forked:"
+                f" {type(error).__name__}: {error}."
+                " Use context='fork' or method='thread', or make it picklable"
+            ) from error
+        end = head + len(tail)
+        self.place = head, end, end + len(beside)
+        self.nbytes = end
+        with CtrlCHeld():
+            self._segment = Segment.create(self.place[-1], "seqkit-pipeline")
+        content = self._segment.block(0, self.place[-1]).data
+        for offset, buffer in [*moved, (head, memoryview(tail)), (end, memoryview(beside))]:
+            content[offset : offset + buffer.nbytes] = buffer
+
+    @property
+    def fd(self) -> int:
+        return self._segment.fd
+
+    def close(self) -> None:
+        self._segment.close()
+
+
+def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str | None:
+    """Return the warning for a pickle of so many bytes; None if it is small.
+
+    Parameters
+    ----------
+    nbytes : int
+    context : str
+        The start method of the workers.
+    threads : iterable of str
+        Names of the threads that made forking unsafe, if that is why `context` was chosen.
+
+    Examples
+    --------
+    >>> size_warning(1 << 20, "spawn")
+    >>> size_warning(100 << 20, "forkserver", ["pool_0", "pool_1"]).partition(".")[0]
+    'prefetch: pickled 100 MiB for workers, because forking is unsafe beside the threads pool_0, pool_1'
+    """
+    if nbytes <= WARN_BYTES:
+        return None
+    names = ", ".join(threads)
+    why = f"because forking is unsafe beside the threads {names}" if names else f"as context is {context!r}"
+    return (
+        f"prefetch: pickled {nbytes / 2**20:.0f} MiB for workers, {why}."
+        " To pickle once and not in every epoch, use DataLoader(persistent_workers=True)."
+        " To pickle less, use numpy.memmap or seqkit.load_packed."
+        " To pickle nothing, use context='fork' if your threads allow it."
+    )

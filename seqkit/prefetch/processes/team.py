@@ -1,0 +1,401 @@
+"""The worker processes of a node: starting, deaths, replacing, and their end.
+
+Guarantees
+----------
+- a worker is forked where that is safe or asked for, else it comes from a template. This is judged anew for
+  every worker;
+- a worker that was forked while other threads lived, and does not begin within `BEGIN_S`, is killed and
+  started from a template;
+- a worker that cannot be started does not end a node that has others. It is tried again later;
+- Ctrl-C during a start leaves no process and no descriptor behind;
+- a process that cannot be killed delays the end of a node by at most `REAP_S`.
+
+Relies on
+---------
+- being called by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any, NoReturn
+
+from ..classes import refer_to_reader
+from ..protocol import Failed
+from ..signals import CtrlCHeldFromChildren
+from . import launch, linux
+from .launch import Outfit
+from .shipment import Shipment, size_warning
+from .template import REAP_S, Base, Says, Template
+
+__all__ = ["Team", "WorkerHandle", "starting"]
+
+# How long a worker that was forked while other threads lived may take to begin. It takes milliseconds.
+BEGIN_S = 10.0
+# When to try again to start workers that could not be started.
+RETRY_S = 0.25
+# So many workers in one place may die without having begun a job. They may have been killed from outside, but
+# that must not go on for ever.
+MOST_IDLE_DEATHS = 8
+
+
+@dataclass(slots=True, eq=False)
+class WorkerHandle:
+    """A worker as the parent sees it."""
+
+    number: int
+    spare: int = 1  # how many more may be started in its place before one of them is ready
+    idle: int = 0  # how many in its place were ready, and died without having begun a job
+    bulk: int = -1  # the reading end of its own pipe
+    pid: int = 0  # 0 until the template has forked it
+    pidfd: int = -1
+    is_child: bool = True  # else of the template, which says when it ends
+    begun: int = -1  # a pipe that ends when the worker begins
+    begins_by: float = 0.0
+    is_doomed: bool = False
+    is_dead: bool = False
+    # Written by the transport.
+    ready: bool = False
+    stopped: int = 0  # the job over which it was killed
+    stream: Any = None  # the result that is coming through `bulk`
+
+    def kill(self) -> None:
+        self.is_doomed = True  # if the template has still to tell its pidfd
+        if self.pidfd >= 0:
+            launch.kill(self.pidfd)
+
+
+@dataclass(eq=False)
+class Team:
+    """Starts and watches the workers of a node.
+
+    Parameters
+    ----------
+    outfit : Outfit
+    context : "fork", "forkserver", "spawn" or None
+        How workers start; None judges whether to fork.
+    base : Base or None
+        From which a template is forked; None boots one for this team.
+    poll : select.poll
+        Where descriptors are registered for which `notice` is to be called.
+    isolate : callable
+        Called in a forked worker first, to close what it must not keep.
+    warned : set of str
+        Warnings that were given already; outlives the node.
+    """
+
+    outfit: Outfit
+    context: str | None
+    base: Base | None
+    poll: select.poll
+    isolate: Callable[[], None]
+    warned: set[str] = field(default_factory=set)
+    handles: dict[int, WorkerHandle] = field(default_factory=dict)  # of those that live or start, by number
+    _own_base: Base | None = None
+    _template: Template | None = None
+    _shipment: Shipment | None = None
+    _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd` and by `begun`
+    _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # who is to be started, by number
+    _retry_at: float = 0.0
+    _deaths: list[tuple[WorkerHandle, str]] = field(default_factory=list)
+    _failures: list[Failed] = field(default_factory=list)
+
+    # ---------------------------------------------------------------- starting
+
+    def start(self) -> None:
+        """Begin to start all workers."""
+        for number in range(self.outfit.spec.num_workers):
+            self._employ(WorkerHandle(number))
+
+    def _employ(self, handle: WorkerHandle) -> None:
+        if _local.starting is not None:  # a fork within the hooks of another might wait for their locks
+            raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
+        _local.starting = self
+        try:
+            forks = self.context == "fork" or (self.context is None and launch.is_safe())
+            if forks and self._open(handle, self._fork):
+                return
+            if self._shipment is None:
+                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, launch.surroundings())
+                self._warn_of_size(self._shipment.nbytes)
+            self._open(handle, self._ship)
+        finally:
+            _local.starting = None
+
+    def _warn_of_size(self, nbytes: int) -> None:
+        text = size_warning(nbytes, self.context or "forkserver", launch.threads_that_matter())
+        if text is not None and "size" not in self.warned:
+            self.warned.add("size")
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def _open(self, handle: WorkerHandle, begin: Callable[[WorkerHandle, int], bool]) -> bool:
+        """Begin a worker with a pipe of its own; return whether it was begun."""
+        with CtrlCHeldFromChildren():
+            handle.bulk, write = os.pipe()
+            has_begun = False
+            try:
+                has_begun = begin(handle, write)
+            finally:
+                os.close(write)
+                if not has_begun:
+                    os.close(handle.bulk)
+            if has_begun:
+                os.set_blocking(handle.bulk, False)
+                self._vacant.pop(handle.number, None)
+                self.handles[handle.number] = handle
+                if handle.is_child:
+                    self._watch(handle, handle.pidfd)
+        return has_begun
+
+    def _fork(self, handle: WorkerHandle, write: int) -> bool:
+        """Fork a worker unless another thread matters by now."""
+        launch.native_pools()  # searched once, not by every worker
+        begun, tells = os.pipe() if launch.others_live() else (-1, -1)
+        try:
+            pid = launch.fork() if self.context == "fork" else launch.fork_if_harmless()
+            if pid == 0:
+                self._be_worker(handle, write, begun, tells)
+            if pid > 0:
+                handle.pid, handle.pidfd, handle.is_child = pid, launch.watched(pid), True
+                if begun >= 0:
+                    handle.begun, handle.begins_by = begun, monotonic() + BEGIN_S
+                    self._watch(handle, begun)
+                    begun = -1
+            return pid > 0
+        finally:
+            for fd in (begun, tells):
+                if fd >= 0:
+                    os.close(fd)
+
+    def _be_worker(self, handle: WorkerHandle, write: int, begun: int, tells: int) -> NoReturn:
+        def forget_the_parents() -> None:
+            self.isolate()
+            _local.starting = None
+            self.handles[-1] = handle  # it has descriptors, too
+            handle.begun = begun
+            self.forget()
+            refer_to_reader()
+
+        def tell_begun() -> None:
+            if tells >= 0:
+                os.close(tells)
+
+        launch.be_worker(handle.number, self.outfit, write, forget_the_parents, tell_begun)
+
+    def _ship(self, handle: WorkerHandle, write: int) -> bool:
+        """Start a worker that is not forked from this process."""
+        assert self._shipment is not None
+        handle.is_child = self.context == "spawn"
+        if handle.is_child:
+            handle.pid = launch.spawn(handle.number, self._shipment, replace(self.outfit.fds, bulk=write))
+            handle.pidfd = launch.watched(handle.pid)
+            return True
+        if self._template is None:
+            base = self.base or self._own_base or Base()
+            if base is not self.base:
+                self._own_base = base
+            self._template = Template(self._shipment, self.outfit.fds, base)
+            self._watch_template(self._template)
+        self._template.start(handle.number, write)
+        return True
+
+    def _watch(self, handle: WorkerHandle, fd: int) -> None:
+        self._by_fd[fd] = handle
+        self.poll.register(fd, select.POLLIN)
+
+    def _unwatch(self, fd: int) -> None:
+        if self._by_fd.pop(fd, None) is not None:
+            self.poll.unregister(fd)
+        if fd >= 0:
+            os.close(fd)
+
+    def _watch_template(self, template: Template) -> None:
+        for fd in template.fds:
+            self.poll.register(fd, select.POLLIN)
+
+    # ---------------------------------------------------------------- what happens
+
+    def patience_s(self, wait_s: float | None) -> float | None:
+        """Do what is due; return how long to poll then, at most `wait_s`."""
+        waiting = [handle for handle in self.handles.values() if handle.begun >= 0 and not handle.is_doomed]
+        if not waiting and not self._vacant:
+            return wait_s
+        now = monotonic()
+        for handle in waiting:
+            if handle.begins_by <= now:
+                self.context = "forkserver"  # for those to come
+                handle.spare += 1
+                handle.kill()
+        if self._vacant and self._retry_at <= now:
+            self._fill()
+        times = [handle.begins_by - now for handle in waiting if not handle.is_doomed]
+        times += [self._retry_at - now] * bool(self._vacant)
+        times += [] if wait_s is None else [wait_s]
+        return max(0.0, min(times)) if times else None
+
+    def notice(self, fd: int) -> None:
+        """Look at a descriptor that is readable. Those of others are ignored."""
+        handle = self._by_fd.get(fd)
+        if handle is None:
+            if self._template is not None and fd in self._template.fds:
+                self._hear(self._template)
+        elif fd == handle.begun:
+            handle.begun = -1
+            self._unwatch(fd)
+        else:
+            self._bury(handle, linux.reap(handle.pid, fd, 0.0) if handle.is_child else None)
+
+    def _hear(self, template: Template) -> None:
+        try:
+            for says, worker, value, pidfd, error in template.answers():
+                handle = self.handles.get(worker)
+                if handle is None:  # then there is an error
+                    self._failures += [Failed(min(self.handles, default=0), error)] if error else []
+                elif says == Says.FORKED:
+                    handle.pid, handle.pidfd = value, pidfd
+                    if pidfd < 0:  # there was no room for it in the table of descriptors
+                        # The number is not used again before the template has reaped the process.
+                        os.kill(value, signal.SIGKILL)
+                    elif handle.is_doomed:
+                        handle.kill()
+                elif says == Says.ENDED:
+                    self._bury(handle, None if value < 0 else value)
+                elif error is not None:
+                    self._drop(handle)
+                    self._vacate(handle, error)
+            self._watch_template(template)
+        except ConnectionError as error:
+            self._lose(template, str(error))
+
+    def _lose(self, template: Template, reason: str) -> None:
+        """Go on without a template that has ended: its workers live on, but for those that had not begun."""
+        for fd in template.fds:
+            with suppress(KeyError):
+                self.poll.unregister(fd)
+        self._template = None
+        template.close()
+        for handle in self.handles.values():
+            if handle.is_child or handle.is_dead:
+                continue
+            if handle.pidfd < 0:
+                self._bury(handle, None, reason)
+            else:
+                self._watch(handle, handle.pidfd)
+
+    def _bury(self, handle: WorkerHandle, status: int | None, cause: str = "") -> None:
+        handle.is_dead = True
+        self._unwatch(handle.pidfd)
+        handle.pidfd = -1
+        self._deaths.append((handle, cause or launch.how_ended(status)))
+
+    def deaths(self) -> list[tuple[WorkerHandle, str]]:
+        """Return the workers that have died, and how. Call `replace` for each."""
+        deaths, self._deaths = self._deaths, []
+        return deaths
+
+    def failures(self) -> list[Failed]:
+        """Return why the node cannot go on, if it cannot."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    # ---------------------------------------------------------------- replacing
+
+    def replace(self, handle: WorkerHandle, cause: str, has_worked: bool) -> bool:
+        """Start a worker in the place of a dead one; return whether its place is to be filled."""
+        self._drop(handle)
+        idle = handle.idle + 1 if handle.ready and not has_worked else 0
+        if idle > MOST_IDLE_DEATHS or not (handle.ready or handle.spare):
+            end = f"process {handle.pid} {cause} before its first item" if handle.pid else cause
+            self._failures.append(Failed(handle.number, RuntimeError(end)))
+            return False
+        spare = 1 if handle.ready else handle.spare - 1
+        self._vacant[handle.number] = WorkerHandle(handle.number, spare, idle)
+        self._fill()
+        return True
+
+    def _fill(self) -> None:
+        """Start workers where there are none."""
+        for handle in list(self._vacant.values()):
+            try:
+                self._employ(handle)
+            except (OSError, RuntimeError, TypeError) as error:
+                self._vacate(handle, error)
+                return
+
+    def _vacate(self, handle: WorkerHandle, error: BaseException) -> None:
+        """Note that a worker could not be started. If there is no other one, the node cannot go on."""
+        self._vacant[handle.number] = WorkerHandle(handle.number, handle.spare, handle.idle)
+        self._retry_at = monotonic() + RETRY_S
+        if not self.handles:
+            self._failures.append(Failed(handle.number, error))
+
+    def _drop(self, handle: WorkerHandle) -> None:
+        del self.handles[handle.number]
+        os.close(handle.bulk)
+        self._unwatch(handle.begun)
+
+    # ---------------------------------------------------------------- the end
+
+    def wait(self, grace_s: float) -> None:
+        """Give the workers time to leave."""
+        if self._template is not None:
+            self._hear(self._template)
+        deadline = monotonic() + grace_s
+        left = {handle.pidfd for handle in self.handles.values()} - {-1}
+        waiting = select.poll()
+        for pidfd in left:
+            waiting.register(pidfd, select.POLLIN)
+        while left and (rest := deadline - monotonic()) > 0:
+            for pidfd, _ in waiting.poll(rest * 1000):
+                waiting.unregister(pidfd)
+                left.discard(pidfd)
+
+    def end(self) -> None:
+        """Kill the workers that are still there, and give everything back."""
+        for handle in self.handles.values():
+            handle.kill()
+        self.wait(REAP_S)
+        for handle in self.handles.values():
+            if handle.is_child and not handle.is_dead:
+                linux.reap(handle.pid, handle.pidfd, 0.0)
+        if self._template is not None:
+            self._template.close()
+        if self._own_base is not None:
+            self._own_base.close()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptors. In a forked child that is all: the processes are the parent's."""
+        for handle in self.handles.values():
+            for fd in {handle.bulk, handle.pidfd, handle.begun} - {-1}:
+                with suppress(OSError):
+                    os.close(fd)
+        self.handles.clear()
+        self._vacant.clear()
+        self._by_fd.clear()
+        if self._template is not None:
+            self._template.forget()
+            self._template = None
+        if self._shipment is not None:
+            self._shipment.close()
+            self._shipment = None
+
+
+class _Local(threading.local):
+    starting: Team | None = None
+
+
+_local = _Local()
+
+
+def starting() -> Team | None:
+    """Return the team of which this thread starts a worker."""
+    return _local.starting

@@ -1,0 +1,101 @@
+"""The pickle of a pipeline for workers that are not forked."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch.codec import decode, encode_shared
+from seqkit.prefetch.processes import shipment
+from seqkit.prefetch.processes.shipment import size_warning
+
+from .kinds import PROCESSES, Kind
+
+FORKSERVER = Kind("process", "forkserver")
+
+
+def sent(value: Any) -> tuple[Any, int]:
+    """Return what a worker gets, and how many bytes were copied for it."""
+    frame = encode_shared(value)
+    block = np.zeros(frame.end, np.uint8)
+    frame.write(block)
+    return decode(block, frame.head, frame.end), sum(raw.nbytes for _, raw in frame.moved)
+
+
+def test_arrays_that_share_memory_are_sent_once_and_share_it_again() -> None:
+    whole = np.arange(4000.0)
+    parts = [whole[2000:], whole, whole[:1500], whole[1000:3000], whole.reshape(40, 100), whole.view("i8")]
+    found, nbytes = sent(parts)
+    assert nbytes == whole.nbytes
+    assert all((got == want).all() for got, want in zip(found, parts, strict=True))
+    found[1][2500] = -1
+    assert found[0][500] == found[3][1500] == found[4][25, 0] == -1
+
+
+def test_parts_that_overlap_are_sent_once_without_the_whole() -> None:
+    whole = np.arange(8000, dtype="i4")
+    windows = [whole[first : first + 2000] for first in range(0, 6001, 500)]
+    found, nbytes = sent(windows[::-1])
+    assert nbytes == whole.nbytes
+    assert all((got == want).all() for got, want in zip(found[::-1], windows, strict=True))
+
+
+def test_other_arrays_stay_apart_and_aligned() -> None:
+    raw = np.zeros(40_000, np.uint8)
+    odd = raw[1 : 1 + 8 * 4000]
+    arrays = [np.arange(5000.0), np.full(6000, 2.0), raw[8:8008].view("f8"), odd, np.zeros(3)]
+    found, nbytes = sent(arrays)
+    assert nbytes == sum(array.nbytes for array in [*arrays[:2], odd])
+    assert all((got == want).all() for got, want in zip(found, arrays, strict=True))
+    assert all(got.flags.aligned for got in found)
+    assert not np.shares_memory(found[0], found[1])
+
+
+def test_tensors_share_memory_with_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    array = np.arange(4000)
+    (tensor, found), nbytes = sent([torch.from_numpy(array), array])
+    assert nbytes == array.nbytes
+    tensor[7] = -1
+    assert found[7] == -1
+
+
+def test_the_warning_of_size_names_reason_and_remedies() -> None:
+    assert size_warning(64 << 20, "spawn") is None
+    assert size_warning(65 << 20, "spawn") == (
+        "prefetch: pickled 65 MiB for workers, as context is 'spawn'."
+        " To pickle once and not in every epoch, use DataLoader(persistent_workers=True)."
+        " To pickle less, use numpy.memmap or seqkit.load_packed."
+        " To pickle nothing, use context='fork' if your threads allow it."
+    )
+    threads = size_warning(65 << 20, "forkserver", ["pool_0", "MainThread"])
+    assert threads is not None
+    assert "because forking is unsafe beside the threads pool_0, MainThread." in threads
+
+
+def warned(caught: list[warnings.WarningMessage]) -> int:
+    return sum("for workers" in str(warning.message) for warning in caught)
+
+
+def test_a_loader_warns_once_of_a_large_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipment, "WARN_BYTES", 1 << 20)
+    data = np.zeros((4, 1 << 19))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with sk.DataLoader(data, num_workers=1, multiprocessing_context="forkserver") as loader:
+            for _ in range(2):
+                assert len(list(loader)) == 4
+        assert warned(caught) == 1
+        node = FORKSERVER.ahead(data, 1)
+        for _ in range(2):
+            node.restart()
+            node.start()
+        node.close()
+        assert warned(caught) == 2
+        with PROCESSES[0].ahead(data, 1) as node:
+            node.start()
+        assert warned(caught) == 2

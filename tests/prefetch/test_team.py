@@ -1,0 +1,368 @@
+"""Whether workers are forked; workers that do not begin, do not end or cannot be started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch import engine, linux
+from seqkit.prefetch.processes import launch, team, template
+
+from .scripts import finished
+from .traces import children, drawn, pids_of, state, until
+
+FORK = os.fork
+
+
+def parents(node: Any) -> set[int]:
+    """The processes that forked the workers of a node of `os.getppid()`."""
+    return set(node)
+
+
+def a_node(nworkers: int = 2, context: Any = None, count: int = 8) -> Any:
+    return sk.prefetch(sk.smap(lambda _: os.getppid(), range(count)), nworkers, "process", context=context)
+
+
+# -------------------------------------------------------------------- threads that are judged
+
+
+@contextmanager
+def thread(target: Callable[[], object], end: Callable[[], object]) -> Iterator[threading.Thread]:
+    """Have a thread about."""
+    one = threading.Thread(target=target)
+    one.start()
+    try:
+        yield one
+    finally:
+        end()
+        one.join()
+
+
+def module(name: str, source: str) -> types.ModuleType:
+    """Return a module that was never imported, as a thread's frames show it."""
+    made = types.ModuleType(name)
+    exec(source, made.__dict__)
+    return made
+
+
+WAITS = "def run(event):\n    event.wait()\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_safe"),
+    [
+        ("tqdm._monitor", True),
+        ("tqdm.std", False),
+        ("ipykernel.heartbeat", True),
+        ("ipykernels", False),
+        ("IPython.core.history", True),
+        ("IPython.lib.backgroundjobs", False),
+        ("_pydevd_bundle.pydevd_comm", True),
+        ("pydevd", True),
+        ("__main__", False),
+        ("queue", False),  # plumbing, of which somebody else is to be the root
+        ("seqkit.loader.loader", False),
+    ],
+)
+def test_a_thread_is_judged_by_its_root(name: str, is_safe: bool) -> None:
+    event = threading.Event()
+    with thread(partial(module(name, WAITS).run, event), event.set):
+        assert until(lambda: launch.is_safe() == is_safe)
+        with a_node() as node:
+            assert (parents(node) == {os.getpid()}) == is_safe
+
+
+CALLS = "def run(call):\n    call()\n"
+
+
+def test_a_thread_is_judged_by_its_whole_stack() -> None:
+    event = threading.Event()
+    monitor = module("tqdm._monitor", CALLS)
+    for between, is_safe in (
+        ("selectors", True),
+        ("users_code", False),
+        ("concurrent.futures.thread", False),
+    ):
+        event.clear()
+        inner = partial(module(between, WAITS).run, event)
+        with thread(partial(monitor.run, inner), event.set):
+            assert until(lambda is_safe=is_safe: launch.is_safe() == is_safe)
+
+
+def test_threads_whose_target_is_the_wait_of_an_event_do_not_matter() -> None:
+    event = threading.Event()
+    timer = threading.Timer(1000, print)
+    timer.start()
+    with thread(event.wait, event.set), a_node() as node:
+        assert launch.is_safe()
+        assert parents(node) == {os.getpid()}
+    timer.cancel()
+    timer.join()
+
+
+def test_a_function_in_c_as_a_target_matters() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    with thread(lock.acquire, lock.release):
+        assert not launch.is_safe()
+
+
+def test_an_idle_thread_pool_matters() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        assert not launch.is_safe()
+        with a_node() as node:
+            assert os.getpid() not in parents(node)
+
+
+def test_a_thread_within_numpy_matters() -> None:
+    matrix, begun, enough = np.ones((600, 600)), threading.Event(), threading.Event()
+
+    def multiply() -> None:
+        while not enough.is_set():
+            begun.set()
+            matrix @ matrix
+
+    with thread(multiply, enough.set):
+        begun.wait()
+        assert not launch.is_safe()
+
+
+def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "waits_when_imported.py").write_text("import sys\nsys._seqkit_test()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    begun, enough = threading.Event(), threading.Event()
+    monkeypatch.setattr(sys, "_seqkit_test", lambda: (begun.set(), enough.wait()), raising=False)
+    source = "def run():\n    import waits_when_imported\n"
+    with thread(module("ipykernel.lazy", source).run, enough.set):
+        begun.wait()
+        assert not launch.is_safe()
+
+
+def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
+    begun, enough = threading.Event(), threading.Event()
+
+    def item(x: int) -> int:
+        if x:
+            begun.set()
+            enough.wait()
+        return x
+
+    with sk.prefetch(sk.smap(item, range(2)), 1, "thread", chunk_size=1, max_buffered=1) as threads:
+        assert threads[0] == 0
+        assert until(launch.is_safe)
+        iterator = iter(threads)
+        next(iterator)
+        until(begun.is_set)
+        assert not launch.is_safe()
+        enough.set()
+        assert list(iterator) == [1]
+
+
+def test_fork_overrides_the_judgement() -> None:
+    with ThreadPoolExecutor(1) as pool, a_node(context="fork") as node:
+        pool.submit(int).result()
+        assert parents(node) == {os.getpid()}
+
+
+def test_no_other_thread_gets_the_interpreter_between_the_last_look_and_the_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, seen = sys.getswitchinterval(), []
+    monkeypatch.setattr(os, "fork", lambda: seen.append(sys.getswitchinterval()) or 1)
+    assert launch.fork_if_harmless() == 1
+    assert seen == [pytest.approx(launch._SWITCH_S)]
+    looks = iter([True, False])
+    monkeypatch.setattr(launch, "is_safe", lambda: next(looks))
+    assert launch.fork_if_harmless() == -1
+    assert len(seen) == 1
+    assert sys.getswitchinterval() == before
+
+
+@pytest.mark.parametrize(
+    ("explicit", "chosen", "default", "expected"),
+    [
+        ("fork", "spawn", "fork", "fork"),
+        (None, None, "fork", None),
+        (None, "fork", "fork", None),
+        (None, "spawn", "fork", "spawn"),
+        (None, "forkserver", "fork", "forkserver"),
+        (None, "forkserver", "forkserver", None),  # Python 3.14
+        (None, "fork", "forkserver", None),
+    ],
+)
+def test_a_start_method_that_was_chosen_for_multiprocessing_counts(
+    explicit: Any, chosen: Any, default: str, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake: Any = types.SimpleNamespace(
+        get_start_method=lambda allow_none: chosen,
+        get_all_start_methods=lambda: [default, *{"fork", "spawn", "forkserver"} - {default}],
+    )
+    monkeypatch.setitem(sys.modules, "multiprocessing", fake)
+    assert engine._start_method(explicit) == expected
+
+
+def test_no_warning_of_a_judged_fork(tmp_path: Path) -> None:
+    script = """
+        import os, sys, threading, warnings
+        import seqkit as sk
+
+        warnings.simplefilter("error")
+        fork = os.fork
+        def warning_fork():  # as Python 3.12 does
+            warnings.warn("multi-threaded", DeprecationWarning)
+            return fork()
+        os.fork = warning_fork
+        event = threading.Event()
+        threading.Thread(target=event.wait, daemon=True).start()
+        with sk.prefetch(range(4), 2, "process") as node:
+            assert list(node) == [0, 1, 2, 3]
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+# -------------------------------------------------------------------- workers that do not begin
+
+
+def test_a_forked_worker_that_does_not_begin_comes_from_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "BEGIN_S", 0.2)
+    parent = os.getpid()
+    settle = launch._settle
+
+    def hang(fds: Any) -> None:
+        if os.getppid() == parent:
+            signal.pause()
+        settle(fds)
+
+    monkeypatch.setattr(launch, "_settle", hang)
+    event = threading.Event()
+    with thread(event.wait, event.set), a_node() as node:
+        (found,) = parents(node)
+        assert found != parent
+        assert node.statistics().restarts == 2
+
+
+def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "BEGIN_S", 1e-9)
+    go = os.pipe()
+    event = threading.Event()
+    with thread(event.wait, event.set):
+        node = sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)).start()
+        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        handle = backend._team.handles[0]
+        begins = select.poll()
+        begins.register(handle.begun, select.POLLIN)
+        assert begins.poll(10_000)  # it has said so
+        backend._team.notice(handle.begun)
+        backend.receive(0)
+        assert not handle.is_doomed
+        os.write(go[1], b"!")
+        assert list(node) == [0, 1, 2, 3]
+        node.close()
+    for fd in go:
+        os.close(fd)
+
+
+# -------------------------------------------------------------------- workers that cannot be started
+
+
+def killed(node: Any, pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert until(lambda: all(state(pid) in ("Z", "gone") for pid in pids))
+
+
+def refusing(times: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have no process forked, so many times; return a list that grows with every attempt."""
+    attempts: list[int] = []
+
+    def fork() -> int:
+        attempts.append(1)
+        if len(attempts) <= times:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return FORK()
+
+    monkeypatch.setattr(os, "fork", fork)
+    return attempts
+
+
+def test_a_replacement_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "RETRY_S", 0.0)
+    with a_node(context="fork") as node:
+        list(node)
+        first, second = pids_of(node)
+        attempts = refusing(1, monkeypatch)
+        killed(node, [first])
+        assert until(lambda: len(list(node)) == 8 and len(attempts) >= 2)
+        assert until(lambda: len(list(node)) == 8 and len(pids_of(node)) == 2)
+        assert pids_of(node)[1] == second
+        assert node.statistics().restarts == 1
+
+
+def test_replacements_that_always_fail_cost_only_the_places_of_the_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(team, "RETRY_S", 0.0)
+    with a_node(3, context="fork") as node:
+        list(node)
+        first, second, third = pids_of(node)
+        attempts = refusing(float("inf"), monkeypatch)
+        killed(node, [first, third])
+        assert until(lambda: len(list(node)) == 8 and len(pids_of(node)) == 1 and len(attempts) > 3)
+        assert pids_of(node) == [second]
+        killed(node, [second])
+        errors = [item for item in drawn(iter(node)) if isinstance(item, BaseException)]
+        assert "could not start: BlockingIOError: [Errno 11] Resource temporarily unavailable" in str(
+            errors[-1]
+        )
+
+
+def test_a_node_that_cannot_start_at_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = children()
+    refusing(float("inf"), monkeypatch)
+    with a_node(context="fork") as node, pytest.raises(BlockingIOError):
+        node.start()
+    assert children() == before
+
+
+# -------------------------------------------------------------------- processes that do not end
+
+
+def test_closing_leaves_a_process_alone_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (team, template):
+        monkeypatch.setattr(module, "REAP_S", 0.05)
+    monkeypatch.setattr(launch, "kill", lambda pidfd: None)  # as in an uninterruptible sleep
+    monkeypatch.setattr(linux, "tie_to", lambda fd: True)
+    node = a_node(1, "fork").start()
+    (pid,) = pids_of(node)
+    os.kill(pid, signal.SIGSTOP)
+    node.close()
+    assert state(pid) == "T"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_a_wait_for_a_process_has_an_end() -> None:
+    pid = FORK()
+    if pid == 0:
+        signal.pause()
+    pidfd = linux.pidfd_open(pid)
+    assert linux.reap(pid, pidfd, 0.0) is None
+    launch.kill(pidfd)
+    assert linux.reap(pid, pidfd, template.REAP_S) == signal.SIGKILL
+    os.close(pidfd)

@@ -1,0 +1,593 @@
+"""Templates: whose pipeline they hold, when they end, what they share; and the base that a loader keeps."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.prefetch.processes import template
+from seqkit.prefetch.processes.template import Base
+
+from .kinds import Kind
+from .scripts import finished
+from .traces import append, children, descriptors, is_gone, pids_of, state, until
+
+FORKSERVER = Kind("process", "forkserver")
+
+
+def numbers(count: int = 4, nworkers: int = 2) -> Any:
+    return FORKSERVER.ahead(sk.smap(lambda x: (x, os.getppid()), range(count)), nworkers)
+
+
+@pytest.fixture
+def base() -> Iterator[Base]:
+    base = Base()
+    yield base
+    base.close()
+
+
+@contextmanager
+def a_thread() -> Iterator[None]:
+    """Have another thread about, beside which nobody forks unasked."""
+    end = threading.Event()
+    thread = threading.Thread(target=lambda: end.wait())
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def template_of(node: Any) -> int:
+    """The process that forked the workers of a node."""
+    (found,) = {parent for _, parent in node}
+    return int(found)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def children_of(pid: int) -> set[int]:
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def team_of(node: Any) -> Any:
+    return node._engine._dispatcher._backend._team
+
+
+# -------------------------------------------------------------------- templates
+
+
+def test_workers_share_what_was_unpickled_once(tmp_path: Path) -> None:
+    class Told:
+        def __init__(self, log: Path) -> None:
+            self.log = log
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            self.__dict__.update(state)
+            append(self.log, f"{os.getpid()} ")
+
+        def __call__(self, x: int) -> tuple[int, int]:
+            return x, os.getppid()
+
+    with FORKSERVER.ahead(sk.smap(Told(tmp_path / "log"), range(20)), 3) as node:
+        pid = template_of(node)
+        assert (tmp_path / "log").read_text().split() == [str(pid)]
+        os.kill(pids_of(node)[0], signal.SIGKILL)
+        assert until(lambda: len(list(node)) == 20 and node.statistics().restarts == 1)
+        assert (tmp_path / "log").read_text().split() == [str(pid)]
+
+
+def test_a_start_waits_for_nothing_and_a_node_may_be_closed_at_once() -> None:
+    before, go = children(), os.pipe()
+    os.set_inheritable(go[0], True)
+
+    class Waits:
+        def __reduce__(self) -> Any:
+            return os.read, (go[0], 1)
+
+    node = FORKSERVER.ahead([Waits()], 1).start()
+    assert node.statistics().restarts == 0
+    node.close()  # in the middle of booting, or of unpickling
+    assert children() == before
+    for fd in go:
+        os.close(fd)
+
+
+def test_a_template_ends_with_its_node() -> None:
+    open_before, before = descriptors(), children()
+    node = numbers()
+    pid = template_of(node)
+    node.close()
+    assert is_gone(pid)
+    assert (descriptors(), children()) == (open_before, before)
+
+
+def test_workers_end_with_the_template_whose_socket_is_closed() -> None:
+    node = numbers()
+    pid = template_of(node)
+    workers = pids_of(node)
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    team_of(node)._template._socket.shutdown(socket.SHUT_WR)
+    assert until(lambda: all(map(is_gone, [pid, *workers])))
+    assert template_of(node) != pid  # new ones, from a new template
+    node.close()
+
+
+def test_nodes_over_one_base_have_templates_of_their_own(base: Base) -> None:
+    first, second = numbers().with_base(base, set()), numbers().with_base(base, set())
+    assert base.pid == 0
+    assert {parent_of(template_of(first)), parent_of(template_of(second))} == {base.pid}
+    assert template_of(first) != template_of(second)
+    first.close()
+    with numbers().with_base(base, set()) as third:
+        assert parent_of(template_of(third)) == base.pid
+    assert template_of(second)
+    second.close()
+    assert children_of(base.pid) == set()
+
+
+def test_a_node_goes_on_when_its_base_is_closed_and_a_later_one_boots_another(base: Base) -> None:
+    node = numbers(100).with_base(base, set())
+    pid = template_of(node)
+    first = base.pid
+    os.kill(base.pid, signal.SIGKILL)
+    assert until(lambda: state(first) == "Z")
+    assert [x for x, _ in node] == list(range(100))
+    with numbers().with_base(base, set()) as other:
+        assert parent_of(template_of(other)) == base.pid != first
+    node.close()
+    assert is_gone(pid)
+
+
+def test_many_threads_start_and_close_nodes_over_one_base(base: Base) -> None:
+    wrong: list[Any] = []
+
+    def reads() -> None:
+        try:
+            for _ in range(3):
+                with numbers(20).with_base(base, set()) as node:
+                    if [x for x, _ in node] != list(range(20)):
+                        wrong.append("items")
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=reads) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert children_of(base.pid) == set()
+
+
+def test_modules_are_loaded_once_for_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = tmp_path / "who"
+    (tmp_path / "loaded_by_base.py").write_text(
+        f"import os\nwith open({str(who)!r}, 'a') as file:\n    file.write(f'{{os.getpid()}} ')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def item(x: int) -> int:
+        import loaded_by_base  # type: ignore[import-not-found]  # noqa: F401
+
+        return x
+
+    base = Base(preload=("no_such_module", "loaded_by_base"))
+    for _ in range(2):
+        with FORKSERVER.ahead(sk.smap(item, range(8))).with_base(base, set()) as node:
+            assert list(node) == list(range(8))
+    assert who.read_text().split() == [str(base.pid)]
+    base.close()
+
+
+# -------------------------------------------------------------------- faults
+
+
+def test_a_worker_that_dies_before_it_begins_costs_itself_only(tmp_path: Path) -> None:
+    mark = tmp_path / "died"
+
+    def hook(worker: int) -> None:
+        if worker == 0 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with FORKSERVER.ahead(sk.smap(lambda x: (x, os.getppid()), range(8)), 2, start_hook=hook) as node:
+        pid = template_of(node)
+        assert until(lambda: template_of(node) == pid and node.statistics().restarts == 1)
+        assert len(pids_of(node)) == 2
+
+
+FAILS_ONCE = """
+    import errno, os, pathlib
+
+    fork, begun = os.fork, []
+
+    def failing():
+        begun.append(1)
+        if {which} == "all" or len(begun) == 2:  # the first is the base's
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    if {which} == "all":
+        def failing_later():
+            os.fork = failing
+            return fork()
+        os.fork = failing_later
+    else:
+        os.fork = failing
+"""
+
+
+@pytest.mark.parametrize("which", ["one", "all"])
+def test_a_fork_that_fails_in_a_template_costs_that_worker_only(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = FAILS_ONCE.format(which=repr(which)).replace("\n    ", "\n")
+    (tmp_path / "fails_to_fork.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    base = Base(preload=("fails_to_fork",))
+    with numbers(nworkers=2).with_base(base, set()) as node:
+        if which == "one":
+            pid = template_of(node)
+            assert until(lambda: template_of(node) == pid and len(pids_of(node)) == 2)
+        else:
+            with pytest.raises(RuntimeError, match=r"could not start: BlockingIOError: \[Errno 11\]"):
+                list(node)
+    base.close()
+
+
+@pytest.mark.parametrize("how", ["base", "template"])
+def test_a_process_that_dies_at_its_start_is_named(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ends:
+        def __reduce__(self) -> Any:
+            return os._exit, (3,)
+
+    (tmp_path / "never_ends_well.py").write_text("import os\nos._exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    base = Base(preload=("never_ends_well",) if how == "base" else ())
+    data: Any = [Ends()] if how == "template" else range(3)
+    reason = "the template process ended; see what it wrote to stderr"
+    node = FORKSERVER.ahead(data).with_base(base, set())
+    with node, pytest.raises(RuntimeError, match=reason):
+        list(node)
+    base.close()
+
+
+def test_an_error_of_any_size_in_unpickling_is_told() -> None:
+    class Fails:
+        def __reduce__(self) -> Any:
+            return eval, ("int('x' * 10**6) or " + " + ".join("1" * 1000),)
+
+    with (
+        FORKSERVER.ahead([Fails()]) as node,
+        pytest.raises(RuntimeError, match="could not start: ValueError"),
+    ):
+        list(node)
+
+
+def test_a_child_that_holds_the_socket_of_a_template_does_not_hide_its_death(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held: list[int] = []
+    pair = socket.socketpair
+
+    def held_by_a_child(*arguments: Any) -> Any:
+        ends = pair(*arguments)
+        held.append(os.dup(ends[1].fileno()))  # as one has it that is forked in this moment
+        return ends
+
+    monkeypatch.setattr(socket, "socketpair", held_by_a_child)
+    with numbers() as node:
+        pid = template_of(node)
+        monkeypatch.undo()
+        os.kill(pid, signal.SIGKILL)
+        assert until(lambda: list(node) and team_of(node)._template is None)
+        for worker in pids_of(node):
+            os.kill(worker, signal.SIGKILL)
+        assert until(lambda: {parent for _, parent in node}.isdisjoint({pid}))
+    for fd in held:
+        os.close(fd)
+
+
+def test_a_worker_that_there_is_no_descriptor_for_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive, lost = socket.recv_fds, []
+
+    def recv_fds(*arguments: Any) -> Any:
+        message, fds, flags, address = receive(*arguments)
+        if fds and not lost and message[:1] == bytes([template.Says.FORKED]):
+            lost.append(1)
+            for fd in fds:
+                os.close(fd)
+            fds = []
+        return message, fds, flags, address
+
+    monkeypatch.setattr(socket, "recv_fds", recv_fds)
+    with numbers(nworkers=2) as node:
+        assert until(lambda: len(list(node)) == 4 and node.statistics().restarts == 1)
+    assert lost == [1]
+
+
+def test_closing_waits_for_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "never_loaded.py").write_text(
+        f"import pathlib, time\npathlib.Path({str(tmp_path / 'begun')!r}).touch()\ntime.sleep(3600)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    base = Base(preload=("never_loaded",))
+    node = numbers().with_base(base, set()).start()
+    assert until((tmp_path / "begun").exists)
+    pid = base.pid
+    node.close()
+    base.close()
+    assert is_gone(pid)
+
+
+def test_ctrl_c_while_a_node_starts_leaves_the_base_to_others(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = socket.send_fds
+
+    def and_ctrl_c(*arguments: Any) -> Any:
+        monkeypatch.setattr(socket, "send_fds", send)
+        signal.raise_signal(signal.SIGINT)
+        return send(*arguments)
+
+    monkeypatch.setattr(socket, "send_fds", and_ctrl_c)
+    node = numbers().with_base(base, set())
+    with pytest.raises(KeyboardInterrupt) as caught:
+        node.start()
+    thread = threading.Thread(target=lambda: numbers().with_base(base, set()).start().close())
+    thread.start()
+    thread.join()  # while the traceback is alive
+    with numbers().with_base(base, set()) as another:
+        assert parent_of(template_of(another)) == base.pid
+    node.close()
+    del caught
+
+
+def test_a_parent_that_ignores_its_children(tmp_path: Path) -> None:
+    script = """
+        import signal
+        import seqkit as sk
+
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for context in ("fork", "forkserver"):
+            with sk.prefetch(range(6), 2, "process", context=context) as node:
+                assert list(node) == list(range(6))
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+def test_libraries_that_a_pipeline_loads_have_no_more_threads_than_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    script = """
+        import sys
+        import seqkit as sk
+
+        def threads(_):
+            import sklearn.utils._openmp_helpers
+            import threadpoolctl
+
+            found = threadpoolctl.threadpool_info()
+            return [library["num_threads"] for library in found if library["user_api"] == "openmp"]
+
+        class Loading:
+            def __init__(self, function):
+                self.function = function
+
+            def __reduce__(self):
+                return load, (self.function,)
+
+            def __call__(self, i):
+                return self.function(i)
+
+        def load(function):
+            import sklearn.utils._openmp_helpers
+
+            return Loading(function)
+
+        with sk.prefetch(sk.smap(Loading(threads), range(2)), 1, "process", context=sys.argv[1]) as node:
+            for numbers in node:
+                assert numbers and set(numbers) == {1}, numbers
+    """
+    pytest.importorskip("sklearn")
+    for context in ("forkserver", "spawn"):
+        assert finished(tmp_path, script, context) == (0, "", "")
+
+
+# -------------------------------------------------------------------- whose base it is
+
+
+def test_a_copy_is_a_base_of_its_own(base: Base) -> None:
+    with numbers().with_base(base, set()) as node:
+        template_of(node)
+    for other in (pickle.loads(pickle.dumps(base)), copy.deepcopy(base)):
+        with numbers().with_base(other, set()) as node:
+            assert parent_of(template_of(node)) not in (base.pid, os.getpid())
+        other.close()
+
+
+def test_a_forked_child_leaves_it_to_its_parent_and_boots_its_own(base: Base) -> None:
+    node = numbers().with_base(base, set())
+    pid, before = template_of(node), base.pid
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with numbers().with_base(base, set()) as own:
+                code = 0 if parent_of(template_of(own)) == base.pid != before else 2
+            base.close()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert template_of(node) == pid
+    node.close()
+
+
+def bases(loader: Any) -> list[int]:
+    """The processes from which the templates of an epoch were forked; ours if they were forked from it."""
+    return [int(pid) for batch in loader for pid in batch]
+
+
+def test_a_loader_keeps_one_over_its_epochs_where_threads_matter() -> None:
+    before = children()
+    with a_thread(), sk.DataLoader(Grandparents(8), 2, num_workers=2) as loader:
+        epochs = [set(bases(loader)) for _ in range(3)]
+        assert epochs[0] == epochs[1] == epochs[2]
+        (pid,) = epochs[0]
+        assert pid != os.getpid()
+        assert children() - before == {pid}
+    assert is_gone(pid)
+
+
+def test_a_loader_without_such_threads_forks_and_has_none() -> None:
+    before = children()
+    loader = sk.DataLoader(Parents(8), 2, num_workers=2)
+    assert set(bases(loader)) == {os.getpid()}
+    assert children() == before
+
+
+def test_the_base_of_a_loader_ends_when_the_loader_is_dropped() -> None:
+    with a_thread():
+        loader = sk.DataLoader(Grandparents(8), 2, num_workers=2)
+        iterator = iter(loader)
+        (pid, _) = map(int, next(iterator))
+        del loader
+        assert {int(pid) for batch in iterator for pid in batch} == {pid}
+        del iterator
+        gc.collect()
+        assert until(lambda: is_gone(pid))
+
+
+def test_a_loader_sends_its_data_set_anew_in_every_epoch_unless_workers_persist() -> None:
+    for persistent, expected in ((False, [0, 1, 2]), (True, [0, 0, 0])):
+        data = np.zeros(4)
+        with a_thread(), sk.DataLoader(data, 4, num_workers=1, persistent_workers=persistent) as loader:
+            seen = []
+            for _ in range(3):
+                seen.append(float(next(iter(loader))[0]))
+                data += 1
+            assert seen == expected
+
+
+def test_the_base_of_a_torch_loader_has_torch_loaded() -> None:
+    pytest.importorskip("torch")
+    import seqkit.torch
+
+    with a_thread(), seqkit.torch.DataLoader(Grandparents(8), 2, num_workers=2) as loader:
+        (pid,) = set(bases(loader))
+        assert "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+
+
+# -------------------------------------------------------------------- where workers find themselves
+
+
+def surroundings(base: Base, *names: str) -> tuple[str, list[str | None]]:
+    """The directory and the variables of workers."""
+    asked = sk.smap(lambda _: (os.getcwd(), [os.environ.get(name) for name in names]), [0])
+    with FORKSERVER.ahead(asked, 1).with_base(base, set()) as node:
+        (found,) = node
+    return found
+
+
+def test_later_workers_have_the_directory_and_the_variables_of_then(
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("NEW_HERE", "LEAVES", "OMP_NUM_THREADS")
+    monkeypatch.delenv("NEW_HERE", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("LEAVES", "yes")
+    assert surroundings(base, *names) == (os.getcwd(), [None, "yes", "1"])
+    first = base.pid
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NEW_HERE", "é" * 300_000)  # more than a message may hold
+    monkeypatch.delenv("LEAVES")
+    assert surroundings(base, *names) == (str(tmp_path), ["é" * 300_000, None, "1"])
+    monkeypatch.undo()
+    assert surroundings(base, *names)[0] == os.getcwd() != str(tmp_path)
+    assert base.pid == first
+
+
+def test_later_workers_find_modules_where_the_parent_does_then(
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    surroundings(base)
+    (tmp_path / "written_later.py").write_text("ANSWER = 42\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def item(_: int) -> int:
+        import written_later  # type: ignore[import-not-found]
+
+        return int(written_later.ANSWER)
+
+    with FORKSERVER.ahead(sk.smap(item, [0]), 1).with_base(base, set()) as node:
+        assert list(node) == [42]
+
+
+def test_workers_stay_where_they_are_when_the_directory_is_gone(
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = surroundings(base)[0]
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    monkeypatch.setenv("NEW_HERE", "yes")
+    assert surroundings(base, "NEW_HERE") == (before, ["yes"])
+
+
+def test_a_loader_that_keeps_its_base_works_where_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_thread(), sk.DataLoader(Directories(), None, num_workers=1) as loader:
+        assert list(loader) == [os.getcwd()]
+        monkeypatch.chdir(tmp_path)
+        assert list(loader) == [str(tmp_path)]
+
+
+class Directories:
+    """A data set of the directory of its reader."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, i: int) -> str:
+        return os.getcwd()
+
+
+class Parents:
+    """A data set of the process that forked its reader."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> int:
+        return os.getppid()
+
+
+class Grandparents(Parents):
+    """A data set of the process that forked the template of its reader."""
+
+    def __getitem__(self, i: int) -> int:
+        return parent_of(os.getppid())
