@@ -41,7 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "transforms": {"checks"},
     "views": {"view", "errors", "indices", "checks", "context", "randomness"},
     "prefetch": {"view", "errors", "indices", "checks", "context", "randomness", "executors"},
-    "executors": {"prefetch", "view", "errors"},
+    "executors": {"prefetch", "view", "errors", "context"},
     "observe": {"view", "errors", "indices", "checks", "views", "prefetch"},
     "loader": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},
     "streams": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},

@@ -116,7 +116,7 @@ class Engine:
             from ..executors import pool
 
             most = settings["most_tasks"] or capacity
-            return pool.Executors(self._source, self._executor, workers, most, capacity)
+            return pool.ExecutorBackend(self._source, self._executor, workers, most, capacity)
         seed = as_seed(settings["seed"], "prefetch: seed")
         if settings["method"] == "process" and _can_have_processes():
             from .processes.transport import Processes
