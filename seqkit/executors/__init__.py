@@ -16,7 +16,7 @@ __all__ = ["Engine", "adapted", "named", "workers_of"]
 class Engine(Executor):
     """An executor that tells the backend more than `Executor` can."""
 
-    # Whether it goes on after a `BrokenExecutor`, with new processes.
+    # Whether it replaces its processes after a `BrokenExecutor`.
     recovers = False
 
     def put(self, value: bytes) -> bytes | Callable[[], bytes]:

@@ -34,7 +34,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -91,6 +90,7 @@ class TaskQueue:
     def __init__(self) -> None:
         self.tasks: dict[int, Task] = {}  # those that have not yet led to an event, by ticket
         self.waiting: deque[Task] = deque()
+        self.under_way: set[Task] = set()
         self.arrived: SimpleQueue[Task | Failed | None] = SimpleQueue()
         self._unwanted: deque[int] = deque()
 
@@ -98,9 +98,13 @@ class TaskQueue:
         self.tasks[task.ticket] = task
         self.waiting.append(task)
 
-    def under_way(self) -> int:
-        tasks = list(self.tasks.values())
-        return sum(task.future is not None and not task.future.done() for task in tasks)
+    def next(self) -> Task | None:
+        """Take the next task that waits. Report those that are unwanted as they are."""
+        with suppress(IndexError):  # nothing waits, or another thread has closed the queue
+            while (task := self.waiting.popleft()).is_unwanted:
+                self.arrived.put(task)
+            return task
+        return None
 
     def cancel(self, ticket: int) -> None:
         # The garbage collector may call this, and a future has a lock. So it is cancelled later.
@@ -120,6 +124,7 @@ class TaskQueue:
 
     def completed(self, task: Task, _: object) -> None:
         """Take a task back. A future calls this, in any thread."""
+        self.under_way.discard(task)
         self.arrived.put(task)
         # Nobody may be reading any more, so tasks of dropped readers are cancelled here too.
         self.cancel_unwanted()
@@ -189,7 +194,6 @@ class ExecutorBackend:
         self._nbytes = 0
 
     def start(self) -> None:
-        self._context = copy_context()  # as the threads of `method="thread"` have it
         if _shares_objects(self._executor):
             self._shared = _Pipeline(self._pipeline, seterr(), self._key)
         else:
@@ -215,37 +219,24 @@ class ExecutorBackend:
         queue = self._queue
         queue.cancel_unwanted()
         most = 1 if self._suspects else self._most
-        room = most - queue.under_way() if most < self.capacity and queue.waiting else most
-        with suppress(IndexError):  # also when another thread closes the queue, at interpreter exit
-            while True:
-                task = queue.waiting.popleft()
-                if task.is_unwanted:
-                    queue.arrived.put(task)
-                elif room <= 0:
-                    queue.waiting.appendleft(task)
-                    return
-                elif not self._send(task, most == 1):
-                    return
-                else:
-                    room -= 1
+        while len(queue.under_way) < most and (task := queue.next()) is not None:
+            task.is_alone = most == 1
+            try:
+                task.future = self._submitted(task)
+            except Exception as error:  # it is shut down, or broken
+                queue.arrived.put(Failed(None, error, REFUSED))
+                return
+            queue.under_way.add(task)
+            task.future.add_done_callback(partial(queue.completed, task))
 
-    def _send(self, task: Task, is_alone: bool) -> bool:
-        """Hand a task to the executor. Return whether that was possible."""
-        task.is_alone = is_alone
-        try:
-            task.future = self._executor.submit(*self._call(task))
-        except Exception as error:  # it is shut down, or broken
-            self._queue.arrived.put(Failed(None, error, REFUSED))
-            return False
-        task.future.add_done_callback(partial(self._queue.completed, task))
-        return True
-
-    def _call(self, task: Task) -> tuple[Any, ...]:
+    def _submitted(self, task: Task) -> Future[Any]:
+        """Hand a task to the executor, with the pipeline if a process lacks it."""
+        submit = self._executor.submit
         if self._shared is not None:
-            return self._context.copy().run, evaluate_here, self._shared, task.epoch, task.indices
+            return submit(evaluate_here, self._shared, task.epoch, task.indices)
         shipment = Shipment(self._pickled, tuple(_closed)) if self._to_ship else None
         self._to_ship = max(0, self._to_ship - 1)
-        return evaluate, self._key, task.epoch, task.indices, shipment
+        return submit(evaluate, self._key, task.epoch, task.indices, shipment)
 
     def joint(self, jobs: int) -> None:
         return None  # workers share no memory
@@ -344,11 +335,13 @@ class ExecutorBackend:
     def withdraw(self) -> None:
         """Cancel tasks at interpreter exit, and end the iterators that other threads still read."""
         if self._pid == os.getpid():  # in a forked child, locks of futures may be held for ever
+            self.close()
             self._queue.arrived.put(Failed(None, RuntimeError("the interpreter ends"), REFUSED))
-            self._end()
 
     def close(self) -> None:
-        self._end()
+        self._queue.clear()
+        if self._engine is not None:
+            self._engine.release()
         if self._shared is not None:
             self._shared.forget()  # cancelled tasks may stay in the executor's queue for a while
         self._pickled = b""
@@ -357,11 +350,6 @@ class ExecutorBackend:
         _pipelines.pop(self._key, None)  # where the executor runs tasks in this process
         drained(self._queue.arrived, 0)
         _started.discard(self)
-
-    def _end(self) -> None:
-        self._queue.clear()
-        if self._engine is not None:
-            self._engine.release()
 
 
 def _shares_objects(executor: Executor) -> bool:

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import replace
@@ -51,7 +50,7 @@ class SpawnPool(Engine):
         self._started = self._spawn.Value("q", 0)  # how many processes have started so far
         self._started_before = 0  # when the current pool was made
         self._pool: ProcessPoolExecutor | None = None
-        self._futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+        self._futures: set[Future[Any]] = set()  # those under way
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         try:
@@ -62,6 +61,7 @@ class SpawnPool(Engine):
                 raise RuntimeError(CANNOT_START) from None
             future = self._running().submit(fn, *args, **kwargs)
         self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
         return future
 
     def _running(self) -> ProcessPoolExecutor:

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
@@ -1014,13 +1013,6 @@ def test_restarting_shows_the_source_as_it_is_then(pool: Executor) -> None:
         source[0] = 7
         ahead.restart()
         assert list(ahead) == [7, 2, 3]
-
-
-def test_threads_have_the_context_that_the_node_was_started_in(threads: Executor) -> None:
-    variable = ContextVar("variable", default=0)
-    variable.set(5)
-    with sk.prefetch(sk.smap(lambda x: variable.get(), range(4)), method=threads) as ahead:
-        assert list(ahead) == [5] * 4
 
 
 # -------------------------------------------------------------------- nodes within tasks
