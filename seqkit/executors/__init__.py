@@ -41,7 +41,7 @@ class Engine(Executor):
 def named(name: str) -> Executor | None:
     """Return the executor called ``"dask"`` or ``"ray"``, or None inside one of its tasks.
 
-    A task that waits for other tasks of the same executor could wait for ever.
+    A task that waits for other tasks of the same executor may be a deadlock.
 
     Raises
     ------
@@ -64,9 +64,10 @@ def named(name: str) -> Executor | None:
 def adapted(executor: Executor) -> Executor | None:
     """Return the executor to use for one that was given.
 
-    Dask's own is replaced: it never completes the futures of tasks that somebody else cancels.
+    Dask's own is replaced: it logs a traceback for each task that is cancelled, and it may reuse the result
+    of a task with the same arguments.
     """
-    distributed = sys.modules.get("distributed")  # it may be another module of that name
+    distributed = sys.modules.get("distributed")  # perhaps a module of the user with that name
     dask_executor = getattr(getattr(distributed, "cfexecutor", None), "ClientExecutor", ())
     if not isinstance(executor, dask_executor):
         return executor

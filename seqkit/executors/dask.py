@@ -54,7 +54,7 @@ class Dask(Engine):
 
 
 async def _complete(future: Future[Any], task: Any) -> None:
-    with suppress(InvalidStateError):  # cancelled meanwhile
+    with suppress(InvalidStateError):  # the future was cancelled
         try:
             result = await task._result()
         except CancelledError:

@@ -126,7 +126,7 @@ class TaskQueue:
         """Take a task back. A future calls this, in any thread."""
         self.under_way.discard(task)
         self.arrived.put(task)
-        # Nobody may be reading any more, so tasks of dropped readers are cancelled here too.
+        # The last iterator may have been dropped. Then its tasks are cancelled here and nowhere else.
         self.cancel_unwanted()
 
     def clear(self) -> None:
@@ -265,7 +265,7 @@ class ExecutorBackend:
 
     def _event(self, task: Task) -> Event | None:
         """Return the outcome of a task, or None if it is sent again."""
-        if task.ticket not in self._queue.tasks:  # closed meanwhile
+        if task.ticket not in self._queue.tasks:  # the node was closed
             return None
         event = self._outcome(task)
         if event is None:
@@ -276,7 +276,7 @@ class ExecutorBackend:
             return None
         if task.is_alone and self._suspects:
             self._suspects -= 1
-        del self._queue.tasks[task.ticket]
+        self._queue.tasks.pop(task.ticket, None)
         return event
 
     def _outcome(self, task: Task) -> Event | None:
@@ -438,7 +438,7 @@ def _name(executor: Executor) -> str:
 def is_within(executor: Executor) -> bool:
     """Return whether the current thread runs a task of this executor.
 
-    There, waiting for another task could take for ever: each worker may run a task that waits.
+    There, waiting for another task could be a deadlock: each worker may run a task that waits.
     """
     if isinstance(executor, Engine):
         return executor.is_inside_task()

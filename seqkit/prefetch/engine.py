@@ -149,12 +149,13 @@ class Engine:
         settings = self._settings
         if settings["timeout"] is not None:
             raise ValueError(
-                f"prefetch: timeout cannot be used with method='process' here: {why}. Leave it out, or use"
-                " method='thread'"
+                f"prefetch: timeout cannot be used with method='process' on this system ({why}). Leave it"
+                " out, or use method='thread'"
             )
         warnings.warn(
-            f"prefetch: method='process' uses the process pool of the standard library: {why}. Results are"
-            " pickled, so large arrays take longer; shm_size and context have no effect",
+            f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
+            " process pool of the standard library. Results are pickled, so large arrays take longer;"
+            " shm_size and context have no effect",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -183,9 +184,9 @@ class Engine:
 
 
 def why_not_here() -> str:
-    """Return why the engine's own processes cannot run here, as the end of a sentence; "" if they can."""
+    """Return why the engine cannot make processes of its own here, or "" if it can."""
     if sys.platform != "linux":
-        return f"the engine's own processes need Linux, this is {sys.platform}"
+        return f"it needs Linux, this is {sys.platform}"
     missing = [name for name in ("memfd_create", "pidfd_open") if not hasattr(os, name)]
     return f"this Python has no os.{missing[0]}" if missing else ""
 
