@@ -97,9 +97,11 @@ class Engine:
             from ..executors import pool
 
             most = settings.most_tasks or capacity
-            return pool.Executors(self._source, self._executor, workers, most, capacity, budget_ns)
+            return pool.ExecutorBackend(self._source, self._executor, workers, most, capacity, budget_ns)
         seed = as_seed(settings.seed, "prefetch: seed")
-        if settings.method == "process" and _can_have_processes():
+        if settings.method == "process" and not in_process_worker():
+            if why := why_not_here():
+                return self._standard_pool(why, seed, capacity, budget_ns)
             from .processes.transport import Processes
 
             return Processes(
@@ -122,6 +124,28 @@ class Engine:
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity, budget_ns)
 
+    def _standard_pool(self, why: str, seed: int, capacity: int, budget_ns: int) -> Backend:
+        """Return the backend for processes where the engine cannot make its own."""
+        from ..executors.pool import ExecutorBackend
+        from ..executors.spawn import SpawnPool
+
+        settings = self._settings
+        if settings.timeout_s is not None:
+            raise ValueError(
+                f"prefetch: timeout cannot be used with method='process' on this system ({why}). Leave it"
+                " out, or use method='thread'"
+            )
+        warnings.warn(
+            f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
+            " process pool of the standard library. Results are pickled, so large arrays take longer;"
+            " shm_size and context have no effect",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        pool = SpawnPool(settings.workers, seed)
+        hook = settings.start_hook
+        return ExecutorBackend(self._source, pool, settings.workers, capacity, capacity, budget_ns, hook)
+
     def close(self) -> None:
         self._forget_after_fork()
         self.closed = True
@@ -142,25 +166,18 @@ class Engine:
         return Statistics() if dispatcher is None else dispatcher.statistics()
 
 
-_HAS_PROCESSES = sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
+def why_not_here() -> str:
+    """Return why the engine cannot make processes of its own here, or "" if it can."""
+    if sys.platform != "linux":
+        return f"it needs Linux, this is {sys.platform}"
+    from .processes import linux
 
-
-def _can_have_processes() -> bool:
-    if in_process_worker():
-        return False
-    if not _HAS_PROCESSES:
-        warnings.warn(
-            f"prefetch: method='process' needs Linux, this is {sys.platform}; threads are used instead",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return False
-    return True
+    return linux.missing()
 
 
 def base_process(preload: tuple[str, ...]) -> Base | None:
     """Return what forks templates for nodes, with modules imported; None without Linux."""
-    if not _HAS_PROCESSES:
+    if why_not_here():
         return None
     from .processes.template import Base
 

@@ -139,16 +139,16 @@ def _executor(method: Any) -> Executor | None:
     """Return the executor that a method is, or names; None for those of the engine's own."""
     if isinstance(method, str) and method in OWN:
         return None
-    from ..executors import engines  # only here: most nodes have workers of their own
+    from .. import executors  # only here: most nodes have workers of their own
 
     if isinstance(method, str) and method in ENGINES:
-        return engines.named(method)
-    if not engines.is_executor(method):
+        return executors.named(method)
+    if not executors.is_executor(method):
         names = ", ".join(map(repr, [*OWN, *ENGINES]))
         raise ValueError(
             f"prefetch: method must be one of {names} or a concurrent.futures.Executor, got {method!r}"
         )
-    return engines.adapted(method)
+    return executors.adapted(method)
 
 
 def _worker_count(nworkers: int | None, executor: Executor | None) -> int:
@@ -171,9 +171,9 @@ def _workers_of(executor: Executor | None) -> int:
 
 
 def _known_workers(executor: Executor) -> int | None:
-    from ..executors import engines
+    from .. import executors
 
-    return engines.workers_of(executor)
+    return executors.workers_of(executor)
 
 
 def _evaluator(method: Any, executor: Executor | None) -> Any:
