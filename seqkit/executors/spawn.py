@@ -83,7 +83,7 @@ class SpawnPool(Engine):
             return
         # `kill_workers` of the pool needs Python 3.14.
         processes: list[BaseProcess] = list((pool._processes or {}).values())
-        manager: threading.Thread | None = pool._executor_manager_thread
+        manager: Any = pool._executor_manager_thread
         pool.shutdown(wait=False, cancel_futures=True)
         if manager not in (None, threading.current_thread()):  # the garbage collector may run in any thread
             manager.join(GRACE_S)  # it waits for the processes

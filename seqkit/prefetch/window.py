@@ -204,9 +204,11 @@ class Window:
         at = self._chunks.index(chunk)
         self._items -= len(chunk) - count
         chunk.indices = chunk.indices[:count]
-        after = list(self._chunks)[at + 1 :] if self._in_order else []
-        for dropped in after + [chunk] * (count == 0):
-            self._drop(dropped)
+        for after in list(self._chunks)[at + 1 :]:
+            if self._in_order or not after.asked:
+                self._drop(after)
+        if count == 0:
+            self._drop(chunk)
 
     def _drop(self, chunk: Chunk) -> None:
         self._chunks.remove(chunk)

@@ -96,7 +96,7 @@ def test_an_error_names_message_index_view_path_and_worker_as_in_the_worker() ->
     ]
     assert error.path[0][0] is node
     assert "prefetch[0] → batch[0] → gather[1] → smap[7]" in str(error)
-    assert "test_blame.py" in str(error)
+    assert "test_errors.py" in str(error)
 
 
 def test_the_cause_is_the_users_exception_with_the_remote_traceback_as_its_cause() -> None:
