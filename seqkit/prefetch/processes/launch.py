@@ -19,6 +19,7 @@ Relies on
 
 from __future__ import annotations
 
+import _thread
 import fcntl
 import gc
 import os
@@ -425,6 +426,7 @@ def _work(number: int, outfit: Outfit, tell_begun: Callable[[], None]) -> None:
         _report_failure(number, fds, error)
         return
     tell(fds, number, Kind.READY)
+    _stand_back()  # not before, or the start would take longer beside busy processes
     Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
     leave_process()
 
@@ -446,7 +448,6 @@ def _settle(fds: Descriptors) -> None:
     # What was inherited by fork stays out of the collector's way, so that its pages stay shared.
     gc.freeze()
     linux.tie_to(fds.tether)
-    _stand_back()
 
     def watch() -> None:
         poll = select.poll()
@@ -455,7 +456,8 @@ def _settle(fds: Descriptors) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     # The tether is cut only once every inherited copy of its other end is closed; a pidfd tells at once.
-    threading.Thread(target=watch, name="seqkit-watch", daemon=True).start()
+    # `threading` would wait for the thread to begin, and forks of user code would miss it.
+    _thread.start_new_thread(watch, ())
 
 
 def _stand_back() -> None:
