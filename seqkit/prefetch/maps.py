@@ -168,7 +168,8 @@ def _array(
     if kind is np.memmap:
         array._mmap, array.filename, array.offset = mapped, path, offset + at
         array.mode = "r+" if array.flags.writeable else "r"
-    array.flags.writeable = is_writable
+    if not is_writable:
+        array.flags.writeable = False
     return array
 
 

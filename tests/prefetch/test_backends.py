@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter, namedtuple
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from seqkit.errors import EndOfSequence
 from seqkit.prefetch.dispatcher import SMALL_AHEAD_BYTES
 
 from .kinds import KINDS, PROCESSES, WORKERS, Kind
+from .scripts import finished
 from .traces import append, drawn, until
 
 # Functions are defined inside the tests: they then travel by value, and no worker imports this module.
@@ -580,6 +582,37 @@ def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
 
 
 @every_kind_of_process
+def test_local_classes_of_every_usual_kind_come_back_as_the_reader_s_own(kind: Kind) -> None:
+    @dataclass
+    class Data:
+        x: int
+
+    @dataclass(frozen=True, slots=True)
+    class Slotted:
+        x: int
+
+    class Derived(Data):
+        def twice(self) -> int:
+            return 2 * self.x
+
+    class Typed(NamedTuple):
+        x: int
+
+    class Plain:
+        __slots__ = ("x",)
+
+        def __init__(self, x: int) -> None:
+            self.x = x
+
+    kinds = [Data, Slotted, Derived, Typed, namedtuple("Row", "x"), Plain]
+    with kind.ahead(sk.smap(lambda i: [kind(i) for kind in kinds], range(3))) as ahead:  # type: ignore[call-arg]
+        for i, found in enumerate(ahead):
+            assert [type(one) for one in found] == kinds
+            assert [one.x for one in found] == [i] * 6
+            assert found[2].twice() == 2 * i
+
+
+@every_kind_of_process
 def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_reader_s_own_class(kind: Kind) -> None:
     class Local(Exception):
         pass
@@ -595,24 +628,6 @@ def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_reader_s_own_
     with pytest.raises(sk.EvaluationError) as raised:
         next(items)
     assert type(raised.value.__cause__) is Local
-
-
-@every_kind_of_process
-def test_a_class_that_came_from_an_item_is_the_reader_s_own_for_other_nodes(kind: Kind) -> None:
-    def item(i: int) -> Any:
-        class Made:
-            count = i
-
-        return Made()
-
-    with kind.ahead(sk.smap(item, range(1))) as ahead:
-        made = type(ahead[0])
-    made.count = 7
-    with kind.ahead(sk.smap(lambda i: (made(), made.count), range(2))) as ahead:
-        ahead.start()
-        made.count = 8
-        assert [(type(one), count) for one, count in ahead] == [(made, 7)] * 2
-    assert made.count == 8
 
 
 @every_kind
@@ -676,6 +691,28 @@ for method, context in [("inline", None), ("thread", None)] + [("process", c) fo
     lines = result.stdout.splitlines()
     assert Counter(lines)["main runs"] == 1  # workers do not run it again
     assert lines[1:] == [f"{kind} Odd" for kind in KINDS]
+
+
+def test_a_notebook_may_define_a_class_again(tmp_path: Path) -> None:
+    code = '''
+        import sys
+        import seqkit as sk
+
+        CELL = """
+        class Sample:
+            def __init__(self, x):
+                self.x = x
+
+        with sk.prefetch(sk.smap(Sample, range(3)), 1, "process", context=context) as ahead:
+            assert [type(one) is Sample and one.x for one in ahead] == [0, 1, 2]
+        """
+        for context in sys.argv[1:]:
+            exec(CELL)
+            exec(CELL)
+        print("read")
+    '''
+    contexts = [str(kind.context) for kind in PROCESSES]
+    assert finished(tmp_path, code, *contexts) == (0, "read\n", "")
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)

@@ -332,24 +332,6 @@ def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
     assert Local.mode == "of the reader"
 
 
-def test_classes_that_are_made_in_a_node_within_an_item_come_on(processes: Executor) -> None:
-    def made(i: int) -> Any:
-        class Made(Exception):
-            value = i
-
-        if i == 2:
-            raise Made
-        return Made()
-
-    def item(i: int) -> Any:
-        with sk.prefetch(sk.smap(made, range(3)), 1, "process") as inner, sk.errstate("passthrough"):
-            return inner[i]
-
-    with sk.prefetch(sk.smap(item, range(3)), method=processes) as ahead:
-        *found, error = drawn(iter(ahead))
-    assert [one.value for one in (*found, error.__cause__)] == [0, 1, 2]
-
-
 # -------------------------------------------------------------------- failures
 
 
@@ -428,25 +410,6 @@ def test_a_pipeline_that_cannot_be_unpickled_ends_the_node_once(processes: Execu
         with pytest.raises(RuntimeError, match="the executor cannot do its tasks: ImportError: no module"):
             next(items)
         assert list(items) == []
-
-
-def test_a_class_that_the_reader_has_replaced_comes_back_as_it_was(processes: Executor) -> None:
-    def another() -> type:
-        class Local:
-            pass
-
-        return Local
-
-    kinds = [another()]
-    for way in ({"method": processes}, {"method": "process", "context": "spawn"}):
-        kind = kinds[0]
-        with sk.prefetch(sk.smap(lambda x, kind=kind: kind(), range(9)), 1, chunk_size=1, **way) as ahead:  # type: ignore[misc, call-overload]
-            items = iter(ahead)
-            first = type(next(items))
-            kinds[0] = another()
-            assert first is kind
-            del kind, first
-            assert {type(item).__name__ for item in items} == {"Local"}
 
 
 def test_a_task_that_is_lost_is_tried_again_and_then_named() -> None:

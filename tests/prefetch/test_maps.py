@@ -197,6 +197,7 @@ def test_other_machines_get_the_bytes(path: Path) -> None:
     assert (pickle.loads(data) == np.arange(10_000)).all()
 
 
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_tensors_over_a_mapped_file_are_references(path: Path) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.from_numpy(np.memmap(path, "<i4", "r+"))
@@ -204,6 +205,8 @@ def test_tensors_over_a_mapped_file_are_references(path: Path) -> None:
     assert found[0, 1] == 105
     found[0, 1] = -1
     assert tensor[105] == -1
+    sealed = torch.from_numpy(np.memmap(path, "<i4", "r"))
+    assert (sent(sealed) == sealed).all()
     plain = torch.arange(4000)
     assert (pickle.loads(dumps_for_workers(plain, protocol=5)) == plain).all()
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pytest
 
+from seqkit.prefetch import classes
 from seqkit.prefetch.classes import has_a_name
 from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value
 
@@ -120,6 +121,13 @@ def test_slots_travel_with_their_class() -> None:
     assert record(5) == record(5) != record()
     assert not any(hasattr(obj, "__dict__") for obj in (one, empty(), record()))
     assert pickle.loads(dumps_back(record(5), protocol=5)) == record(5)
+
+
+def test_a_class_that_is_gone_is_named_in_the_error() -> None:
+    kind = local()
+    assert classes._inherited(kind.__bases__[0], id(kind), kind.__qualname__) is kind
+    with pytest.raises(LookupError, match="the class Other of an item is gone"):
+        classes._inherited(kind.__bases__[0], id(kind), "Other")
 
 
 def test_names_are_those_under_which_something_is_found() -> None:
