@@ -99,6 +99,7 @@ def test_a_closed_node_keeps_the_pages_of_held_results_only() -> None:
         os.close(segment)
 
 
+@pytest.mark.filterwarnings("ignore:prefetch. pickled 128 MiB:RuntimeWarning")
 @every_kind_of_process
 @pytest.mark.filterwarnings("ignore:prefetch. pickled 128 MiB:RuntimeWarning")
 def test_a_large_source_is_there_once_however_many_workers_read_it(kind: Kind) -> None:

@@ -74,7 +74,7 @@ def test_the_warning_of_size_names_reason_and_remedies() -> None:
     )
     threads = size_warning(65 << 20, "forkserver", ["pool_0", "MainThread"])
     assert threads is not None
-    assert "because forking is unsafe beside the threads pool_0, MainThread." in threads
+    assert "because forking is unsafe with the threads pool_0, MainThread." in threads
 
 
 def warned(caught: list[warnings.WarningMessage]) -> int:

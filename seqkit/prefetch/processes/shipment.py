@@ -2,7 +2,7 @@
 
 Guarantees
 ----------
-- A pipeline is pickled once for all workers. Its arrays lie beside the pickle in one segment, which every
+- A pipeline is pickled once for all workers. Pickle and arrays are in one segment, which every
   worker maps copy-on-write: private and writable, but in memory once.
 - Arrays that share memory are stored once, and share memory in a worker.
 - Arrays over mapped files are not stored (see `maps`).
@@ -83,12 +83,12 @@ def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str 
     --------
     >>> size_warning(1 << 20, "spawn")
     >>> size_warning(100 << 20, "forkserver", ["pool_0", "pool_1"]).partition(".")[0]
-    'prefetch: pickled 100 MiB for workers, because forking is unsafe beside the threads pool_0, pool_1'
+    'prefetch: pickled 100 MiB for workers, because forking is unsafe with the threads pool_0, pool_1'
     """
     if nbytes <= WARN_BYTES:
         return None
     names = ", ".join(threads)
-    why = f"because forking is unsafe beside the threads {names}" if names else f"as context is {context!r}"
+    why = f"because forking is unsafe with the threads {names}" if names else f"as context is {context!r}"
     return (
         f"prefetch: pickled {nbytes / 2**20:.0f} MiB for workers, {why}."
         " To pickle once and not in every epoch, use DataLoader(persistent_workers=True)."
