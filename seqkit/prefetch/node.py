@@ -15,6 +15,7 @@ Relies on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -31,10 +32,8 @@ from .settings import Context, Method, OnExhausted, Settings, checked
 from .statistics import Statistics
 from .window import Chunk
 
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from .processes.slots import Pinner  # these need Linux
+if TYPE_CHECKING:  # these need Linux
+    from .processes.slots import Pinner
     from .processes.template import Base
 
 __all__ = ["Prefetch", "prefetch"]
