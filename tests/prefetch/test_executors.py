@@ -23,7 +23,7 @@ import pytest
 import seqkit as sk
 from seqkit.executors import Engine
 from seqkit.executors import pool as executors
-from seqkit.prefetch.dispatcher import MAX_DEPTH
+from seqkit.prefetch.chunking import MAX_DEPTH
 from seqkit.prefetch.resources import usable_cpus
 
 from .scripts import finished, forked

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from seqkit.prefetch.snapshot import snapshots
 
 import seqkit as sk
-from seqkit.prefetch.snapshot import snapshots
 
 from .kinds import PROCESSES, Kind
 

@@ -31,7 +31,7 @@ from tests.prefetch.traces import state
 
 # What the engine promises about threads, processes and their memory.
 TESTED = """
-backends bites dispatcher executors faults forkserver leases memory node slots streams strikes
+backends races dispatcher executors faults leases memory node slots streams template team signals
 """
 TESTS = [f"tests/prefetch/test_{name}.py" for name in TESTED.split()]
 OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]

@@ -27,8 +27,6 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch import threads
 from seqkit.prefetch.processes import transport as processes
-from seqkit.prefetch.processes.launch import Fork
-from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.processes.wire import JOB, Control
 from seqkit.prefetch.protocol import Job
 from seqkit.prefetch.signals import CtrlCHeld, CtrlCHeldFromChildren
@@ -574,7 +572,7 @@ def test_the_platforms_default_does_not_fork_where_threads_live() -> None:
 
 def idle_backend(capacity: int) -> processes.Processes:
     """Return the backend of a worker that does nothing."""
-    backend = processes.Processes(sk.view(range(9)), 1, "fork", None, capacity, 1, 0, 0)
+    backend = processes.Processes(sk.view(range(9)), 1, "fork", None, capacity, 1, 0, 0, 0, False)
     backend.start()
     (employee,) = backend._team.handles.values()
     until(lambda: backend.receive(0.01) is None or employee.ready)
@@ -680,56 +678,6 @@ def test_what_was_not_sent_when_a_signal_handler_raised_is_sent_later(
             raise TimeoutError("what a handler of SIGALRM may raise")
 
         read_twice(node, range(2, 12), lambda: monkeypatch.setattr(backend, "flush", interrupted))
-
-
-def test_a_signal_handler_takes_no_result_that_another_reader_has_in_hand(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lease, told = SlotPool.lease, list[str]()
-    with sk.prefetch(
-        sk.smap(lambda i: np.full(3000, i), range(99)),
-        1,
-        "process",
-        max_buffered=1,
-        shm_size=10 << 16,
-        chunk_size=1,
-        context="fork",
-    ) as node:
-        items, others = iter(node), [iter(node) for _ in range(4)]
-        held = [next(items) for _ in range(7)]  # slots are short: who asks, has waiting results copied out
-
-        def and_a_handler_reads(*arguments: Any) -> Any:
-            monkeypatch.undo()
-            for other in others:
-                with pytest.raises(RuntimeError, match="a signal handler reads the node") as refusal:
-                    next(other)
-                told.append(str(refusal.value))
-            return lease(*arguments)
-
-        monkeypatch.setattr(SlotPool, "lease", and_a_handler_reads)
-        held += items
-        assert len(told) == len(others)
-        assert [np.unique(item).tolist() for item in held] == [[i] for i in range(99)]
-        assert [int(item[0]) for item in others[0]] == list(range(99))  # who was told reads on
-
-
-def test_a_node_whose_worker_a_signal_handler_cannot_replace_reads_on_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    launch = Fork.launch
-    pids = sk.smap(lambda _: os.getpid(), range(9))
-    with FORK.ahead(pids, 1, chunk_size=1) as node, FORK.ahead(range(9), 1) as other:
-
-        def and_a_handler_reads(*arguments: Any) -> None:
-            monkeypatch.undo()
-            with pytest.raises(RuntimeError, match="a signal handler starts workers while workers are"):
-                list(node)
-            launch(*arguments)
-
-        os.kill(node[0], signal.SIGKILL)
-        monkeypatch.setattr(Fork, "launch", and_a_handler_reads)
-        assert list(other) == list(range(9))
-        assert len(list(node)) == 9
 
 
 def test_a_scan_that_a_signal_handler_interrupted_is_not_used_again(
