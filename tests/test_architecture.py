@@ -52,7 +52,12 @@ ROOMS: dict[str, set[str]] = {
 }
 
 # The parts of the engine that can be understood alone.
-SELF_CONTAINED = {"processes.linux", "processes.slots", "codec", "window", "results", "pickling", "tensors", "maps", "classes"}
+SELF_CONTAINED = {"processes.linux", "processes.slots", "codec", "window", "results"} | {
+    "pickling",
+    "tensors",
+    "maps",
+    "classes",
+}
 
 ENGINES = {"torch", "ray", "dask", "distributed", "jax", "tensorflow"}
 CONCURRENCY = {
