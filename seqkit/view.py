@@ -28,7 +28,6 @@ from __future__ import annotations
 import operator
 import os
 import re
-import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -66,7 +65,6 @@ __all__ = [
     "U",
     "V",
     "View",
-    "in_one_line",
     "in_order",
     "locate",
     "name_of",
@@ -658,15 +656,6 @@ def name_of(function: Callable[..., Any]) -> str:
     ('abs', 'partial')
     """
     return getattr(function, "__name__", type(function).__name__)
-
-
-def in_one_line(value: Any) -> str:
-    """Return what a value is shown as in `repr`: shortened, and an array in one line.
-
-    >>> in_one_line(list(range(100)))
-    '[0, 1, 2, 3, 4, 5, ...]'
-    """
-    return " ".join(reprlib.repr(value).split())
 
 
 def _expression(node: View[Any], budget: Iterator[int] | None = None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import as_bool, check_callable, optional_int, positive_int
 from ..context import empty
-from ..errors import EndOfSequence, EvaluationError, fail
+from ..errors import EndOfSequence, EvaluationError, brief, fail
 from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each
 from ..view import (
     Indexable,
@@ -19,7 +19,6 @@ from ..view import (
     U,
     View,
     as_view,
-    in_one_line,
     locate,
     name_of,
     restarting,
@@ -242,7 +241,7 @@ class Batch(View[Any]):
         return Batch(sources[0], self._k, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        pad = "last='pad'" if self._pad is None else f"pad={in_one_line(self._pad)}"
+        pad = "last='pad'" if self._pad is None else f"pad={brief(self._pad)}"
         last = {"keep": [], "discard": ["drop_last=True"], "pad": [pad]}[self._last]
         function = [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]
         return [*sources, str(self._k), *last, *function]

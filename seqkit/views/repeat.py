@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from ..checks import optional_int
+from ..errors import brief
 from ..indices import UNBOUNDED, Indices
-from ..view import T, View, in_one_line, write
+from ..view import T, View, write
 
 __all__ = ["Repeat", "repeat"]
 
@@ -68,5 +69,5 @@ class Repeat(View[Any]):
         return self  # not a copy, which would not see what is assigned
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        value = in_one_line(self._value)
+        value = brief(self._value)
         return [value] if self._times is None else [value, str(self._times)]
