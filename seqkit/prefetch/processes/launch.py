@@ -66,7 +66,6 @@ __all__ = [
     "module_path",
     "native_pools",
     "open_shipment",
-    "others_live",
     "spawn",
     "surroundings",
     "threads_that_matter",
@@ -159,27 +158,16 @@ _SWITCH_S = 0.1
 _judging = threading.Lock()
 
 
-def others_live() -> bool:
-    """Return whether another thread of this process runs Python code."""
-    return len(sys._current_frames()) > 1
+def threads_that_matter() -> set[int]:
+    """Return the identifiers of the threads that make forking unsafe."""
+    own = threading.get_ident()
+    frames = sys._current_frames()
+    return {ident for ident, frame in frames.items() if ident != own and not _is_harmless(frame)}
 
 
 def is_safe() -> bool:
     """Return whether all other threads are known to be irrelevant to a forked worker."""
-    return not _threads_that_matter()
-
-
-def threads_that_matter() -> list[str]:
-    """Return the names of the threads that make forking unsafe."""
-    found = _threads_that_matter()
-    return sorted(thread.name for thread in threading.enumerate() if thread.ident in found)
-
-
-def _threads_that_matter() -> set[int]:
-    own = threading.get_ident()
-    return {
-        ident for ident, frame in sys._current_frames().items() if ident != own and not _is_harmless(frame)
-    }
+    return not threads_that_matter()
 
 
 def _is_harmless(innermost: FrameType | None) -> bool:
@@ -403,10 +391,11 @@ def be_worker(
         forget()
         outfit = replace(outfit, fds=replace(outfit.fds, bulk=bulk))
         _settle(outfit.fds)
-        threads = outfit.spec.native_threads
-        _limit_threads(os.environ, threads)
-        with native_pools().limit(limits=threads or None):
-            _work(number, outfit, tell_begun)
+        if threads := outfit.spec.native_threads:
+            _limit_threads(os.environ, threads)
+            for pool in native_pools().lib_controllers:  # for good, so by no context that restores them
+                pool.set_num_threads(threads)
+        _work(number, outfit, tell_begun)
     except BrokenPipeError:
         pass  # the parent is gone
     except BaseException:

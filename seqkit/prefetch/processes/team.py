@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -131,7 +132,9 @@ class Team:
             _local.starting = None
 
     def _warn_of_size(self, nbytes: int) -> None:
-        text = size_warning(nbytes, self.context or "forkserver", launch.threads_that_matter())
+        matter = launch.threads_that_matter() if self.context is None else set()
+        names = [thread.name for thread in threading.enumerate() if thread.ident in matter]
+        text = size_warning(nbytes, self.context or "forkserver", names)
         if text is not None and "size" not in self.warned:
             self.warned.add("size")
             warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -158,7 +161,7 @@ class Team:
     def _fork(self, handle: WorkerHandle, write: int) -> bool:
         """Fork a worker unless another thread matters by now."""
         launch.native_pools()  # searched once, not by every worker
-        begun, tells = os.pipe() if launch.others_live() else (-1, -1)
+        begun, tells = os.pipe() if len(sys._current_frames()) > 1 else (-1, -1)
         try:
             pid = launch.fork() if self.context == "fork" else launch.fork_if_harmless()
             if pid == 0:

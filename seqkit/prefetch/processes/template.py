@@ -117,14 +117,13 @@ class Template:
         # A child that was forked meanwhile may hold the other end of the socket, which then has no end.
         has_ended = self._pidfd >= 0 and _ends(self._pidfd, 0)
         while True:
-            try:
-                message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
-            except BlockingIOError:
-                if not has_ended:
-                    return
-                message = b""
-            except ConnectionError:  # it left something unread
-                message = b""
+            message, fds = b"", list[int]()
+            with suppress(ConnectionError):  # it left something unread
+                try:
+                    message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
+                except BlockingIOError:
+                    if not has_ended:
+                        return
             if not message:
                 raise _gone()
             says, worker, value = _ANSWER.unpack_from(message)
@@ -136,25 +135,25 @@ class Template:
 
     def close(self) -> None:
         """End the template and the workers that it still has."""
+        deadline = time.monotonic() + GRACE_S
         with suppress(OSError):  # it has ended
             self._socket.shutdown(socket.SHUT_WR)
-            deadline = time.monotonic() + GRACE_S
-            while _ends(self._socket.fileno(), max(0.0, deadline - time.monotonic())):
+            while _ends(self._socket.fileno(), deadline - time.monotonic()):
                 for _, _, _, pidfd, _ in self.answers():
                     if pidfd >= 0:
                         os.close(pidfd)
         # It is to be gone before its base, which reaps it.
-        if self._pidfd >= 0 and not _ends(self._pidfd, GRACE_S):
+        if self._pidfd >= 0 and not _ends(self._pidfd, deadline - time.monotonic()):
             kill(self._pidfd)
             _ends(self._pidfd, REAP_S)
         self.forget()
 
     def forget(self) -> None:
         """Close the descriptors: in a forked child the template is the parent's."""
-        for_good, self._pidfd = self._pidfd, -1
         self._socket.close()
-        if for_good >= 0:
-            os.close(for_good)
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
 
 
 class Base:
@@ -175,24 +174,18 @@ class Base:
     def fork_template(self, theirs: socket.socket) -> None:
         """Have a template forked that listens to a socket."""
         with self._lock:
-            for is_last in (False, True):
-                if not self.pid:
-                    self._boot()
-                try:
-                    socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
-                    return
-                except ConnectionError:  # somebody killed it
-                    self.close()
-                    if is_last:
-                        raise
+            if self.pid and _ends(self._pidfd, 0):  # somebody killed it
+                self.close()
+            if not self.pid:
+                self._boot()
+            socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
 
     def _boot(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._socket, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its_end:
             code = f"from {__name__} import be_base; be_base(*fds, {self._preload!a})"
-            pid = interpreter(code, (theirs.fileno(),))
-        self._pidfd = watched(pid)
-        self.pid = pid
+            pid = interpreter(code, (its_end.fileno(),))
+        self._pidfd, self.pid = watched(pid), pid
 
     def close(self) -> None:
         """End the process. The templates go on; the next one boots another base."""
@@ -226,7 +219,7 @@ def _ends(fd: int, within_s: float) -> bool:
     """Wait until a process has ended, or a socket has something to read."""
     ended = select.poll()
     ended.register(fd, select.POLLIN)
-    return bool(ended.poll(within_s * 1000))
+    return bool(ended.poll(max(0.0, within_s) * 1000))
 
 
 # A plain set, which is copied at once: others are collected, and made meanwhile.
@@ -264,8 +257,7 @@ def be_base(fd: int, preload: Iterable[str]) -> NoReturn:
             break
         with suppress(OSError):  # no process: the node sees the end of its socket
             if not fork():
-                _forget(base, [parent])
-                _be_template(*fds)
+                _be_template(fds[0], partial(_forget, base, [parent]))
         for one in fds:
             os.close(one)
     with suppress(ChildProcessError):  # the last template is to be gone first, as nobody else reaps it
@@ -273,14 +265,15 @@ def be_base(fd: int, preload: Iterable[str]) -> NoReturn:
     leave()
 
 
-def _be_template(fd: int) -> NoReturn:
+def _be_template(fd: int, forget: Callable[[], None]) -> NoReturn:
     """Receive a pipeline, and fork workers, until the socket is closed or the parent is gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setpgid(0, 0)
-    os.set_inheritable(fd, False)
     channel = socket.socket(fileno=fd)
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
+        forget()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setpgid(0, 0)
+        os.set_inheritable(fd, False)
         own = linux.pidfd_open(os.getpid())
         socket.send_fds(channel, [_ANSWER.pack(Says.BORN, -1, os.getpid())], [own])
         os.close(own)
