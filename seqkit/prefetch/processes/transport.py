@@ -75,6 +75,8 @@ GRACE_S = 0.25
 # that takes one meanwhile is given to see that it was revoked, or the parent to see the claim.
 SETTLE_S = 0.02
 VISIBLE_S = 0.001
+# How often a loan is looked at.
+LOOK_S = 0.1
 SLOT_BYTES_MAX = 1 << 30
 LEAST_CELL_BYTES = 1 << 17
 READ_BYTES = 1 << 16
@@ -721,12 +723,14 @@ class _Loan:
         self._fds, self._name = fds, f"loan {id(self)}"
         self._loans = loans
         self._over = False
+        self._look_at = 0.0
         fds[self._name] = fd
         loans.append(self)
 
     def is_over(self) -> bool:
-        fd = self._fds.get(self._name)
-        if fd is not None and not self._over:
+        fd, now = self._fds.get(self._name), time.monotonic()
+        if fd is not None and not self._over and now >= self._look_at:
+            self._look_at = now + LOOK_S  # every job asks
             pipe = select.poll()
             pipe.register(fd, select.POLLIN)
             if pipe.poll(0):
