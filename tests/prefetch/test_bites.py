@@ -26,8 +26,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch import threads
+from seqkit.prefetch.processes import launch
 from seqkit.prefetch.processes import transport as processes
-from seqkit.prefetch.processes.launch import Fork
 from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.processes.wire import JOB, Control
 from seqkit.prefetch.protocol import Job
@@ -525,18 +525,18 @@ def test_five_hundred_maps_in_a_row_reach_the_workers(kind: Kind) -> None:
         assert list(node) == list(range(500, 520))
 
 
-def test_replacements_do_not_fork_where_threads_live(tmp_path: Path) -> None:
+def test_replacements_do_not_fork_where_threads_matter(tmp_path: Path) -> None:
     def work(i: int) -> int:
         if i == 3 and once(tmp_path / "died"):
             os._exit(1)
         return i
 
     leave = threading.Event()
-    with FORK.ahead(sk.smap(work, range(10)), chunk_size=1) as node:
+    with sk.prefetch(sk.smap(work, range(10)), 2, "process", chunk_size=1) as node:
         node.start()
         forks: list[int] = []
         real, os.fork = os.fork, _counting(os.fork, forks)
-        thread = threading.Thread(target=leave.wait)
+        thread = threading.Thread(target=lambda: leave.wait())
         thread.start()
         try:
             assert list(node) == list(range(10))
@@ -556,9 +556,9 @@ def _counting(fork: Callable[[], int], forks: list[int]) -> Callable[[], int]:
     return counted
 
 
-def test_the_platforms_default_does_not_fork_where_threads_live() -> None:
+def test_nobody_forks_unasked_where_threads_matter() -> None:
     leave = threading.Event()
-    thread = threading.Thread(target=leave.wait)
+    thread = threading.Thread(target=lambda: leave.wait())
     thread.start()
     forks: list[int] = []
     real, os.fork = os.fork, _counting(os.fork, forks)
@@ -716,18 +716,18 @@ def test_a_signal_handler_takes_no_result_that_another_reader_has_in_hand(
 def test_a_node_whose_worker_a_signal_handler_cannot_replace_reads_on_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    launch = Fork.launch
+    fork = launch.fork
     pids = sk.smap(lambda _: os.getpid(), range(9))
     with FORK.ahead(pids, 1, chunk_size=1) as node, FORK.ahead(range(9), 1) as other:
 
-        def and_a_handler_reads(*arguments: Any) -> None:
+        def and_a_handler_reads() -> int:
             monkeypatch.undo()
-            with pytest.raises(RuntimeError, match="a signal handler starts workers while workers are"):
+            with pytest.raises(RuntimeError, match="a signal handler cannot start workers while workers are"):
                 list(node)
-            launch(*arguments)
+            return fork()
 
         os.kill(node[0], signal.SIGKILL)
-        monkeypatch.setattr(Fork, "launch", and_a_handler_reads)
+        monkeypatch.setattr(launch, "fork", and_a_handler_reads)
         assert list(other) == list(range(9))
         assert len(list(node)) == 9
 
