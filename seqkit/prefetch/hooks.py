@@ -47,7 +47,7 @@ def seed_globals(seed: int, epoch: int, again: int = 0) -> None:
     np.random.seed(words)
     torch = sys.modules.get("torch")
     if torch is not None:
-        version = torch.version
+        version = getattr(torch, "version", None)
         has_devices = any(getattr(version, device, None) for device in ("cuda", "hip", "xpu"))
         # `torch.manual_seed` takes milliseconds to look for devices that a build for CPUs has not got.
         (torch.manual_seed if has_devices else torch.default_generator.manual_seed)(int(words[0]))

@@ -85,9 +85,10 @@ def prefetch(
         Bytes of shared memory for results, all slots together. None (the default): as much as is used,
         pages come into being when written; 0: none, results travel through pipes. For processes.
     context : "fork", "forkserver" or "spawn", optional
-        How processes start. None (the default) is the platform's choice (fork on Linux before Python 3.14),
-        but not fork where other threads live. Lambdas, closures and classes of the main script work with
-        all of them, and a main script needs no guard.
+        How processes start. "forkserver" forks workers from a process that receives the pipeline. None (the
+        default) is "fork" unless another thread might matter to workers, then "forkserver". A start method
+        chosen with `multiprocessing.set_start_method` counts. Lambdas, closures and classes of the main
+        script work with all of them, and a main script needs no guard.
     chunk_size : int or "auto"
         Items per message, at least 1. ``"auto"`` sends small, quick items in chunks and others singly.
     timeout : float, optional

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from itertools import islice
 from statistics import median
 from time import perf_counter
@@ -23,6 +25,60 @@ def first_item(context: Any) -> float:
     taken = seconds(lambda: next(iter(node)))
     node.close()
     return taken * 1e3
+
+
+class Squares:
+    """A data set, for seqkit and for PyTorch."""
+
+    def __len__(self) -> int:
+        return 4096
+
+    def __getitem__(self, i: int) -> Any:
+        return np.full(8, i, np.float32)
+
+
+def first_batch(make: Any) -> float:
+    """Return how long a loader of two processes takes from `iter` to its first batch."""
+    loader = make(Squares(), 8, num_workers=2)
+    return seconds(lambda: next(iter(loader))) * 1e3
+
+
+def two_forks() -> float:
+    """Return how long two bare forks take to the first byte of one of them."""
+    receive, send = os.pipe()
+    pids = []
+
+    def fork() -> None:
+        for _ in range(2):
+            if not (pid := os.fork()):
+                os.write(send, b"!")
+                os._exit(0)
+            pids.append(pid)
+        os.read(receive, 1)
+
+    taken = seconds(fork)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    for fd in (receive, send):
+        os.close(fd)
+    return taken * 1e3
+
+
+def beside_torch() -> dict[str, Callable[[], float]]:
+    """Return the starts that are compared with PyTorch's, with PyTorch imported."""
+    try:
+        from torch.utils.data import DataLoader
+
+        import seqkit.torch
+    except ImportError:
+        return {}
+    return {
+        "first batch, torch, ms": lambda: first_batch(DataLoader),
+        "first batch, seqkit.torch beside it, ms": lambda: first_batch(seqkit.torch.DataLoader),
+        "first batch, seqkit beside torch, ms": lambda: first_batch(sk.DataLoader),
+        "first item, fork, beside torch, ms": lambda: first_item(None),
+        "two bare forks beside torch, ms": two_forks,
+    }
 
 
 def next_epoch(method: Any) -> float:
@@ -127,4 +183,5 @@ def main() -> None:
         },
         rounds=3,
     )
+    found |= in_turn(beside_torch(), rounds=15)
     table("latency", [(name, f"{value:.2f}") for name, value in found.items()])

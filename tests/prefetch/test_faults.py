@@ -796,7 +796,8 @@ PARENT = """
     for _ in range(2):
         print(next(iterator))
     for employee in node._engine._dispatcher._backend._team.handles.values():
-        print(employee.pid)
+        if employee.pid:  # the template may not have told it yet
+            print(employee.pid)
     if context == "forkserver":
         print(node._engine._dispatcher._backend._team._own_base.pid)
     if how == "beside siblings":

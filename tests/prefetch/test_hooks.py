@@ -131,9 +131,18 @@ def test_the_global_generators_follow_from_seed_and_epoch() -> None:
 
 
 @pytest.mark.usefixtures("restored")
-def test_torch_is_seeded_where_it_is_loaded_and_never_loaded_for_it(monkeypatch: Any) -> None:
+@pytest.mark.parametrize("has_devices", [True, False])
+def test_torch_is_seeded_where_it_is_loaded_and_never_loaded_for_it(
+    has_devices: bool, monkeypatch: Any
+) -> None:
     seeds: list[int] = []
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(manual_seed=seeds.append))
+    seeding, other = SimpleNamespace(manual_seed=seeds.append), SimpleNamespace(manual_seed=None)
+    torch = SimpleNamespace(
+        version=SimpleNamespace(cuda="12.4" if has_devices else None, hip=None),
+        manual_seed=(seeding if has_devices else other).manual_seed,
+        default_generator=other if has_devices else seeding,
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
     for epoch in (0, 1, 0):
         seed_globals(5, epoch)
     assert seeds[0] == seeds[2] != seeds[1]

@@ -18,7 +18,7 @@ from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment
 from seqkit.prefetch.processes.wire import Layout
 
 from .kinds import PROCESSES, Kind
-from .traces import until
+from .traces import pids_of, until
 
 FORK = PROCESSES[0]
 MIB = 1 << 20
@@ -106,8 +106,7 @@ def test_a_large_source_is_there_once_however_many_workers_read_it(kind: Kind) -
     source = np.ones((2048, 16 * 1024), np.float32)  # 128 MiB
     with kind.ahead(sk.smap(np.sum, source), chunk_size=64) as node:
         assert list(node) == [16 * 1024] * 2048
-        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
-        workers = [employee.pid for employee in backend._team.handles.values()]
+        workers = pids_of(node)
         assert len(workers) == 2
         assert max(map(own_bytes, workers)) < 64 * MIB
 

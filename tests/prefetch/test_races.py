@@ -523,18 +523,18 @@ def test_five_hundred_maps_in_a_row_reach_the_workers(kind: Kind) -> None:
         assert list(node) == list(range(500, 520))
 
 
-def test_replacements_do_not_fork_where_threads_live(tmp_path: Path) -> None:
+def test_replacements_do_not_fork_where_threads_matter(tmp_path: Path) -> None:
     def work(i: int) -> int:
         if i == 3 and once(tmp_path / "died"):
             os._exit(1)
         return i
 
     leave = threading.Event()
-    with FORK.ahead(sk.smap(work, range(10)), chunk_size=1) as node:
+    with sk.prefetch(sk.smap(work, range(10)), 2, "process", chunk_size=1) as node:
         node.start()
         forks: list[int] = []
         real, os.fork = os.fork, _counting(os.fork, forks)
-        thread = threading.Thread(target=leave.wait)
+        thread = threading.Thread(target=lambda: leave.wait())
         thread.start()
         try:
             assert list(node) == list(range(10))
@@ -554,9 +554,9 @@ def _counting(fork: Callable[[], int], forks: list[int]) -> Callable[[], int]:
     return counted
 
 
-def test_the_platforms_default_does_not_fork_where_threads_live() -> None:
+def test_nobody_forks_unasked_where_threads_matter() -> None:
     leave = threading.Event()
-    thread = threading.Thread(target=leave.wait)
+    thread = threading.Thread(target=lambda: leave.wait())
     thread.start()
     forks: list[int] = []
     real, os.fork = os.fork, _counting(os.fork, forks)

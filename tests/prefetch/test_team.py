@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import engine, linux
-from seqkit.prefetch.processes import launch, team, template
+from seqkit.prefetch import engine
+from seqkit.prefetch.processes import launch, linux, team, template
 
 from .scripts import finished
 from .traces import children, drawn, pids_of, state, until

@@ -151,5 +151,13 @@ def threads() -> set[threading.Thread]:
 def pids_of(node: sk.Prefetch) -> list[int]:
     """Return the worker processes of a node, in the order of their numbers."""
     dispatcher: Any = node._engine._dispatcher
-    team = dispatcher._backend._team.handles.values()
-    return [employee.pid for employee in sorted(team, key=lambda employee: employee.number)]
+    team = dispatcher._backend._team
+
+    def have_begun() -> bool:
+        """Those of a template have, when it has told their pids."""
+        if team._template is not None:
+            team._hear(team._template)
+        return all(employee.pid for employee in team.handles.values())
+
+    assert until(have_begun)
+    return [employee.pid for employee in sorted(team.handles.values(), key=lambda employee: employee.number)]

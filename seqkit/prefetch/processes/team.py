@@ -113,12 +113,11 @@ class Team:
 
     def start(self) -> None:
         """Begin to start all workers."""
+        _check_nesting()
         for number in range(self.outfit.spec.num_workers):
             self._employ(WorkerHandle(number))
 
     def _employ(self, handle: WorkerHandle) -> None:
-        if _local.starting is not None:  # a fork within the hooks of another might wait for their locks
-            raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
         _local.starting = self
         try:
             forks = self.context == "fork" or (self.context is None and launch.is_safe())
@@ -326,6 +325,7 @@ class Team:
 
     def _fill(self) -> None:
         """Start workers where there are none."""
+        _check_nesting()
         for handle in list(self._vacant.values()):
             try:
                 self._employ(handle)
@@ -397,6 +397,11 @@ class _Local(threading.local):
 
 
 _local = _Local()
+
+
+def _check_nesting() -> None:
+    if _local.starting is not None:  # a fork within the hooks of another might wait for their locks
+        raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
 
 
 def starting() -> Team | None:
