@@ -193,7 +193,6 @@ class ExecutorBackend:
         self._key = f"{_name(executor)}:{uuid4().hex}"
         self._shared: _Pipeline | None = None  # for threads of this process
         self._pickled: bytes | Callable[[], bytes] = b""  # for other processes
-        self._classes: list[type] = []  # pickled with the pipeline; instances come back by name
         self._to_ship = workers  # how many of the next tasks carry the pipeline
         self._suspects = 0  # tasks that a broken pool has lost, and that are sent one at a time
         self._queue = TaskQueue()
@@ -204,7 +203,7 @@ class ExecutorBackend:
             self._shared = _Pipeline(self._pipeline, seterr(), self._key)
         else:
             content = self._pipeline, seterr(), self._hook
-            pickled = _pickled(self._pipeline, content, self._classes)
+            pickled = _pickled(self._pipeline, content)
             self._pickled = pickled if self._engine is None else self._engine.put(pickled)
         _started.add(self)
 
@@ -355,7 +354,6 @@ class ExecutorBackend:
         if self._shared is not None:
             self._shared.forget()  # cancelled tasks may stay in the executor's queue for a while
         self._pickled = b""
-        self._classes = []
         _closed.append(self._key)
         _pipelines.pop(self._key, None)  # where the executor runs tasks in this process
         drained(self._queue.arrived, 0)
@@ -368,9 +366,9 @@ def _shares_objects(executor: Executor) -> bool:
     return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
 
 
-def _pickled(pipeline: View[Any], content: Any, sent: list[type]) -> bytes:
+def _pickled(pipeline: View[Any], content: Any) -> bytes:
     try:
-        return dumps_by_value(content, protocol=5, sent=sent)
+        return dumps_by_value(content, protocol=5)
     except Exception as error:
         raise TypeError(
             f"prefetch: {pipeline!r} cannot be shipped to an executor: {type(error).__name__}: {error}."

@@ -67,6 +67,11 @@ class Chunking:
         """How long a chunk should take."""
         return min(self.target_ns * self.workers, max(LONGEST_NS, self.target_ns))
 
+    @property
+    def hands_out_runs(self) -> bool:
+        """May a consumer get several chunks at once? An executor needs it to come back often, to send tasks."""
+        return self.max_buffered is None and self.target_ns == TARGET_NS
+
     def measure(self, cost_ns: int, nbytes: int | None, items: int) -> None:
         """Adapt to a result of some items."""
         if nbytes != self._nbytes and self.max_buffered is None:

@@ -291,10 +291,14 @@ class Dispatcher:
         self._wanting.discard(feed)
         taken = [self._hand_out(window, chunk)]
         # All further ones that are there, as long as they are private: a consumer holds few slots at a time.
-        if self._chunking.max_buffered is None:
+        if self._chunking.hands_out_runs:
             while (chunk := window.ready()) is not None and not chunk.result.holds_slot():
                 taken.append(self._hand_out(window, chunk))
-        return taken, self._submit(feed, []) if self._refills(feed) else draws
+        if self._refills(feed):
+            draws = self._submit(feed, [])
+        else:
+            self._backend.flush()
+        return taken, draws
 
     def _has_ended(self, feed: _Feed) -> bool:
         window = feed.window
@@ -459,6 +463,7 @@ class Dispatcher:
         self._sweep()  # results that nobody waits for say nothing about the cost of items
         for event in events:
             self._handle(event)
+        self._backend.flush()  # there may be places now for jobs that waited in it
         self._turns += 1
         self._receiver = None
         self._arrived.notify_all()
