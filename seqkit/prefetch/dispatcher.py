@@ -165,8 +165,8 @@ class Dispatcher:
 
     def _step(self, step: Callable[..., R], *arguments: Any) -> R:
         """Take a step under the lock; an interrupted one, which is half done, gives the node up."""
-        if self._is_inside():  # only a signal handler can find it so
-            raise ReadsItself
+        if self._is_inside():  # only a signal handler can find it so, or a hook at the interpreter's exit
+            raise RuntimeError(CLOSED) if self._life.over else ReadsItself
         try:
             with self._lock:
                 return step(*arguments)
