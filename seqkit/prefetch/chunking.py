@@ -69,7 +69,7 @@ class Chunking:
 
     @property
     def hands_out_runs(self) -> bool:
-        """May a consumer get several chunks at once? An executor needs it to come back often, to send tasks."""
+        """May a consumer get several chunks at once? An executor needs it to come back often."""
         return self.max_buffered is None and self.target_ns == TARGET_NS
 
     def measure(self, cost_ns: int, nbytes: int | None, items: int) -> None:

@@ -14,7 +14,6 @@ from ..view import View
 from .chunking import TARGET_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, Options
 from .hooks import worker_info
-from .inline import Inline
 from .protocol import Backend
 from .resources import usable_cpus
 from .settings import Settings
@@ -45,13 +44,17 @@ class Engine:
         is_here = not isinstance(settings.method, str) and settings.pid == self._pid
         self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
 
-    def is_within(self) -> bool:
-        """Is it asked in a task of the executor, which might wait for ever for another one?"""
+    def reads_here(self) -> bool:
+        """Does the caller evaluate items itself: without workers, and in a task of the node's executor?"""
+        if not self._settings.workers:
+            if self.closed:
+                raise RuntimeError(CLOSED)
+            return True
         if self._executor is None or self.closed:
             return False
         from ..executors import pool  # only here: most nodes have workers of their own
 
-        return pool.is_within(self._executor)
+        return pool.is_within(self._executor)  # there, another task might wait for ever
 
     def running(self) -> Dispatcher:
         self._forget_after_fork()
@@ -78,20 +81,16 @@ class Engine:
     def _started(self) -> Dispatcher:
         settings, chunk = self._settings, self._settings.chunk_size
         target_ns = TARGET_NS
-        if not settings.workers:
-            chunk = chunk or 1  # no message is to be spared: an item is computed when it is read, not before
-        elif self._executor is not None:
+        if self._executor is not None:
             from ..executors import pool
 
             target_ns = pool.TASK_NS
-        chunking = Chunking(max(settings.workers, 1), settings.max_buffered, chunk, target_ns)
+        chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns)
         options = Options(settings.timeout_s, settings.retries, settings.on_exhausted)
         return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)
 
     def _backend(self, budget_ns: int) -> Backend:
         settings, workers, hook = self._settings, self._settings.workers, self._settings.start_hook
-        if not workers:
-            return Inline(self._source)
         capacity, leases = settings.slot_counts()
         if self._executor is not None:
             from ..executors import pool

@@ -1,4 +1,4 @@
-"""Evaluate the items of a job, for whoever holds the pipeline: a worker, or the consumer's own thread."""
+"""Evaluate the items of a job in a worker: a thread, a process or a task of an executor."""
 
 from __future__ import annotations
 
@@ -48,17 +48,13 @@ class Collector:
 
 
 class Evaluator:
-    """The pipeline of a node as a worker holds it, at whatever epoch a job asks for.
+    """The pipeline of a node as a worker holds it, at whatever epoch a job asks for."""
 
-    In the consumer's own process and thread, Ctrl-C, exits and forks are the consumer's.
-    """
-
-    def __init__(self, pipeline: View[Any], in_worker: bool = True) -> None:
+    def __init__(self, pipeline: View[Any]) -> None:
         self._pipeline = pipeline
         self._epoch = -1
         self.keyed = pipeline
-        self._caught = BaseException if in_worker else Exception
-        self._generation = generation.number if in_worker else None
+        self._generation = generation.number
 
     def run(
         self,
@@ -89,7 +85,7 @@ class Evaluator:
                     if began is not None:
                         began(now)
                 break
-            except self._caught as error:
+            except BaseException as error:
                 self.leave_if_forked(error)
                 now = clock()
                 go_on = sink.fail(error) and now < deadline
@@ -110,7 +106,7 @@ class Evaluator:
 
         A worker calls this before it reports outcomes.
         """
-        if self._generation is not None and generation.number != self._generation:
+        if generation.number != self._generation:
             leave_fork(error)
 
     def _at(self, epoch: int) -> View[Any]:

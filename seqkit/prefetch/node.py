@@ -173,7 +173,7 @@ class Prefetch(View[T]):
     # ---------------------------------------------------------------- reading
 
     def _get(self, i: int) -> Any:
-        return self._sources[0]._get(i) if self._engine.is_within() else self._scans.read(self, i)
+        return self._sources[0]._get(i) if self._engine.reads_here() else self._scans.read(self, i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(self._iter(indices))
@@ -186,7 +186,7 @@ class Prefetch(View[T]):
         return super().__iter__() if self._settings.in_order else self._read(self._plan(), in_order=False)
 
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
-        if self._engine.is_within():
+        if self._engine.reads_here():
             return self._sources[0]._iter(plan)
         return restarting(self.reading(plan, in_order))
 
@@ -223,7 +223,8 @@ class Prefetch(View[T]):
         TypeError
             If the pipeline cannot be shipped to the workers.
         """
-        self._engine.running()
+        if not self._engine.reads_here():
+            self._engine.running()
         return self
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import seqkit as sk
 
-__all__ = ["CONTEXTS", "KINDS", "PROCESSES", "WORKERS", "Kind"]
+__all__ = ["CONTEXTS", "KINDS", "PROCESSES", "Kind"]
 
 
 @dataclass(frozen=True)
@@ -26,5 +26,4 @@ class Kind:
 
 CONTEXTS = ("fork", "forkserver", "spawn")
 PROCESSES = [Kind("process", context) for context in CONTEXTS]
-WORKERS = [Kind("thread"), *PROCESSES]
-KINDS = [Kind("inline"), *WORKERS]
+KINDS = [Kind("thread"), *PROCESSES]

@@ -22,14 +22,13 @@ import seqkit as sk
 from seqkit.errors import EndOfSequence
 from seqkit.prefetch.chunking import SMALL_AHEAD_BYTES
 
-from .kinds import KINDS, PROCESSES, WORKERS, Kind
+from .kinds import KINDS, PROCESSES, Kind
 from .scripts import finished
 from .traces import append, drawn, until
 
 # Functions are defined inside the tests: they then travel by value, and no worker imports this module.
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
-every_kind_with_workers = pytest.mark.parametrize("kind", WORKERS, ids=str)
 every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
 
 
@@ -61,8 +60,7 @@ def test_chunks_of_any_size_give_the_same_items(kind: Kind, chunk_size: Any) -> 
         assert list(ahead) == [-x for x in range(1000)]
         seen = ahead.statistics()
     assert seen.items == 1000
-    singly = chunk_size == 1 or (chunk_size == "auto" and kind.method == "inline")  # where nothing is sent
-    assert seen.jobs == 1000 if singly else seen.jobs < 1000
+    assert seen.jobs == 1000 if chunk_size == 1 else seen.jobs < 1000
 
 
 @every_kind
@@ -241,7 +239,7 @@ def test_a_failing_item_costs_itself_only_and_names_view_index_and_worker(
                 assert (error.index, error.view) == (x, source)
                 assert [(view._name, i) for view, i in error.path] == [("prefetch", x), ("smap", x)]
                 assert str(error.__cause__) == f"not {x}"
-                assert (error.worker in (0, 1)) == (kind.method != "inline")
+                assert error.worker in (0, 1)
         with pytest.raises(sk.EvaluationError, match=r"smap\[7\]"):
             ahead[7]
         assert ahead[9] == 9
@@ -255,8 +253,6 @@ def test_no_exception_of_an_item_looks_like_the_end(kind: Kind, raised: type[Bas
             raise raised("mine")
         return x
 
-    if kind.method == "inline" and not issubclass(raised, Exception):
-        pytest.skip("inline, what is no error passes through")
     with kind.ahead(sk.smap(f, range(5))) as ahead:
         seen = drawn(iter(ahead), Exception)
         assert [x for x in seen if isinstance(x, int)] == [0, 1, 3, 4]
@@ -363,16 +359,13 @@ def test_code_learns_which_worker_it_runs_in(kind: Kind) -> None:
     infos = {info for info, _ in seen}
     pids = {pid for _, pid in seen}
     assert sk.get_worker_info() is None
-    if kind.method == "inline":
-        assert infos == {None}
-    else:
-        assert {info.id for info in infos} <= {0, 1, 2}
-        assert {(info.num_workers, info.method) for info in infos} == {(3, kind.method)}
-        assert len({info.seed for info in infos}) == len(infos)
+    assert {info.id for info in infos} <= {0, 1, 2}
+    assert {(info.num_workers, info.method) for info in infos} == {(3, kind.method)}
+    assert len({info.seed for info in infos}) == len(infos)
     assert (os.getpid() in pids) == (kind.method != "process")
 
 
-@every_kind_with_workers
+@every_kind
 def test_a_start_hook_runs_once_in_every_worker_before_its_first_item(kind: Kind, tmp_path: Path) -> None:
     def hook(worker: int) -> None:
         (tmp_path / str(worker)).write_text((tmp_path / str(worker)).read_text() + "x")
@@ -389,7 +382,7 @@ def test_a_start_hook_runs_once_in_every_worker_before_its_first_item(kind: Kind
         assert set(ahead) == {"x"}
 
 
-@every_kind_with_workers
+@every_kind
 def test_a_start_hook_may_take_no_argument(kind: Kind, tmp_path: Path) -> None:
     def hook() -> None:
         (tmp_path / "called").touch()
@@ -403,7 +396,7 @@ def test_without_workers_no_start_hook_is_called() -> None:
         assert list(ahead) == [0, 1, 2]
 
 
-@every_kind_with_workers
+@every_kind
 def test_a_failing_start_hook_is_told_to_every_reader_once_and_can_be_mended(
     kind: Kind, tmp_path: Path
 ) -> None:
@@ -480,7 +473,7 @@ def test_where_nothing_is_random_every_epoch_is_alike_and_shares_the_workers(kin
         assert ahead.statistics() == ahead.at_epoch(4).statistics()  # type: ignore[attr-defined]
 
 
-@every_kind_with_workers
+@every_kind
 def test_closing_any_epoch_closes_all(kind: Kind) -> None:
     ahead = kind.ahead(sk.shuffle(range(9), seed=0))
     other = ahead.at_epoch(3)
@@ -670,7 +663,7 @@ def make(x):
         raise Odd(x)
     return Sample(x).double()
 
-for method, context in [("inline", None), ("thread", None)] + [("process", c) for c in sys.argv[1:]]:
+for method, context in [("thread", None)] + [("process", c) for c in sys.argv[1:]]:
     with sk.prefetch(sk.smap(make, range(6)), 2, method, context=context) as ahead:
         items = ahead._iter([0, 1, 2, 4, 5])
         results = list(items)

@@ -28,14 +28,13 @@ from seqkit.prefetch.processes.team import Team
 from seqkit.prefetch.results import RemoteError, RemoteTraceback
 from seqkit.prefetch.threads import Threads
 
-from .kinds import CONTEXTS, KINDS, PROCESSES, WORKERS, Kind
+from .kinds import CONTEXTS, KINDS, PROCESSES, Kind
 from .scripts import PATIENCE_S, finished, running
 from .traces import children, drawn, is_gone, pids_of, reap_orphans, state, until, until_gone
 
 # Functions that workers call are defined inside others: they travel by value, no worker imports this module.
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
-every_kind_with_workers = pytest.mark.parametrize("kind", WORKERS, ids=str)
 every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
 every_shipping_kind = pytest.mark.parametrize("kind", PROCESSES[1:], ids=str)
 from_any_thread = pytest.mark.parametrize("where", ["main thread", "other thread"])
@@ -125,9 +124,8 @@ SAYS = {
     "StopIteration": r"smap\[5\] failed: StopIteration",
     "SystemExit": r"prefetch\[11\] failed: SystemExit: 3",
     "KeyboardInterrupt": r"prefetch\[12\] failed: KeyboardInterrupt",
-    "unpicklable result": r"prefetch\[19\] failed: TypeError: .*lock.*cannot be sent to the consumer's process",
+    "unpicklable result": r"prefetch\[19\] failed: TypeError: .*lock.*cannot be sent to the consumer",
 }
-PASSES_THROUGH = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt}
 
 
 @from_any_thread
@@ -135,8 +133,6 @@ PASSES_THROUGH = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterru
 @pytest.mark.parametrize("chunk_size", [8, "auto"])
 def test_an_item_that_raises_costs_that_item_only(kind: Kind, where: str, chunk_size: Any) -> None:
     faults = {x: fault for x, fault in RAISING.items() if kind.method == "process" or x != 19}
-    if kind.method == "inline":  # the caller's own code, so its exit is the caller's
-        faults = {x: fault for x, fault in faults.items() if fault not in PASSES_THROUGH}
 
     def body() -> None:
         source = misbehaving(faults, 20)
@@ -165,7 +161,7 @@ def check_raised(kind: Kind, ahead: sk.Prefetch, source: Any, x: int, fault: str
     whose = ahead if SAYS[fault].startswith("prefetch") else source
     assert (error.view, error.index) == (whose, x)
     assert error.path in [(), ((ahead, x), (source, x))[: 1 + (whose is source)]]
-    assert error.worker in (range(2) if kind.method != "inline" else [None])
+    assert error.worker in range(2)
     if fault == "exception":
         assert type(error.__cause__) is ValueError
     if kind.method == "process":
@@ -174,17 +170,6 @@ def check_raised(kind: Kind, ahead: sk.Prefetch, source: Any, x: int, fault: str
             assert type(cause) is RemoteError
         assert isinstance(cause.__cause__, RemoteTraceback)
         assert ("in item" in str(cause.__cause__)) == (fault != "unpicklable result")
-
-
-@pytest.mark.parametrize("fault", PASSES_THROUGH)
-def test_without_workers_an_exit_is_the_callers_own_and_later_items_can_be_read(fault: str) -> None:
-    with Kind("inline").ahead(misbehaving({3: fault}, 6), chunk_size=1) as ahead:
-        seen = drawn(iter(ahead))
-        assert seen[:3] == [0, 1, 4]
-        assert [type(error) for error in seen[3:]] == [PASSES_THROUGH[fault]]
-        with pytest.raises(PASSES_THROUGH[fault]):
-            ahead[3]
-        assert [ahead[4], ahead[5], ahead[0]] == [16, 25, 0]
 
 
 @every_kind
@@ -319,7 +304,7 @@ def test_an_item_that_stops_its_worker_times_out_once_and_the_worker_is_replaced
     run(where, body)
 
 
-@every_kind_with_workers
+@every_kind
 def test_a_reader_that_is_away_costs_no_item_its_time(kind: Kind) -> None:
     options = {"shm_size": 0} if kind.method == "process" else {}  # workers wait until their results are read
     with kind.ahead(sk.smap(lambda x: np.full(100_000, x), range(8)), timeout=1.5, **options) as ahead:
@@ -540,7 +525,7 @@ RAISES = ("exception", "unpicklable exception", "SystemExit")
 @from_any_thread
 @pytest.mark.parametrize(
     ("kind", "fault"),
-    [(kind, fault) for kind in WORKERS for fault in HOOKS if kind.method == "process" or fault in RAISES],
+    [(kind, fault) for kind in KINDS for fault in HOOKS if kind.method == "process" or fault in RAISES],
     ids=str,
 )
 def test_a_start_hook_that_fails_is_told_to_every_reader_and_no_storm_of_workers_follows(
@@ -725,7 +710,7 @@ def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Ki
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
-@every_kind_with_workers
+@every_kind
 def test_items_about_as_long_as_the_timeout_come_or_time_out(kind: Kind) -> None:
     def item(x: int) -> int:
         time.sleep(0.015 + x % 11 * 0.001)
@@ -1013,7 +998,7 @@ ENDING = """
             except RuntimeError as error:
                 assert "the node is closed" in str(error)
                 return
-            assert method == "inline", "read on without workers"
+            assert False, "read on without workers"
 
         first.append(told)
     if how == "closed":
@@ -1135,7 +1120,7 @@ def test_closing_does_not_wait_for_a_thread_that_is_stuck() -> None:
         released.set()
 
 
-@every_kind_with_workers
+@every_kind
 def test_a_reader_that_waits_is_told_when_the_node_is_closed(kind: Kind, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     gate = str(tmp_path / "gate")
@@ -1420,7 +1405,7 @@ def test_what_the_main_script_defines_comes_back_as_its_own(
 # -------------------------------------------------------------------- processes that items fork
 
 
-@every_kind_with_workers
+@every_kind
 @pytest.mark.parametrize("chunk_size", [1, 8])
 def test_a_process_that_an_item_forks_is_no_worker(
     kind: Kind, chunk_size: int, capfd: pytest.CaptureFixture[str]
@@ -1555,7 +1540,7 @@ def test_an_item_that_reads_its_own_node_is_told(kind: Kind) -> None:
         nodes.pop().close()
 
 
-@every_kind_with_workers
+@every_kind
 @pytest.mark.parametrize("timeout", [math.inf, 1e12, 3e6])
 def test_a_time_limit_may_be_beyond_what_the_system_counts(kind: Kind, timeout: float) -> None:
     with kind.ahead(range(4), 1, timeout=timeout) as node:

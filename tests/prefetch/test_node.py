@@ -26,10 +26,10 @@ from seqkit.prefetch.dispatcher import CLOSED, Reader
 from seqkit.prefetch.statistics import _slower
 from seqkit.view import View
 
-from .kinds import KINDS, PROCESSES, WORKERS, Kind
+from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, children, descriptors, is_collected, threads, until
 
-THREAD, FORK = WORKERS[0], PROCESSES[0]
+THREAD, FORK = KINDS[0], PROCESSES[0]
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 threads_and_forks = pytest.mark.parametrize("kind", [THREAD, FORK], ids=str)
@@ -145,6 +145,24 @@ def test_arguments_are_checked_when_the_node_is_built(
     assert message in str(info.value)
 
 
+def test_a_node_without_workers_is_its_source() -> None:
+    log = Log()
+    source = sk.smap(log, range(9))
+    with sk.prefetch(source, 0, in_order=False) as node:
+        items = iter(node.start())
+        assert log.calls == []
+        assert next(items) == source[0]
+        assert log.calls == [0, 0]  # nothing is evaluated ahead
+        assert [*items] == list(source)[1:]
+        assert (node[-1], list(node[2:4])) == (source[8], [source[2], source[3]])
+        assert node.statistics() == sk.prefetch(source).statistics()
+    for read in (node.start, lambda: node[0], lambda: list(node)):
+        with pytest.raises(RuntimeError, match="the node is closed"):
+            read()
+    node.restart()
+    assert list(node) == list(source)
+
+
 def test_the_number_of_workers_counts_from_either_end() -> None:
     usable = len(os.sched_getaffinity(0))
     assert f"nworkers={usable}," in repr(sk.prefetch(range(3)))
@@ -169,8 +187,7 @@ def test_building_a_node_reads_and_starts_nothing(kind: Kind) -> None:
     log, before = Log(), (threads(), children(), descriptors())
     node = kind.ahead(sk.smap(log, range(9)))
     assert len(node) == 9
-    workers = 0 if kind.method == "inline" else 2
-    assert repr(node) == f"prefetch(smap(Log, <range of 9>), nworkers={workers}, method='{kind.method}')"
+    assert repr(node) == f"prefetch(smap(Log, <range of 9>), nworkers=2, method='{kind.method}')"
     assert len(node[1:][::-1]) == 8
     assert node.statistics().jobs == 0
     assert log.calls == []
@@ -229,13 +246,12 @@ def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("options", [{}], ids=str)
-@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+@pytest.mark.parametrize("kind", KINDS[:2], ids=str)
 def test_a_node_whose_own_pipeline_leads_back_to_it_is_collected(kind: Kind, options: dict[str, int]) -> None:
     class Pictures:
         def __init__(self) -> None:
             batches = sk.batch(sk.smap(self.load, range(20)), 2, collate_fn=sk.default_collate)
-            hook = None if kind.method == "inline" else self.begin
-            self.ahead = kind.ahead(batches, start_hook=hook, **options)
+            self.ahead = kind.ahead(batches, start_hook=self.begin, **options)
 
         def begin(self) -> None: ...
 
@@ -358,7 +374,7 @@ def test_scattered_reads_cost_no_more_than_what_they_read() -> None:
 
 
 def test_single_reads_evaluate_a_single_item(tmp_path: Path) -> None:
-    for kind in (THREAD, FORK, KINDS[0]):
+    for kind in (THREAD, FORK):
         log = FileLog(tmp_path / str(kind))
         with kind.ahead(sk.smap(log, range(1000)), chunk_size=10) as node:
             assert [node[i] for i in (500, 10, 700, 10)] == [500, 10, 700, 10]
@@ -746,7 +762,7 @@ def test_a_batch_of_a_node_follows_the_epoch() -> None:
 # -------------------------------------------------------------------- items as they come
 
 
-@pytest.mark.parametrize("kind", WORKERS, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_where_order_does_not_matter_a_slow_item_holds_nobody_up(kind: Kind, tmp_path: Path) -> None:
     enough = tmp_path / "enough"
 
@@ -776,7 +792,7 @@ def test_views_over_a_node_keep_to_the_order_whatever_it_does_itself(kind: Kind)
         assert sorted(node) == expected
 
 
-@pytest.mark.parametrize("kind", WORKERS, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_items_that_fail_are_told_as_they_come_too(kind: Kind) -> None:
     def f(x: int) -> int:
         if x % 7 == 3:
@@ -806,7 +822,7 @@ def no_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_collections")
-@pytest.mark.parametrize("kind", [KINDS[0], THREAD, FORK], ids=str)
+@pytest.mark.parametrize("kind", [THREAD, FORK], ids=str)
 def test_after_ctrl_c_the_next_read_starts_anew(kind: Kind, tmp_path: Path) -> None:
     reader, gate, once = os.getpid(), os.pipe(), tmp_path / "once"
 
@@ -882,7 +898,7 @@ def test_statistics_tell_what_was_done(kind: Kind) -> None:
 # -------------------------------------------------------------------- a line in the log
 
 
-@pytest.mark.parametrize("method", ["inline", "thread", "process"])
+@pytest.mark.parametrize("method", ["thread", "process"])
 def test_a_line_is_logged_every_so_many_items(
     method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

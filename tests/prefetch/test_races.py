@@ -31,7 +31,7 @@ from seqkit.prefetch.processes.wire import JOB, Control
 from seqkit.prefetch.protocol import Job
 from seqkit.prefetch.signals import CtrlCHeld, CtrlCHeldFromChildren
 
-from .kinds import PROCESSES, WORKERS, Kind
+from .kinds import KINDS, PROCESSES, Kind
 from .scripts import finished, forked
 from .traces import children, descriptors, pids_of, until, until_gone
 
@@ -259,7 +259,7 @@ def test_what_hangs_in_a_cycle_of_the_items_own_is_not_kept() -> None:
         assert (node.statistics().retired, node.statistics().misses) == (0, 0)
 
 
-@pytest.mark.parametrize("kind", WORKERS, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_an_error_that_was_told_keeps_nothing_of_the_reader(kind: Kind) -> None:
     def failing(i: int) -> Any:
         if i == 5:
@@ -492,7 +492,7 @@ def test_a_thread_that_is_stuck_is_left_behind_and_replaced() -> None:
             release.wait()
         return i
 
-    with WORKERS[0].ahead(sk.smap(stuck, range(6)), timeout=0.2) as node:
+    with KINDS[0].ahead(sk.smap(stuck, range(6)), timeout=0.2) as node:
         iterator = iter(node)
         assert next(iterator) == 0
         with pytest.raises(sk.ItemTimeout, match=r"prefetch\[1\] took longer than 0.2 s"):
@@ -502,7 +502,7 @@ def test_a_thread_that_is_stuck_is_left_behind_and_replaced() -> None:
     release.set()
 
 
-@pytest.mark.parametrize("kind", WORKERS, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_after_a_permanent_failure_an_iterator_raises_once_and_then_ends(kind: Kind) -> None:
     def hook() -> None:
         raise OSError("no licence")
@@ -514,7 +514,7 @@ def test_after_a_permanent_failure_an_iterator_raises_once_and_then_ends(kind: K
         assert list(iterator) == []
 
 
-@pytest.mark.parametrize("kind", WORKERS, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_five_hundred_maps_in_a_row_reach_the_workers(kind: Kind) -> None:
     chain: Any = range(20)
     for _ in range(500):

@@ -21,14 +21,14 @@ from .kinds import KINDS, Kind
 from .traces import children, descriptors, until
 
 ENGINE = os.path.dirname(dispatcher.__file__)
-INLINE, THREAD, FORK = KINDS[:3]
+THREAD, FORK = KINDS[:2]
 ITEMS = list(range(14))
 REFUSALS = {
     str(dispatcher.ReadsItself()),
     "prefetch: a signal handler cannot start workers while workers are started",
 }
 
-in_each_way = pytest.mark.parametrize("kind", [INLINE, THREAD, FORK], ids=str)
+in_each_way = pytest.mark.parametrize("kind", [THREAD, FORK], ids=str)
 
 
 class Strike:

@@ -13,11 +13,10 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch.reading import MOST_LOST
 
-from .kinds import KINDS, WORKERS, Kind
+from .kinds import KINDS, Kind
 from .traces import append, drawn, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
-every_kind_of_worker = pytest.mark.parametrize("kind", WORKERS, ids=str)
 
 
 class Logged:
@@ -62,7 +61,7 @@ def test_the_end_of_a_stream_comes_once(kind: Kind, tmp_path: Path) -> None:
             ahead[5]
 
 
-@every_kind_of_worker
+@every_kind
 def test_a_stream_begins_with_the_iterator_not_with_its_first_item(kind: Kind, tmp_path: Path) -> None:
     stream = Logged(tmp_path / "log", range(5))
     with kind.ahead(sk.uniter(stream), 1) as ahead:
@@ -109,7 +108,7 @@ def test_a_one_shot_iterator_is_read_once_by_a_thread() -> None:
         assert list(ahead) == [x * x for x in range(20)]
 
 
-@every_kind_of_worker
+@every_kind
 def test_a_stream_that_nobody_reads_any_more_is_closed(kind: Kind, tmp_path: Path) -> None:
     stream = Logged(tmp_path / "log", range(1000))
     ahead = kind.ahead(sk.uniter(stream), 1, max_buffered=1)
@@ -120,7 +119,7 @@ def test_a_stream_that_nobody_reads_any_more_is_closed(kind: Kind, tmp_path: Pat
     assert until(lambda: stream.log[-1] == "end")
 
 
-@every_kind_of_worker
+@every_kind
 def test_a_stream_that_costs_every_worker_comes_to_an_end_that_says_so(kind: Kind) -> None:
     over = threading.Event()
 
@@ -154,7 +153,7 @@ def test_items_that_cost_their_workers_end_nothing_else(endless: bool) -> None:
         return i
 
     numbers = sk.smap(deadly, sk.cycle(range(20)) if endless else range(20))
-    with KINDS[2].ahead(numbers, 1, retries=0, max_buffered=1) as ahead:
+    with KINDS[1].ahead(numbers, 1, retries=0, max_buffered=1) as ahead:
         found, iterator = [], iter(ahead)
         while len(found) < 20:
             found += past_error(iterator)

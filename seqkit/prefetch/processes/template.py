@@ -88,7 +88,7 @@ class Template:
     def __init__(self, shipment: Shipment, fds: Descriptors, base: Base) -> None:
         self._pidfd = -1
         with CtrlCHeldFromChildren():
-            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._socket, theirs = _socket_pair()
             with theirs:
                 base.fork_template(theirs)
             self._socket.setblocking(False)
@@ -150,6 +150,7 @@ class Template:
 
     def forget(self) -> None:
         """Close the descriptors: in a forked child the template is the parent's."""
+        _sockets.discard(self._socket)
         self._socket.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
@@ -181,7 +182,7 @@ class Base:
             socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
 
     def _boot(self) -> None:
-        self._socket, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, its_end = _socket_pair()
         with its_end:
             code = f"from {__name__} import be_base; be_base(*fds, {self._preload!a})"
             pid = interpreter(code, (its_end.fileno(),))
@@ -203,12 +204,24 @@ class Base:
     def forget(self) -> None:
         """Close the descriptors: in a forked child the process is the parent's."""
         if self.pid:
+            _sockets.discard(self._socket)
             self._socket.close()
             os.close(self._pidfd)
         self.pid, self._lock = 0, threading.RLock()
 
     def __reduce__(self) -> tuple[type[Base], tuple[tuple[str, ...]]]:
         return Base, (self._preload,)
+
+
+# Those in use: the garbage collector must not find a socket before its owner, who closes it.
+_sockets: set[socket.socket] = set()
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Return our end of a socket that keeps messages apart, and the other one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _sockets.add(ours)
+    return ours, theirs
 
 
 def _gone() -> ConnectionError:
