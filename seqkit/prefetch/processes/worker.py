@@ -346,6 +346,7 @@ class Worker:
         tell(self.fds, self.number, kind, ticket, count, used, cost_ns, slot, flags)
         for part in stream:
             write_all(self.fds.bulk, part)
+        writer.beside.clear()  # for the writer itself, in a cycle, stays until it is collected
 
     def _survives(self, writer: Writer) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
