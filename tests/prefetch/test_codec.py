@@ -22,6 +22,11 @@ from .values import DTYPES, LAYOUTS, filled, same, through_pickle, values
 MARK = 0xAB  # what memory looks like that nobody has written
 
 
+both_ways = pytest.mark.parametrize(
+    "value", [lambda array: array, lambda array: [array, len]], ids=["outline", "pickle"]
+)
+
+
 class Sent(NamedTuple):
     """A value that has travelled, and how."""
 
@@ -154,7 +159,7 @@ def test_a_buffer_that_lies_in_the_block_is_not_copied(beside: Any) -> None:
     assert same(sent.value, value)
 
 
-@pytest.mark.parametrize("value", [lambda array: array, lambda array: [array, len]], ids=["outline", "pickle"])
+@both_ways
 def test_in_a_copy_of_the_block_arrays_lie_in_the_copy(value: Any) -> None:
     block, array, used = in_place()
     form, tail, *_ = encode(value(array), block, used)
@@ -186,9 +191,9 @@ def test_memory_beyond_what_was_used_is_not_taken_for_in_place() -> None:
     assert len(send(array, block, used).moved) == 0
 
 
-@pytest.mark.parametrize("value", [lambda array: array, lambda array: [array, len]], ids=["outline", "pickle"])
+@both_ways
 def test_decoded_arrays_are_all_that_keeps_the_block_alive(value: Any) -> None:
-    form, tail, moved, end, _ = encode(value(np.arange(1000)))
+    form, tail, _, end, _ = encode(value(np.arange(1000)))
     block = np.zeros(end, np.uint8)
     gone = weakref.ref(block)
     found = decode(form, tail, block)
@@ -213,8 +218,10 @@ class Level(IntEnum):
 
 @pytest.mark.parametrize(
     "value",
-    [0, 1 << 62, -(1 << 70), True, None, -0.0, math.inf, math.nan, 5e-324, "x", "\ud800", b"y" * 5000]
-    + [[], (), {}, [1, "a", None], (2.5, b"x"), {"a": 1, 2: "b", None: math.nan}],
+    [
+        *(0, 1 << 62, -(1 << 70), True, None, -0.0, math.inf, math.nan, 5e-324, "x", "\ud800", b"y" * 5000),
+        *([], (), {}, [1, "a", None], (2.5, b"x"), {"a": 1, 2: "b", None: math.nan}),
+    ],
     ids=lambda value: repr(value)[:20],
 )
 def test_numbers_strings_and_flat_containers_of_them_are_marshalled(value: Any) -> None:
@@ -290,7 +297,7 @@ def test_the_same_array_twice_is_one_array_again(size: int) -> None:
         assert sent.buffers == (size > 3)
 
 
-@pytest.mark.parametrize("value", [lambda array: array, lambda array: [array, len]], ids=["outline", "pickle"])
+@both_ways
 @pytest.mark.parametrize("size", [INLINE_BYTES - 1, INLINE_BYTES])
 def test_small_buffers_travel_inside_the_tail(value: Any, size: int) -> None:
     sent = send(value(np.full(size, 9, np.uint8)))

@@ -1,4 +1,4 @@
-"""Results: encoded items, the slots they lie in, and the record of an error, which arrives at least as text."""
+"""Results: encoded items, the slots they lie in, and errors, which arrive at least as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from seqkit.prefetch.results import (
     SlotResult,
     encoded_item,
 )
-
 
 # -------------------------------------------------------------------- encoded results
 
