@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import mmap
 import os
 import signal
 import subprocess
@@ -19,31 +20,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from seqkit.prefetch.codec import Block, address
 from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment, SlotPool, State
 
 from .scripts import forked
 
-_opened: list[Segment] = []
 
-
-@pytest.fixture(autouse=True)
-def _segments_are_closed() -> Iterator[None]:
-    yield
-    while _opened:
-        _opened.pop().close()
-
-
-def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0) -> SlotPool:
+def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0, **options: Any) -> SlotPool:
     words = offset + count * slot_bytes
     segment = Segment.create(words + 16 * count)
-    _opened.append(segment)
-    return SlotPool(segment, FreeMap(segment, count, words), slot_bytes, offset)
+    return SlotPool(segment, FreeMap(segment, count, words), slot_bytes, offset, **options)
 
 
-def acquire(pool: SlotPool, worker: int = 0) -> int | None:
+def acquire(pool: SlotPool, worker: int = 0) -> int:
     """What a job does that takes a slot: it is reserved, taken by the worker, and arrives."""
-    if not pool.reserve():
-        return None
+    assert pool.reserve()
     slot = pool.free.take(worker)
     assert slot is not None
     pool.arrived(slot)
@@ -51,9 +42,7 @@ def acquire(pool: SlotPool, worker: int = 0) -> int | None:
 
 
 def a_lease(pool: SlotPool, size: int = PAGE) -> Any:
-    slot = acquire(pool)
-    assert slot is not None
-    return pool.lease(slot, size)
+    return pool.lease(acquire(pool), size)
 
 
 # Everything that keeps memory of an array alive without being the array.
@@ -86,6 +75,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.canaries: dict[int, int] = {}
         self.leases = 0
         self.reserved = 0
+        self.loans: list[tuple[set[int], list[bool]]] = []  # slots, and whether it is over
 
     def slots(self, state: State) -> list[int]:
         return [slot for slot, known in self.states.items() if known is state]
@@ -160,7 +150,26 @@ class PoolMachine(RuleBasedStateMachine):
             thread.join()
         held.clear()
         if all(other != slot for other, _ in self.keepers):
-            self.states[slot] = State.FREE
+            self.states[slot] = State.LENT
+            self.end_of_lent()
+
+    def end_of_lent(self) -> None:
+        for slot in self.slots(State.LENT):
+            if not any(slot in slots for slots, _ in self.loans):
+                self.states[slot] = State.FREE
+
+    @rule()
+    def lend(self) -> None:
+        over: list[bool] = []
+        self.pool.lend(lambda: bool(over))
+        self.loans.append((set(self.slots(State.LEASED)), over))
+
+    @precondition(lambda self: self.loans)
+    @rule(data=st.data())
+    def end_a_loan(self, data: st.DataObject) -> None:
+        _, over = self.loans.pop(data.draw(st.integers(0, len(self.loans) - 1)))
+        over.append(True)
+        self.end_of_lent()
 
     @precondition(lambda self: self.slots(State.OUT))
     @rule(data=st.data())
@@ -207,6 +216,8 @@ class PoolMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "pool"):
             self.keepers.clear()
+            for _, over in self.loans:
+                over.append(True)
             for _ in range(self.reserved):
                 self.pool.unreserve()
             for slot in self.slots(State.OUT):
@@ -232,28 +243,14 @@ def test_a_slot_stays_leased_for_as_long_as_anything_sees_its_memory(derive: Cal
     assert pool.available() == 1
 
 
-def test_slots_begin_where_they_are_told_to() -> None:
-    segment = Segment.create(4 * PAGE)
-    _opened.append(segment)
-    pool = SlotPool(segment, FreeMap(segment, 1, PAGE), slot_bytes=PAGE, offset=2 * PAGE)
-    pool.block(0)[:] = 1
-    assert not segment.block(0, 2 * PAGE).any()
-    assert segment.block(2 * PAGE, PAGE).all()
-    assert not segment.block(3 * PAGE, PAGE).any()
-
-
-def test_slots_do_not_overlap_and_are_page_aligned() -> None:
-    pool = a_pool(3, slot_bytes=2 * PAGE, offset=PAGE)
-    slots = [acquire(pool) for _ in range(3)]
-    assert sorted(slots) == [0, 1, 2]  # type: ignore[type-var]
+def test_slots_lie_side_by_side_from_where_they_are_told_to_and_are_page_aligned() -> None:
+    segment = Segment.create(8 * PAGE)
+    pool = SlotPool(segment, FreeMap(segment, 3, 7 * PAGE), slot_bytes=2 * PAGE, offset=PAGE)
     for slot in range(3):
         pool.block(slot)[:] = slot + 1
-    for slot in range(3):
-        block = pool.block(slot)
-        assert len(block) == 2 * PAGE
-        assert (block == slot + 1).all()
-        assert block.__array_interface__["data"][0] % PAGE == 0
-        assert len(pool.block(slot, 10)) == 10
+        assert address(pool.block(slot)) % PAGE == 0
+    assert segment.block(0, 8 * PAGE)[::PAGE].tolist() == [0, 1, 1, 2, 2, 3, 3, 0]
+    assert len(pool.block(1, 10)) == 10
 
 
 def test_the_lowest_free_slot_is_taken_so_that_few_are_ever_touched() -> None:
@@ -307,7 +304,6 @@ def test_what_a_dead_worker_delivered_is_not_recovered_while_it_passes_on(
     # One thread receives, and finds a worker dead; another one drops results of it.
     pool = a_pool(2)
     slot = acquire(pool, worker=5)
-    assert slot is not None
     taken_by = FreeMap.taken_by
 
     def and_meanwhile(self: FreeMap, owner: int) -> list[int]:
@@ -324,7 +320,6 @@ def test_what_a_dead_worker_delivered_is_not_recovered_while_it_passes_on(
 def test_what_is_just_being_released_is_not_recovered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = a_pool(2)
     slot = acquire(pool, worker=5)
-    assert slot is not None
     put_back = FreeMap.put_back
     taken: list[int | None] = []
 
@@ -450,7 +445,6 @@ def test_arrays_may_be_dropped_in_other_threads_while_slots_are_acquired() -> No
     for number in range(1000):
         dropped.acquire()
         slot = acquire(pool)
-        assert slot is not None
         pool.block(slot)[:] = number % 256
         handed.put(pool.lease(slot, PAGE))
     for _ in threads:
@@ -466,11 +460,89 @@ def test_a_late_release_does_not_free_a_newer_lease() -> None:
     late = pool._leases[0]
     del first
     second = a_lease(pool)
-    pool._returned.append(late)  # as if the first array's end were told again
+    pool._returned.put(late)  # as if the first array's end were told again
     assert pool.available() == 0
     assert pool.count(State.LEASED) == 1
     del second
     assert pool.available() == 1
+
+
+def test_readers_have_all_leases_when_they_hold_as_many_as_they_may() -> None:
+    pool = a_pool(3, most_leases=2)
+    first = a_lease(pool)
+    assert (pool.has_leases(), pool.are_all_leased()) == (True, False)
+    second = a_lease(pool)
+    assert pool.are_all_leased()
+    del first
+    assert not pool.are_all_leased()
+    del second
+    assert not pool.are_all_leased()
+
+
+def test_who_waits_for_a_release_wakes_with_it_and_takes_nothing() -> None:
+    pool = a_pool(1)
+    held = [a_lease(pool)]
+    pool.await_release(0)
+    assert pool.available() == 0
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    for _ in range(2):
+        pool.await_release(1e6)
+    thread.join()
+    assert pool.available() == 1
+
+
+def test_a_lease_may_be_in_the_hands_of_a_waiting_reader_while_another_one_looks() -> None:
+    taken = []
+
+    class Shared(SimpleQueue[Any]):
+        def empty(self) -> bool:
+            was_empty = super().empty()
+            if not was_empty and not taken:
+                taken.append(self.get())  # by a thread in `await_release`, just now
+            return was_empty
+
+    pool = a_pool(1)
+    pool._returned = Shared()
+    array = a_lease(pool)
+    del array
+    assert pool.count(State.LEASED) == 1
+    pool._returned.put(taken[0])
+    assert pool.available() == 1
+
+
+def test_no_slot_is_lost_where_ctrl_c_strikes_one_that_waits() -> None:
+    pool = a_pool(1)
+    for moment in range(1000):
+        array = a_lease(pool)
+        del array
+        try:
+            interrupted_at(moment, pool.await_release, 1e6)
+            break
+        except KeyboardInterrupt:
+            assert pool.available() == 1
+    assert moment > 5
+
+
+def interrupted_at(moment: int, function: Any, *arguments: Any) -> None:
+    """Call a method, and have Ctrl-C strike before an instruction of it."""
+    seen = 0
+
+    def at_every_instruction(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal seen
+        if frame.f_code is function.__code__:
+            frame.f_trace_opcodes = True
+            seen += event == "opcode"
+            if seen > moment:
+                raise KeyboardInterrupt
+        return at_every_instruction
+
+    before = sys.gettrace()
+    sys.settrace(at_every_instruction)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(before)
 
 
 def test_a_lease_outlives_pool_and_segment() -> None:
@@ -481,7 +553,6 @@ def test_a_lease_outlives_pool_and_segment() -> None:
     segment.close()
     segment.close()
     del pool, segment
-    gc.collect()
     assert (array == 7).all()
     array += 1
     assert (array[::5] == 8).all()
@@ -516,6 +587,9 @@ print("ok")
     assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
 
 
+# -------------------------------------------------------------------- segments
+
+
 def test_a_segment_has_no_name_in_dev_shm_and_gives_its_descriptor_back() -> None:
     before = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
     segment = Segment.create(PAGE)
@@ -525,6 +599,51 @@ def test_a_segment_has_no_name_in_dev_shm_and_gives_its_descriptor_back() -> Non
     assert segment.fd == -1
     del block, segment
     assert len(os.listdir("/proc/self/fd")) == before[1]
+
+
+def flags_of(block: Block) -> list[str]:
+    """Return what the kernel knows about the mapping that a block lies in."""
+    is_there = False
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            first, _, rest = line.partition(" ")
+            if "-" in first:
+                start, end = (int(bound, 16) for bound in first.split("-"))
+                is_there = start <= address(block) < end
+            elif is_there and first == "VmFlags:":
+                return rest.split()
+    raise AssertionError("not mapped")
+
+
+def test_a_core_dump_leaves_segments_out() -> None:
+    segment = Segment.create(PAGE)
+    again = Segment(os.dup(segment.fd), PAGE)  # as a worker maps it that was not forked
+    private = Segment(os.dup(segment.fd), PAGE, private=True)
+    assert ["dd" in flags_of(it.block(0, PAGE)) for it in (segment, again, private)] == [True] * 3
+    assert "dd" not in flags_of(np.frombuffer(mmap.mmap(-1, PAGE), np.uint8))
+
+
+def test_pages_that_were_given_back_read_as_zeros() -> None:
+    segment = Segment.create(4 * PAGE)
+    block = segment.block(0, 4 * PAGE)
+    block[:] = 1
+    segment.punch(1, 3 * PAGE + 5)  # the pages that lie between these bounds wholly
+    assert block[::PAGE].tolist() == [1, 0, 0, 1]
+    segment.punch(5, 6)
+    assert block[0] == 1
+
+
+def test_a_closed_pool_gives_back_the_pages_that_nobody_holds() -> None:
+    pool = a_pool(3)
+    blocks = [pool.block(slot) for slot in range(3)]
+    for block in blocks:
+        block[:] = 1
+    held, lent = a_lease(pool), a_lease(pool)
+    pool.lend(lambda: False)
+    del lent
+    pool.give_back()
+    assert [block[0] for block in blocks] == [1, 1, 0]
+    del held
 
 
 def test_a_segment_that_cannot_be_mapped_leaves_no_descriptor() -> None:
@@ -587,26 +706,15 @@ class Device:
         return lambda: not self.copies
 
 
-def lease(pool: SlotPool, size: int) -> Any:
-    """Lease a slot with a result of so many bytes."""
-    assert pool.reserve()
-    slot = pool.free.take(owner=0)
-    assert slot is not None
-    pool.arrived(slot)
-    return pool.lease(slot, size)
-
-
 def test_a_slot_is_locked_once_as_far_as_it_is_used_and_unlocked_before_its_memory_goes() -> None:
     device = Device()
-    segment = Segment.create(10 * PAGE)
-    pool = SlotPool(segment, FreeMap(segment, count=2, offset=9 * PAGE), 4 * PAGE, pinner=device)
+    pool = a_pool(2, 4 * PAGE, pinner=device)
     for size, locked in ((100, 1), (PAGE, 1), (PAGE + 1, 2), (PAGE, 2)):
-        array = lease(pool, size)
+        array = a_lease(pool, size)
         assert list(device.locked.values()) == [locked * PAGE]
         del array
-    array = lease(pool, 1)
-    segment.close()
-    del pool, segment
+    array = a_lease(pool, 1)
+    del pool
     gc.collect()
     assert device.locked  # for the memory of the array is still there
     del array
@@ -616,13 +724,9 @@ def test_a_slot_is_locked_once_as_far_as_it_is_used_and_unlocked_before_its_memo
 
 def test_a_device_that_refuses_to_lock_costs_no_slot() -> None:
     device = Device()
-    segment = Segment.create(10 * PAGE)
-    pool = SlotPool(segment, FreeMap(segment, count=1, offset=9 * PAGE), 4 * PAGE, pinner=device)
+    pool = a_pool(1, 4 * PAGE, pinner=device)
     for size in (1, 2 * PAGE):  # the first lock of the slot, and a larger one
-        assert pool.reserve()
-        slot = pool.free.take(owner=0)
-        assert slot is not None
-        pool.arrived(slot)
+        slot = acquire(pool)
         device.refuses = True
         with pytest.raises(RuntimeError, match="no"):
             pool.lease(slot, size)
@@ -631,10 +735,18 @@ def test_a_device_that_refuses_to_lock_costs_no_slot() -> None:
         array = pool.lease(slot, size)
         assert list(device.locked.values()) == [-(-size // PAGE) * PAGE]
         del array
-    segment.close()
-    del pool, segment
-    gc.collect()
-    assert not device.locked
+
+
+def test_a_slot_is_not_used_again_while_a_device_copies_from_it() -> None:
+    device = Device()
+    pool = a_pool(1, pinner=device)
+    array = a_lease(pool, 10)
+    device.copies = True
+    del array
+    assert not pool.reserve()
+    assert (pool.count(State.LEASED), pool.count(State.LENT)) == (0, 1)
+    device.copies = False
+    assert pool.available() == 1
 
 
 def test_a_forked_process_unlocks_nothing() -> None:
@@ -649,22 +761,6 @@ def test_a_forked_process_unlocks_nothing() -> None:
 
     with forked(drop) as in_child:
         assert in_child()
-    segment.close()
     del segment
     gc.collect()
     assert calls == [os.getpid()]
-
-
-def test_a_slot_is_not_used_again_while_a_device_copies_from_it() -> None:
-    device = Device()
-    segment = Segment.create(3 * PAGE)
-    pool = SlotPool(segment, FreeMap(segment, count=1, offset=2 * PAGE), PAGE, pinner=device)
-    array = lease(pool, 10)
-    device.copies = True
-    del array
-    assert pool.available() == 0
-    assert not pool.reserve()
-    assert (pool.count(State.LEASED), pool.count(State.LENT)) == (0, 1)
-    device.copies = False
-    assert pool.available() == 1
-    segment.close()
