@@ -98,7 +98,8 @@ class Evaluator:
             missing = count - done
             early = RuntimeError(f"{self.keyed._name}: its iteration ended {missing} items early")
             for _ in range(missing):
-                sink.fail(early)
+                if not sink.fail(early):
+                    break
         return False
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:

@@ -162,7 +162,7 @@ class EncodedResult(Result):
                 try:
                     value = decode(code & 3, tail, memory)
                 except (Exception, SystemExit) as error:  # user code decides how to unpickle
-                    value, is_failed = error, True
+                    value, is_failed = Record.of(error), True  # whose traceback holds no memory
                 if is_failed:
                     outcomes.failures[len(outcomes.values)] = value
                     value = None

@@ -61,13 +61,12 @@ def finished(
 
 @contextmanager
 def forked(ask: Callable[[], bool]) -> Iterator[Callable[[], bool]]:
-    """Fork this process; the child lives inside the block, and answers once, when it is asked."""
+    """Fork this process; the child lives inside the block, and answers when it is asked."""
     go, answer = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.read(go[0], 1)
-        os.write(answer[1], b"y" if ask() else b"n")
-        os._exit(0)
+        while os.read(go[0], 1):
+            os.write(answer[1], b"y" if ask() else b"n")
 
     def asked() -> bool:
         os.write(go[1], b"!")

@@ -1,17 +1,195 @@
-"""Outcomes and the record of an error: whatever is raised arrives, at least as text."""
+"""Results: encoded items, the slots they lie in, and errors, which arrive at least as text."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import seqkit as sk
-from seqkit.prefetch.results import Outcomes, Record, RemoteError, RemoteTraceback, collect
+from seqkit.errors import RemoteError
+from seqkit.prefetch import results
+from seqkit.prefetch.codec import Form, dumps_plain
+from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment, SlotPool, State
+from seqkit.prefetch.results import (
+    EncodedResult,
+    Entry,
+    Outcomes,
+    Ready,
+    Record,
+    RemoteTraceback,
+    SlotResult,
+    encoded_item,
+)
+
+# -------------------------------------------------------------------- encoded results
+
+
+class Bomb:
+    """Pickles, and explodes when it is built."""
+
+    def __reduce__(self) -> Any:
+        return explode, ()
+
+
+def explode() -> None:
+    raise RuntimeError("boom")
+
+
+def encoded(items: list[Any], block: Any = None) -> tuple[bytes, bytes]:
+    """Return the table and the payload of items; `block` gets the buffers."""
+    words, payload, used = [], b"", 0
+    for item in items:
+        _, (form, tail, moved, used, _) = encoded_item(item, False, dumps_plain, block, used)
+        for offset, buffer in moved:
+            block[offset : offset + buffer.nbytes] = buffer
+        words += [len(payload) << 3 | form, len(payload) + len(tail)]
+        payload += tail
+    return struct.pack(f"{len(words)}q", *words), payload
+
+
+def a_pool() -> SlotPool:
+    """Return two slots, of which consumers may hold one."""
+    segment = Segment.create(17 * PAGE)
+    return SlotPool(segment, FreeMap(segment, 2, 16 * PAGE), 8 * PAGE, most_leases=1)
+
+
+def a_result(pool: SlotPool, *items: Any) -> SlotResult:
+    """Return a result whose arrays lie in a slot."""
+    assert pool.reserve()
+    slot = pool.free.take(0)
+    assert slot is not None
+    pool.arrived(slot)
+    return SlotResult(*encoded(list(items), pool.block(slot)), pool, slot, pool.slot_bytes)
+
+
+def test_numbers_are_in_the_table_itself() -> None:
+    ints = struct.pack("4q", Entry.INT, 5, Entry.INT, -(1 << 63))
+    floats = struct.pack("qdqd", Entry.FLOAT, 2.5, Entry.FLOAT, float("-inf"))
+    assert EncodedResult(ints, b"").open() == Outcomes([5, -(1 << 63)])
+    assert EncodedResult(floats, b"").open() == Outcomes([2.5, float("-inf")])
+    assert EncodedResult(ints + floats, b"").open().values == [5, -(1 << 63), 2.5, float("-inf")]
+    assert EncodedResult(b"", b"").open() == Outcomes([])
+
+
+def test_an_item_that_cannot_be_unpickled_fails_alone() -> None:
+    outcomes = EncodedResult(*encoded([1, Bomb(), "x"])).open()
+    assert outcomes.values == [1, None, "x"]
+    assert [(at, record.summary) for at, record in outcomes.failures.items()] == [(1, "RuntimeError: boom")]
+
+
+def test_a_tail_may_lie_in_memory_and_failed_items_are_failures() -> None:
+    table, payload = encoded([("x", 1), "no"])
+    first, end, second, last = struct.unpack("4q", table)
+    moved = [first + (Entry.IN_MEMORY << 3), end + Entry.IN_MEMORY, second | Entry.FAILED, last]
+    outcomes = EncodedResult(struct.pack("4q", *moved), payload, np.frombuffer(payload, np.uint8)).open()
+    assert outcomes == Outcomes([("x", 1), None], {1: "no"})
+
+
+@pytest.mark.parametrize("item", [(i for i in "x"), Lock(), ValueError(Lock())], ids=str)
+def test_an_item_that_cannot_be_pickled_fails_with_the_reason(item: Any) -> None:
+    is_failed, (form, tail, moved, end, _) = encoded_item(item, False, dumps_plain, None, 7)
+    assert (is_failed, form, moved, end) == (True, Form.PICKLE, [], 7)
+    reason = pickle.loads(tail).rebuild()
+    assert str(reason).startswith(f"the item, a {type(item).__name__}, cannot be sent to the consumer's pro")
+    assert "cannot pickle" in str(reason)
+
+
+def test_what_plain_pickle_refuses_goes_by_value() -> None:
+    is_failed, (_, tail, *_) = encoded_item(lambda x: x + 1, False, dumps_plain)
+    assert not is_failed
+    assert pickle.loads(tail)(1) == 2
+
+
+def test_arrays_lie_in_the_slot_are_writable_and_keep_it() -> None:
+    pool = a_pool()
+    result = a_result(pool, np.arange(1000), "x", np.arange(5))
+    assert result.holds_slot()
+    result.claim()
+    assert not result.holds_slot()
+    (large, _, small), block = result.open().values, pool.block(0)
+    assert np.shares_memory(large, block)
+    assert not np.shares_memory(small, block)
+    large += 1
+    assert large.sum() == 500_500
+    assert pool.count(State.LEASED) == 1
+    del large
+    assert pool.available() == 2
+
+
+def test_a_result_that_is_dropped_unread_gives_its_slot_back_once() -> None:
+    pool = a_pool()
+    result = a_result(pool, np.arange(1000))
+    for _ in range(2):
+        result.discard()
+        assert pool.available() == 2
+    assert not result.detach()
+
+
+def test_results_are_copied_out_where_consumers_hold_as_many_slots_as_they_may() -> None:
+    pool = a_pool()
+    first, second = (a_result(pool, np.full(1000, i)) for i in range(2))
+    assert not second.must_copy()
+    first.claim()
+    assert second.must_copy()
+    second.claim()
+    assert (pool.copies, pool.available()) == (1, 1)
+    (array,) = second.open().values
+    assert (array == 1).all()
+    assert not np.shares_memory(array, pool.block(1))
+    array[:] = 0
+
+
+def test_a_detached_result_lies_in_memory_of_its_own() -> None:
+    pool = a_pool()
+    result = a_result(pool, np.arange(1000))
+    assert result.detach()
+    assert (pool.available(), pool.copies, result.holds_slot()) == (2, 1, False)
+    pool.block(0)[:] = 255
+    result.claim()
+    assert result.open().values[0].sum() == 499_500
+
+
+def test_where_there_is_no_memory_for_a_copy_the_slot_is_leased(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = a_pool()
+
+    def refuse(size: int) -> Any:
+        raise MemoryError
+
+    held, result = (a_result(pool, np.arange(1000)) for _ in range(2))
+    held.claim()
+    monkeypatch.setattr(results, "private", refuse)
+    assert not result.detach()
+    result.claim()
+    assert np.shares_memory(result.open().values[0], pool.block(1))
+
+
+def test_an_item_that_cannot_be_unpickled_keeps_no_slot() -> None:
+    pool = a_pool()
+    result = a_result(pool, [np.arange(1000), Bomb()])
+    result.claim()
+    outcomes = result.open()
+    assert pool.available() == 2
+    assert "in explode" in str(outcomes.failures[0].rebuild().__cause__)
+
+
+def test_items_that_all_failed_alike_are_a_result() -> None:
+    error = ValueError("bad")
+    result = Ready.failed(error, 2)
+    assert (result.count, result.open()) == (2, Outcomes([None, None], {0: error, 1: error}))
+
+
+def test_the_size_of_ready_items_is_that_of_the_first_times_their_number() -> None:
+    assert Ready.sized(Outcomes([np.zeros(10), np.zeros(99)])).nbytes == 160
+    assert Ready.sized(Outcomes([object()])).nbytes is None
+    assert Ready.sized(Outcomes()).nbytes == 0
+
+
+# -------------------------------------------------------------------- exceptions that travel
 
 
 class TwoArguments(Exception):
@@ -48,11 +226,7 @@ class Explosive(Exception):
     """Pickles, and explodes when it is built."""
 
     def __reduce__(self) -> Any:
-        return _explode, ()
-
-
-def _explode() -> None:
-    raise RuntimeError("boom")
+        return explode, ()
 
 
 class Rich(Exception):
@@ -196,85 +370,3 @@ def test_what_the_sender_adds_travels_along() -> None:
 )
 def test_a_summary_is_type_and_text(error: BaseException, text: str) -> None:
     assert Record.of(error).summary == text
-
-
-# -------------------------------------------------------------------- collecting
-
-
-class Items:
-    """An iterator that goes on behind an error, like every view's."""
-
-    def __init__(self, *items: Any) -> None:
-        self.items = list(items)
-        self.drawn = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if self.drawn == len(self.items):
-            raise StopIteration
-        item = self.items[self.drawn]
-        self.drawn += 1
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-
-BAD, WORSE = ValueError("bad"), SystemExit(1)
-
-
-@pytest.mark.parametrize(
-    ("items", "values", "failures"),
-    [
-        ([], [], {}),
-        ([1, 2, 3], [1, 2, 3], {}),
-        ([BAD], [None], {0: BAD}),
-        ([1, BAD, 3], [1, None, 3], {1: BAD}),
-        ([BAD, WORSE, 3, BAD], [None, None, 3, None], {0: BAD, 1: WORSE, 3: BAD}),
-        ([1, 2, BAD], [1, 2, None], {2: BAD}),
-    ],
-)
-def test_a_failing_item_costs_that_item_only(
-    items: list[Any], values: list[Any], failures: dict[int, Any]
-) -> None:
-    assert collect(Items(*items), len(items)) == Outcomes(values, failures)
-
-
-@given(st.lists(st.integers(0, 9) | st.just(BAD) | st.just(WORSE), max_size=20), st.integers(0, 25))
-def test_as_many_items_are_drawn_as_were_asked_for(items: list[Any], count: int) -> None:
-    source = Items(*items)
-    outcomes = collect(source, count)
-    drawn = items[:count]
-    assert source.drawn == len(drawn)
-    assert len(outcomes.values) == len(drawn)
-    assert outcomes.values == [None if isinstance(i, BaseException) else i for i in drawn]
-    assert outcomes.failures == {at: i for at, i in enumerate(drawn) if isinstance(i, BaseException)}
-
-
-def test_a_sequence_that_ends_early_has_fewer_values() -> None:
-    assert collect(Items(1, BAD), 5) == Outcomes([1, None], {1: BAD})
-
-
-def test_an_iterator_that_fails_for_ever_is_not_asked_for_ever() -> None:
-    class Broken:
-        def __iter__(self) -> Iterator[Any]:
-            return self
-
-        def __next__(self) -> Any:
-            raise BAD
-
-    assert collect(Broken(), 3) == Outcomes([None] * 3, dict.fromkeys(range(3), BAD))
-
-
-def test_only_errors_of_the_given_class_are_outcomes() -> None:
-    source = Items(1, BAD, WORSE, 4)
-    with pytest.raises(SystemExit):
-        collect(source, 4, Exception)
-    assert source.drawn == 3
-
-
-def test_a_view_goes_on_behind_its_errors() -> None:
-    outcomes = collect(sk.smap(lambda x: 1 // x, [1, 0, 0, 1])._iter(range(4)), 4)
-    assert outcomes.values == [1, None, None, 1]
-    assert [type(error.__cause__) for error in outcomes.failures.values()] == [ZeroDivisionError] * 2

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.codec import decode, encode_shared
+from seqkit.prefetch.codec import Form, decode, encode_shared
 from seqkit.prefetch.processes import shipment
 from seqkit.prefetch.processes.shipment import size_warning
 
@@ -20,10 +20,11 @@ FORKSERVER = Kind("process", "forkserver")
 
 def sent(value: Any) -> tuple[Any, int]:
     """Return what a worker gets, and how many bytes were copied for it."""
-    frame = encode_shared(value)
-    block = np.zeros(frame.end, np.uint8)
-    frame.write(block)
-    return decode(block, frame.head, frame.end), sum(raw.nbytes for _, raw in frame.moved)
+    tail, moved, end = encode_shared(value)
+    block = np.zeros(end, np.uint8)
+    for offset, buffer in moved:
+        block[offset : offset + buffer.nbytes] = buffer
+    return decode(Form.BUFFERS, tail, block), sum(buffer.nbytes for _, buffer in moved)
 
 
 def test_arrays_that_share_memory_are_sent_once_and_share_it_again() -> None:

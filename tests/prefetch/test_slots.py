@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -19,31 +18,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from seqkit.prefetch.codec import address
 from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment, SlotPool, State
 
 from .scripts import forked
 
-_opened: list[Segment] = []
 
-
-@pytest.fixture(autouse=True)
-def _segments_are_closed() -> Iterator[None]:
-    yield
-    while _opened:
-        _opened.pop().close()
-
-
-def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0) -> SlotPool:
+def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0, **options: Any) -> SlotPool:
     words = offset + count * slot_bytes
     segment = Segment.create(words + 16 * count)
-    _opened.append(segment)
-    return SlotPool(segment, FreeMap(segment, count, words), slot_bytes, offset)
+    return SlotPool(segment, FreeMap(segment, count, words), slot_bytes, offset, **options)
 
 
-def acquire(pool: SlotPool, worker: int = 0) -> int | None:
+def acquire(pool: SlotPool, worker: int = 0) -> int:
     """What a job does that takes a slot: it is reserved, taken by the worker, and arrives."""
-    if not pool.reserve():
-        return None
+    assert pool.reserve()
     slot = pool.free.take(worker)
     assert slot is not None
     pool.arrived(slot)
@@ -51,9 +40,7 @@ def acquire(pool: SlotPool, worker: int = 0) -> int | None:
 
 
 def a_lease(pool: SlotPool, size: int = PAGE) -> Any:
-    slot = acquire(pool)
-    assert slot is not None
-    return pool.lease(slot, size)
+    return pool.lease(acquire(pool), size)
 
 
 # Everything that keeps memory of an array alive without being the array.
@@ -86,12 +73,16 @@ class PoolMachine(RuleBasedStateMachine):
         self.canaries: dict[int, int] = {}
         self.leases = 0
         self.reserved = 0
+        self.loans: list[tuple[set[int], list[bool]]] = []  # slots, and whether it is over
 
     def slots(self, state: State) -> list[int]:
         return [slot for slot, known in self.states.items() if known is state]
 
-    def an_out_slot(self, data: st.DataObject) -> int:
-        return data.draw(st.sampled_from(self.slots(State.OUT)))
+    def out(self, data: st.DataObject, becomes: State) -> int:
+        """Draw a slot that is out, for what makes it something else."""
+        slot: int = data.draw(st.sampled_from(self.slots(State.OUT)))
+        self.states[slot] = becomes
+        return slot
 
     @rule()
     def submit(self) -> None:
@@ -121,21 +112,18 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.slots(State.OUT))
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
-        slot = self.an_out_slot(data)
-        self.pool.release(slot)
-        self.states[slot] = State.FREE
+        self.pool.release(self.out(data, State.FREE))
 
     @precondition(lambda self: self.slots(State.OUT))
     @rule(data=st.data(), size=st.integers(64, PAGE))
     def lease(self, data: st.DataObject, size: int) -> None:
-        slot = self.an_out_slot(data)
+        slot = self.out(data, State.LEASED)
         self.leases += 1
         self.canaries[slot] = self.leases % 251
         self.pool.block(slot)[:] = self.canaries[slot]
         array = self.pool.lease(slot, size)
         assert array.shape == (size,)
         self.keepers.append((slot, array))
-        self.states[slot] = State.LEASED
 
     # Hypothesis keeps what it has drawn, so places are drawn and not arrays.
 
@@ -160,14 +148,31 @@ class PoolMachine(RuleBasedStateMachine):
             thread.join()
         held.clear()
         if all(other != slot for other, _ in self.keepers):
-            self.states[slot] = State.FREE
+            self.states[slot] = State.LENT
+            self.end_of_lent()
+
+    def end_of_lent(self) -> None:
+        for slot in self.slots(State.LENT):
+            if not any(slot in slots for slots, _ in self.loans):
+                self.states[slot] = State.FREE
+
+    @rule()
+    def lend(self) -> None:
+        over: list[bool] = []
+        self.pool.lend(lambda: bool(over))
+        self.loans.append((set(self.slots(State.LEASED)), over))
+
+    @precondition(lambda self: self.loans)
+    @rule(data=st.data())
+    def end_a_loan(self, data: st.DataObject) -> None:
+        _, over = self.loans.pop(data.draw(st.integers(0, len(self.loans) - 1)))
+        over.append(True)
+        self.end_of_lent()
 
     @precondition(lambda self: self.slots(State.OUT))
     @rule(data=st.data())
     def retire(self, data: st.DataObject) -> None:
-        slot = self.an_out_slot(data)
-        self.pool.retire(slot)
-        self.states[slot] = State.RETIRED
+        self.pool.retire(self.out(data, State.RETIRED))
 
     @precondition(lambda self: self.slots(State.RETIRED))
     @rule(data=st.data())
@@ -176,15 +181,11 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.restore(slot)
         self.states[slot] = State.FREE
 
-    @precondition(lambda self: self.count)
-    @rule(data=st.data())
-    def refuse_what_is_not_out(self, data: st.DataObject) -> None:
-        held = [slot for slot in range(self.count) if self.states[slot] is not State.OUT]
-        if held:
-            slot = data.draw(st.sampled_from(held))
-            operation = data.draw(st.sampled_from(["release", "lease", "retire"]))
+    @rule(operation=st.sampled_from(["release", "retire"]))
+    def refuse_what_is_not_out(self, operation: str) -> None:
+        for slot in set(self.states) - set(self.slots(State.OUT)):
             with pytest.raises(AssertionError, match="expected OUT"):
-                getattr(self.pool, operation)(*(slot, 8)[: 1 + (operation == "lease")])
+                getattr(self.pool, operation)(slot)
 
     @invariant()
     def the_model_agrees(self) -> None:
@@ -207,6 +208,8 @@ class PoolMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "pool"):
             self.keepers.clear()
+            for _, over in self.loans:
+                over.append(True)
             for _ in range(self.reserved):
                 self.pool.unreserve()
             for slot in self.slots(State.OUT):
@@ -232,73 +235,44 @@ def test_a_slot_stays_leased_for_as_long_as_anything_sees_its_memory(derive: Cal
     assert pool.available() == 1
 
 
-def test_slots_begin_where_they_are_told_to() -> None:
-    segment = Segment.create(4 * PAGE)
-    _opened.append(segment)
-    pool = SlotPool(segment, FreeMap(segment, 1, PAGE), slot_bytes=PAGE, offset=2 * PAGE)
-    pool.block(0)[:] = 1
-    assert not segment.block(0, 2 * PAGE).any()
-    assert segment.block(2 * PAGE, PAGE).all()
-    assert not segment.block(3 * PAGE, PAGE).any()
-
-
-def test_slots_do_not_overlap_and_are_page_aligned() -> None:
-    pool = a_pool(3, slot_bytes=2 * PAGE, offset=PAGE)
-    slots = [acquire(pool) for _ in range(3)]
-    assert sorted(slots) == [0, 1, 2]  # type: ignore[type-var]
+def test_slots_lie_side_by_side_from_where_they_are_told_to_and_are_page_aligned() -> None:
+    segment = Segment.create(8 * PAGE)
+    pool = SlotPool(segment, FreeMap(segment, 3, 7 * PAGE), slot_bytes=2 * PAGE, offset=PAGE)
     for slot in range(3):
         pool.block(slot)[:] = slot + 1
-    for slot in range(3):
-        block = pool.block(slot)
-        assert len(block) == 2 * PAGE
-        assert (block == slot + 1).all()
-        assert block.__array_interface__["data"][0] % PAGE == 0
-        assert len(pool.block(slot, 10)) == 10
-
-
-def test_the_lowest_free_slot_is_taken_so_that_few_are_ever_touched() -> None:
-    pool = a_pool(5)
-    assert [acquire(pool) for _ in range(3)] == [0, 1, 2]
-    pool.release(1)
-    pool.release(0)
-    assert [acquire(pool) for _ in range(3)] == [0, 1, 3]
+        assert address(pool.block(slot)) % PAGE == 0
+    assert segment.block(0, 8 * PAGE)[::PAGE].tolist() == [0, 1, 1, 2, 2, 3, 3, 0]
+    assert len(pool.block(1, 10)) == 10
 
 
 # -------------------------------------------------------------------- reservations
 
 
-def test_a_reserved_slot_is_not_for_another_job_whichever_it_will_be() -> None:
-    pool = a_pool(2)
-    assert [pool.reserve() for _ in range(3)] == [True, True, False]
-    assert (pool.available(), pool.count(State.FREE)) == (0, 2)
-    slot = pool.free.take(3)
-    assert slot is not None
-    assert pool.count(State.FREE) == 2  # nobody has told the parent yet
-    pool.arrived(slot)
-    assert (pool.available(), pool.count(State.FREE), pool.count(State.OUT)) == (0, 1, 1)
-    pool.unreserve()  # the other job came back small
-    assert pool.available() == 1
+def stepping(step: Callable[[], Any], function: Any, *arguments: Any) -> None:
+    """Call a function, and `step` before every instruction that Python runs for it."""
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            step()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(before)
 
 
 def test_what_a_worker_took_and_died_with_is_free_again_and_nothing_else() -> None:
     pool = a_pool(4)
     delivered, others = acquire(pool, worker=5), acquire(pool, worker=6)
-    assert pool.reserve()
-    died_with = pool.free.take(5)
-    assert (delivered, others, died_with) == (0, 1, 2)
+    assert (delivered, others, pool.free.take(5)) == (0, 1, 2)
     pool.recover(5)
-    pool.unreserve()
     assert [pool.free.taken_by(worker) for worker in (5, 6)] == [[], []]  # what is delivered is the parent's
-    assert pool.available() == 2
     assert acquire(pool) == 2
-
-
-def test_of_what_a_dead_worker_left_in_its_slots_nobody_knows_how_much_it_is() -> None:
-    pool = a_pool(1)
-    slot = pool.free.take(5)
-    assert slot is not None
-    pool.recover(5)
-    assert pool.free.extents[slot] == pool.slot_bytes  # so that an idle worker gives all of it back
+    assert pool.free.extents[2] == pool.slot_bytes  # nobody knows how much the worker wrote
 
 
 def test_what_a_dead_worker_delivered_is_not_recovered_while_it_passes_on(
@@ -307,7 +281,6 @@ def test_what_a_dead_worker_delivered_is_not_recovered_while_it_passes_on(
     # One thread receives, and finds a worker dead; another one drops results of it.
     pool = a_pool(2)
     slot = acquire(pool, worker=5)
-    assert slot is not None
     taken_by = FreeMap.taken_by
 
     def and_meanwhile(self: FreeMap, owner: int) -> list[int]:
@@ -324,7 +297,6 @@ def test_what_a_dead_worker_delivered_is_not_recovered_while_it_passes_on(
 def test_what_is_just_being_released_is_not_recovered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = a_pool(2)
     slot = acquire(pool, worker=5)
-    assert slot is not None
     put_back = FreeMap.put_back
     taken: list[int | None] = []
 
@@ -339,23 +311,11 @@ def test_what_is_just_being_released_is_not_recovered_too(monkeypatch: pytest.Mo
     assert taken == pool.free.taken_by(6) == [1]
 
 
-def test_nothing_is_reserved_twice_at_any_line_at_which_an_arrival_is_booked() -> None:
+def test_nothing_is_reserved_twice_at_any_moment_at_which_an_arrival_is_booked() -> None:
     pool = a_pool(2)
     assert [pool.reserve(), pool.reserve()] == [True, True]
-    slot = pool.free.take(0)
-    assert slot is not None
-    seen: list[bool] = []
-
-    def at_every_line(frame: Any, event: str, argument: Any) -> Any:
-        seen.append(pool.reserve())
-        return at_every_line
-
-    before = sys.gettrace()
-    sys.settrace(at_every_line)
-    try:
-        pool.arrived(slot)
-    finally:
-        sys.settrace(before)
+    slot, seen = pool.free.take(0), []
+    stepping(lambda: seen.append(pool.reserve()), pool.arrived, slot)
     assert len(seen) > 5
     assert not any(seen)
 
@@ -377,21 +337,15 @@ def test_a_loan_may_begin_while_others_are_looked_through() -> None:
 
 def test_a_slot_that_another_process_is_just_taking_is_passed_over_without_waiting() -> None:
     pool = a_pool(3)
-    gate, ready = os.pipe(), os.pipe()
-    segment = pool.free._segment
-    pid = os.fork()
-    if pid == 0:  # stopped in the middle of taking slot 0, for all anybody can tell
-        fcntl.lockf(segment.fd, fcntl.LOCK_EX, 8, pool.free._offset)
-        os.write(ready[1], b"x")
-        os.read(gate[0], 1)
-        os._exit(0)
-    os.read(ready[0], 1)
-    assert pool.free.take(0) == 1
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+
+    def begin_to_take() -> bool:
+        fcntl.lockf(pool.free._segment.fd, fcntl.LOCK_EX, 8, pool.free._offset)
+        return True
+
+    with forked(begin_to_take) as other:
+        assert other()
+        assert pool.free.take(0) == 1
     assert pool.free.take(0) == 0  # the lock went with its holder
-    for fd in (*gate, *ready):
-        os.close(fd)
 
 
 def test_processes_that_take_and_put_back_at_once_never_have_the_same_slot() -> None:
@@ -421,16 +375,11 @@ def test_processes_that_take_and_put_back_at_once_never_have_the_same_slot() -> 
 
 def test_an_array_in_a_garbage_cycle_gives_its_slot_back_when_collected() -> None:
     pool = a_pool(1)
-    gc.disable()
-    try:
-        cycle: list[Any] = [a_lease(pool)]
-        cycle.append(cycle)
-        del cycle
-        assert pool.available() == 0
-        gc.collect()
-        assert pool.available() == 1
-    finally:
-        gc.enable()
+    cycle: list[Any] = [a_lease(pool)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert pool.available() == 1
 
 
 def test_arrays_may_be_dropped_in_other_threads_while_slots_are_acquired() -> None:
@@ -450,7 +399,6 @@ def test_arrays_may_be_dropped_in_other_threads_while_slots_are_acquired() -> No
     for number in range(1000):
         dropped.acquire()
         slot = acquire(pool)
-        assert slot is not None
         pool.block(slot)[:] = number % 256
         handed.put(pool.lease(slot, PAGE))
     for _ in threads:
@@ -466,11 +414,73 @@ def test_a_late_release_does_not_free_a_newer_lease() -> None:
     late = pool._leases[0]
     del first
     second = a_lease(pool)
-    pool._returned.append(late)  # as if the first array's end were told again
+    pool._returned.put(late)  # as if the first array's end were told again
     assert pool.available() == 0
     assert pool.count(State.LEASED) == 1
     del second
     assert pool.available() == 1
+
+
+def test_readers_have_all_leases_when_they_hold_as_many_as_they_may() -> None:
+    pool = a_pool(3, most_leases=2)
+    first = a_lease(pool)
+    assert (pool.has_leases(), pool.are_all_leased()) == (True, False)
+    second = a_lease(pool)
+    assert pool.are_all_leased()
+    del first
+    assert not pool.are_all_leased()
+    del second
+    assert not pool.are_all_leased()
+
+
+def test_who_waits_for_a_release_wakes_with_it_and_takes_nothing() -> None:
+    pool = a_pool(1)
+    held = [a_lease(pool)]
+    pool.await_release(0)
+    assert pool.available() == 0
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    for _ in range(2):
+        pool.await_release(1e6)
+    thread.join()
+    assert pool.available() == 1
+
+
+def test_a_lease_may_be_in_the_hands_of_a_waiting_reader_while_another_one_looks() -> None:
+    taken = []
+
+    class Shared(SimpleQueue[Any]):
+        def empty(self) -> bool:
+            was_empty = super().empty()
+            if not was_empty and not taken:
+                taken.append(self.get())  # by a thread in `await_release`, just now
+            return was_empty
+
+    pool = a_pool(1)
+    pool._returned = Shared()
+    array = a_lease(pool)
+    del array
+    assert pool.count(State.LEASED) == 1
+    pool._returned.put(taken[0])
+    assert pool.available() == 1
+
+
+def test_no_slot_is_lost_where_ctrl_c_strikes_one_that_waits() -> None:
+    pool = a_pool(1)
+    for moment in range(1000):
+        a_lease(pool)  # and drop it
+        steps = iter(range(1000))
+
+        def strike(moment: int = moment, steps: Iterator[int] = steps) -> None:
+            if next(steps) == moment:
+                raise KeyboardInterrupt
+
+        try:
+            stepping(strike, pool.await_release, 1e6)
+            break
+        except KeyboardInterrupt:
+            assert pool.available() == 1
+    assert moment > 5
 
 
 def test_a_lease_outlives_pool_and_segment() -> None:
@@ -481,7 +491,6 @@ def test_a_lease_outlives_pool_and_segment() -> None:
     segment.close()
     segment.close()
     del pool, segment
-    gc.collect()
     assert (array == 7).all()
     array += 1
     assert (array[::5] == 8).all()
@@ -516,51 +525,17 @@ print("ok")
     assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
 
 
-def test_a_segment_has_no_name_in_dev_shm_and_gives_its_descriptor_back() -> None:
-    before = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
-    segment = Segment.create(PAGE)
-    block = segment.block(0, PAGE)
-    assert set(os.listdir("/dev/shm")) == before[0]
-    segment.close()
-    assert segment.fd == -1
-    del block, segment
-    assert len(os.listdir("/proc/self/fd")) == before[1]
-
-
-def test_a_segment_that_cannot_be_mapped_leaves_no_descriptor() -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises((OSError, OverflowError, ValueError)):
-        Segment.create(1 << 62)
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_two_mappings_of_a_segment_share_their_memory() -> None:
-    segment = Segment.create(2 * PAGE)
-    other = Segment(os.dup(segment.fd), segment.size)
-    segment.block(PAGE, 8)[:] = 5
-    assert other.block(PAGE, 8).tolist() == [5] * 8
-    other.close()
-    segment.close()
-
-
-def test_a_private_mapping_is_writable_and_keeps_its_writes_to_itself() -> None:
-    segment = Segment.create(PAGE)
-    segment.block(0, 4)[:] = [1, 2, 3, 4]
-    private = Segment(os.dup(segment.fd), PAGE, private=True)
-    block = private.block(0, 4)
-    block += 10
-    assert block.tolist() == [11, 12, 13, 14]
-    assert segment.block(0, 4).tolist() == [1, 2, 3, 4]
-    private.close()
-    segment.close()
-
-
-def test_segments_may_be_larger_than_dev_shm_and_memory() -> None:
-    segment = Segment.create(1 << 40)
-    block = segment.block((1 << 40) - PAGE, PAGE)
-    block[:] = 3
-    assert os.fstat(segment.fd).st_blocks * 512 < 1 << 20
-    segment.close()
+def test_a_closed_pool_gives_back_the_pages_that_nobody_holds() -> None:
+    pool = a_pool(3)
+    blocks = [pool.block(slot) for slot in range(3)]
+    for block in blocks:
+        block[:] = 1
+    held, lent = a_lease(pool), a_lease(pool)
+    pool.lend(lambda: False)
+    del lent
+    pool.give_back()
+    assert [block[0] for block in blocks] == [1, 1, 0]
+    del held
 
 
 # -------------------------------------------------------------------- locked pages
@@ -587,26 +562,15 @@ class Device:
         return lambda: not self.copies
 
 
-def lease(pool: SlotPool, size: int) -> Any:
-    """Lease a slot with a result of so many bytes."""
-    assert pool.reserve()
-    slot = pool.free.take(owner=0)
-    assert slot is not None
-    pool.arrived(slot)
-    return pool.lease(slot, size)
-
-
 def test_a_slot_is_locked_once_as_far_as_it_is_used_and_unlocked_before_its_memory_goes() -> None:
     device = Device()
-    segment = Segment.create(10 * PAGE)
-    pool = SlotPool(segment, FreeMap(segment, count=2, offset=9 * PAGE), 4 * PAGE, pinner=device)
+    pool = a_pool(2, 4 * PAGE, pinner=device)
     for size, locked in ((100, 1), (PAGE, 1), (PAGE + 1, 2), (PAGE, 2)):
-        array = lease(pool, size)
+        array = a_lease(pool, size)
         assert list(device.locked.values()) == [locked * PAGE]
         del array
-    array = lease(pool, 1)
-    segment.close()
-    del pool, segment
+    array = a_lease(pool, 1)
+    del pool
     gc.collect()
     assert device.locked  # for the memory of the array is still there
     del array
@@ -616,13 +580,9 @@ def test_a_slot_is_locked_once_as_far_as_it_is_used_and_unlocked_before_its_memo
 
 def test_a_device_that_refuses_to_lock_costs_no_slot() -> None:
     device = Device()
-    segment = Segment.create(10 * PAGE)
-    pool = SlotPool(segment, FreeMap(segment, count=1, offset=9 * PAGE), 4 * PAGE, pinner=device)
+    pool = a_pool(1, 4 * PAGE, pinner=device)
     for size in (1, 2 * PAGE):  # the first lock of the slot, and a larger one
-        assert pool.reserve()
-        slot = pool.free.take(owner=0)
-        assert slot is not None
-        pool.arrived(slot)
+        slot = acquire(pool)
         device.refuses = True
         with pytest.raises(RuntimeError, match="no"):
             pool.lease(slot, size)
@@ -631,40 +591,15 @@ def test_a_device_that_refuses_to_lock_costs_no_slot() -> None:
         array = pool.lease(slot, size)
         assert list(device.locked.values()) == [-(-size // PAGE) * PAGE]
         del array
-    segment.close()
-    del pool, segment
-    gc.collect()
-    assert not device.locked
-
-
-def test_a_forked_process_unlocks_nothing() -> None:
-    segment, calls = Segment.create(PAGE), []
-    segment.at_end(lambda: calls.append(os.getpid()))
-
-    def drop() -> bool:
-        nonlocal segment
-        del segment
-        gc.collect()
-        return not calls
-
-    with forked(drop) as in_child:
-        assert in_child()
-    segment.close()
-    del segment
-    gc.collect()
-    assert calls == [os.getpid()]
 
 
 def test_a_slot_is_not_used_again_while_a_device_copies_from_it() -> None:
     device = Device()
-    segment = Segment.create(3 * PAGE)
-    pool = SlotPool(segment, FreeMap(segment, count=1, offset=2 * PAGE), PAGE, pinner=device)
-    array = lease(pool, 10)
+    pool = a_pool(1, pinner=device)
+    array = a_lease(pool, 10)
     device.copies = True
     del array
-    assert pool.available() == 0
     assert not pool.reserve()
     assert (pool.count(State.LEASED), pool.count(State.LENT)) == (0, 1)
     device.copies = False
     assert pool.available() == 1
-    segment.close()

@@ -2,59 +2,84 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import select
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqkit.prefetch.processes import linux
 from seqkit.prefetch.processes.slots import PAGE, Segment
-from seqkit.prefetch.processes.wire import CELL_BYTES, JOB, RESULT, Control, Layout, Packing, pack, unpack
-from seqkit.prefetch.results import Unsendable
+from seqkit.prefetch.processes.wire import (
+    CELL_BYTES,
+    HEADER_WORDS,
+    JOB,
+    RESULT,
+    Cell,
+    Control,
+    Layout,
+    Packing,
+    cells_of,
+    fits_record,
+    pack,
+)
+from seqkit.prefetch.processes.worker import Worker
+from seqkit.prefetch.protocol import Unsendable
 
-CELL = 4096
+MARK = 0xAB
 
 
-def travel(indices: Any) -> tuple[int, Any]:
-    """Pack indices into a job record and a cell, and unpack them on the other side."""
-    cell = np.full(CELL, 0xAB, np.uint8)
-    packed = pack(indices, cell)
-    record = JOB.pack(1, -1, 0, *packed, -1)
-    return packed[0], unpack(JOB.unpack(record)[3:7], cell)
+def a_cell(size: int = 4096) -> tuple[Cell, Any]:
+    """Return a cell, and its memory."""
+    block = np.full(size, MARK, np.uint8)
+    return Cell(block), block
 
+
+def travel(indices: Any, cell: Cell | None = None) -> tuple[int, Any]:
+    """Send indices to a worker; return their packing, and what the worker gets."""
+    cell = cell or a_cell()[0]
+    worker: Any = SimpleNamespace(spec=SimpleNamespace(parent=os.getpid()))
+    if fits_record(indices):
+        record = JOB.pack(1, 0, 1, 0, Packing.RANGE, indices.start, indices.stop, indices.step, -1)
+        return Packing.RANGE, Worker._indices(worker, cell, *JOB.unpack(record)[4:8])
+    packed = pack(indices, cell.indices())
+    if isinstance(packed, tuple):
+        return packed[0], Worker._indices(worker, cell, *packed, 0, 0)
+    with open(linux.memfd_create("indices"), "wb") as file:
+        file.write(packed)
+        file.flush()
+        return Packing.FILE, Worker._indices(worker, cell, Packing.FILE, len(packed), file.fileno(), 0)
+
+
+# -------------------------------------------------------------------- indices
 
 huge = st.integers(-(2**70), 2**70)
+words = st.integers(-(2**63) + 1, 2**63 - 1)
 
 
-@given(st.builds(range, huge, huge, huge.filter(bool)))
-def test_a_range_stays_a_range_whatever_its_bounds(indices: range) -> None:
-    packing, result = travel(indices)
-    assert type(result) is range
-    assert (result.start, result.stop, result.step) == (indices.start, indices.stop, indices.step)
-    small = all(-(2**63) < bound < 2**63 for bound in (indices.start, indices.stop, indices.step))
-    assert (packing == Packing.RANGE) == small
+@given(st.builds(range, words, words, words.filter(bool)))
+def test_a_range_travels_in_the_record(indices: range) -> None:
+    packing, found = travel(indices)
+    assert packing == Packing.RANGE
+    assert (found.start, found.stop, found.step) == (indices.start, indices.stop, indices.step)
 
 
 @pytest.mark.parametrize("bound", [2**63 - 1, 2**63, -(2**63) + 1, -(2**63), 2**64])
 def test_ranges_at_the_bounds_of_a_word_travel(bound: int) -> None:
-    for indices in (range(bound, bound + 3), range(0, bound, bound // 2), range(0, 2 * bound, bound)):
+    for indices in range(bound, bound + 3), range(0, bound, bound // 2), range(0, 2 * bound, bound):
         assert list(travel(indices)[1]) == list(indices)
-
-
-@pytest.mark.parametrize("indices", [range(0), range(9, 2, -3), range(5, -1, -1), range(2**62, 2**62 + 3)])
-def test_ranges_travel_in_the_record_alone(indices: range) -> None:
-    assert pack(indices, np.zeros(0, np.uint8))[0] == Packing.RANGE
-    assert travel(indices)[1] == indices
 
 
 @given(st.lists(huge, max_size=50))
 def test_a_list_of_ints_stays_one(indices: list[int]) -> None:
-    packing, result = travel(indices)
-    assert result == indices
-    assert set(map(type, result)) <= {int}
+    packing, found = travel(indices)
+    assert found == indices
+    assert set(map(type, found)) <= {int}
     fits = bool(indices) and all(-(2**63) <= i < 2**63 for i in indices)
     assert (packing == Packing.ARRAY) == fits
 
@@ -64,9 +89,9 @@ def test_integer_arrays_of_every_dtype_become_their_ints(dtype: str) -> None:
     info = np.iinfo(dtype)
     indices = np.array([info.min, 0, 1, info.max], dtype)
     for array in (indices, indices[::-2], np.asfortranarray(indices), indices[:0]):
-        _, result = travel(array)
-        assert result == array.tolist()
-        assert set(map(type, result)) <= {int}
+        found = travel(array)[1]
+        assert found == array.tolist()
+        assert set(map(type, found)) <= {int}
 
 
 @pytest.mark.parametrize(
@@ -85,65 +110,106 @@ def test_integer_arrays_of_every_dtype_become_their_ints(dtype: str) -> None:
         [frozenset({1})],
         [],
     ],
+    ids=str,
 )
-def test_keys_of_any_kind_come_back_as_they_are(indices: Any) -> None:
-    packing, result = travel(indices)
-    expected = indices.tolist() if isinstance(indices, np.ndarray) else indices
-    assert packing == Packing.PICKLE
-    assert result == expected
-    assert list(map(type, result)) == list(map(type, expected))
+@pytest.mark.parametrize("size", [4096, 64], ids=["cell", "file"])
+def test_keys_of_any_kind_come_back_as_they_are(indices: Any, size: int) -> None:
+    packing, found = travel(indices, a_cell(size)[0])
+    assert packing == (Packing.PICKLE if size > 64 else Packing.FILE)
+    assert repr(found) == repr(indices.tolist() if isinstance(indices, np.ndarray) else indices)
 
 
 keys = st.recursive(
-    st.integers() | st.booleans() | st.text(max_size=4) | st.floats(allow_nan=False) | st.none(),
+    st.integers() | st.booleans() | st.text(max_size=4) | st.floats() | st.none(),
     lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner),
     max_leaves=5,
 )
 
 
-@given(st.lists(keys, max_size=20))
-def test_lists_of_nested_keys_come_back_as_they_are(indices: list[Any]) -> None:
-    assert travel(indices)[1] == indices
-    assert repr(travel(indices)[1]) == repr(indices)
+@settings(deadline=None)
+@given(st.lists(keys, max_size=20), st.sampled_from([64, 128, 256, 4096]))
+def test_lists_of_nested_keys_come_back_as_they_are_whatever_room_there_is(
+    indices: list[Any], size: int
+) -> None:
+    assert repr(travel(indices, a_cell(size)[0])[1]) == repr(indices)
 
 
-@given(st.lists(st.integers(0, 255), min_size=1, max_size=CELL // 8))
-def test_nothing_is_written_beyond_the_indices(indices: list[int]) -> None:
-    cell = np.full(CELL, 0xAB, np.uint8)
-    _, count, _, _ = pack(indices, cell)
-    assert count == len(indices)
-    assert (cell[8 * count :] == 0xAB).all()
+@pytest.mark.parametrize("indices", [np.arange(9000, dtype="u2"), list(range(9000)), ["k" * 70_000]], ids=len)
+def test_indices_beyond_a_cell_travel_in_a_file_and_numbers_are_ints(indices: Any) -> None:
+    cell, block = a_cell()
+    packing, found = travel(indices, cell)
+    assert packing == Packing.FILE
+    assert repr(found) == repr(indices if isinstance(indices, list) else indices.tolist())
+    assert (block == MARK).all()
 
 
-@pytest.mark.parametrize("indices", [np.arange(CELL // 8 + 1), list(range(CELL)), ["k" * CELL]])
-def test_indices_that_are_too_large_for_the_cell_are_refused(indices: Any) -> None:
-    cell = np.full(CELL, 0xAB, np.uint8)
-    too_large = r"prefetch: the indices of one job take \d+ bytes, at most 4096 fit"
-    with pytest.raises(Unsendable, match=too_large) as info:
-        pack(indices, cell)
-    assert type(info.value.reason) is ValueError
-    assert (cell == 0xAB).all()
+def test_indices_fill_a_cell_to_its_last_byte_and_no_further() -> None:
+    cell, block = a_cell(64 + 8 * 5)
+    indices = [2**50 + i for i in range(6)]
+    assert travel(indices[:5], cell) == (Packing.ARRAY, indices[:5])
+    assert (block[: 8 * HEADER_WORDS] == MARK).all()
+    assert travel(indices, cell) == (Packing.FILE, indices)
+    assert block[64:].view(np.int64).tolist() == indices[:5]
+    assert travel([3], cell) == (Packing.ARRAY, [3])
+    assert block[72:].view(np.int64).tolist() == indices[1:5]
 
 
 def test_keys_that_cannot_be_pickled_are_refused() -> None:
     with pytest.raises(Unsendable) as info:
-        pack([lambda: 0], np.zeros(CELL, np.uint8))
+        travel([lambda: 0])
     assert isinstance(info.value.reason, pickle.PicklingError | AttributeError)
 
 
-@given(indices=st.lists(keys, min_size=1, max_size=9), cut=st.integers(0, 9))
-def test_a_cancelled_job_can_be_cut_to_nothing(indices: list[Any], cut: int) -> None:
-    assert len(travel(indices)[1][:0]) == 0  # what a worker does with it
-
-
-# -------------------------------------------------------------------- records
+# -------------------------------------------------------------------- records and cells
 
 
 @pytest.mark.parametrize("record", [JOB, RESULT])
 def test_records_are_written_and_read_in_one_piece(record: Any) -> None:
-    assert record.size == 64
     assert record.size <= select.PIPE_BUF
-    assert PAGE % record.size == 0
+    assert record.size % 8 == 0
+
+
+def test_a_cell_belongs_to_one_job_until_it_is_cancelled_or_another_has_it() -> None:
+    cell, _ = a_cell()
+    cell.assign(7)
+    assert cell.belongs_to(7)
+    cell.assign(8)
+    assert not cell.belongs_to(7)
+    cell.assign(0)
+    assert not cell.belongs_to(8)
+
+
+def test_a_new_job_finds_nothing_of_the_last_one_and_a_cancelled_one_keeps_its_items() -> None:
+    cell, _ = a_cell()
+    for word in range(1, 6):
+        cell.words[word] = 3
+    cell.assign(0)
+    assert cell.finished() == 3
+    cell.assign(9)
+    assert (cell.words[1:6].tolist(), cell.finished()) == ([0] * 5, 0)
+
+
+@pytest.mark.parametrize("items", [1, 2, 127, 128, 129, 10_000])
+def test_table_and_payload_share_a_cell_without_overlap(items: int) -> None:
+    cell, block = a_cell(4096)
+    most = cell.most_items(items)
+    assert most == min(items, 4096 // 32)  # so that a payload is left
+    payload = cell.payload(items)
+    payload[:] = b"\0" * len(payload)
+    table = HEADER_WORDS * 8 + 16 * most
+    assert (block[:table] == MARK).all()
+    assert len(payload) == 4096 - table > 0
+    assert len(cell.table(0, most)) == 16 * most
+
+
+def test_the_parent_reads_copies_of_what_is_used() -> None:
+    cell, block = a_cell()
+    cell.assign(1)
+    cell.words[HEADER_WORDS : HEADER_WORDS + 4] = memoryview(np.arange(4))
+    cell.payload(2)[:3], cell.words[5] = b"xyz", 3
+    table, payload = cell.table(1, 2), cell.payload_bytes(2)
+    block[:] = 0
+    assert (np.frombuffer(table, np.int64).tolist(), payload) == ([2, 3], b"xyz")
 
 
 # -------------------------------------------------------------------- the segment
@@ -159,120 +225,93 @@ layouts = st.builds(
 
 @given(layouts)
 def test_the_regions_of_a_layout_are_page_aligned_and_do_not_overlap(layout: Layout) -> None:
-    assert layout.control_words * 8 <= layout.cells_at
-    assert layout.cells_at + layout.cells * CELL_BYTES <= layout.slots_at
+    assert layout.free_map_at + 16 * layout.slots == layout.control_words * 8 <= layout.cells_at
+    assert layout.cells_at + layout.cells * CELL_BYTES == layout.slots_at
     assert layout.slots_at + layout.slots * layout.slot_bytes == layout.size
     assert layout.cells_at % PAGE == layout.slots_at % PAGE == layout.size % PAGE == 0
-    assert CELL_BYTES % PAGE == 0
 
 
-def a_control(layout: Layout) -> Control:
+def test_cells_do_not_overlap() -> None:
+    layout = Layout(workers=1, cells=3, slots=1, slot_bytes=PAGE, cell_bytes=PAGE)
     segment = Segment.create(layout.size)
-    segment.close()  # the mapping stays
-    return Control(segment, layout)
+    for number, cell in enumerate(cells_of(segment, layout), 1):
+        cell.words[:] = memoryview(np.full(PAGE // 8, number))
+    found = segment.block(0, layout.size).view(np.int64).reshape(-1, PAGE // 8)
+    assert found.min(axis=1).tolist() == found.max(axis=1).tolist() == [0, 1, 2, 3, 0]
 
 
-def everything(control: Control, layout: Layout) -> list[Any]:
-    """Read every word there is, in an order."""
-    seen: list[Any] = [control.closing]
-    for worker in range(layout.workers):
-        seen += [control.claimed(worker)]
-    seen += [[control.is_assigned(cell, ticket) for ticket in range(1, 9)] for cell in range(layout.cells)]
-    return seen + [control.is_kept(slot) for slot in range(layout.slots)]
+LAYOUT = Layout(workers=3, cells=1, slots=5, slot_bytes=PAGE, cell_bytes=PAGE)
 
 
-def writes(control: Control, layout: Layout) -> dict[int, Any]:
-    """Every word by its place in `everything`, and how to write it."""
-    places: dict[int, Any] = {0: control.close}
-    for worker in range(layout.workers):
-        places[1 + worker] = lambda worker=worker: control.claim(worker, 5, 77)
-    at = 1 + layout.workers
-    for cell in range(layout.cells):
-        places[at + cell] = lambda cell=cell: control.assign(cell, 3)
-    at += layout.cells
-    for slot in range(layout.slots):
-        places[at + slot] = lambda slot=slot: control.keep(slot, 2)
-    return places
+def controls() -> tuple[Control, Control, Any]:
+    """Return the control words as parent and worker see them, and all of the segment."""
+    segment = Segment.create(LAYOUT.size)
+    return Control(segment, LAYOUT), Control(segment, LAYOUT), segment.block(0, LAYOUT.size).view(np.int64)
 
 
-@pytest.mark.parametrize("which", range(1 + 3 + 4 + 5))
-def test_control_words_do_not_touch_one_another(which: int) -> None:
-    layout = Layout(workers=3, cells=4, slots=5, slot_bytes=PAGE)
-    control = a_control(layout)
-    before = everything(control, layout)
-    place, write = list(writes(control, layout).items())[which]
-    write()
-    after = everything(control, layout)
-    changed = {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
-    assert changed == {place}
+WRITES = {
+    "close": lambda control: control.close(),
+    **{f"claim {n}": lambda control, n=n: control.claim(n, 5, 77) for n in range(LAYOUT.workers)},
+    **{f"count {n}": lambda control, n=n: control.count(n) for n in range(LAYOUT.workers)},
+    **{f"keep {n}": lambda control, n=n: control.keep(n, 2) for n in range(LAYOUT.slots)},
+}
 
 
-def test_the_control_words_stay_within_their_region() -> None:
-    layout = Layout(workers=2, cells=3, slots=4, slot_bytes=PAGE)
-    segment = Segment.create(layout.size)
-    segment.block(layout.cells_at, layout.size - layout.cells_at)[:] = 0xAB
-    control = Control(segment, layout)
-    for write in writes(control, layout).values():
-        write()
-    assert (segment.block(layout.cells_at, layout.size - layout.cells_at) == 0xAB).all()
-    assert not segment.block(layout.free_map_at, layout.cells_at - layout.free_map_at).any()
-    assert segment.block(0, layout.free_map_at).any()
-    segment.close()
+def test_control_words_do_not_touch_one_another_and_stay_in_their_region() -> None:
+    written: list[int] = []
+    for write in WRITES.values():
+        control, _, words = controls()
+        write(control)
+        written += words.nonzero()[0].tolist()
+    assert len(set(written)) == len(written) == 1 + 3 * LAYOUT.workers + LAYOUT.slots
+    assert max(written) < LAYOUT.free_map_at // 8
+
+
+def test_the_words_of_two_workers_are_in_different_cache_lines() -> None:
+    lines: list[int] = []
+    for worker in range(LAYOUT.workers):
+        control, _, words = controls()
+        control.claim(worker, 5, 77)
+        control.count(worker)
+        lines.append(words.nonzero()[0][0] // 8)
+    assert len(set(lines)) == LAYOUT.workers
 
 
 def test_a_claim_is_seen_until_it_is_finished() -> None:
-    control = a_control(Layout(workers=2, cells=1, slots=1, slot_bytes=PAGE))
-    assert control.claimed(1) == (0, 0)
-    control.claim(1, ticket=9, now_ns=123)
-    assert control.claimed(1) == (9, 123)
-    assert control.claimed(0) == (0, 0)
-    control.finish(1)
-    assert control.claimed(1)[0] == 0
-    control.claim(1, ticket=10, now_ns=456)
-    assert control.claimed(1) == (10, 456)
+    ours, theirs, _ = controls()
+    theirs.claim(1, ticket=2**62, now_ns=2**61)
+    assert [ours.claimed(worker) for worker in range(2)] == [(0, 0), (2**62, 2**61)]
+    theirs.finish(1)
+    assert ours.claimed(1) == (0, 2**61)  # it has worked
 
 
-def test_a_cell_is_assigned_to_one_job_until_it_is_revoked_or_another_has_it() -> None:
-    control = a_control(Layout(workers=1, cells=2, slots=1, slot_bytes=PAGE))
-    control.assign(1, 7)
-    assert control.is_assigned(1, 7)
-    assert not control.is_assigned(1, 8)
-    assert not control.is_assigned(0, 7)
-    control.assign(1, 8)
-    assert not control.is_assigned(1, 7)
-    control.assign(1, 0)
-    assert not control.is_assigned(1, 8)
+def test_workers_see_that_they_shall_stop() -> None:
+    ours, theirs, _ = controls()
+    assert not theirs.closing
+    ours.close()
+    assert theirs.closing
+
+
+def test_counting_goes_on_with_the_successor_of_a_worker() -> None:
+    ours, theirs, _ = controls()
+    assert [theirs.count(0), theirs.count(0), theirs.count(1)] == [0, 1, 0]
+    ours.bury(0)
+    assert theirs.count(0) == 2
 
 
 def test_a_dead_worker_keeps_neither_its_claim_nor_slots_and_others_keep_theirs() -> None:
-    control = a_control(Layout(workers=2, cells=1, slots=4, slot_bytes=PAGE))
+    ours, theirs, _ = controls()
     for worker in (0, 1):
-        control.claim(worker, ticket=worker + 5, now_ns=1)
+        theirs.claim(worker, ticket=worker + 5, now_ns=1)
     for slot, worker in enumerate([0, 1, 0]):
-        control.keep(slot, worker)
-    control.bury(0)
-    assert [control.claimed(worker)[0] for worker in (0, 1)] == [0, 6]
-    assert [control.is_kept(slot) for slot in range(4)] == [False, True, False, False]
-    control.let_go(1)
-    assert not control.is_kept(1)
-
-
-def test_both_sides_see_the_words_of_a_shared_segment() -> None:
-    layout = Layout(workers=1, cells=1, slots=1, slot_bytes=PAGE)
-    segment = Segment.create(layout.size)
-    ours, theirs = Control(segment, layout), Control(segment, layout)
-    segment.close()
-    theirs.claim(0, 2**62, 2**61)
-    theirs.keep(0, 0)
-    assert ours.claimed(0) == (2**62, 2**61)
-    assert ours.is_kept(0)
-    ours.close()
-    assert theirs.closing
-    theirs.let_go(0)
-    assert not ours.is_kept(0)
+        theirs.keep(slot, worker)
+    ours.bury(0)
+    assert [ours.claimed(worker) for worker in (0, 1)] == [(0, 0), (6, 1)]
+    assert [ours.is_kept(slot) for slot in range(4)] == [False, True, False, False]
+    theirs.let_go(1)
+    assert not ours.is_kept(1)
 
 
 def test_a_layout_without_slots_has_no_room_for_any() -> None:
     layout = Layout(workers=4, cells=10, slots=0, slot_bytes=0)
-    assert layout.size == layout.slots_at
-    assert layout.size == layout.cells_at + 10 * CELL_BYTES
+    assert layout.size == layout.slots_at == layout.cells_at + 10 * CELL_BYTES

@@ -13,7 +13,7 @@ Guarantees
 - a leased slot comes back when the last array, sub-view or memoryview over it is gone, and not before;
 - a late release cannot free a newer lease: every lease is a token of its own;
 - releasing is safe from any thread, in the garbage collector, at interpreter exit and after a fork,
-  because it appends to a deque and does nothing else;
+  because it puts the lease into a queue, in C, and does nothing else;
 - nothing is ever visible in /dev/shm, and the memory is gone with the last process that maps it.
 
 Relies on
@@ -192,7 +192,7 @@ class Pinner(Protocol):
 class _Lease(weakref.ref[Block]):
     """A reader's hold on a slot.
 
-    When the array is gone, it goes onto a deque itself: what Ctrl-C strikes in a callback, Python drops, and
+    When the array is gone, it goes into a queue itself: what Ctrl-C strikes in a callback, Python drops, and
     so a callback of Python code might lose the slot.
     """
 
@@ -342,8 +342,10 @@ class SlotPool:
 
     def await_release(self, timeout_s: float) -> None:
         """Wait until a lease comes back; called without a lock."""
+        # In C from end to end: a Ctrl-C between `get` and `put` would lose the slot.
+        leases = iter(partial(self._returned.get, timeout=timeout_s), None)
         with suppress(Empty):
-            self._returned.put(self._returned.get(timeout=timeout_s))
+            next(map(self._returned.put, leases))
 
     def count_copy(self) -> None:
         """Count a result that was copied out of its slot."""
@@ -393,7 +395,10 @@ class SlotPool:
 
     def _take_back(self) -> None:
         while not self._returned.empty():
-            lease = cast(_Lease, self._returned.get_nowait())
+            try:
+                lease = cast(_Lease, self._returned.get_nowait())
+            except Empty:
+                break  # one that waits, in `await_release`, has it and will put it back
             slot = lease.slot
             if self._leases.get(slot) is lease:
                 del self._leases[slot]

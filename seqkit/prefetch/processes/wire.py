@@ -281,6 +281,8 @@ def pack(indices: Any, memory: Block) -> tuple[int, int] | bytes:
     if isinstance(indices, np.ndarray) and 8 * len(indices) <= len(memory):
         memory[: 8 * len(indices)].view(np.int64)[:] = indices
         return Packing.ARRAY, len(indices)
+    if isinstance(indices, np.ndarray):
+        indices = indices.tolist()  # a worker must get ints however many there are
     try:
         data = pickle.dumps(indices, protocol=5)
     except Exception as error:

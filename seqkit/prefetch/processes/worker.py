@@ -169,11 +169,13 @@ class Writer:
             self._place(start, memoryview(tail))
             self.used, self.buffers = end, self.buffers + 1
             start, end = start + Entry.IN_MEMORY, end + Entry.IN_MEMORY
-        self._words[4] = self.used
         # What does not fit the slot must not be seen before it is sent.
-        more = self._enter(start << 3 | is_failed << 2 | form, end, not self.beside)
+        is_inside = not self.beside
+        if is_inside:
+            self._words[4] = self.used
+        more = self._enter(start << 3 | is_failed << 2 | form, end, is_inside)
         self._largest = max(self._largest, self.used - before)
-        return more and not self.beside and self._has_room()
+        return more and is_inside and self._has_room()
 
     def _place(self, offset: int, buffer: memoryview) -> None:
         block, end = self.open(), offset + buffer.nbytes
@@ -344,6 +346,7 @@ class Worker:
         tell(self.fds, self.number, kind, ticket, count, used, cost_ns, slot, flags)
         for part in stream:
             write_all(self.fds.bulk, part)
+        writer.beside.clear()  # for the writer itself, in a cycle, stays until it is collected
 
     def _survives(self, writer: Writer) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
