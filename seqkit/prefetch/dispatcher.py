@@ -505,11 +505,10 @@ class Dispatcher:
             window.take_back(chunk)
         else:
             rest = window.deliver(chunk, event.result, is_asked=not event.is_last)
-            if rest is not None and not event.is_last:
-                self._flying[event.ticket] = feed, rest
-            elif (
-                rest is not None
-            ):  # items have turned slow, or large: jobs that wait in the queue are too long
+            if not event.is_last:
+                self._flying[event.ticket] = feed, rest or _NOTHING
+            elif rest is not None:
+                # Items have turned slow, or large: jobs that wait in the queue are too long.
                 _cancel(self._backend, feed.tickets & self._grouped - {event.ticket})
 
     def _land(self, ticket: int) -> None:
@@ -594,6 +593,11 @@ class Dispatcher:
             self._refuse(failure)
         if self._closed or self._life.over:
             self._refuse(RuntimeError(CLOSED))
+
+
+# What is left of a job whose items are all there, though it is not over.
+_NOTHING = Chunk(())
+_NOTHING.dropped = True
 
 
 def _cancel(backend: Backend, tickets: set[int], _: object = None) -> None:
