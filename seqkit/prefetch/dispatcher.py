@@ -496,6 +496,9 @@ class Dispatcher:
         chunk.worker = event.worker
         if event.is_last:
             self._counts["worked_ns"] += event.cost_ns
+        if not count:
+            event.result.discard()  # it may have a slot all the same
+        elif event.is_last:
             self._chunking.measure(event.cost_ns, event.result.nbytes, count)
         if event.is_end:
             if count:
