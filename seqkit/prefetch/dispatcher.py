@@ -264,7 +264,7 @@ class Dispatcher:
             if isinstance(got, Chunk):
                 blocked_ns = self._wait_for_memory(got, blocked_ns)
             elif not drawn and not feed.window.ended():
-                self._await(turn)
+                self._await(feed, turn)
 
     def _fill(self, feed: _Feed, draws: int) -> None:
         """Draw so many chunks, submit them, and go on while there is room."""
@@ -276,6 +276,7 @@ class Dispatcher:
     ) -> tuple[list[Chunk] | Chunk | None, int]:
         """Return chunks to hand out (or one that lacks memory, or None), and how many to draw."""
         self._check()
+        self._wanting.discard(feed)
         window, draws = feed.window, 0
         chunk = window.ready()
         if chunk is None:
@@ -288,7 +289,6 @@ class Dispatcher:
         if self._options.on_exhausted != "copy" and chunk.result.must_copy():
             return chunk, 0
         self._counts["waited_ns"] += perf_counter_ns() - begun_ns if begun_ns else 0
-        self._wanting.discard(feed)
         taken = [self._hand_out(window, chunk)]
         # All further ones that are there, as long as they are private: a consumer holds few slots at a time.
         if self._chunking.max_buffered is None:
@@ -416,10 +416,11 @@ class Dispatcher:
 
     # ---------------------------------------------------------------- receiving
 
-    def _await(self, turn: int) -> None:
+    def _await(self, feed: _Feed, turn: int) -> None:
         """Wait until something has come since a turn, receiving for all consumers if nobody does."""
         me = threading.get_ident()
         if self._receiver == me or self._backend.is_worker():
+            self._step(self._wanting.discard, feed)
             raise ReadsItself
         try:
             timeout_s = self._step(self._lead, me, turn)
