@@ -142,6 +142,7 @@ class Dispatcher:
         self._arrived = threading.Condition(self._lock)
         self._receiver: int | None = None  # the thread that receives for all
         self._turns = 0  # how often something was received
+        self._look_at_ns = 0  # when to look for finished items, though results keep coming
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
@@ -407,6 +408,8 @@ class Dispatcher:
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
         if len(chunk) > 1:
+            if not self._grouped and self._receiver is not None:
+                self._backend.wake()  # it is to look from now on
             self._grouped.add(ticket)
         try:
             self._backend.submit(Job(ticket, feed.epoch, chunk.indices, self._chunking.fixed is not None))
@@ -426,8 +429,9 @@ class Dispatcher:
             timeout_s = self._step(self._lead, me, turn)
             if timeout_s is not None:
                 events = self._backend.receive(timeout_s)
-                if not events and self._grouped:
-                    events = self._backend.collect()
+                if self._grouped and (not events or perf_counter_ns() > self._look_at_ns):
+                    events += self._backend.collect()
+                    self._look_at_ns = perf_counter_ns() + int(LOOK_S * 1e9)
                 self._step(self._handle_all, events)
                 return
         except BaseException:
