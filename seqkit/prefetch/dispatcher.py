@@ -187,7 +187,8 @@ class Dispatcher:
     def _is_inside(self) -> bool:
         """Is this called from within a step, in the thread that takes it?"""
         # No public question answers without raising, which could hide an exception of a signal handler.
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+        # The lock stays with the thread in which the interpreter has ended the node.
+        return bool(self._lock._is_owned()) and not self._life.over  # type: ignore[attr-defined]
 
     def _refuse(self, reason: BaseException) -> NoReturn:
         raise _Refused(reason)
@@ -344,6 +345,8 @@ class Dispatcher:
 
     def _submit(self, feed: _Feed, drawn: list[Chunk], waiting: bool = False) -> int:
         """Submit jobs for the chunks of a consumer, those just drawn too; return how many more to draw."""
+        if self._life.over:
+            return 0  # the consumer is told when it reads
         window, chunking = feed.window, self._chunking
         if drawn:
             window.add(drawn)
