@@ -142,6 +142,7 @@ class Dispatcher:
         self._arrived = threading.Condition(self._lock)
         self._receiver: int | None = None  # the thread that receives for all
         self._turns = 0  # how often something was received
+        self._look_at_ns = 0  # when to look for finished items, though results keep coming
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
@@ -186,7 +187,8 @@ class Dispatcher:
     def _is_inside(self) -> bool:
         """Is this called from within a step, in the thread that takes it?"""
         # No public question answers without raising, which could hide an exception of a signal handler.
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+        # The lock stays with the thread in which the interpreter has ended the node.
+        return bool(self._lock._is_owned()) and not self._life.over  # type: ignore[attr-defined]
 
     def _refuse(self, reason: BaseException) -> NoReturn:
         raise _Refused(reason)
@@ -264,7 +266,7 @@ class Dispatcher:
             if isinstance(got, Chunk):
                 blocked_ns = self._wait_for_memory(got, blocked_ns)
             elif not drawn and not feed.window.ended():
-                self._await(turn)
+                self._await(feed, turn)
 
     def _fill(self, feed: _Feed, draws: int) -> None:
         """Draw so many chunks, submit them, and go on while there is room."""
@@ -276,6 +278,7 @@ class Dispatcher:
     ) -> tuple[list[Chunk] | Chunk | None, int]:
         """Return chunks to hand out (or one that lacks memory, or None), and how many to draw."""
         self._check()
+        self._wanting.discard(feed)
         window, draws = feed.window, 0
         chunk = window.ready()
         if chunk is None:
@@ -288,7 +291,6 @@ class Dispatcher:
         if self._options.on_exhausted != "copy" and chunk.result.must_copy():
             return chunk, 0
         self._counts["waited_ns"] += perf_counter_ns() - begun_ns if begun_ns else 0
-        self._wanting.discard(feed)
         taken = [self._hand_out(window, chunk)]
         # All further ones that are there, as long as they are private: a consumer holds few slots at a time.
         if self._chunking.hands_out_runs:
@@ -347,6 +349,8 @@ class Dispatcher:
 
     def _submit(self, feed: _Feed, drawn: list[Chunk], waiting: bool = False) -> int:
         """Submit jobs for the chunks of a consumer, those just drawn too; return how many more to draw."""
+        if self._life.over:
+            return 0  # the consumer is told when it reads
         window, chunking = feed.window, self._chunking
         if drawn:
             window.add(drawn)
@@ -411,6 +415,8 @@ class Dispatcher:
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
         if len(chunk) > 1:
+            if not self._grouped and self._receiver is not None:
+                self._backend.wake()  # it is to look from now on
             self._grouped.add(ticket)
         try:
             self._backend.submit(Job(ticket, feed.epoch, chunk.indices, self._chunking.fixed is not None))
@@ -420,17 +426,19 @@ class Dispatcher:
 
     # ---------------------------------------------------------------- receiving
 
-    def _await(self, turn: int) -> None:
+    def _await(self, feed: _Feed, turn: int) -> None:
         """Wait until something has come since a turn, receiving for all consumers if nobody does."""
         me = threading.get_ident()
         if self._receiver == me or self._backend.is_worker():
+            self._step(self._wanting.discard, feed)
             raise ReadsItself
         try:
             timeout_s = self._step(self._lead, me, turn)
             if timeout_s is not None:
                 events = self._backend.receive(timeout_s)
-                if not events and self._grouped:
-                    events = self._backend.collect()
+                if self._grouped and (not events or perf_counter_ns() > self._look_at_ns):
+                    events += self._backend.collect()
+                    self._look_at_ns = perf_counter_ns() + int(LOOK_S * 1e9)
                 self._step(self._handle_all, events)
                 return
         except BaseException:
@@ -501,6 +509,9 @@ class Dispatcher:
         chunk.worker = event.worker
         if event.is_last:
             self._counts["worked_ns"] += event.cost_ns
+        if not count:
+            event.result.discard()  # it may have a slot all the same
+        elif event.is_last:
             self._chunking.measure(event.cost_ns, event.result.nbytes, count)
         if event.is_end:
             if count:
@@ -510,11 +521,10 @@ class Dispatcher:
             window.take_back(chunk)
         else:
             rest = window.deliver(chunk, event.result, is_asked=not event.is_last)
-            if rest is not None and not event.is_last:
-                self._flying[event.ticket] = feed, rest
-            elif (
-                rest is not None
-            ):  # items have turned slow, or large: jobs that wait in the queue are too long
+            if not event.is_last:
+                self._flying[event.ticket] = feed, rest or _NOTHING
+            elif rest is not None:
+                # Items have turned slow, or large: jobs that wait in the queue are too long.
                 _cancel(self._backend, feed.tickets & self._grouped - {event.ticket})
 
     def _land(self, ticket: int) -> None:
@@ -599,6 +609,11 @@ class Dispatcher:
             self._refuse(failure)
         if self._closed or self._life.over:
             self._refuse(RuntimeError(CLOSED))
+
+
+# What is left of a job whose items are all there, though it is not over.
+_NOTHING = Chunk(())
+_NOTHING.dropped = True
 
 
 def _cancel(backend: Backend, tickets: set[int], _: object = None) -> None:

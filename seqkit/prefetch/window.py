@@ -215,6 +215,8 @@ class Window:
         self._items -= len(chunk)
         self._unasked -= not chunk.asked
         chunk.dropped = True
+        if chunk.result is not None:
+            chunk.result.discard()
 
     def ready(self) -> Chunk | None:
         """Return the chunk that can be handed out now, if there is one."""
