@@ -585,34 +585,6 @@ def test_who_reads_while_the_node_is_restarted_reads_anew(
         assert list(node) == list(range(10))
 
 
-@pytest.mark.parametrize("use", ["read", "ask for statistics"])
-def test_an_item_that_uses_a_node_that_another_thread_closes_waits_for_nobody(use: str) -> None:
-    at_item = threading.Event()
-
-    def f(x: int) -> int:
-        at_item.set()
-        assert until(lambda: node._engine.closed)
-        if use == "read":
-            with pytest.raises(RuntimeError, match="the node is closed"):
-                node[x + 1]
-        else:
-            assert node.statistics().items == 0
-        return x
-
-    node = sk.prefetch(sk.smap(f, range(10)), 0)
-    closer = threading.Thread(target=lambda: (at_item.wait(), node.close()), daemon=True)
-    closer.start()
-
-    def read() -> str:
-        with pytest.raises(RuntimeError, match="the node is closed"):
-            node[0]
-        return "told"
-
-    assert within_reach(read) == "told"
-    closer.join(20)
-    assert not closer.is_alive()
-
-
 def test_a_node_may_be_read_by_a_signal_handler_while_it_is_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     with THREAD.ahead(sk.smap(double, range(50)), 1) as node:
         assert node[0] == 0
@@ -853,7 +825,7 @@ def test_ctrl_c_costs_plain_indexing_its_scan_and_never_its_place(monkeypatch: p
         return arrived
 
     monkeypatch.setattr(Reader, "next", interrupted)
-    with sk.prefetch(range(100), 0, chunk_size=1) as node:
+    with THREAD.ahead(range(100), 1, chunk_size=1, max_buffered=1) as node:
         assert [node[i] for i in range(3)] == [0, 1, 2]
         with pytest.raises(KeyboardInterrupt):
             node[3]

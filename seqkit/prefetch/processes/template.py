@@ -87,8 +87,10 @@ class Template:
 
     def __init__(self, shipment: Shipment, fds: Descriptors, base: Base) -> None:
         self._pidfd = -1
+        self._base = base
         with CtrlCHeldFromChildren():
             self._socket, theirs = _socket_pair()
+            base.templates.add(self)
             with theirs:
                 base.fork_template(theirs)
             self._socket.setblocking(False)
@@ -114,6 +116,8 @@ class Template:
 
         Raises `ConnectionError` when the template has ended.
         """
+        if self._socket.fileno() < 0:  # the garbage collector found the base first
+            raise _gone()
         # A child that was forked meanwhile may hold the other end of the socket, which then has no end.
         has_ended = self._pidfd >= 0 and _ends(self._pidfd, 0)
         while True:
@@ -150,6 +154,7 @@ class Template:
 
     def forget(self) -> None:
         """Close the descriptors: in a forked child the template is the parent's."""
+        self._base.templates.discard(self)
         _sockets.discard(self._socket)
         self._socket.close()
         if self._pidfd >= 0:
@@ -169,14 +174,15 @@ class Base:
     def __init__(self, preload: tuple[str, ...] = ()) -> None:
         self._preload = preload
         self.pid = 0  # of the process, if there is one
+        self.templates: set[Template] = set()
         self._lock = threading.RLock()
         _bases.add(weakref.ref(self, _bases.discard))
 
     def fork_template(self, theirs: socket.socket) -> None:
         """Have a template forked that listens to a socket."""
         with self._lock:
-            if self.pid and _ends(self._pidfd, 0):  # somebody killed it
-                self.close()
+            if self.pid and _ends(self._pidfd, 0):  # somebody killed it; its templates go on
+                self._end()
             if not self.pid:
                 self._boot()
             socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
@@ -189,15 +195,20 @@ class Base:
         self._pidfd, self.pid = watched(pid), pid
 
     def close(self) -> None:
-        """End the process. The templates go on; the next one boots another base."""
+        """End the process, after the templates that are still there: nobody else would reap them."""
+        for template in list(self.templates):
+            template.close()
         with self._lock:
             if self.pid:
-                with suppress(OSError):  # it is gone already
-                    self._socket.shutdown(socket.SHUT_RDWR)
-                if not _ends(self._pidfd, GRACE_S):  # it may be at an import
-                    kill(self._pidfd)
-                linux.reap(self.pid, self._pidfd, REAP_S)
-                self.forget()
+                self._end()
+
+    def _end(self) -> None:
+        with suppress(OSError):  # it is gone already
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if not _ends(self._pidfd, GRACE_S):  # it may be at an import
+            kill(self._pidfd)
+        linux.reap(self.pid, self._pidfd, REAP_S)
+        self.forget()
 
     __del__ = close
 
@@ -207,7 +218,7 @@ class Base:
             _sockets.discard(self._socket)
             self._socket.close()
             os.close(self._pidfd)
-        self.pid, self._lock = 0, threading.RLock()
+        self.pid, self._lock, self.templates = 0, threading.RLock(), set()
 
     def __reduce__(self) -> tuple[type[Base], tuple[tuple[str, ...]]]:
         return Base, (self._preload,)
