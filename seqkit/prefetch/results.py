@@ -321,6 +321,14 @@ class Record:
         """Record an exception; nothing the exception does can make this fail."""
         return cls(summary(error), _trace(error), _pickled(error), about)
 
+    def dumps(self, most: int) -> bytes:
+        """Pickle in at most so many bytes: without the exception and parts of the text if need be."""
+        data = pickle.dumps(self)
+        if len(data) > most:
+            letters = most // 10  # of up to four bytes
+            data = pickle.dumps(Record(self.summary[:letters], self.trace[-letters:], None))
+        return data
+
     def rebuild(self) -> BaseException:
         """Return the exception, or a `RemoteError` in its place, caused by the remote traceback."""
         if self.pickled is not None:

@@ -33,7 +33,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from functools import partial
 from types import FrameType
 from typing import Any, NoReturn, cast
@@ -48,10 +48,10 @@ from ..codec import Form, decode
 from ..hooks import Seeding, call_hook, worker_info
 from ..results import Record
 from . import linux
+from .segment import Segment
 from .shipment import Shipment
-from .slots import Segment
-from .wire import Control, Kind, Spec
-from .worker import Descriptors, Worker, tell, write_all
+from .wire import LEAST_CELL_BYTES, Control, Kind, Spec
+from .worker import Descriptors, Worker, tell
 
 __all__ = [
     "Outfit",
@@ -75,7 +75,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """What the workers of a node have in common. Each has a descriptor `bulk` of its own."""
+    """What the workers of a node have in common."""
 
     spec: Spec
     pipeline: View[Any]
@@ -371,31 +371,19 @@ def _limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
             variables.setdefault(f"{name}_NUM_THREADS", str(threads))
 
 
-def be_worker(
-    number: int,
-    outfit: Outfit,
-    bulk: int,
-    forget: Callable[[], None] = lambda: None,
-    tell_begun: Callable[[], None] = lambda: None,
-) -> NoReturn:
+def be_worker(number: int, outfit: Outfit, forget: Callable[[], None] = lambda: None) -> NoReturn:
     """Be worker `number` until the parent closes the node, or is gone.
 
-    Parameters
-    ----------
-    forget : callable
-        Closes the descriptors of the process that this one was forked from.
-    tell_begun : callable
-        Called before the start hook.
+    `forget` closes the descriptors of the process that this one was forked from.
     """
     try:
         forget()
-        outfit = replace(outfit, fds=replace(outfit.fds, bulk=bulk))
         _settle(outfit.fds)
         if threads := outfit.spec.native_threads:
             _limit_threads(os.environ, threads)
             for pool in native_pools().lib_controllers:  # for good, so by no context that restores them
                 pool.set_num_threads(threads)
-        _work(number, outfit, tell_begun)
+        _work(number, outfit)
     except BrokenPipeError:
         pass  # the parent is gone
     except BaseException:
@@ -404,17 +392,17 @@ def be_worker(
     leave()
 
 
-def _work(number: int, outfit: Outfit, tell_begun: Callable[[], None]) -> None:
+def _work(number: int, outfit: Outfit) -> None:
     spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
     try:
         info = worker_info(number, spec.num_workers, spec.seed, "process")
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
         set_worker_info(info)
         seterr(cast(Policy, spec.errors))
-        tell_begun()
+        tell(fds, number, Kind.BEGUN)
         call_hook(spec.hook, number)
     except BaseException as error:
-        _report_failure(number, fds, error)
+        _report_failure(number, fds, spec.layout.error_at(number), error)
         return
     tell(fds, number, Kind.READY)
     _stand_back()  # not before, or the start would take longer beside busy processes
@@ -422,11 +410,11 @@ def _work(number: int, outfit: Outfit, tell_begun: Callable[[], None]) -> None:
     leave_process()
 
 
-def _report_failure(number: int, fds: Descriptors, error: BaseException) -> None:
+def _report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
     """Tell the parent that this worker cannot start."""
-    data = pickle.dumps(Record.of(error))
-    tell(fds, number, Kind.FAILED, nbytes=len(data))
-    write_all(fds.bulk, data)
+    data = Record.of(error).dumps(LEAST_CELL_BYTES)
+    os.pwrite(fds.segment, data, error_at)
+    tell(fds, number, Kind.FAILED, items=len(data))
 
 
 def _settle(fds: Descriptors) -> None:
@@ -469,13 +457,14 @@ def leave() -> NoReturn:
     os._exit(0)
 
 
-def spawn(number: int, shipment: Shipment, fds: Descriptors) -> int:
+def spawn(number: int, shipment: Shipment, outfit: Outfit) -> int:
     """Start a worker as a fresh interpreter; return its pid."""
-    code = f"from {__name__} import _boot; _boot({number}, {shipment.place}, *fds)"
-    return interpreter(code, (shipment.fd, *astuple(fds)))
+    error_at = outfit.spec.layout.error_at(number)
+    code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
+    return interpreter(code, (shipment.fd, *astuple(outfit.fds)))
 
 
-def _boot(number: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
+def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
     for fd in (shipped, *rest):
         os.set_inheritable(fd, False)  # what an item starts may live longer than the node
     fds = Descriptors(*rest)
@@ -483,6 +472,6 @@ def _boot(number: int, place: Sequence[int], shipped: int, *rest: int) -> NoRetu
         outfit = open_shipment(shipped, place, fds)
     except BaseException as error:
         with suppress(BrokenPipeError):
-            _report_failure(number, fds, error)
+            _report_failure(number, fds, error_at, error)
         leave()
-    be_worker(number, outfit, fds.bulk)
+    be_worker(number, outfit)

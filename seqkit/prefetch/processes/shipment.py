@@ -20,7 +20,7 @@ from typing import Any
 from ...view import View
 from ..codec import encode_shared
 from ..signals import CtrlCHeld
-from .slots import Segment
+from .segment import Segment
 from .wire import Spec
 
 __all__ = ["WARN_BYTES", "Shipment", "size_warning"]

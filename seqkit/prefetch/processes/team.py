@@ -25,9 +25,8 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, NoReturn
 
 from ..classes import refer_to_reader
 from ..protocol import Failed
@@ -55,18 +54,15 @@ class WorkerHandle:
     number: int
     spare: int = 1  # how many more may be started in its place before one of them is ready
     idle: int = 0  # how many in its place were ready, and died without having begun a job
-    bulk: int = -1  # the reading end of its own pipe
     pid: int = 0  # 0 until the template has forked it
     pidfd: int = -1
     is_child: bool = True  # else of the template, which says when it ends
-    begun: int = -1  # a pipe that ends when the worker begins
-    begins_by: float = 0.0
+    begins_by: float | None = None  # when a worker that was forked beside other threads is given up
     is_doomed: bool = False
     is_dead: bool = False
     # Written by the transport.
     ready: bool = False
     stopped: int = 0  # the job over which it was killed
-    stream: Any = None  # the result that is coming through `bulk`
 
     def kill(self) -> None:
         self.is_doomed = True  # if the template has still to tell its pidfd
@@ -103,7 +99,7 @@ class Team:
     _own_base: Base | None = None
     _template: Template | None = None
     _shipment: Shipment | None = None
-    _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd` and by `begun`
+    _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
     _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # who is to be started, by number
     _retry_at: float = 0.0
     _deaths: list[tuple[WorkerHandle, str]] = field(default_factory=list)
@@ -121,12 +117,12 @@ class Team:
         _local.starting = self
         try:
             forks = self.context == "fork" or (self.context is None and launch.is_safe())
-            if forks and self._open(handle, self._fork):
+            if forks and self._begin(handle, self._fork):
                 return
             if self._shipment is None:
                 self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, launch.surroundings())
                 self._warn_of_size(self._shipment.nbytes)
-            self._open(handle, self._ship)
+            self._begin(handle, self._ship)
         finally:
             _local.starting = None
 
@@ -138,66 +134,42 @@ class Team:
             self.warned.add("size")
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def _open(self, handle: WorkerHandle, begin: Callable[[WorkerHandle, int], bool]) -> bool:
-        """Begin a worker with a pipe of its own; return whether it was begun."""
+    def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle], bool]) -> bool:
+        """Begin a worker; return whether it was begun."""
         with CtrlCHeldFromChildren():
-            handle.bulk, write = os.pipe()
-            has_begun = False
-            try:
-                has_begun = begin(handle, write)
-            finally:
-                os.close(write)
-                if not has_begun:
-                    os.close(handle.bulk)
-            if has_begun:
-                os.set_blocking(handle.bulk, False)
-                self._vacant.pop(handle.number, None)
-                self.handles[handle.number] = handle
-                if handle.is_child:
-                    self._watch(handle, handle.pidfd)
-        return has_begun
+            if not begin(handle):
+                return False
+            self._vacant.pop(handle.number, None)
+            self.handles[handle.number] = handle
+            if handle.is_child:
+                self._watch(handle)
+            return True
 
-    def _fork(self, handle: WorkerHandle, write: int) -> bool:
+    def _fork(self, handle: WorkerHandle) -> bool:
         """Fork a worker unless another thread matters by now."""
         launch.native_pools()  # searched once, not by every worker
-        begun, tells = os.pipe() if len(sys._current_frames()) > 1 else (-1, -1)
-        try:
-            pid = launch.fork() if self.context == "fork" else launch.fork_if_harmless()
-            if pid == 0:
-                self._be_worker(handle, write, begun, tells)
-            if pid > 0:
-                handle.pid, handle.pidfd, handle.is_child = pid, launch.watched(pid), True
-                if begun >= 0:
-                    handle.begun, handle.begins_by = begun, monotonic() + BEGIN_S
-                    self._watch(handle, begun)
-                    begun = -1
-            return pid > 0
-        finally:
-            for fd in (begun, tells):
-                if fd >= 0:
-                    os.close(fd)
+        pid = launch.fork() if self.context == "fork" else launch.fork_if_harmless()
+        if pid == 0:
+            launch.be_worker(handle.number, self.outfit, self._forget_the_parents)
+        if pid > 0:
+            handle.pid, handle.pidfd, handle.is_child = pid, launch.watched(pid), True
+            if len(sys._current_frames()) > 1:
+                handle.begins_by = monotonic() + BEGIN_S
+        return pid > 0
 
-    def _be_worker(self, handle: WorkerHandle, write: int, begun: int, tells: int) -> NoReturn:
-        def forget_the_parents() -> None:
-            self.isolate()
-            _local.starting = None
-            self.handles[-1] = handle  # it has descriptors, too
-            handle.begun = begun
-            self.forget()
-            refer_to_reader()
+    def _forget_the_parents(self) -> None:
+        """In a forked worker: close what is the parent's."""
+        self.isolate()
+        _local.starting = None
+        self.forget()
+        refer_to_reader()
 
-        def tell_begun() -> None:
-            if tells >= 0:
-                os.close(tells)
-
-        launch.be_worker(handle.number, self.outfit, write, forget_the_parents, tell_begun)
-
-    def _ship(self, handle: WorkerHandle, write: int) -> bool:
+    def _ship(self, handle: WorkerHandle) -> bool:
         """Start a worker that is not forked from this process."""
         assert self._shipment is not None
         handle.is_child = self.context == "spawn"
         if handle.is_child:
-            handle.pid = launch.spawn(handle.number, self._shipment, replace(self.outfit.fds, bulk=write))
+            handle.pid = launch.spawn(handle.number, self._shipment, self.outfit)
             handle.pidfd = launch.watched(handle.pid)
             return True
         if self._template is None:
@@ -206,18 +178,12 @@ class Team:
                 self._own_base = base
             self._template = Template(self._shipment, self.outfit.fds, base)
             self._watch_template(self._template)
-        self._template.start(handle.number, write)
+        self._template.start(handle.number)
         return True
 
-    def _watch(self, handle: WorkerHandle, fd: int) -> None:
-        self._by_fd[fd] = handle
-        self.poll.register(fd, select.POLLIN)
-
-    def _unwatch(self, fd: int) -> None:
-        if self._by_fd.pop(fd, None) is not None:
-            self.poll.unregister(fd)
-        if fd >= 0:
-            os.close(fd)
+    def _watch(self, handle: WorkerHandle) -> None:
+        self._by_fd[handle.pidfd] = handle
+        self.poll.register(handle.pidfd, select.POLLIN)
 
     def _watch_template(self, template: Template) -> None:
         for fd in template.fds:
@@ -227,21 +193,24 @@ class Team:
 
     def patience_s(self, wait_s: float | None) -> float | None:
         """Do what is due; return how long to poll then, at most `wait_s`."""
-        waiting = [handle for handle in self.handles.values() if handle.begun >= 0 and not handle.is_doomed]
+        waiting = [handle for handle in self.handles.values() if handle.begins_by is not None]
         if not waiting and not self._vacant:
             return wait_s
-        now = monotonic()
+        now, times = monotonic(), [] if wait_s is None else [wait_s]
         for handle in waiting:
+            assert handle.begins_by is not None
             if handle.begins_by <= now:
                 self.context = "forkserver"  # for those to come
                 handle.spare += 1
+                handle.begins_by = None
                 handle.kill()
-        if self._vacant and self._retry_at <= now:
-            self._fill()
-        times = [handle.begins_by - now for handle in waiting if not handle.is_doomed]
-        times += [self._retry_at - now] * bool(self._vacant)
-        times += [] if wait_s is None else [wait_s]
-        return max(0.0, min(times)) if times else None
+            else:
+                times.append(handle.begins_by - now)
+        if self._vacant:
+            if self._retry_at <= now:
+                self._fill()
+            times.append(max(0.0, self._retry_at - now))
+        return min(times, default=None)
 
     def notice(self, fd: int) -> None:
         """Look at a descriptor that is readable. Those of others are ignored."""
@@ -249,9 +218,6 @@ class Team:
         if handle is None:
             if self._template is not None and fd in self._template.fds:
                 self._hear(self._template)
-        elif fd == handle.begun:
-            handle.begun = -1
-            self._unwatch(fd)
         else:
             self._bury(handle, linux.reap(handle.pid, fd, 0.0) if handle.is_child else None)
 
@@ -290,12 +256,15 @@ class Team:
             if handle.pidfd < 0:
                 self._bury(handle, None, reason)
             else:
-                self._watch(handle, handle.pidfd)
+                self._watch(handle)
 
     def _bury(self, handle: WorkerHandle, status: int | None, cause: str = "") -> None:
-        handle.is_dead = True
-        self._unwatch(handle.pidfd)
-        handle.pidfd = -1
+        handle.is_dead, handle.begins_by = True, None
+        if self._by_fd.pop(handle.pidfd, None) is not None:
+            self.poll.unregister(handle.pidfd)
+        if handle.pidfd >= 0:
+            os.close(handle.pidfd)
+            handle.pidfd = -1
         self._deaths.append((handle, cause or launch.how_ended(status)))
 
     def deaths(self) -> list[tuple[WorkerHandle, str]]:
@@ -342,8 +311,6 @@ class Team:
 
     def _drop(self, handle: WorkerHandle) -> None:
         del self.handles[handle.number]
-        os.close(handle.bulk)
-        self._unwatch(handle.begun)
 
     # ---------------------------------------------------------------- the end
 
@@ -378,9 +345,9 @@ class Team:
     def forget(self) -> None:
         """Close the descriptors. In a forked child that is all: the processes are the parent's."""
         for handle in self.handles.values():
-            for fd in {handle.bulk, handle.pidfd, handle.begun} - {-1}:
+            if handle.pidfd >= 0:
                 with suppress(OSError):
-                    os.close(fd)
+                    os.close(handle.pidfd)
         self.handles.clear()
         self._vacant.clear()
         self._by_fd.clear()

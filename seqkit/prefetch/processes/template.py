@@ -21,7 +21,6 @@ Relies on
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import pickle
@@ -32,9 +31,9 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import partial
 from typing import NoReturn
 
@@ -43,7 +42,6 @@ from ..results import Record
 from ..signals import CtrlCHeldFromChildren
 from . import linux
 from .launch import (
-    Outfit,
     be_worker,
     fork,
     interpreter,
@@ -64,8 +62,8 @@ REAP_S = 2.0
 # How long a template or a base may take to see that it is to end, before it is killed.
 GRACE_S = 0.25
 
-# To a template: first `Shipment.place`, with the descriptors of the shipment and of a worker; then numbers of
-# workers, each with the worker's own descriptor.
+# To a template: first `Shipment.place`, with the descriptors of the shipment and of workers; then numbers of
+# workers.
 _PLACE = struct.Struct("<3q")
 _START = struct.Struct("<q")
 # From a template: what it says, the number of the worker, and a value. A pickled record may follow.
@@ -94,18 +92,18 @@ class Template:
             with theirs:
                 base.fork_template(theirs)
             self._socket.setblocking(False)
-            self._send(_PLACE.pack(*shipment.place), [shipment.fd, *astuple(replace(fds, bulk=fds.jobs))])
+            self._send(_PLACE.pack(*shipment.place), [shipment.fd, *astuple(fds)])
 
     @property
     def fds(self) -> list[int]:
         """The descriptors to poll; then call `answers`, after which there may be more of them."""
         return [fd for fd in (self._socket.fileno(), self._pidfd) if fd >= 0]
 
-    def start(self, number: int, bulk: int) -> None:
+    def start(self, number: int) -> None:
         """Ask for a worker."""
-        self._send(_START.pack(number), [bulk])
+        self._send(_START.pack(number))
 
-    def _send(self, message: bytes, fds: list[int]) -> None:
+    def _send(self, message: bytes, fds: Sequence[int] = ()) -> None:
         try:
             socket.send_fds(self._socket, [message], fds)
         except ConnectionError:
@@ -338,33 +336,21 @@ def _serve(
                 os.close(fd)
                 channel.send(_ANSWER.pack(Says.ENDED, number, -1 if status is None else status))
                 continue
-            message, received, _, _ = socket.recv_fds(channel, _START.size, 1)
+            message = channel.recv(_START.size)
             if not message:
                 return
             (number,) = _START.unpack(message)
             try:
-                pid, pidfd = _fork_worker(number, outfit, received, partial(_forget, channel, workers))
+                pid = fork()
+                if not pid:
+                    be_worker(number, outfit, partial(_forget, channel, workers))
+                pidfd = watched(pid)
             except OSError as error:
                 _tell_error(channel, number, error)
             else:
                 workers[pidfd] = number, pid
                 poll.register(pidfd, select.POLLIN)
                 socket.send_fds(channel, [_ANSWER.pack(Says.FORKED, number, pid)], [pidfd])
-
-
-def _fork_worker(
-    number: int, outfit: Outfit, received: list[int], forget: Callable[[], None]
-) -> tuple[int, int]:
-    try:
-        if not received:  # there was no room for it in the table of descriptors
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        os.set_inheritable(received[0], False)
-        if not (pid := fork()):
-            be_worker(number, outfit, received[0], forget)
-        return pid, watched(pid)
-    finally:
-        for fd in received:
-            os.close(fd)
 
 
 def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
@@ -374,8 +360,7 @@ def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
 
 
 def _tell_error(channel: socket.socket, number: int, error: BaseException) -> None:
-    record = Record.of(error)
-    if len(record.pickled or b"") + len(record.trace) > _MESSAGE_BYTES // 4:  # at most 4 bytes a letter
-        record = replace(record, pickled=None, summary=record.summary[:1000], trace=record.trace[-10_000:])
     with suppress(ConnectionError):
-        channel.send(_ANSWER.pack(Says.FAILED, number, 0) + pickle.dumps(record))
+        channel.send(
+            _ANSWER.pack(Says.FAILED, number, 0) + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
+        )

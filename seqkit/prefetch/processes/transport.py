@@ -7,8 +7,8 @@ Guarantees
 - a worker that dies costs at most the job it had, and that is reported as `Lost`; it is replaced;
 - a job that was taken and never claimed is revoked before it is sent again, so no two workers ever write
   one slot;
-- no worker can block the parent: what a worker streams is read as it comes;
-- a constant number of descriptors: 11, 2 for every worker, and 2 for a fork server;
+- no worker can block the parent;
+- a constant number of descriptors: 11, 1 for every worker, and 4 for a template and its base;
 - after `close`, no process, descriptor or name is left; leased memory lives on by itself.
 
 Relies on
@@ -32,26 +32,27 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would wait for ever
 
 from ...errors import seterr
 from ...view import View
-from ..codec import Block
 from ..protocol import Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
-from ..results import EncodedResult, SlotResult, private
+from ..results import EncodedResult, Ready, Result, SlotResult, private
 from ..signals import CtrlCHeld
 from . import linux
 from .launch import Outfit
-from .slots import PAGE, FreeMap, Pinner, Segment, SlotPool, State
+from .segment import PAGE, Segment
+from .slots import Pinner, SlotPool
 from .team import Team, WorkerHandle, starting
 from .template import Base
 from .wire import (
     CELL_BYTES,
     JOB,
+    LEAST_CELL_BYTES,
     RESULT,
     Cell,
     Control,
@@ -62,7 +63,9 @@ from .wire import (
     Spec,
     cells_of,
     fits_record,
+    from_file,
     pack,
+    to_file,
 )
 from .worker import Descriptors
 
@@ -78,24 +81,7 @@ VISIBLE_S = 0.001
 # How often a loan is looked at.
 LOOK_S = 0.1
 SLOT_BYTES_MAX = 1 << 30
-LEAST_CELL_BYTES = 1 << 17
 READ_BYTES = 1 << 16
-
-
-# -------------------------------------------------------------------- the backend
-
-
-@dataclass(slots=True)
-class _Stream:
-    """A result that is coming through a worker's own pipe: its record, and what is still missing of it.
-
-    `since_ns` is when some of it came last: while nobody reads, its worker waits.
-    """
-
-    record: tuple[int, ...]
-    block: Block
-    rest: memoryview
-    since_ns: int = field(default_factory=time.monotonic_ns)
 
 
 @dataclass(slots=True)
@@ -104,10 +90,10 @@ class _Sent:
 
     cell: int
     items: int
-    has_slot: bool = False  # is a slot reserved for it?
+    slot: int = -1
     seen: int = 0  # items that were finished at the last look
     delivered: int = 0
-    file: Any = None  # with its indices, if they are many
+    file: int = -1  # with its indices, if they are many
 
 
 class Processes:
@@ -178,7 +164,6 @@ class Processes:
         self._fds: dict[str, int] = {}
         self._team: Team | None = None
         self._sent: dict[int, _Sent] = {}  # by ticket, in the order of sending
-        self._streaming: dict[int, WorkerHandle] = {}  # by the descriptor they stream through
         self._events: list[Event] = []
         self._unread = b""  # the beginning of a record
         self._unsent: dict[int, _Sent] = {}
@@ -202,7 +187,6 @@ class Processes:
             self._make_segment()
         self._spec = Spec(
             self._layout,
-            self._pinner is None,
             self._workers,
             self._seed,
             native_threads(),
@@ -217,7 +201,7 @@ class Processes:
         self._poll.register(self._fds["woken"], select.POLLIN)
         assert self._segment is not None
         fds = self._fds
-        inherited = Descriptors(fds["jobs"], fds["results"], -1, self._segment.fd, fds["self"], fds["tether"])
+        inherited = Descriptors(fds["jobs"], fds["results"], self._segment.fd, fds["self"], fds["tether"])
         outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
         self._team = Team(outfit, self._context, self._base, self._poll, self._isolate, self._told)
         self._team.start()
@@ -258,9 +242,8 @@ class Processes:
                     raise
         self._control = Control(self._segment, self._layout)
         self._cells = cells_of(self._segment, self._layout)
-        free = FreeMap(self._segment, self._layout.slots, self._layout.free_map_at)
         self.pool = SlotPool(
-            self._segment, free, slot_bytes, self._layout.slots_at, self._pinner, self.most_leases
+            self._segment, slots, slot_bytes, self._layout.slots_at, self._pinner, self.most_leases
         )
 
     def _slot_bytes(self, slots: int) -> int:
@@ -288,15 +271,7 @@ class Processes:
     # ---------------------------------------------------------------- jobs
 
     def has_room(self) -> bool:
-        if self.pool.has_retired():
-            self._restore()
         return self.pool.available() > 0 or not self._layout.slots
-
-    def _restore(self) -> None:
-        """Take back the slots of which no worker keeps memory any more."""
-        for slot in self.pool.retired():
-            if not self._control.is_kept(slot):
-                self.pool.restore(slot)
 
     def submit(self, job: Job) -> None:
         number = self._free_cells.pop()
@@ -309,10 +284,10 @@ class Processes:
         except BaseException:
             self._free_cells.append(number)
             raise
-        sent.has_slot = self.pool.reserve()
+        sent.slot = self.pool.reserve()
         cell.assign(job.ticket)
         self._unsent[job.ticket] = sent
-        record = JOB.pack(job.ticket, number, sent.has_slot, job.is_whole, *packed, job.epoch)
+        record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch)
         self._records.append(record)  # last: a job that is sent must be known
 
     def _packed(self, indices: Any, cell: Cell, sent: _Sent) -> tuple[int, int, int, int]:
@@ -320,10 +295,8 @@ class Processes:
         packed = pack(indices, cell.indices())
         if isinstance(packed, tuple):
             return *packed, 0, 0
-        sent.file = os.fdopen(linux.memfd_create("seqkit-indices"), "wb")
-        sent.file.write(packed)
-        sent.file.flush()
-        return Packing.FILE, len(packed), sent.file.fileno(), 0
+        sent.file = to_file([packed])
+        return Packing.FILE, len(packed), sent.file, 0
 
     def flush(self) -> None:
         """Send what was submitted, in as many writes as there are workers: each wakes one that is idle."""
@@ -379,144 +352,108 @@ class Processes:
                 self._note(RESULT.unpack_from(data, at))
                 at += RESULT.size
             self._unread = data[at:]
-        for employee in list(self._streaming.values()):
-            self._read_stream(employee)
 
     def _note(self, record: tuple[int, ...]) -> None:
-        ticket, worker, kind, count, used, cost_ns, slot, flags = record
+        ticket, worker, kind, number, *rest = record
         if kind == Kind.DONE:
-            self._finish(ticket, worker, count, used, cost_ns, slot, flags)
+            self._finish(ticket, worker, number, *rest)
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
+        elif kind == Kind.LET_GO:
+            self.pool.restore(number, worker)
+        elif kind == Kind.FAILED:
+            handle = self._handles[worker]
+            handle.spare = 0
+            assert self._segment is not None
+            data = os.pread(self._segment.fd, number, self._layout.error_at(worker))
+            self._events.append(Failed(worker, pickle.loads(data).rebuild()))
         else:
-            employee = self._handles[worker]
-            if kind == Kind.READY:
-                employee.ready = True
-                return
-            if kind == Kind.FAILED:
-                employee.spare = 0
-            self._begin_stream(employee, record, used)
+            handle = self._handles[worker]
+            handle.begins_by = None
+            handle.ready = kind == Kind.READY
 
     def _finish(
-        self,
-        ticket: int,
-        worker: int,
-        count: int,
-        used: int,
-        cost_ns: int,
-        slot: int,
-        flags: int,
-        memory: Block | None = None,
+        self, ticket: int, worker: int, count: int, used: int, cost_ns: int, file: int, flags: int
     ) -> None:
-        """Take the items of a job that is over; their arrays lie in `slot`, or in `memory`."""
-        sent = self._sent[ticket]
-        cell, first = self._cells[sent.cell], sent.delivered
-        table, payload = cell.table(first, count), cell.payload_bytes(sent.items)
+        """Take the items of a job that is over; their arrays lie in its slot or in a file."""
+        sent, memory, problem = self._sent[ticket], None, None
+        if file >= 0:
+            try:
+                memory = from_file(self._handles[worker].pid, file, used)
+            except FileNotFoundError:
+                return  # the worker has died with it, as will be noticed
+            except OSError as error:  # no memory, or no descriptors
+                problem = error
+            self._miss(used)
+        cell, slot = self._cells[sent.cell], sent.slot
+        table, payload = cell.table(sent.delivered, count), cell.payload_bytes(sent.items)
         self.nbytes += len(table) + len(payload) + used * bool(flags & Flag.HAS_ARRAYS)
         self._land(ticket)
-        result: EncodedResult
+        result: Result = EncodedResult(table, payload, memory)
+        if problem is not None:
+            result = Ready.failed(problem, result.count)
         if slot >= 0:
-            self.pool.arrived(slot)
-        elif sent.has_slot:
-            self.pool.unreserve()
-        if slot >= 0 and memory is None and flags & Flag.HAS_ARRAYS:
-            result = SlotResult(table, payload, self.pool, slot, used)
-        else:
-            if slot >= 0:
-                (self.pool.retire if flags & Flag.SURVIVES else self.pool.release)(slot)
-            result = EncodedResult(table, payload, memory)
+            self.pool.filled(slot, used)
+            if file < 0 and flags & Flag.HAS_ARRAYS:
+                result = SlotResult(table, payload, self.pool, slot, used)
+            elif flags & Flag.SURVIVES:
+                self.pool.retire(slot, worker)
+            else:
+                self.pool.release(slot)
         self._events.append(Done(ticket, result, cost_ns, worker, is_end=bool(flags & Flag.IS_END)))
 
     def collect(self) -> list[Event]:
         found: list[Event] = []
-        for employee in self._handles.values():
-            ticket = self._control.claimed(employee.number)[0]
+        for handle in self._handles.values():
+            ticket = self._control.claimed(handle.number)[0]
             sent = self._sent.get(ticket)
             if sent is not None and sent.items > 1:
                 if sent.seen > sent.delivered:
-                    found.append(self._collected(ticket, sent, sent.seen, employee.number))
+                    found.append(self._collected(ticket, sent, sent.seen, handle.number))
                 sent.seen = self._cells[sent.cell].finished()
         return found
 
     def _collected(self, ticket: int, sent: _Sent, count: int, worker: int) -> Done:
         """Return copies of the finished items of a job that is still running, or whose worker died."""
         cell, memory = self._cells[sent.cell], None
-        slot, used = cell.words[3] - 1, cell.words[4]
-        if slot >= 0 and used:
+        if sent.slot >= 0 and (used := cell.words[3]):
             memory = private(used)
-            memory[:] = self.pool.block(slot, used)
+            memory[:] = self.pool.block(sent.slot, used)
         result = EncodedResult(cell.table(sent.delivered, count), cell.payload_bytes(sent.items), memory)
         sent.delivered = count
         return Done(ticket, result, 0, worker, is_last=False)
 
     def _skip(self, ticket: int) -> None:
         if ticket in self._sent:  # else it was cancelled, and is long sent again
-            self._lose_slot(ticket)
+            self._lose(ticket)
             self._events.append(Skipped(ticket))
 
-    def _lose_slot(self, ticket: int) -> None:
-        """A job is over that had not taken its slot, or whose worker died with it."""
-        if self._sent[ticket].has_slot:
-            self.pool.unreserve()
+    def _lose(self, ticket: int, is_dead: bool = False) -> None:
+        """A job is over without its last items: it was not begun, or its worker died with it."""
+        slot = self._sent[ticket].slot
         self._land(ticket)
+        if slot >= 0:
+            if is_dead:
+                self.pool.filled(slot, None)
+            self.pool.release(slot)
 
     def _land(self, ticket: int) -> None:
         """A job is no longer in flight."""
         sent = self._sent.pop(ticket)
+        self._cells[sent.cell].assign(0)
         self._free_cells.append(sent.cell)
-        if sent.file is not None:
-            sent.file.close()
+        if sent.file >= 0:
+            os.close(sent.file)
 
-    def _begin_stream(self, employee: WorkerHandle, record: tuple[int, ...], size: int) -> None:
-        if employee.stream is not None:
-            self._read_stream(employee)  # all there: a worker sends one result after the other
-        try:
-            block = private(size)
-        except MemoryError:
-            employee.kill()  # it cannot be told to stop sending
-            return
-        employee.stream = _Stream(record, block, block.data)
-        self._streaming[employee.bulk] = employee
-        self._poll.register(employee.bulk, select.POLLIN)
-        self._read_stream(employee)
-
-    def _read_stream(self, employee: WorkerHandle) -> None:
-        """Read what has come of a streamed result; what a dead worker left unfinished, `_bury` finds."""
-        stream = employee.stream
-        assert stream is not None
-        while len(stream.rest):
-            try:
-                count = os.readv(employee.bulk, [stream.rest])
-            except BlockingIOError:
-                return
-            if not count:
-                break
-            stream.rest = stream.rest[count:]
-            stream.since_ns = time.monotonic_ns()
-        self._poll.unregister(employee.bulk)
-        del self._streaming[employee.bulk]
-        if not len(stream.rest):
-            employee.stream = None
-            self._streamed(stream)
-
-    def _streamed(self, stream: _Stream) -> None:
-        ticket, worker, kind, count, used, cost_ns, slot, flags = stream.record
-        if kind == Kind.FAILED:
-            self._events.append(Failed(worker, pickle.loads(stream.block.data).rebuild()))
-            return
-        if self._layout.slots:
-            self.misses += 1
-            self._warn(used)
-        self._finish(ticket, worker, count, used, cost_ns, slot, flags, stream.block)
-
-    def _warn(self, nbytes: int) -> None:
-        """Tell the first time that a result does not fit a slot."""
+    def _miss(self, nbytes: int) -> None:
+        """Count a result that came in a file, and tell the first time that one does not fit a slot."""
         slot_bytes = self._layout.slot_bytes
-        if nbytes > slot_bytes and not self._warned:
+        self.misses += slot_bytes > 0
+        if nbytes > slot_bytes > 0 and not self._warned:
             self._warned = True
             warnings.warn(
                 f"prefetch: an item of {in_units(nbytes)} does not fit a slot of {in_units(slot_bytes)}"
-                " and was sent through a slower pipe. Set shm_size to at least"
+                " and came in a file of its own, which takes longer. Set shm_size to at least"
                 f" {in_units(self._layout.slots * nbytes)}",
                 RuntimeWarning,
                 stacklevel=2,
@@ -524,34 +461,32 @@ class Processes:
 
     # ---------------------------------------------------------------- deaths
 
-    def _bury(self, employee: WorkerHandle, cause: str) -> None:
+    def _bury(self, handle: WorkerHandle, cause: str) -> None:
         """A worker is gone: report what it had, and replace it."""
         assert self._team is not None
-        if self._streaming.pop(employee.bulk, None):
-            self._poll.unregister(employee.bulk)
-        has_worked = bool(self._control.claimed(employee.number)[1])
-        if employee.ready:
-            self._report_job(employee, cause)
-        self.restarts += self._team.replace(employee, cause, has_worked)
+        has_worked = bool(self._control.claimed(handle.number)[1])
+        if handle.ready:
+            self._report_job(handle, cause)
+        self.restarts += self._team.replace(handle, cause, has_worked)
 
-    def _report_job(self, employee: WorkerHandle, cause: str) -> None:
-        number = employee.number
+    def _report_job(self, handle: WorkerHandle, cause: str) -> None:
+        number = handle.number
         ticket = self._control.claimed(number)[0]
         sent = self._sent.get(ticket)
         if sent is None:
             self._send_back_orphans()
-        elif employee.stopped not in (0, ticket):
+        elif handle.stopped not in (0, ticket):
             self._skip(ticket)  # just begun when the worker was killed for the job before
         else:
             cell = self._cells[sent.cell]
             if cell.finished() > sent.delivered:
                 self._events.append(self._collected(ticket, sent, cell.finished(), number))
             ran_s = (time.monotonic_ns() - cell.words[2]) / 1e9 if cell.words[2] else 0.0
-            self._lose_slot(ticket)
-            stopped = bool(employee.stopped)
-            self._events.append(Lost(ticket, number, employee.pid, cause, ran_s, stopped))
+            self._lose(ticket, is_dead=True)
+            stopped = bool(handle.stopped)
+            self._events.append(Lost(ticket, number, handle.pid, cause, ran_s, stopped))
         self._control.bury(number)
-        self.pool.recover(number)
+        self.pool.bury(number)
 
     def _send_back_orphans(self) -> None:
         """Find the job of a worker that died between taking it and claiming it, if there is one."""
@@ -580,7 +515,7 @@ class Processes:
             unread = fcntl.ioctl(self._fds["jobs"], termios.FIONREAD, bytes(4))
             sent = list(self._sent)
         taken = sent[: len(sent) - struct.unpack("i", unread)[0] // JOB.size]
-        claims = {self._control.claimed(employee.number)[0] for employee in self._handles.values()}
+        claims = {self._control.claimed(handle.number)[0] for handle in self._handles.values()}
         return [ticket for ticket in taken if ticket not in claims]
 
     # ---------------------------------------------------------------- time, waking, the end
@@ -588,20 +523,18 @@ class Processes:
     def running_s(self) -> dict[int, float]:
         self._read()  # a job that is done, only that nobody has looked for it, does not run
         begun: dict[int, int] = {}
-        for employee in self._handles.values():
-            ticket = self._control.claimed(employee.number)[0]
+        for handle in self._handles.values():
+            ticket = self._control.claimed(handle.number)[0]
             if ticket in self._sent:
                 begun[ticket] = self._cells[self._sent[ticket].cell].words[2]
-            if employee.stream is not None:
-                begun[employee.stream.record[0]] = employee.stream.since_ns
         now = time.monotonic_ns()
         return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if since}
 
     def stop(self, ticket: int) -> None:
-        for employee in self._handles.values():
-            if self._control.claimed(employee.number)[0] == ticket:
-                employee.stopped = ticket
-                employee.kill()
+        for handle in self._handles.values():
+            if self._control.claimed(handle.number)[0] == ticket:
+                handle.stopped = ticket
+                handle.kill()
 
     def is_worker(self) -> bool:
         return False
@@ -616,7 +549,6 @@ class Processes:
         return self._final if self._closed else self._counts()
 
     def _counts(self) -> dict[str, int]:
-        self._restore()
         return {
             "restarts": self.restarts,
             "copies": self.pool.copies,
@@ -624,8 +556,8 @@ class Processes:
             "nbytes": self.nbytes,
             "slots": self._layout.slots,
             "slot_bytes": self._layout.slot_bytes,
-            "leased": self.pool.count(State.LEASED) + self.pool.count(State.LENT),
-            "retired": self.pool.count(State.RETIRED),
+            "leased": self.pool.leased(),
+            "retired": self.pool.kept(),
         }
 
     def close(self) -> None:
@@ -705,7 +637,6 @@ class Processes:
                 pass
         if self._team is not None:
             self._team.forget()
-            self.pool.free.forget()
         self._fds.clear()
         self._sent.clear()  # its cells are the parent's: nothing to cancel here
         self._unsent.clear()

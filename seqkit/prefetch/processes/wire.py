@@ -8,7 +8,7 @@ Guarantees
 
 The segment::
 
-    | control words, free map | cells of jobs | slots: arrays |
+    | control words | cells | errors of workers that cannot start | slots: arrays |
 
 Each job in flight has a cell, through which its indices go to the worker and the tails of its items come
 back::
@@ -24,9 +24,10 @@ Units: offsets and sizes in bytes unless a name says words.
 
 from __future__ import annotations
 
+import os
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,13 +35,14 @@ import numpy as np
 
 from ..codec import Block
 from ..protocol import Unsendable
-from .slots import PAGE, Segment
+from . import linux
+from .segment import PAGE, Segment
 
 __all__ = [
     "CELL_BYTES",
-    "FOR_EVER",
     "HEADER_WORDS",
     "JOB",
+    "LEAST_CELL_BYTES",
     "RESULT",
     "Cell",
     "Control",
@@ -51,19 +53,20 @@ __all__ = [
     "Spec",
     "cells_of",
     "fits_record",
+    "from_file",
     "pack",
+    "to_file",
     "unpack",
 ]
 
-# ticket, cell, may it take a slot?, must it be done as a whole?, packing, three numbers, epoch
+# ticket, cell, slot (-1: none), must it be done as a whole?, packing, three numbers, epoch
 JOB = struct.Struct("<9q")
-# ticket, worker, kind, items, used bytes of the slot (or bytes that follow in the worker's pipe), cost in ns,
-# slot (-1: none was taken), flags
+# ticket, worker, kind, number of items (or what the kind says), used bytes of the slot or the file, cost
+# in ns, descriptor of a file of the worker's that has taken the slot's place (-1: none), flags
 RESULT = struct.Struct("<8q")
-# The owner of a slot for the life of the node.
-FOR_EVER = 1 << 40
 
 CELL_BYTES = 1 << 20
+LEAST_CELL_BYTES = 1 << 17
 HEADER_WORDS = 8
 
 _BEYOND = 1 << 63
@@ -73,20 +76,19 @@ _WORKER_WORDS = 8  # a cache line each: workers do not slow one another down
 class Kind:
     """What a result record means. Plain numbers: Python 3.11 takes 80 ns to find a member of an enum."""
 
-    DONE: Final = 0  # finished items are in the cell, their arrays in the slot
-    STREAM: Final = (
-        1  # likewise, but the contents of the slot, and what did not fit, follow in the worker's pipe
-    )
-    SKIPPED: Final = 2  # the job was cancelled before it was begun
+    DONE: Final = 0  # finished items are in the cell, their arrays in the slot or the file
+    SKIPPED: Final = 1  # the job was cancelled before it was begun
+    BEGUN: Final = 2  # the worker's process runs
     READY: Final = 3  # the worker has started
-    FAILED: Final = 4  # it could not; a pickled record follows in its pipe
+    FAILED: Final = 4  # it could not: so many bytes of a pickled record are at `Layout.error_at`
+    LET_GO: Final = 5  # user code no longer holds memory of the slot of this number
 
 
 class Flag:
     """Bits of a result record's last word."""
 
     HAS_ARRAYS: Final = 1  # something in the slot belongs to the items
-    SURVIVES: Final = 2  # user code still holds memory of the slot
+    SURVIVES: Final = 2  # user code still holds memory of the slot; `LET_GO` follows
     IS_END: Final = 4  # the sequence ended behind the last item
 
 
@@ -111,11 +113,7 @@ class Layout:
 
     @property
     def control_words(self) -> int:
-        return 1 + self.workers * _WORKER_WORDS + 3 * self.slots
-
-    @property
-    def free_map_at(self) -> int:
-        return (self.control_words - 2 * self.slots) * 8
+        return 1 + self.workers * _WORKER_WORDS
 
     @property
     def cells_at(self) -> int:
@@ -123,7 +121,11 @@ class Layout:
 
     @property
     def slots_at(self) -> int:
-        return self.cells_at + self.cells * self.cell_bytes
+        return self.error_at(self.workers)
+
+    def error_at(self, worker: int) -> int:
+        """Return where a worker writes the error that keeps it from starting."""
+        return self.cells_at + self.cells * self.cell_bytes + worker * LEAST_CELL_BYTES
 
     @property
     def size(self) -> int:
@@ -134,8 +136,8 @@ class Cell:
     """A job's shared memory, as both sides see it.
 
     Header words: 0 the ticket of the job it belongs to (0: the job is cancelled; the parent writes); 1 how
-    many items are finished; 2 when the current item began, in monotonic ns; 3 the slot plus one; 4 used
-    bytes of the slot; 5 used bytes of the payload (the worker writes these, the count last).
+    many items are finished; 2 when the current item began, in monotonic ns; 3 used bytes of the slot; 4 used
+    bytes of the payload (the worker writes these, the count last).
     """
 
     def __init__(self, block: Block) -> None:
@@ -147,7 +149,7 @@ class Cell:
     def assign(self, ticket: int) -> None:
         """Give the cell to a job; with 0, cancel its job (parent)."""
         if ticket:
-            for word in range(1, 6):
+            for word in range(1, 5):
                 self.words[word] = 0
         self.words[0] = ticket
 
@@ -174,7 +176,7 @@ class Cell:
     def payload_bytes(self, items: int) -> bytes:
         """Return the used part of the payload (parent)."""
         start = 8 * (HEADER_WORDS + 2 * self.most_items(items))
-        return bytes(self._bytes[start : start + self.words[5]])
+        return bytes(self._bytes[start : start + self.words[4]])
 
     def indices(self) -> Block:
         """Return the memory for the indices, which the worker overwrites once it has read them."""
@@ -182,7 +184,7 @@ class Cell:
 
 
 def cells_of(segment: Segment, layout: Layout) -> list[Cell]:
-    """Return every cell."""
+    """Return the cells of jobs."""
     size = layout.cell_bytes
     return [Cell(segment.block(layout.cells_at + i * size, size)) for i in range(layout.cells)]
 
@@ -191,9 +193,7 @@ class Control:
     """The words through which parent and workers see each other's state without a message."""
 
     def __init__(self, segment: Segment, layout: Layout) -> None:
-        self._words = segment.block(0, layout.free_map_at).view(np.int64).data
-        self._kept = 1 + layout.workers * _WORKER_WORDS
-        self._end = self._kept + layout.slots
+        self._words = segment.block(0, 8 * layout.control_words).view(np.int64).data
 
     @property
     def closing(self) -> bool:
@@ -226,24 +226,10 @@ class Control:
         self._words[at] = before + 1
         return before
 
-    def keep(self, slot: int, worker: int) -> None:
-        """A worker has memory of a slot (worker writes)."""
-        self._words[self._kept + slot] = worker + 1
-
-    def let_go(self, slot: int) -> None:
-        """Nobody has memory of a slot any more (the worker that had it writes)."""
-        self._words[self._kept + slot] = 0
-
-    def is_kept(self, slot: int) -> bool:
-        return bool(self._words[self._kept + slot])
-
     def bury(self, worker: int) -> None:
-        """Take back what a dead worker had: its claim, and the slots it kept (parent writes)."""
+        """Take back the claim of a dead worker (parent writes)."""
         self.finish(worker)
         self._words[2 + worker * _WORKER_WORDS] = 0
-        for at in range(self._kept, self._end):
-            if self._words[at] == worker + 1:
-                self._words[at] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +237,6 @@ class Spec:
     """What a worker needs to know besides the pipeline; plain data, so that it ships anywhere."""
 
     layout: Layout
-    gives_back: bool  # may workers give pages back to the system?
     num_workers: int
     seed: int
     native_threads: int
@@ -260,6 +245,29 @@ class Spec:
     budget_ns: int  # how long a job of several items may take
     is_timed: bool  # must workers say when each item begins?
     parent: int  # its pid
+
+
+def to_file(parts: Iterable[bytes | memoryview]) -> int:
+    """Write what fits no other place into a file in memory; return its descriptor.
+
+    Another process reads it with `from_file` for as long as this one keeps the descriptor.
+    """
+    fd = linux.memfd_create("seqkit-file")
+    try:
+        for part in parts:
+            rest = memoryview(part).cast("B")
+            while len(rest):
+                rest = rest[os.write(fd, rest) :]
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def from_file(pid: int, fd: int, nbytes: int) -> Block:
+    """Return the memory of a file that another process has open. Raises OSError if it has gone."""
+    file = Segment(os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC), nbytes)
+    return file.block(0, nbytes)
 
 
 def pack(indices: Any, memory: Block) -> tuple[int, int] | bytes:

@@ -1,0 +1,73 @@
+"""Anonymous memory that processes share.
+
+Guarantees
+----------
+- nothing is ever visible in /dev/shm, and the memory is gone with the last process that maps it;
+- pages exist only where they were written, so a segment may be generously large;
+- a segment is not part of core dumps.
+
+Units: sizes and offsets in bytes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+
+from ..codec import Block
+from . import linux
+
+__all__ = ["PAGE", "Segment"]
+
+PAGE = mmap.PAGESIZE
+
+
+class Segment:
+    """Anonymous memory shared with the processes that hold its descriptor.
+
+    The memory of `memfd_create` is not bounded by the size of /dev/shm.
+    """
+
+    fd = -1
+
+    def __init__(self, fd: int, size: int, *, private: bool = False, new: bool = False) -> None:
+        self.fd = fd  # ours to close, whatever comes
+        self.size = size
+        if new:
+            os.ftruncate(fd, size)
+        flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
+        self._map = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        linux.dont_dump(self._map)  # a core dump would touch every page of it
+
+    @classmethod
+    def create(cls, size: int, name: str = "seqkit") -> Segment:
+        return cls(linux.memfd_create(name), size, new=True)
+
+    def block(self, offset: int, size: int) -> Block:
+        """Return the bytes at an offset as an array; the mapping lives as long as it or its views do."""
+        return np.frombuffer(self._map, np.uint8, size, offset)
+
+    def punch(self, start: int, stop: int) -> None:
+        """Give the pages that lie wholly between two offsets back to the system; they read as zeros then."""
+        start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
+        if start < stop:
+            with suppress(OSError):  # locked pages stay
+                self._map.madvise(linux.MADV_REMOVE, start, stop - start)
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have something called before the memory goes, when nobody has a block of it any more."""
+        pid = os.getpid()
+        weakref.finalize(self._map, lambda: call() if os.getpid() == pid else None).atexit = False
+
+    def close(self) -> None:
+        """Give the descriptor back; blocks stay valid. Dropping the segment does it too."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
