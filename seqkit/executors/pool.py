@@ -51,7 +51,7 @@ from ..prefetch.errors import record
 from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
-from ..prefetch.protocol import Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
+from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..prefetch.results import EncodedResult, Ready, Record, Result, encoded_item, private
 from ..view import View
 from . import Engine
@@ -153,7 +153,7 @@ class Shipment(NamedTuple):
     closed: tuple[str, ...]
 
 
-class ExecutorBackend:
+class ExecutorBackend(Backend):
     """Evaluates jobs as tasks of an executor.
 
     Parameters
@@ -209,9 +209,6 @@ class ExecutorBackend:
 
     # ---------------------------------------------------------------- jobs
 
-    def has_room(self) -> bool:
-        return True
-
     def submit(self, job: Job) -> None:
         try:
             indices = job.indices if self._shared is not None else dumps_by_value(job.indices)
@@ -243,12 +240,6 @@ class ExecutorBackend:
         shipment = Shipment(self._pickled, tuple(_closed)) if self._to_ship else None
         self._to_ship = max(0, self._to_ship - 1)
         return submit(evaluate, self._key, shipment, task.epoch, task.indices, task.budget_ns)
-
-    def await_release(self, timeout_s: float) -> None:
-        raise AssertionError("there are no slots")
-
-    def collect(self) -> list[Event]:
-        return []  # a task delivers when it is done
 
     def cancel(self, ticket: int) -> None:
         self._queue.cancel(ticket)
@@ -325,12 +316,6 @@ class ExecutorBackend:
         return EncodedResult(table, payload, block)
 
     # ---------------------------------------------------------------- time, waking, the end
-
-    def running_s(self) -> dict[int, float]:
-        return {}
-
-    def stop(self, ticket: int) -> None:
-        raise AssertionError("a task of an executor cannot be stopped")
 
     def is_worker(self) -> bool:
         return is_within(self._executor)

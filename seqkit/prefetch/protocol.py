@@ -1,10 +1,11 @@
-"""The Protocol every backend meets, and the jobs and events between it and the dispatcher."""
+"""What every backend does, and the jobs and events between it and the dispatcher."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from .results import Result
 
@@ -85,7 +86,7 @@ class Failed:
 Event = Done | Lost | Skipped | Failed
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """Where jobs are evaluated.
 
     `start`, `submit`, `receive` and `close` are called by one thread at a time; `cancel` and `wake` from any,
@@ -94,46 +95,59 @@ class Backend(Protocol):
 
     capacity: int  # most jobs submitted and not yet delivered
 
+    @abstractmethod
     def start(self) -> None: ...
 
     def has_room(self) -> bool:
         """Is there memory for the result of another job?"""
+        return True
 
+    @abstractmethod
     def submit(self, job: Job) -> None:
         """Queue a job; never blocks within the capacity, and does without memory if there is none.
 
         Raises `Unsendable` if the indices cannot be sent; nothing has happened then.
         """
 
-    def flush(self) -> None:
-        """Let the workers see the jobs that were submitted."""
+    def flush(self) -> None:  # noqa: B027  most backends have nothing to do
+        """Let the workers see the jobs that were submitted, as far as there are places for them."""
 
+    @abstractmethod
     def receive(self, timeout_s: float | None) -> list[Event]:
         """Wait for events, a call of `wake`, or until `timeout_s` have passed."""
 
     def collect(self) -> list[Event]:
         """Return the items that were finished before the last call, of jobs that are still running."""
+        return []
 
     def await_release(self, timeout_s: float) -> None:
         """Wait until a consumer drops a result that lies in a slot; called without a lock."""
+        raise AssertionError("there are no slots")
 
+    @abstractmethod
     def cancel(self, ticket: int) -> None:
         """Skip a job if it has not begun. Some event still follows."""
 
     def running_s(self) -> dict[int, float]:
         """Return for how many seconds the current item of each running job has been evaluated."""
+        return {}
 
     def stop(self, ticket: int) -> None:
         """End the worker that runs a job; a `Lost` event with `timed_out` follows."""
-
-    def wake(self) -> None: ...
+        raise AssertionError("its workers cannot be stopped")
 
     def is_worker(self) -> bool:
         """Is the calling thread a worker?"""
+        return False
+
+    @abstractmethod
+    def wake(self) -> None: ...
 
     def statistics(self) -> dict[str, int]:
         """Return the backend's share of `Statistics`."""
+        return {}
 
+    @abstractmethod
     def close(self) -> None:
         """End the workers and give back everything but leased memory; idempotent."""
 

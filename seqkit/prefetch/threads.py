@@ -26,7 +26,7 @@ from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..view import View
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
-from .protocol import Done, Event, Failed, Job, Lost, Skipped, drained
+from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 
@@ -145,7 +145,7 @@ class _Worker:
         return Done(job.ticket, result, perf_counter_ns() - begun, self.info.id, is_end=is_end)
 
 
-class Threads:
+class Threads(Backend):
     """Evaluates jobs in threads of this process, one for each of `infos`.
 
     A job whose items take longer than `budget_ns` ends early.
@@ -177,14 +177,8 @@ class Threads:
         with CtrlCHeld():
             self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
 
-    def has_room(self) -> bool:
-        return True
-
     def submit(self, job: Job) -> None:
         self._shared.jobs.put((self._shared, job))
-
-    def flush(self) -> None:
-        pass  # workers see each job as it is submitted
 
     def receive(self, timeout_s: float | None) -> list[Event]:
         received = drained(self._shared.events, timeout_s)
@@ -201,9 +195,6 @@ class Threads:
             if outcomes.values:
                 found.append(Done(ticket, Ready.sized(outcomes), 0, run.worker.info.id, is_last=False))
         return found
-
-    def await_release(self, timeout_s: float) -> None:
-        raise AssertionError("there are no slots")
 
     def cancel(self, ticket: int) -> None:
         self._shared.cancelled.add(ticket)

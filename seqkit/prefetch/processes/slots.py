@@ -236,6 +236,8 @@ class SlotPool:
 
     def lend(self, is_over: Callable[[], bool]) -> None:
         """Use no slot again that is leased now until `is_over()`; from any thread, at any moment."""
+        for _, was_over in list(self._loans):
+            was_over()  # else nobody may look for long
         self._loans.append((list(self._leases), is_over))
 
     def give_back(self) -> None:

@@ -30,8 +30,8 @@ import threading
 import time
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 
 from ...errors import seterr
 from ...view import View
-from ..protocol import Done, Event, Failed, Job, Lost, Skipped
+from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, Ready, Result, SlotResult, private
 from ..signals import CtrlCHeld
@@ -78,7 +78,7 @@ GRACE_S = 0.25
 # that takes one meanwhile is given to see that it was revoked, or the parent to see the claim.
 SETTLE_S = 0.02
 VISIBLE_S = 0.001
-# How often a loan is looked at.
+# How often it is looked whether a process that user code forked has ended.
 LOOK_S = 0.1
 SLOT_BYTES_MAX = 1 << 30
 READ_BYTES = 1 << 16
@@ -96,7 +96,7 @@ class _Sent:
     file: int = -1  # with its indices, if they are many
 
 
-class Processes:
+class Processes(Backend):
     """Evaluates jobs in worker processes.
 
     Parameters
@@ -174,7 +174,6 @@ class Processes:
         self._closed = False
         self._ended = False
         self._final: dict[str, int] = {}
-        self._loans: deque[_Loan] = deque()
         self._segment: Segment | None = None
         self._poll = select.poll()
         _living.add(weakref.ref(self, _living.discard))
@@ -536,9 +535,6 @@ class Processes:
                 handle.stopped = ticket
                 handle.kill()
 
-    def is_worker(self) -> bool:
-        return False
-
     def await_release(self, timeout_s: float) -> None:
         self.pool.await_release(timeout_s)
 
@@ -600,29 +596,14 @@ class Processes:
 
     # ---------------------------------------------------------------- forks that are not ours
 
-    def lend(self) -> int | None:
-        """Before a fork: keep the arrays that are leased by now as they are, for as long as the child lives.
+    def lend(self, is_over: Callable[[], bool]) -> None:
+        """Before a fork: keep the arrays that are leased as they are until the child has ended."""
+        with suppress(AttributeError):  # closed, perhaps at this moment
+            self.pool.lend(is_over)
 
-        Returns the end of a pipe that the child keeps for its life, and the parent closes after the fork;
-        None if there are no leases. Another thread may drop them before the fork has returned.
-        """
-        try:
-            if self._team is None or not (pool := self.pool).has_leases():
-                return None
-            for loan in list(self._loans):  # nobody else may look for long
-                loan.is_over()
-            try:
-                ours, childs = os.pipe()
-            except OSError:
-                pool.lend(lambda: False)  # there is no way to tell
-                return None
-        except AttributeError:
-            return None  # closed, perhaps at this moment
-        loan = _Loan(self._fds, self._loans, ours)
-        pool.lend(loan.is_over)
-        if self._closed:
-            loan.end()  # nobody else will
-        return childs
+    def has_leases(self) -> bool:
+        """Do consumers hold arrays in slots?"""
+        return hasattr(self, "pool") and self.pool.has_leases()
 
     def forget(self) -> None:
         """In a child that user code forked: close the engine's descriptors, so that they can end."""
@@ -631,10 +612,8 @@ class Processes:
             fds.append(self._segment.fd)
             self._segment.fd = -1
         for fd in fds:
-            try:
+            with suppress(OSError):
                 os.close(fd)
-            except OSError:
-                pass
         if self._team is not None:
             self._team.forget()
         self._fds.clear()
@@ -644,46 +623,38 @@ class Processes:
         _living.discard(weakref.ref(self))  # a fork of the child's own finds other things under these numbers
 
 
-class _Loan:
-    """Says whether a forked process still lives: a pipe has its end when nobody else holds the other one.
+class _Child:
+    """A process that user code forks: a pipe has its end when nobody else holds the other one."""
 
-    Whoever sees first that it is over closes the pipe, in whatever thread.
-    """
-
-    def __init__(self, fds: dict[str, int], loans: deque[_Loan], fd: int) -> None:
-        self._fds, self._name = fds, f"loan {id(self)}"
-        self._loans = loans
-        self._over = False
+    def __init__(self) -> None:
+        ours, self.theirs = os.pipe()  # the child keeps the second one for its life
+        self._ours = [ours]
         self._look_at = 0.0
-        fds[self._name] = fd
-        loans.append(self)
 
-    def is_over(self) -> bool:
-        fd, now = self._fds.get(self._name), time.monotonic()
-        if fd is not None and not self._over and now >= self._look_at:
+    def has_ended(self) -> bool:
+        now = time.monotonic()
+        if self._ours and now >= self._look_at:
             self._look_at = now + LOOK_S  # every job asks
             pipe = select.poll()
-            pipe.register(fd, select.POLLIN)
+            pipe.register(self._ours[0], select.POLLIN)
             if pipe.poll(0):
-                self.end()
-        return self._over
+                self.close()
+        return not self._ours
 
-    def end(self) -> None:
-        self._over = True  # first: the number may at once mean another file
-        if (fd := self._fds.pop(self._name, None)) is not None:
-            os.close(fd)
-            self._loans.remove(self)
+    def close(self) -> None:
+        with suppress(IndexError):  # another thread was first
+            os.close(self._ours.pop())
+
+    __del__ = close
 
 
-class _Launching(threading.local):
-    """What tells how long the child of a fork lives that this thread begins."""
-
-    loans: list[int]
+class _Forking(threading.local):
+    child: _Child | None = None  # which this thread is about to fork
 
 
 # A plain set, which is copied at once: others are closed, by the garbage collector too, and made meanwhile.
 _living: set[weakref.ref[Processes]] = set()
-_launching = _Launching()
+_forking = _Forking()
 
 
 def _others() -> list[Processes]:
@@ -694,19 +665,30 @@ def _others() -> list[Processes]:
 
 
 def _before_fork() -> None:
-    _launching.loans = []
-    for backend in _others():
-        if (childs := backend.lend()) is not None:
-            _launching.loans.append(childs)
+    lenders = [backend for backend in _others() if backend.has_leases()]
+    if lenders:
+        try:
+            _forking.child = child = _Child()
+            is_over = child.has_ended
+        except OSError:
+
+            def is_over() -> bool:
+                return False  # there is no way to tell
+
+        for backend in lenders:
+            backend.lend(is_over)
 
 
-def _after_fork_in_parent() -> None:  # also where the fork failed: then the loans are over
-    for childs in _launching.loans:
-        os.close(childs)
-    _launching.loans.clear()
+def _after_fork_in_parent() -> None:  # also where the fork failed: then the child has ended
+    child, _forking.child = _forking.child, None
+    if child is not None:
+        os.close(child.theirs)
 
 
 def _after_fork_in_child() -> None:
+    child, _forking.child = _forking.child, None
+    if child is not None:
+        child.close()
     for backend in _others():
         backend.forget()
 
