@@ -9,8 +9,6 @@ from typing import Any
 
 from . import Engine
 
-__all__ = ["Dask", "current_dask", "from_executor"]
-
 
 class Dask(Engine):
     """Runs tasks with a Dask client. `options` go to the client's `submit`."""

@@ -56,8 +56,6 @@ from ..prefetch.results import EncodedResult, Ready, Record, Result, encoded_ite
 from ..view import View
 from . import Engine
 
-__all__ = ["TASK_NS", "ExecutorBackend", "evaluate", "is_within"]
-
 # The time between messages that chunks aim at, as `TARGET_NS` of the engine. A task costs more than a
 # message to a worker of the engine's own.
 TASK_NS = 5_000_000

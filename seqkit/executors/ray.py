@@ -9,8 +9,6 @@ from typing import Any
 
 from . import Engine
 
-__all__ = ["Ray", "current_ray"]
-
 
 class Ray(Engine):
     """Runs tasks with Ray, and stores the pipeline in Ray's object store.

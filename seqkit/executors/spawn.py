@@ -26,8 +26,6 @@ from ..prefetch.hooks import seed_globals, worker_info
 from ..prefetch.resources import native_threads
 from . import Engine
 
-__all__ = ["SpawnPool"]
-
 # How long closing waits for processes that compute an item before it kills them.
 GRACE_S = 0.5
 CANNOT_START = (

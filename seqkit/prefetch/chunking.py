@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MAX_CHUNK", "MAX_DEPTH", "TARGET_NS", "Chunking", "chunk_depth"]
-
 # A chunk is so large that the consumer gets a message about so often, from whichever worker: enough that
 # the message's own cost (some ten microseconds) is small, little enough that items keep coming. With many
 # workers a chunk takes no longer than `LONGEST_NS`.

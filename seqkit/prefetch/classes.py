@@ -36,8 +36,6 @@ from cloudpickle import cloudpickle as internals
 
 from ..context import MAIN
 
-__all__ = ["fill", "goes_by_value", "has_a_name", "receive", "refer_to_reader", "reference", "this_process"]
-
 # How to pickle a class as a reference for the process that sent the pipeline; empty if it has no such class.
 # All classes that were made from a pipeline's pickle are here.
 _references: WeakKeyDictionary[type, tuple[Any, ...]] = WeakKeyDictionary()

@@ -36,20 +36,6 @@ import numpy.typing as npt
 from . import pickling
 from .pickling import dumps_for_workers
 
-__all__ = [
-    "ALIGNMENT",
-    "INLINE_BYTES",
-    "Block",
-    "Encoded",
-    "Form",
-    "address",
-    "aligned",
-    "decode",
-    "dumps_plain",
-    "encode",
-    "encode_shared",
-]
-
 Block = npt.NDArray[np.uint8]
 
 ALIGNMENT = 64

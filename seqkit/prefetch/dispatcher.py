@@ -44,8 +44,6 @@ from .results import Ready
 from .statistics import Progress, Statistics, items_per_line
 from .window import Chunk, Window
 
-__all__ = ["CLOSED", "Dispatcher", "Options", "Reader", "ReadsItself"]
-
 # How often a consumer that waits looks for finished items of jobs that are still running.
 LOOK_S = 0.015
 # With on_exhausted="block", how long a consumer waits for arrays to be dropped.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .processes.template import Base  # this needs Linux
 
-__all__ = ["Engine", "base_process"]
-
 
 class Engine:
     """The workers of a node: started when needed, once, anew in a forked child."""
@@ -91,7 +89,7 @@ class Engine:
 
     def _backend(self, budget_ns: int) -> Backend:
         settings, workers, hook = self._settings, self._settings.workers, self._settings.start_hook
-        capacity, leases = settings.slot_counts()
+        capacity, _ = settings.slot_counts()
         if self._executor is not None:
             from ..executors import pool
 
@@ -103,21 +101,8 @@ class Engine:
                 return self._standard_pool(why, seed, capacity, budget_ns)
             from .processes.transport import Processes
 
-            return Processes(
-                self._source,
-                workers,
-                _start_method(settings.context),
-                hook,
-                capacity=capacity,
-                most_leases=leases,
-                shm_bytes=settings.shm_size,
-                seed=seed,
-                budget_ns=budget_ns,
-                is_timed=settings.timeout_s is not None,
-                pinner=settings.pinner,
-                base=settings.base,
-                warned=settings.warned,
-            )
+            context = _start_method(settings.context)
+            return Processes(self._source, settings, context, seed, budget_ns)
         if not isinstance(settings.method, str):  # a copy, which has no executor
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]

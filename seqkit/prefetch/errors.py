@@ -12,8 +12,6 @@ from ..errors import EvaluationError, RemoteError, brief, fail, seterr, summary
 from ..view import View, locate
 from .results import Record, RemoteTraceback
 
-__all__ = ["follow", "record", "reraise", "route"]
-
 
 def route(root: View[Any], target: View[Any]) -> list[int] | None:
     """Return the source numbers that lead from a root to a view, or None.

@@ -11,8 +11,6 @@ from ..view import View
 from .hooks import generation, leave_fork
 from .results import Outcomes
 
-__all__ = ["Collector", "Evaluator", "Sink"]
-
 NEVER_NS = 1 << 62
 
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from ..context import WorkerInfo, flush_streams
 
-__all__ = ["Seeding", "call_hook", "generation", "leave_fork", "seed_globals", "worker_info"]
-
 
 class _Generation:
     """Counts the forks that lead to this process, quicker to ask than `os.getpid`."""

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from .signals import CtrlCHeld
 
-__all__ = ["Life"]
-
 
 class Closable(Protocol):
     def close(self) -> None: ...

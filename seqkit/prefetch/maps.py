@@ -33,8 +33,6 @@ import numpy as np
 
 from .tensors import as_array
 
-__all__ = ["Maps"]
-
 LEAST_TENSOR_BYTES = 4096  # smaller tensors are not looked up
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:  # these need Linux
     from .processes.slots import Pinner
     from .processes.template import Base
 
-__all__ = ["Prefetch", "prefetch"]
-
 
 def prefetch(
     seq: Indexable[T],

@@ -27,17 +27,9 @@ import numpy as np
 from cloudpickle import cloudpickle as internals
 
 from ..context import MAIN
-from .classes import fill, goes_by_value, has_a_name, receive, reference, this_process
+from .classes import fill, has_a_name, receive, reference, this_process
 from .maps import Maps
 from .tensors import reduce_tensor
-
-__all__ = [
-    "dumps",
-    "dumps_back",
-    "dumps_by_value",
-    "dumps_for_workers",
-    "goes_by_value",
-]
 
 
 def dumps(value: Any, **options: Any) -> bytes:

@@ -9,8 +9,6 @@ from typing import Any
 
 from .results import Result
 
-__all__ = ["Backend", "Done", "Event", "Failed", "Job", "Lost", "Skipped", "Unsendable", "drained"]
-
 
 # Made for every item that travels singly, so not frozen, which takes three times as long.
 @dataclass(slots=True)

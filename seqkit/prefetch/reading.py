@@ -19,8 +19,6 @@ from .window import Chunk
 if TYPE_CHECKING:
     from .node import Prefetch
 
-__all__ = ["Reading", "Scans"]
-
 # So many items in a row of a sequence without a length may cost their workers. The sequence may never end;
 # with a length, it would.
 MOST_LOST = 8

@@ -15,19 +15,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from ..context import ORIGIN, current_directory
-
-__all__ = [
-    "ORIGIN",
-    "current_directory",
-    "in_units",
-    "mapped_bytes",
-    "memory_limit_bytes",
-    "native_threads",
-    "resident_bytes",
-    "usable_cpus",
-]
-
 PROC = Path("/proc/self")
 
 # Controllers and path of a control group, in /proc/self/cgroup. Version 2 names no controllers.

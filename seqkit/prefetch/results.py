@@ -24,22 +24,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import RemoteError, summary
+from .classes import goes_by_value
 from .codec import ALIGNMENT, Block, Encoded, address, decode, encode
-from .pickling import dumps_back, goes_by_value
-
-__all__ = [
-    "EncodedResult",
-    "Entry",
-    "Outcomes",
-    "Ready",
-    "Record",
-    "RemoteTraceback",
-    "Result",
-    "SlotResult",
-    "encoded_item",
-    "private",
-    "size_of",
-]
+from .pickling import dumps_back
 
 
 @dataclass(slots=True)

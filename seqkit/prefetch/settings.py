@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .processes.slots import Pinner
     from .processes.template import Base
 
-__all__ = ["CONTEXTS", "Context", "Method", "OnExhausted", "Settings", "checked"]
-
 Method = Literal["thread", "process", "inline", "dask", "ray"]
 OWN = ("thread", "process", "inline")
 ENGINES = ("dask", "ray")

@@ -16,8 +16,6 @@ import signal
 import threading
 from typing import Any
 
-__all__ = ["CtrlCHeld", "CtrlCHeldFromChildren"]
-
 
 class CtrlCHeld:
     """Puts Ctrl-C off while a block runs.

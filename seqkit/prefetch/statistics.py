@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
 
-__all__ = ["Progress", "Statistics", "items_per_line"]
-
 _log = logging.getLogger("seqkit.prefetch")
 
 

@@ -23,8 +23,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_array", "reduce_tensor"]
-
 
 def as_array(tensor: Any) -> np.ndarray[Any, Any] | None:
     """Return a CPU tensor as an array over the same memory; None if numpy cannot have it."""

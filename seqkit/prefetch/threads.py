@@ -30,8 +30,6 @@ from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 
-__all__ = ["Threads"]
-
 # How long closing waits for all workers together. Not waiting at all would be risky: a daemon thread that
 # is in C++ code when the interpreter ends takes the whole process down (before Python 3.14).
 GRACE_S = 0.5

@@ -23,8 +23,6 @@ from typing import Any
 
 from ..indices import Cursor, as_list
 
-__all__ = ["Chunk", "Window"]
-
 
 class Chunk:
     """Successive indices of a plan that are evaluated together.

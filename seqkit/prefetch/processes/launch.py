@@ -40,37 +40,19 @@ from typing import Any, NoReturn, cast
 
 import threadpoolctl
 
+from ... import context
 from ...context import flush_streams, leave_process, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
-from .. import resources
 from ..codec import Form, decode
 from ..hooks import Seeding, call_hook, worker_info
+from ..resources import native_threads
 from ..results import Record
 from . import linux
 from .segment import Segment
 from .shipment import Shipment
 from .wire import LEAST_CELL_BYTES, Control, Kind, Spec
 from .worker import Descriptors, Worker, tell
-
-__all__ = [
-    "Outfit",
-    "be_worker",
-    "fork",
-    "fork_if_harmless",
-    "how_ended",
-    "interpreter",
-    "is_safe",
-    "kill",
-    "leave",
-    "module_path",
-    "native_pools",
-    "open_shipment",
-    "spawn",
-    "surroundings",
-    "threads_that_matter",
-    "watched",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +210,7 @@ def fork_if_harmless() -> int:
 
 def surroundings() -> bytes:
     """Return variables, directory and module path of this process, pickled for workers that are not forks."""
-    return pickle.dumps((environment(), resources.current_directory(), module_path()))
+    return pickle.dumps((environment(), context.current_directory(), module_path()))
 
 
 def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfit:
@@ -303,7 +285,7 @@ def module_path() -> list[str]:
     What is relative means two directories: the current one, in which this process would look now, and the
     one it began in, in which it found what it imported then.
     """
-    bases = dict.fromkeys(base for base in (resources.current_directory(), resources.ORIGIN) if base)
+    bases = dict.fromkeys(base for base in (context.current_directory(), context.ORIGIN) if base)
     path: list[str] = []
     entries: list[Any] = sys.path
     for entry in entries:
@@ -335,7 +317,7 @@ def _flags() -> list[str]:
     # `sys.warnoptions`.
     flags = [f"-W{option}" for option in sys.warnoptions]
     flags += ["-X" + name + ("" if value is True else f"={value}") for name, value in sys._xoptions.items()]
-    if resources.current_directory() is None:
+    if context.current_directory() is None:
         flags.append("-P")  # 3.13 fails where it looks for modules in a directory that was deleted
     return flags + ["-" + letter for name, letter in _FLAGS.items() for _ in range(getattr(sys.flags, name))]
 
@@ -344,7 +326,7 @@ def environment() -> dict[str, str]:
     """Return the variables for a fresh Python, whose libraries are to have few threads."""
     # One by one: another thread may delete some meanwhile, over which `dict` fails.
     variables = {name: value for name in os.environ if (value := os.environ.get(name)) is not None}
-    _limit_threads(variables, resources.native_threads())
+    _limit_threads(variables, native_threads())
     return variables
 
 

@@ -28,23 +28,6 @@ import time
 from contextlib import suppress
 from functools import cache
 
-__all__ = [
-    "EPOLLEXCLUSIVE",
-    "MADV_REMOVE",
-    "available",
-    "can_tether",
-    "clear",
-    "dont_dump",
-    "make_wake",
-    "memfd_create",
-    "missing",
-    "pidfd_open",
-    "pidfd_send_signal",
-    "reap",
-    "tie_to",
-    "wake",
-]
-
 # Constants that a build of Python may lack, with their values in Linux.
 EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)
 MADV_REMOVE: int = getattr(mmap, "MADV_REMOVE", 9)
@@ -168,6 +151,13 @@ def _reason(name: str, error: OSError) -> str:
 # -------------------------------------------------------------------- the ends of processes
 
 
+def is_readable(fd: int, within_s: float = 0.0) -> bool:
+    """Wait until a descriptor is readable: that of a process when it has ended."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0.0, within_s) * 1000))
+
+
 def reap(pid: int, pidfd: int, timeout_s: float) -> int | None:
     """Wait until a child process ends and return its wait status.
 
@@ -190,9 +180,7 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> int | None:
     cannot be interrupted.
     """
     deadline = time.monotonic() + timeout_s
-    ended = select.poll()
-    ended.register(pidfd, select.POLLIN)
-    while ended.poll(max(0.0, deadline - time.monotonic()) * 1000):
+    while is_readable(pidfd, deadline - time.monotonic()):
         try:
             reaped, status = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:

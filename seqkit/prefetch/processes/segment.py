@@ -22,8 +22,6 @@ import numpy as np
 from ..codec import Block
 from . import linux
 
-__all__ = ["PAGE", "Segment"]
-
 PAGE = mmap.PAGESIZE
 
 

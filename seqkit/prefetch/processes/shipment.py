@@ -23,8 +23,6 @@ from ..signals import CtrlCHeld
 from .segment import Segment
 from .wire import Spec
 
-__all__ = ["WARN_BYTES", "Shipment", "size_warning"]
-
 # A larger pickle gets a warning.
 WARN_BYTES = 64 << 20
 

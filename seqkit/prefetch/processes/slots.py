@@ -34,8 +34,6 @@ from typing import Protocol, cast
 from ..codec import Block, address
 from .segment import PAGE, Segment
 
-__all__ = ["Pinner", "SlotPool"]
-
 # When so many results in a row leave most of a slot unused, the rest of its pages goes back to the system.
 SMALL_IN_A_ROW = 8
 SPARE_BYTES = 1 << 20

@@ -36,8 +36,6 @@ from .launch import Outfit
 from .shipment import Shipment, size_warning
 from .template import REAP_S, Base, Says, Template
 
-__all__ = ["Team", "WorkerHandle", "starting"]
-
 # How long a worker that was forked while other threads lived may take to begin. It takes milliseconds.
 BEGIN_S = 10.0
 # When to try again to start workers that could not be started.

@@ -54,8 +54,6 @@ from .launch import (
 from .shipment import Shipment
 from .worker import Descriptors
 
-__all__ = ["REAP_S", "Base", "Says", "Template", "be_base"]
-
 # How long a killed process may take to end; then it is left alone. One that waits for a disk or a network
 # file system cannot be killed.
 REAP_S = 2.0
@@ -117,7 +115,7 @@ class Template:
         if self._socket.fileno() < 0:  # the garbage collector found the base first
             raise _gone()
         # A child that was forked meanwhile may hold the other end of the socket, which then has no end.
-        has_ended = self._pidfd >= 0 and _ends(self._pidfd, 0)
+        has_ended = self._pidfd >= 0 and linux.is_readable(self._pidfd, 0)
         while True:
             message, fds = b"", list[int]()
             with suppress(ConnectionError):  # it left something unread
@@ -140,14 +138,14 @@ class Template:
         deadline = time.monotonic() + GRACE_S
         with suppress(OSError):  # it has ended
             self._socket.shutdown(socket.SHUT_WR)
-            while _ends(self._socket.fileno(), deadline - time.monotonic()):
+            while linux.is_readable(self._socket.fileno(), deadline - time.monotonic()):
                 for _, _, _, pidfd, _ in self.answers():
                     if pidfd >= 0:
                         os.close(pidfd)
         # It is to be gone before its base, which reaps it.
-        if self._pidfd >= 0 and not _ends(self._pidfd, deadline - time.monotonic()):
+        if self._pidfd >= 0 and not linux.is_readable(self._pidfd, deadline - time.monotonic()):
             kill(self._pidfd)
-            _ends(self._pidfd, REAP_S)
+            linux.is_readable(self._pidfd, REAP_S)
         self.forget()
 
     def forget(self) -> None:
@@ -179,7 +177,7 @@ class Base:
     def fork_template(self, theirs: socket.socket) -> None:
         """Have a template forked that listens to a socket."""
         with self._lock:
-            if self.pid and _ends(self._pidfd, 0):  # somebody killed it; its templates go on
+            if self.pid and linux.is_readable(self._pidfd, 0):  # somebody killed it; its templates go on
                 self._end()
             if not self.pid:
                 self._boot()
@@ -203,7 +201,7 @@ class Base:
     def _end(self) -> None:
         with suppress(OSError):  # it is gone already
             self._socket.shutdown(socket.SHUT_RDWR)
-        if not _ends(self._pidfd, GRACE_S):  # it may be at an import
+        if not linux.is_readable(self._pidfd, GRACE_S):  # it may be at an import
             kill(self._pidfd)
         linux.reap(self.pid, self._pidfd, REAP_S)
         self.forget()
@@ -235,13 +233,6 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 
 def _gone() -> ConnectionError:
     return ConnectionError("prefetch: the template process ended; see what it wrote to stderr")
-
-
-def _ends(fd: int, within_s: float) -> bool:
-    """Wait until a process has ended, or a socket has something to read."""
-    ended = select.poll()
-    ended.register(fd, select.POLLIN)
-    return bool(ended.poll(max(0.0, within_s) * 1000))
 
 
 # A plain set, which is copied at once: others are collected, and made meanwhile.

@@ -42,13 +42,13 @@ from ...view import View
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, Ready, Result, SlotResult, private
+from ..settings import Settings
 from ..signals import CtrlCHeld
 from . import linux
 from .launch import Outfit
 from .segment import PAGE, Segment
-from .slots import Pinner, SlotPool
+from .slots import SlotPool
 from .team import Team, WorkerHandle, starting
-from .template import Base
 from .wire import (
     CELL_BYTES,
     JOB,
@@ -69,14 +69,10 @@ from .wire import (
 )
 from .worker import Descriptors
 
-__all__ = ["Processes"]
-
 # How long a worker that has nothing to do may take to leave when the node is closed, and how long one that
 # computes may go on; then it is killed.
 GRACE_S = 0.25
-# How long a job that nobody seems to have is given to turn up with a living worker, and how long a worker
-# that takes one meanwhile is given to see that it was revoked, or the parent to see the claim.
-SETTLE_S = 0.02
+# How long a worker that has taken a job is given to see that it was revoked, or the parent to see the claim.
 VISIBLE_S = 0.001
 # How often it is looked whether a process that user code forked has ended.
 LOOK_S = 0.1
@@ -102,60 +98,24 @@ class Processes(Backend):
     Parameters
     ----------
     pipeline : View
-    workers : int
+    settings : Settings
     context : "fork", "forkserver", "spawn" or None
-    hook : callable or None
-        Called in every worker before its first item.
-    capacity : int
-        Most jobs in flight.
-    most_leases : int
-        Most slots that readers may hold; beyond, results are copied out.
-    shm_bytes : int or None
-        Bytes of all slots together; 0 for no slots, None for as much as the machine's memory.
+        How workers start; None where it is judged whether to fork.
     seed : int
-        Seeds the workers' global generators.
+        Seeds the global generators of workers.
     budget_ns : int
         How long a job of several items may take.
-    is_timed : bool
-        Do items have a time-out?
-    pinner : Pinner, optional
-        Locks the pages of slots; they then stay with the node until its end.
-    base : Base, optional
-        Forks the node's template if it needs one, and outlives the node.
-    warned : set of str, optional
-        Warnings that were given already; outlives the node.
     """
 
     def __init__(
-        self,
-        pipeline: View[Any],
-        workers: int,
-        context: str | None,
-        hook: Callable[..., Any] | None,
-        capacity: int,
-        most_leases: int,
-        shm_bytes: int | None,
-        seed: int,
-        budget_ns: int,
-        is_timed: bool,
-        pinner: Pinner | None = None,
-        base: Base | None = None,
-        warned: set[str] | None = None,
+        self, pipeline: View[Any], settings: Settings, context: str | None, seed: int, budget_ns: int
     ) -> None:
-        self._told = set() if warned is None else warned
-        self._base = base
-        self._pinner = pinner
         self._pipeline = pipeline
-        self._seed = seed
+        self._settings = settings
         self._context = context
-        self._wanted_capacity = capacity
-        self._workers = workers
-        self._hook = hook
-        self._shm_bytes = shm_bytes
-        self.most_leases = most_leases
-        self.capacity = capacity
+        self._seed = seed
         self._budget_ns = budget_ns
-        self._is_timed = is_timed
+        self.capacity, self._most_leases = settings.slot_counts()
         self.misses = 0
         self.nbytes = 0
         self.restarts = 0
@@ -186,23 +146,23 @@ class Processes(Backend):
             self._make_segment()
         self._spec = Spec(
             self._layout,
-            self._workers,
+            self._settings.workers,
             self._seed,
             native_threads(),
             seterr(),
-            self._hook,
+            self._settings.start_hook,
             self._budget_ns,
-            self._is_timed,
+            self._settings.timeout_s is not None,
             self._pid,
         )
         self._free_cells = list(range(self.capacity))
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
         assert self._segment is not None
-        fds = self._fds
+        fds, settings = self._fds, self._settings
         inherited = Descriptors(fds["jobs"], fds["results"], self._segment.fd, fds["self"], fds["tether"])
         outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
-        self._team = Team(outfit, self._context, self._base, self._poll, self._isolate, self._told)
+        self._team = Team(outfit, self._context, settings.base, self._poll, self._isolate, settings.warned)
         self._team.start()
 
     def _make_pipes(self) -> None:
@@ -220,19 +180,19 @@ class Processes(Backend):
         # rest of a page begins another one, and a page is not free before it is read to its end: it is
         # certain only that two pages hold one page of records.
         pages = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // PAGE
-        self.capacity = min(self._wanted_capacity, max(1, pages // 2 * (PAGE // JOB.size)))
+        self.capacity = min(self.capacity, max(1, pages // 2 * (PAGE // JOB.size)))
 
     def _make_segment(self) -> None:
-        slots = self.capacity + self.most_leases
+        slots = self.capacity + self._most_leases
         slot_bytes, cell_bytes = self._slot_bytes(slots), CELL_BYTES
         while True:
             slots = slots if slot_bytes else 0
-            self._layout = Layout(self._workers, self.capacity, slots, slot_bytes, cell_bytes)
+            self._layout = Layout(self._settings.workers, self.capacity, slots, slot_bytes, cell_bytes)
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
             except OSError:  # a limit on address space or file size: neither need be that large
-                may_shrink = self._shm_bytes is None and slot_bytes > 0
+                may_shrink = self._settings.shm_size is None and slot_bytes > 0
                 if may_shrink and (slot_bytes >= cell_bytes or cell_bytes <= LEAST_CELL_BYTES):
                     slot_bytes = slot_bytes // 2 // PAGE * PAGE
                 elif cell_bytes > LEAST_CELL_BYTES:
@@ -242,11 +202,16 @@ class Processes(Backend):
         self._control = Control(self._segment, self._layout)
         self._cells = cells_of(self._segment, self._layout)
         self.pool = SlotPool(
-            self._segment, slots, slot_bytes, self._layout.slots_at, self._pinner, self.most_leases
+            self._segment,
+            slots,
+            slot_bytes,
+            self._layout.slots_at,
+            self._settings.pinner,
+            self._most_leases,
         )
 
     def _slot_bytes(self, slots: int) -> int:
-        if self._shm_bytes is None:
+        if self._settings.shm_size is None:
             # What is not written costs nothing but address space.
             slot_bytes = min(os.sysconf("SC_PHYS_PAGES") * PAGE // 4, SLOT_BYTES_MAX)
             limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -254,7 +219,7 @@ class Processes(Backend):
                 left = max(0, limit - mapped_bytes())
                 slot_bytes = min(slot_bytes, left // 4 // slots)  # the user's own data needs space too
             return slot_bytes // PAGE * PAGE
-        return self._shm_bytes // slots // PAGE * PAGE
+        return self._settings.shm_size // slots // PAGE * PAGE
 
     def _isolate(self) -> None:
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
@@ -302,7 +267,7 @@ class Processes(Backend):
         if not self._records:
             return
         records, self._records = self._records, []
-        size = min(-(-len(records) // self._workers), select.PIPE_BUF // JOB.size)
+        size = min(-(-len(records) // self._settings.workers), select.PIPE_BUF // JOB.size)
         with self._sending:
             self._sent.update(self._unsent)
             self._unsent.clear()
@@ -377,11 +342,12 @@ class Processes(Backend):
         """Take the items of a job that is over; their arrays lie in its slot or in a file."""
         sent, memory, problem = self._sent[ticket], None, None
         if file >= 0:
+            handle = self._handles[worker]
             try:
-                memory = from_file(self._handles[worker].pid, file, used)
-            except FileNotFoundError:
-                return  # the worker has died with it, as will be noticed
+                memory = from_file(handle.pid, file, used)
             except OSError as error:  # no memory, or no descriptors
+                if linux.is_readable(handle.pidfd):
+                    return  # the worker has died with it, as will be noticed
                 problem = error
             self._miss(used)
         cell, slot = self._cells[sent.cell], sent.slot
@@ -439,7 +405,7 @@ class Processes(Backend):
     def _land(self, ticket: int) -> None:
         """A job is no longer in flight."""
         sent = self._sent.pop(ticket)
-        self._cells[sent.cell].assign(0)
+        self._cells[sent.cell].let_go(ticket)
         self._free_cells.append(sent.cell)
         if sent.file >= 0:
             os.close(sent.file)
@@ -489,12 +455,9 @@ class Processes(Backend):
 
     def _send_back_orphans(self) -> None:
         """Find the job of a worker that died between taking it and claiming it, if there is one."""
-        deadline = time.monotonic() + SETTLE_S
-        while orphans := self._orphans():
-            if time.monotonic() > deadline:
-                break
-            os.sched_yield()  # to living workers that are about to claim or have just delivered
-            self._read()
+        os.sched_yield()  # to living workers that are about to claim or have just delivered
+        self._read()
+        orphans = self._orphans()
         if not orphans:
             return
         # It is one of these; a living worker that takes very long to claim may yet turn up with another.
@@ -635,9 +598,7 @@ class _Child:
         now = time.monotonic()
         if self._ours and now >= self._look_at:
             self._look_at = now + LOOK_S  # every job asks
-            pipe = select.poll()
-            pipe.register(self._ours[0], select.POLLIN)
-            if pipe.poll(0):
+            if linux.is_readable(self._ours[0]):
                 self.close()
         return not self._ours
 

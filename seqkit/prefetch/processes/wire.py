@@ -38,27 +38,6 @@ from ..protocol import Unsendable
 from . import linux
 from .segment import PAGE, Segment
 
-__all__ = [
-    "CELL_BYTES",
-    "HEADER_WORDS",
-    "JOB",
-    "LEAST_CELL_BYTES",
-    "RESULT",
-    "Cell",
-    "Control",
-    "Flag",
-    "Kind",
-    "Layout",
-    "Packing",
-    "Spec",
-    "cells_of",
-    "fits_record",
-    "from_file",
-    "pack",
-    "to_file",
-    "unpack",
-]
-
 # ticket, cell, slot (-1: none), must it be done as a whole?, packing, three numbers, epoch
 JOB = struct.Struct("<9q")
 # ticket, worker, kind, number of items (or what the kind says), used bytes of the slot or the file, cost
@@ -137,7 +116,8 @@ class Cell:
 
     Header words: 0 the ticket of the job it belongs to (0: the job is cancelled; the parent writes); 1 how
     many items are finished; 2 when the current item began, in monotonic ns; 3 used bytes of the slot; 4 used
-    bytes of the payload (the worker writes these, the count last).
+    bytes of the payload (the worker writes these, the count last); 5 the last job whose result was read (the
+    parent writes).
     """
 
     def __init__(self, block: Block) -> None:
@@ -156,6 +136,14 @@ class Cell:
     def belongs_to(self, ticket: int) -> bool:
         """May a job that has been claimed be run? (worker)"""
         return self.words[0] == ticket
+
+    def let_go(self, ticket: int) -> None:
+        """The result of a job was read (parent)."""
+        self.words[5] = ticket
+
+    def is_over(self, ticket: int) -> bool:
+        """Was the result of a job read? (worker)"""
+        return self.words[5] >= ticket
 
     def finished(self) -> int:
         """Return how many items are finished."""

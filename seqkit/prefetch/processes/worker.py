@@ -56,8 +56,6 @@ from .wire import (
     unpack,
 )
 
-__all__ = ["Descriptors", "Worker", "tell"]
-
 # A job of several items ends when it has so many bytes.
 GROUP_BYTES = 1 << 18
 
@@ -306,7 +304,7 @@ class Worker:
         """Close the files that the parent has read."""
         for file in self._files[:]:
             cell, ticket, fd = file
-            if not cell.belongs_to(ticket):
+            if cell.is_over(ticket):
                 os.close(fd)
                 self._files.remove(file)
 
