@@ -20,7 +20,6 @@ Relies on
 from __future__ import annotations
 
 import _thread
-import fcntl
 import gc
 import os
 import pickle
@@ -31,8 +30,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from types import FrameType
@@ -237,46 +236,23 @@ def interpreter(code: str, fds: tuple[int, ...]) -> int:
 
     The code finds the descriptors in `fds`.
     """
-    argv = list(map(str, getattr(sys, "argv", ())))
-    with _beyond_streams(fds) as numbers:
-        same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {numbers}"
-        process = subprocess.Popen(
-            # The system lets arguments be longer than it lets code be.
-            [sys.executable, *_flags(), "-c", f"{same}; {code}", *argv[1:]],
-            pass_fds=numbers,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=_stream(1),
-            stderr=_stream(2),
-            process_group=0,  # Ctrl-C on the terminal is this process's affair
+    if min(fds) <= 2:
+        raise RuntimeError(
+            "prefetch: a standard stream of this process is closed, and workers would write into the wrong"
+            " files. Open it again, for example with os.open(os.devnull, os.O_RDWR)"
         )
+    argv = list(map(str, getattr(sys, "argv", ())))
+    same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
+    process = subprocess.Popen(
+        # The system lets arguments be longer than it lets code be.
+        [sys.executable, *_flags(), "-c", f"{same}; {code}", *argv[1:]],
+        pass_fds=fds,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        process_group=0,  # Ctrl-C on the terminal is this process's affair
+    )
     process.returncode = 0  # the pid is ours to wait for, also when this object is collected
     return process.pid
-
-
-@contextmanager
-def _beyond_streams(fds: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Have descriptors under numbers that are not those of a child's standard streams.
-
-    Where this process closed its own, ours may have got their numbers.
-    """
-    with ExitStack() as copies:
-        numbers = []
-        for fd in fds:
-            if fd <= 2:
-                fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-                copies.callback(os.close, fd)
-            numbers.append(fd)
-        yield tuple(numbers)
-
-
-def _stream(number: int) -> int | None:
-    """Return what a child is to have as a standard stream: ours; nothing that talks where we have none."""
-    try:
-        is_ours = os.get_inheritable(number)  # else it is a descriptor of the engine's
-    except OSError:
-        is_ours = False
-    return None if is_ours else subprocess.DEVNULL
 
 
 def module_path() -> list[str]:
@@ -299,27 +275,11 @@ def _below(base: str, entry: str) -> str:
     return os.path.join(base, entry) if entry else base
 
 
-# Flags that decide what is imported, from where, and as what.
-_FLAGS = {
-    "isolated": "I",
-    "ignore_environment": "E",
-    "no_user_site": "s",
-    "safe_path": "P",
-    "no_site": "S",
-    "bytes_warning": "b",
-    "optimize": "O",
-    "dont_write_bytecode": "B",
-}
-
-
 def _flags() -> list[str]:
-    # Not those of `subprocess`, which know a few -X options only, and fail where a program empties
-    # `sys.warnoptions`.
-    flags = [f"-W{option}" for option in sys.warnoptions]
-    flags += ["-X" + name + ("" if value is True else f"={value}") for name, value in sys._xoptions.items()]
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     if context.current_directory() is None:
         flags.append("-P")  # 3.13 fails where it looks for modules in a directory that was deleted
-    return flags + ["-" + letter for name, letter in _FLAGS.items() for _ in range(getattr(sys.flags, name))]
+    return flags
 
 
 def environment() -> dict[str, str]:
