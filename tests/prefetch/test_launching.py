@@ -55,11 +55,12 @@ def test_workers_are_forked_where_standard_streams_are_closed(closed: str, tmp_p
     assert result.read_text() == "[0, 1, 2, 3]"
 
 
+@pytest.mark.parametrize("closed", ["0", "12"])
 @pytest.mark.parametrize("context", FRESH)
-def test_workers_that_are_not_forked_need_standard_streams(context: str, tmp_path: Path) -> None:
+def test_workers_that_are_not_forked_need_standard_streams(context: str, closed: str, tmp_path: Path) -> None:
     result = tmp_path / "result"
-    assert finished(tmp_path, WITHOUT_STREAMS, context, "0", str(result))[0] == 1
-    assert "a standard stream of this process is closed" in result.read_text()
+    assert finished(tmp_path, WITHOUT_STREAMS, context, closed, str(result))[0] == 1
+    assert "or error of this process is closed" in result.read_text()
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

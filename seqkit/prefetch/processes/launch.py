@@ -236,10 +236,10 @@ def interpreter(code: str, fds: tuple[int, ...]) -> int:
 
     The code finds the descriptors in `fds`.
     """
-    if min(fds) <= 2:
+    if not _has_streams():
         raise RuntimeError(
-            "prefetch: a standard stream of this process is closed, and workers would write into the wrong"
-            " files. Open it again, for example with os.open(os.devnull, os.O_RDWR)"
+            "prefetch: standard input, output or error of this process is closed. Workers that are not forked"
+            " need all three: open them, for example with `< /dev/null > /dev/null 2>&1`"
         )
     argv = list(map(str, getattr(sys, "argv", ())))
     same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
@@ -253,6 +253,14 @@ def interpreter(code: str, fds: tuple[int, ...]) -> int:
     )
     process.returncode = 0  # the pid is ours to wait for, also when this object is collected
     return process.pid
+
+
+def _has_streams() -> bool:
+    """Are the standard streams open, and none of their numbers used for a descriptor of the engine's?"""
+    try:
+        return all(map(os.get_inheritable, range(3)))
+    except OSError:
+        return False
 
 
 def module_path() -> list[str]:
