@@ -195,7 +195,6 @@ class DataLoader(_loader.DataLoader):
 
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
-    _preload = (__name__,)
     _unpinned = "no accelerator is found"
 
     def _ahead(self, items: View[Any]) -> View[Any]:

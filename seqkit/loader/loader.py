@@ -396,8 +396,6 @@ class DataLoader(Pipeline):
         """End the workers, and refuse further epochs if there are any; idempotent."""
         self._closed = True
         self._close_nodes()
-        if self._base is not None:
-            self._base.close()
 
     def _close_nodes(self) -> None:
         for node in [*self._nodes, self.view]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from ..prefetch import base_process, prefetch
+from ..prefetch import prefetch
 from ..view import View, as_view
 from ..views.batch import batch
 from ..views.shuffle import shuffle as shuffled
@@ -45,9 +45,6 @@ class Pipeline:
 
     # Why batches that are to be pinned may not be.
     _unpinned = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
-
-    # What workers need that are not forked from this process, and takes long to import.
-    _preload: tuple[str, ...] = ()
 
     # What the views are made from; the other arguments stay as they were given.
     batch_size: int | None
@@ -112,8 +109,6 @@ class Pipeline:
         check_persistent(self.persistent_workers, self.num_workers)
         self.in_order = as_flag(given["in_order"], "DataLoader: in_order")
         warn_of_too_much(self.num_workers, self.method)
-        self._warned: set[str] = set()
-        self._base = base_process(self._preload) if self.num_workers and self.method == "process" else None
 
     def _is_batched(self) -> bool:
         return self.batch_size is not None or self.batch_sampler is not None
@@ -184,7 +179,7 @@ class Pipeline:
         """Return the same view, computed ahead by the workers if there are any."""
         if self.prefetch_factor is None:
             return items
-        ahead = prefetch(
+        return prefetch(
             items,
             1 if self._is_stream else self.num_workers,  # one reads, or items would come twice
             self.method,
@@ -196,7 +191,6 @@ class Pipeline:
             in_order=self.in_order,
             seed=self.seed,
         )
-        return ahead.with_base(self._base, self._warned)
 
     def _start_hook(self) -> Callable[[int], None]:
         return Start(self.worker_init_fn, self.dataset)

@@ -23,8 +23,6 @@ from .threads import Threads
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from .processes.template import Base  # this needs Linux
-
 
 class Engine:
     """The workers of a node: started when needed, once, anew in a forked child."""
@@ -157,15 +155,6 @@ def why_not_here() -> str:
     from .processes import linux
 
     return linux.missing()
-
-
-def base_process(preload: tuple[str, ...]) -> Base | None:
-    """Return what forks templates for nodes, with modules imported; None without Linux."""
-    if why_not_here():
-        return None
-    from .processes.template import Base
-
-    return Base(preload)
 
 
 def _start_method(context: str | None) -> str | None:

@@ -32,9 +32,8 @@ from .settings import Context, Method, OnExhausted, Settings, checked
 from .statistics import Statistics
 from .window import Chunk
 
-if TYPE_CHECKING:  # these need Linux
+if TYPE_CHECKING:  # this needs Linux
     from .processes.slots import Pinner
-    from .processes.template import Base
 
 
 def prefetch(
@@ -246,13 +245,6 @@ class Prefetch(View[T]):
     def pinned(self, pinner: Pinner) -> Prefetch[T]:
         """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], replace(self._settings, pinner=pinner))
-
-    def with_base(self, base: Base | None, warned: set[str]) -> Prefetch[T]:
-        """Return the same node, not started, with things that outlive it.
-
-        These are a base process (see `base_process`), and a set for the warnings that were given.
-        """
-        return Prefetch(self._sources[0], replace(self._settings, base=base, warned=warned))
 
     # ---------------------------------------------------------------- the expression
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from .processes.slots import Pinner
-    from .processes.template import Base
 
 Method = Literal["thread", "process", "inline", "dask", "ray"]
 OWN = ("thread", "process", "inline")
@@ -54,8 +53,6 @@ class Settings:
     seed: int | None
     pid: int
     pinner: Pinner | None = None
-    base: Base | None = None
-    warned: set[str] = field(default_factory=set)  # what the user has been warned of
 
     def slot_counts(self) -> tuple[int, int]:
         """Return how many jobs may be in flight, and how many more slots there are for consumers' arrays."""

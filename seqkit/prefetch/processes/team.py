@@ -34,7 +34,7 @@ from ..signals import CtrlCHeldFromChildren
 from . import launch, linux
 from .launch import Outfit
 from .shipment import Shipment, size_warning
-from .template import REAP_S, Base, Says, Template
+from .template import REAP_S, Says, Template
 
 # How long a worker that was forked while other threads lived may take to begin. It takes milliseconds.
 BEGIN_S = 10.0
@@ -77,24 +77,17 @@ class Team:
     outfit : Outfit
     context : "fork", "forkserver", "spawn" or None
         How workers start; None judges whether to fork.
-    base : Base or None
-        From which a template is forked; None boots one for this team.
     poll : select.poll
         Where descriptors are registered for which `notice` is to be called.
     isolate : callable
         Called in a forked worker first, to close what it must not keep.
-    warned : set of str
-        Warnings that were given already; outlives the node.
     """
 
     outfit: Outfit
     context: str | None
-    base: Base | None
     poll: select.poll
     isolate: Callable[[], None]
-    warned: set[str] = field(default_factory=set)
     handles: dict[int, WorkerHandle] = field(default_factory=dict)  # of those that live or start, by number
-    _own_base: Base | None = None
     _template: Template | None = None
     _shipment: Shipment | None = None
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
@@ -128,8 +121,7 @@ class Team:
         matter = launch.threads_that_matter() if self.context is None else set()
         names = [thread.name for thread in threading.enumerate() if thread.ident in matter]
         text = size_warning(nbytes, self.context or "forkserver", names)
-        if text is not None and "size" not in self.warned:
-            self.warned.add("size")
+        if text is not None:  # Python shows a warning once
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle], bool]) -> bool:
@@ -171,10 +163,7 @@ class Team:
             handle.pidfd = launch.watched(handle.pid)
             return True
         if self._template is None:
-            base = self.base or self._own_base or Base()
-            if base is not self.base:
-                self._own_base = base
-            self._template = Template(self._shipment, self.outfit.fds, base)
+            self._template = Template(self._shipment, self.outfit.fds)
             self._watch_template(self._template)
         self._template.start(handle.number)
         return True
@@ -336,8 +325,6 @@ class Team:
                 linux.reap(handle.pid, handle.pidfd, 0.0)
         if self._template is not None:
             self._template.close()
-        if self._own_base is not None:
-            self._own_base.close()
         self.forget()
 
     def forget(self) -> None:

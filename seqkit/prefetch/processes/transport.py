@@ -159,10 +159,10 @@ class Processes(Backend):
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
         assert self._segment is not None
-        fds, settings = self._fds, self._settings
+        fds = self._fds
         inherited = Descriptors(fds["jobs"], fds["results"], self._segment.fd, fds["self"], fds["tether"])
         outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
-        self._team = Team(outfit, self._context, settings.base, self._poll, self._isolate, settings.warned)
+        self._team = Team(outfit, self._context, self._poll, self._isolate)
         self._team.start()
 
     def _make_pipes(self) -> None:
