@@ -83,8 +83,11 @@ class Evaluator:
                     if began is not None:
                         began(now)
                 break
-            except BaseException as error:
-                self.leave_if_forked(error)
+            except BaseException as raised:
+                self.leave_if_forked(raised)
+                # In generators Python puts a RuntimeError in the place of a StopIteration.
+                is_stop = str(raised) == "generator raised StopIteration"
+                error = raised.__cause__ if is_stop and raised.__cause__ else raised
                 now = clock()
                 go_on = sink.fail(error) and now < deadline
                 done += 1
