@@ -94,9 +94,9 @@ class TaskQueue:
         self.arrived: SimpleQueue[Task | Failed | None] = SimpleQueue()
         self._unwanted: deque[int] = deque()
 
-    def add(self, task: Task) -> None:
+    def add(self, task: Task, is_urgent: bool) -> None:
         self.tasks[task.ticket] = task
-        self.waiting.append(task)
+        (self.waiting.appendleft if is_urgent else self.waiting.append)(task)
 
     def next(self) -> Task | None:
         """Take the next task that waits. Report those that are unwanted as they are."""
@@ -213,7 +213,7 @@ class ExecutorBackend(Backend):
         except Exception as error:
             raise Unsendable(error) from None
         budget_ns = NEVER_NS if job.is_whole else self._budget_ns
-        self._queue.add(Task(job.ticket, job.epoch, indices, budget_ns))
+        self._queue.add(Task(job.ticket, job.epoch, indices, budget_ns), job.is_urgent)
 
     def flush(self) -> None:
         """Send the tasks that may be under way."""

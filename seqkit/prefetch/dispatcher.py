@@ -85,12 +85,13 @@ class _Refused(Exception):
 class _Feed:
     """A consumer's window, and its jobs in flight. Outlives the consumer until its jobs are back."""
 
-    __slots__ = ("dropped", "epoch", "tickets", "watches", "window")
+    __slots__ = ("dropped", "epoch", "tickets", "urgent", "watches", "window")
 
     def __init__(self, window: Window, epoch: int) -> None:
         self.window = window
         self.epoch = epoch
         self.tickets: set[int] = set()
+        self.urgent: set[int] = set()  # those of urgent jobs
         self.watches: list[weakref.ref[Reader]] = []
         self.dropped = False
 
@@ -361,9 +362,10 @@ class Dispatcher:
             while self._has_place(feed):
                 if not (self._backend.has_room() or self._needs_none(feed)):
                     return 0
-                chunk = window.ask(chunking.size)
+                # Few urgent jobs at a time: one more, for an earlier item, would wait behind them.
+                chunk = window.ask(chunking.size, len(feed.urgent) < 2 * chunking.workers)
                 if chunk is None:
-                    return self._room(feed, waiting)
+                    return 0 if window.has_unasked() else self._room(feed, waiting)
                 self._send(feed, chunk)
             if waiting:
                 self._wanting.add(feed)
@@ -412,12 +414,15 @@ class Dispatcher:
         ticket = next(self._tickets)
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
+        if chunk.was_asked:
+            feed.urgent.add(ticket)
         if len(chunk) > 1:
             if not self._grouped and self._receiver is not None:
                 self._backend.wake()  # it is to look from now on
             self._grouped.add(ticket)
         try:
-            self._backend.submit(Job(ticket, feed.epoch, chunk.indices, self._chunking.fixed is not None))
+            is_whole = self._chunking.fixed is not None
+            self._backend.submit(Job(ticket, feed.epoch, chunk.indices, is_whole, chunk.was_asked))
         except Unsendable as error:
             self._land(ticket)
             chunk.result = Ready.failed(error.reason, len(chunk))
@@ -521,9 +526,6 @@ class Dispatcher:
             rest = window.deliver(chunk, event.result, is_asked=not event.is_last)
             if not event.is_last:
                 self._flying[event.ticket] = feed, rest or _NOTHING
-            elif rest is not None:
-                # Items have turned slow, or large: jobs that wait in the queue are too long.
-                _cancel(self._backend, feed.tickets & self._grouped - {event.ticket})
 
     def _land(self, ticket: int) -> None:
         """Note that a job is no longer in flight."""
@@ -531,6 +533,7 @@ class Dispatcher:
         self._grouped.discard(ticket)
         if flown is not None:
             flown[0].tickets.discard(ticket)
+            flown[0].urgent.discard(ticket)
 
     def _lose(self, window: Window, chunk: Chunk, event: Lost) -> None:
         """A worker was lost at the first item of a chunk: try that again, or report it."""

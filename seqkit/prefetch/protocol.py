@@ -16,13 +16,14 @@ class Job:
     """Indices to evaluate in order; `ticket` counts up from 1 over all jobs of a node.
 
     A worker ends a job early when the items turn out slow or large (unless `is_whole`), and delivers what
-    it has.
+    it has. A job that is urgent comes before the jobs that wait.
     """
 
     ticket: int
     epoch: int
     indices: Any
     is_whole: bool = False
+    is_urgent: bool = False
 
 
 class Unsendable(Exception):

@@ -16,6 +16,7 @@ Relies on
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from queue import SimpleQueue
@@ -76,7 +77,9 @@ class _Shared:
         self.pipeline = pipeline
         self.hook = hook
         self.budget_ns = budget_ns
-        self.jobs: SimpleQueue[tuple[_Shared, Job] | None] = SimpleQueue()
+        # A place in the queue is for whichever job comes first then; an urgent one is put first.
+        self.queue: SimpleQueue[_Shared | None] = SimpleQueue()
+        self.jobs: deque[Job] = deque()
         self.events: SimpleQueue[Event | None] = SimpleQueue()
         self.cancelled: set[int] = set()
         # By ticket. Whoever takes an entry out decides: the worker, that the job is done; `stop`, that the
@@ -91,7 +94,7 @@ class _Worker:
 
     def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
         self.info = info
-        self._jobs = shared.jobs
+        self._queue = shared.queue
         self._first: _Shared | None = shared
         self.thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
@@ -100,9 +103,9 @@ class _Worker:
 
     def _work(self) -> None:
         goes_on = self._begin()
-        while goes_on and (task := self._jobs.get()) is not None:
-            goes_on = self._do(*task)
-            del task
+        while goes_on and (shared := self._queue.get()) is not None:
+            goes_on = self._do(shared, shared.jobs.popleft())
+            del shared
         leave_worker()
 
     def _begin(self) -> bool:
@@ -177,7 +180,8 @@ class Threads(Backend):
             self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
 
     def submit(self, job: Job) -> None:
-        self._shared.jobs.put((self._shared, job))
+        (self._shared.jobs.appendleft if job.is_urgent else self._shared.jobs.append)(job)
+        self._shared.queue.put(self._shared)
 
     def receive(self, timeout_s: float | None) -> list[Event]:
         received = drained(self._shared.events, timeout_s)
@@ -230,7 +234,7 @@ class Threads(Backend):
     def close(self) -> None:
         self._shared.closed = True  # perhaps again: Ctrl-C may have interrupted the first time
         for _ in self._infos:
-            self._shared.jobs.put(None)
+            self._shared.queue.put(None)
         deadline = monotonic() + GRACE_S
         for worker in self._workers.values():
             if worker.thread is not threading.current_thread():

@@ -34,6 +34,8 @@ class Chunk:
         What arrived, None until then.
     asked : bool
         Is a worker expected to deliver it?
+    was_asked : bool
+        Was a worker expected to deliver it before? Then the consumer may be waiting for it.
     deaths : int
         How many workers have died at its first item.
     fatal : bool
@@ -44,12 +46,12 @@ class Chunk:
         Number of the worker that delivered it.
     """
 
-    __slots__ = ("asked", "deaths", "dropped", "fatal", "indices", "result", "worker")
+    __slots__ = ("asked", "deaths", "dropped", "fatal", "indices", "result", "was_asked", "worker")
 
     def __init__(self, indices: Any) -> None:
         self.indices = indices
         self.result: Any = None
-        self.asked = False
+        self.asked = self.was_asked = False
         self.deaths = 0
         self.fatal = False
         self.dropped = False
@@ -141,22 +143,26 @@ class Window:
             self._items += sum(map(len, drawn))
             self._unasked += len(drawn)
 
-    def ask(self, size: int) -> Chunk | None:
-        """Return the next chunk to evaluate, of up to `size` items; None where all are asked for."""
+    def ask(self, size: int, may_repeat: bool = True) -> Chunk | None:
+        """Return the next chunk to evaluate, of up to `size` items; None where all are asked for.
+
+        `may_repeat`: also if it was asked for before.
+        """
         if not self._unasked:
             return None
-        for at, chunk in enumerate(self._chunks):
-            if not chunk.asked:
-                if len(chunk) > size:
-                    self._split(at, chunk, size)
-                self._unasked -= 1
-                chunk.asked = True
-                return chunk
-        raise AssertionError("no chunk is left to ask for")
+        at, chunk = next((at, chunk) for at, chunk in enumerate(self._chunks) if not chunk.asked)
+        if chunk.was_asked and not may_repeat:
+            return None
+        if len(chunk) > size:
+            self._split(at, chunk, size)
+        self._unasked -= 1
+        chunk.asked = True
+        return chunk
 
     def _split(self, at: int, chunk: Chunk, size: int) -> Chunk:
         """Cut a chunk behind its first `size` items; return the rest, which nobody has been asked for."""
         rest = Chunk(chunk.indices[size:])
+        rest.was_asked = chunk.was_asked
         chunk.indices = chunk.indices[:size]
         self._chunks.insert(at + 1, rest)
         self._unasked += 1
@@ -165,7 +171,7 @@ class Window:
     def take_back(self, chunk: Chunk) -> None:
         """Ask for a chunk again: its job was not begun, or was lost."""
         if not chunk.dropped:
-            chunk.asked = False
+            chunk.asked, chunk.was_asked = False, True
             self._unasked += 1
 
     def has_unasked(self) -> bool:
@@ -182,6 +188,7 @@ class Window:
         count, rest = result.count, None
         if count < len(chunk):
             rest = self._split(self._chunks.index(chunk), chunk, count)
+            rest.was_asked = True
             if is_asked:
                 rest.asked = True
                 self._unasked -= 1
@@ -191,7 +198,7 @@ class Window:
     def isolate(self, chunk: Chunk) -> None:
         """Cut a chunk behind its first item, the one that its worker was at."""
         if len(chunk) > 1:
-            self._split(self._chunks.index(chunk), chunk, 1)
+            self._split(self._chunks.index(chunk), chunk, 1).was_asked = True
 
     def end_at(self, chunk: Chunk, count: int) -> None:
         """The sequence ends behind the first `count` items of a chunk: drop everything after them.

@@ -8,7 +8,7 @@ Guarantees
 - a job that was taken and never claimed is revoked before it is sent again, so no two workers ever write
   one slot;
 - no worker can block the parent;
-- a constant number of descriptors: 11, 1 for every worker, and 4 for a template and its base;
+- a constant number of descriptors: 13, 1 for every worker, and 2 for a template;
 - after `close`, no process, descriptor or name is left; leased memory lives on by itself.
 
 Relies on
@@ -90,6 +90,7 @@ class _Sent:
     seen: int = 0  # items that were finished at the last look
     delivered: int = 0
     file: int = -1  # with its indices, if they are many
+    is_urgent: bool = False
 
 
 class Processes(Backend):
@@ -127,7 +128,7 @@ class Processes(Backend):
         self._events: list[Event] = []
         self._unread = b""  # the beginning of a record
         self._unsent: dict[int, _Sent] = {}
-        self._records: list[bytes] = []  # of what is not sent
+        self._records: tuple[list[bytes], list[bytes]] = [], []  # not sent: of jobs, and of urgent ones
         # Held where jobs are noted and written, so that whoever counts sees both or neither. Reentrant: a
         # signal handler may read on, as everywhere.
         self._sending = threading.RLock()
@@ -159,8 +160,10 @@ class Processes(Backend):
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
         assert self._segment is not None
-        fds = self._fds
-        inherited = Descriptors(fds["jobs"], fds["results"], self._segment.fd, fds["self"], fds["tether"])
+        jobs, urgent, results, own, tether = map(
+            self._fds.__getitem__, ("jobs", "urgent", "results", "self", "tether")
+        )
+        inherited = Descriptors(jobs, urgent, results, own, tether, self._segment.fd)
         outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
         self._team = Team(outfit, self._context, self._poll, self._isolate)
         self._team.start()
@@ -168,6 +171,8 @@ class Processes(Backend):
     def _make_pipes(self) -> None:
         jobs_out, jobs_in = os.pipe()
         self._fds.update(jobs=jobs_out, send=jobs_in)
+        urgent_out, urgent_in = os.pipe()
+        self._fds.update(urgent=urgent_out, hurry=urgent_in)
         results_out, results_in = os.pipe()
         self._fds.update(receive=results_out, results=results_in)
         self._fds["woken"], self._fds["wake"] = linux.make_wake()
@@ -176,6 +181,7 @@ class Processes(Backend):
         self._fds.update(tether=tether, hold=hold)
         os.set_blocking(results_out, False)
         os.set_blocking(jobs_out, False)
+        os.set_blocking(urgent_out, False)
         # What is in flight must fit the pipe, so that nobody blocks in a write. A write that does not fit the
         # rest of a page begins another one, and a page is not free before it is read to its end: it is
         # certain only that two pages hold one page of records.
@@ -225,7 +231,7 @@ class Processes(Backend):
         """In a forked worker: close the parent's ends, without which a pipe has no end."""
         # The numbers may soon mean something else, which a fork of user code keeps.
         _living.discard(weakref.ref(self))
-        for name in ("send", "receive", "woken", "wake", "hold"):
+        for name in ("send", "hurry", "receive", "woken", "wake", "hold"):
             os.close(self._fds[name])
 
     @property
@@ -239,7 +245,8 @@ class Processes(Backend):
 
     def submit(self, job: Job) -> None:
         number = self._free_cells.pop()
-        cell, indices, sent = self._cells[number], job.indices, _Sent(number, len(job.indices))
+        cell, indices = self._cells[number], job.indices
+        sent = _Sent(number, len(indices), is_urgent=job.is_urgent)
         try:
             if fits_record(indices):
                 packed = Packing.RANGE, indices.start, indices.stop, indices.step
@@ -252,7 +259,7 @@ class Processes(Backend):
         cell.assign(job.ticket)
         self._unsent[job.ticket] = sent
         record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch)
-        self._records.append(record)  # last: a job that is sent must be known
+        self._records[job.is_urgent].append(record)  # last: a job that is sent must be known
 
     def _packed(self, indices: Any, cell: Cell, sent: _Sent) -> tuple[int, int, int, int]:
         """Write indices into a cell, or where they are larger than that, into a file."""
@@ -264,15 +271,20 @@ class Processes(Backend):
 
     def flush(self) -> None:
         """Send what was submitted, in as many writes as there are workers: each wakes one that is idle."""
-        if not self._records:
+        if not any(self._records):
             return
-        records, self._records = self._records, []
-        size = min(-(-len(records) // self._settings.workers), select.PIPE_BUF // JOB.size)
+        (records, urgent), self._records = self._records, ([], [])
         with self._sending:
             self._sent.update(self._unsent)
             self._unsent.clear()
-            for first in range(0, len(records), size):
-                os.write(self._fds["send"], b"".join(records[first : first + size]))
+            self._write(self._fds["hurry"], urgent)
+            self._control.announce(len(urgent))  # not before: a worker that looks in vain does not look again
+            self._write(self._fds["send"], records)
+
+    def _write(self, fd: int, records: list[bytes]) -> None:
+        size = min(-(-len(records) // self._settings.workers), select.PIPE_BUF // JOB.size)
+        for first in range(0, len(records), size or 1):
+            os.write(fd, b"".join(records[first : first + size]))
 
     def cancel(self, ticket: int) -> None:
         sent = self._sent.get(ticket) or self._unsent.get(ticket)
@@ -472,11 +484,13 @@ class Processes(Backend):
 
     def _orphans(self) -> list[int]:
         """Return the jobs that are neither in the pipe nor claimed."""
-        # What is still in the pipe are the last jobs sent.
+        taken: list[int] = []
         with self._sending:
-            unread = fcntl.ioctl(self._fds["jobs"], termios.FIONREAD, bytes(4))
-            sent = list(self._sent)
-        taken = sent[: len(sent) - struct.unpack("i", unread)[0] // JOB.size]
+            for is_urgent, pipe in enumerate(("jobs", "urgent")):
+                # What is still in a pipe are the last jobs sent through it.
+                unread = fcntl.ioctl(self._fds[pipe], termios.FIONREAD, bytes(4))
+                sent = [ticket for ticket, job in self._sent.items() if job.is_urgent == is_urgent]
+                taken += sent[: len(sent) - struct.unpack("i", unread)[0] // JOB.size]
         claims = {self._control.claimed(handle.number)[0] for handle in self._handles.values()}
         return [ticket for ticket in taken if ticket not in claims]
 
@@ -538,8 +552,8 @@ class Processes(Backend):
             self._final = self._counts()
             self._control.close()
         with CtrlCHeld():
-            if "send" in self._fds:
-                os.close(self._fds.pop("send"))  # who waits for a job reads the end of the pipe
+            for name in {"send", "hurry"} & self._fds.keys():
+                os.close(self._fds.pop(name))  # who waits for a job reads the end of the pipe
 
     def _end(self) -> None:
         """Kill the workers that are still there, and give everything back."""

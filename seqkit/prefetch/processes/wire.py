@@ -92,7 +92,7 @@ class Layout:
 
     @property
     def control_words(self) -> int:
-        return 1 + self.workers * _WORKER_WORDS
+        return _WORKER_WORDS * (self.workers + 1)
 
     @property
     def cells_at(self) -> int:
@@ -184,6 +184,15 @@ class Control:
         self._words = segment.block(0, 8 * layout.control_words).view(np.int64).data
 
     @property
+    def urgent(self) -> int:
+        """How many urgent jobs have been sent (parent writes)."""
+        return self._words[1]
+
+    def announce(self, jobs: int) -> None:
+        """Say that urgent jobs are sent (parent)."""
+        self._words[1] += jobs
+
+    @property
     def closing(self) -> bool:
         """Shall workers stop before their next job? (parent writes)"""
         return bool(self._words[0])
@@ -193,23 +202,23 @@ class Control:
 
     def claim(self, worker: int, ticket: int, now_ns: int) -> None:
         """A worker has taken a job from the pipe, and begins it."""
-        at = 1 + worker * _WORKER_WORDS
+        at = _WORKER_WORDS * (worker + 1)
         words = self._words
         words[at + 1] = now_ns
         words[at] = ticket
 
     def finish(self, worker: int) -> None:
         """A worker has delivered its job."""
-        self._words[1 + worker * _WORKER_WORDS] = 0
+        self._words[_WORKER_WORDS * (worker + 1)] = 0
 
     def claimed(self, worker: int) -> tuple[int, int]:
         """Return the ticket a worker is at and when it began its last one in monotonic ns; 0 for none."""
-        at = 1 + worker * _WORKER_WORDS
+        at = _WORKER_WORDS * (worker + 1)
         return self._words[at], self._words[at + 1]
 
     def count(self, worker: int) -> int:
         """Return how often this was asked for a worker before, its predecessors included (worker writes)."""
-        at = 3 + worker * _WORKER_WORDS
+        at = _WORKER_WORDS * (worker + 1) + 2
         before = self._words[at]
         self._words[at] = before + 1
         return before
@@ -217,7 +226,7 @@ class Control:
     def bury(self, worker: int) -> None:
         """Take back the claim of a dead worker (parent writes)."""
         self.finish(worker)
-        self._words[2 + worker * _WORKER_WORDS] = 0
+        self._words[_WORKER_WORDS * (worker + 1) + 1] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ import select
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns
@@ -64,15 +65,16 @@ GROUP_BYTES = 1 << 18
 class Descriptors:
     """What a worker inherits.
 
-    The shared pipes of jobs and results, and the segment; and, to end with the parent: its pidfd, and the
-    reading end of a pipe that nobody but the parent can write to.
+    The shared pipes of jobs, of urgent jobs and of results; two to end with the parent: its pidfd, and the
+    reading end of a pipe that only the parent can write to; and the segment.
     """
 
     jobs: int
+    urgent: int
     results: int
-    segment: int
     parent: int
     tether: int
+    segment: int
 
 
 class Writer:
@@ -220,8 +222,9 @@ class Worker:
         self._let_go: deque[int] = deque()  # slots of which no memory is left
         self._files: list[tuple[Cell, int, int]] = []  # by cell and ticket: the parent may still read them
         self._arrivals = select.epoll()
-        # Exclusive: a job wakes one idle worker, not all.
-        self._arrivals.register(fds.jobs, select.EPOLLIN | linux.EPOLLEXCLUSIVE)
+        self._urgent_seen = 0
+        for pipe in (fds.jobs, fds.urgent):  # exclusive: a job wakes one idle worker, not all
+            self._arrivals.register(pipe, select.EPOLLIN | linux.EPOLLEXCLUSIVE)
 
     def serve(self) -> None:
         """Take jobs until there will be no more."""
@@ -264,6 +267,11 @@ class Worker:
     def _next_job(self) -> bytes:
         """Wait for a job; of no bytes when there will be none."""
         while True:
+            sent = self.control.urgent
+            if sent != self._urgent_seen:
+                with suppress(BlockingIOError):
+                    return os.read(self.fds.urgent, JOB.size)
+                self._urgent_seen = sent
             try:
                 return os.read(self.fds.jobs, JOB.size)
             except BlockingIOError:
