@@ -85,6 +85,8 @@ class Evaluator:
                 break
             except BaseException as error:
                 self.leave_if_forked(error)
+                # Not this frame, which has the sink: an error that the sink keeps would keep the sink.
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                 now = clock()
                 go_on = sink.fail(error) and now < deadline
                 done += 1
