@@ -537,6 +537,9 @@ class Dispatcher:
 
     def _lose(self, window: Window, chunk: Chunk, event: Lost) -> None:
         """A worker was lost at the first item of a chunk: try that again, or report it."""
+        if event.worker is None and len(chunk) > 1:
+            window.scatter(chunk)  # a task says nothing of its items: any of them may be to blame
+            return
         window.isolate(chunk)
         if event.timed_out or chunk.deaths >= self._options.retries:
             chunk.result = Ready.failed(self._obituary(chunk, event))

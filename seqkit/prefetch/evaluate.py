@@ -85,11 +85,8 @@ class Evaluator:
                 break
             except BaseException as raised:
                 self.leave_if_forked(raised)
-                # In generators Python puts a RuntimeError in the place of a StopIteration.
-                is_stop = str(raised) == "generator raised StopIteration"
-                error = raised.__cause__ if is_stop and raised.__cause__ else raised
                 now = clock()
-                go_on = sink.fail(error) and now < deadline
+                go_on = sink.fail(_of_item(raised)) and now < deadline
                 done += 1
                 if began is not None:
                     began(now)
@@ -117,3 +114,12 @@ class Evaluator:
             self.keyed = self._pipeline if epoch < 0 else self._pipeline._at_epoch(epoch)
             self._epoch = epoch
         return self.keyed
+
+
+def _of_item(raised: BaseException) -> BaseException:
+    """Return the error of an item as the item raised it."""
+    if str(raised) == "generator raised StopIteration" and raised.__cause__ is not None:
+        return raised.__cause__  # Python puts a RuntimeError in its place
+    # Without the frame that has the sink: an error that the sink keeps would keep the sink.
+    raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next
+    return raised

@@ -55,7 +55,7 @@ class Done:
 class Lost:
     """A worker was lost at the first undelivered item of a job, `ran_s` seconds after that began.
 
-    `worker` is None for a worker of an executor.
+    `worker` is None for a worker of an executor, which may have been at any item of the job.
     """
 
     ticket: int

@@ -200,6 +200,13 @@ class Window:
         if len(chunk) > 1:
             self._split(self._chunks.index(chunk), chunk, 1).was_asked = True
 
+    def scatter(self, chunk: Chunk) -> None:
+        """Cut a chunk into its items, and ask for each by itself."""
+        at = self._chunks.index(chunk)
+        self.take_back(chunk)
+        while len(chunk) > 1:
+            chunk, at = self._split(at, chunk, 1), at + 1
+
     def end_at(self, chunk: Chunk, count: int) -> None:
         """The sequence ends behind the first `count` items of a chunk: drop everything after them.
 

@@ -724,30 +724,22 @@ def test_items_about_as_long_as_the_timeout_come_or_time_out(kind: Kind) -> None
     assert all(x == i for i, x in enumerate(seen) if isinstance(x, int))
 
 
-@pytest.mark.parametrize("what", ["template", "base"])
-def test_a_template_is_replaced_when_somebody_kills_it(what: str) -> None:
+def test_a_template_is_replaced_when_somebody_kills_it() -> None:
     before = children()
     with Kind("process", "forkserver").ahead(sk.smap(lambda x: (x, os.getppid()), range(10))) as ahead:
         items = list(ahead)
         template = items[0][1]
         orphans = pids_of(ahead)
-        killed = template if what == "template" else base_of(ahead)
-        os.kill(killed, signal.SIGKILL)
-        assert until(lambda: state(killed) in ("Z", "gone"))
+        os.kill(template, signal.SIGKILL)
+        assert until(lambda: state(template) in ("Z", "gone"))
         assert [x for x, _ in ahead] == list(range(10))  # its workers live on
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
-        assert not until_gone(orphans, 10) or what == "base"
+        assert not until_gone(orphans, 10)
         assert [x for x, _ in ahead] == list(range(10))
         assert until(lambda: len(list(ahead)) == 10 and ahead.statistics().restarts == 2)
     until(lambda: all(state(pid) == "Z" for pid in children() - before))
     reap_orphans(before)  # whose parent was killed
-
-
-def base_of(node: sk.Prefetch) -> int:
-    """Return the process from which the template of a node was forked."""
-    backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
-    return int(backend._team._own_base.pid)
 
 
 # -------------------------------------------------------------------- a parent that is killed
@@ -774,7 +766,7 @@ PARENT = """
             nodes.append(node)
             print(*node)
             if sibling == "forkserver":
-                print(node._engine._dispatcher._backend._team._own_base.pid)
+                print(node._engine._dispatcher._backend._team._template._pid)
     node = sk.prefetch(sk.smap(item, range(40)), 2, "process", context=context, chunk_size=1)
     pids = []
     iterator = iter(node)
@@ -784,7 +776,7 @@ PARENT = """
         if employee.pid:  # the template may not have told it yet
             print(employee.pid)
     if context == "forkserver":
-        print(node._engine._dispatcher._backend._team._own_base.pid)
+        print(node._engine._dispatcher._backend._team._template._pid)
     if how == "beside siblings":
         child = os.fork()
         if child == 0:

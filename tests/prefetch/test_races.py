@@ -119,18 +119,18 @@ def test_a_job_that_is_claimed_and_delivered_while_it_is_given_up_is_delivered(
         return i
 
     monkeypatch.setattr(Control, "claim", claim_late)
-    monkeypatch.setattr(processes, "SETTLE_S", -1.0)
     with FORK.ahead(sk.smap(item, range(3)), 1, chunk_size=1) as node:
         backend = the_backend(node.start())
         backend.submit(Job(1, -1, [2]))
         backend.flush()
         until(taken.exists)  # and not claimed: for all anybody can tell, by a worker that died
-        assign, orphans = backend._control.assign, backend._orphans
+        cell, orphans = backend._cells[backend._sent[1].cell], backend._orphans
+        assign = cell.assign
 
-        def revoked_a_little_late(cell: int, ticket: int) -> None:
+        def revoked_a_little_late(ticket: int) -> None:
             go.touch()
             until(begun.exists)
-            assign(cell, ticket)
+            assign(ticket)
 
         def looked_for_a_little_late() -> Any:
             if begun.exists():
@@ -138,12 +138,12 @@ def test_a_job_that_is_claimed_and_delivered_while_it_is_given_up_is_delivered(
                 until(lambda: backend._control.claimed(0)[0] == 0)
             return orphans()
 
-        monkeypatch.setattr(backend._control, "assign", revoked_a_little_late)
+        monkeypatch.setattr(cell, "assign", revoked_a_little_late)
         monkeypatch.setattr(backend, "_orphans", looked_for_a_little_late)
         backend._send_back_orphans()
         (done,) = backend.receive(0)
         assert done.ticket == 1
-        assert done.parcel.open().values == [2]
+        assert done.result.open().values == [2]
         assert backend.receive(0) == []
         assert len(backend._cells) == backend.capacity
         assert backend.pool.available() == node.statistics().slots
@@ -276,7 +276,8 @@ def test_an_error_that_was_told_keeps_nothing_of_the_reader(kind: Kind) -> None:
     with kind.ahead(sk.smap(failing, range(9)), 1) as node:
         gc.disable()
         try:
-            assert read()() is None
+            first = read()
+            assert until(lambda: first() is None)  # a worker may still be about to let go of its job
         finally:
             gc.enable()
 
@@ -307,7 +308,7 @@ def test_slots_that_workers_still_keep_are_used_again_before_fresh_ones() -> Non
     with FORK.ahead(sk.smap(keeping, range(60)), nworkers=1, max_buffered=2, chunk_size=1).start() as node:
         dispatcher: Any = node._engine._dispatcher
         pool = dispatcher._backend.pool
-        assert max(len(pool.retired()) for _ in node) <= 4 < dispatcher.statistics().slots
+        assert max(pool.kept() for _ in node) <= 4 < dispatcher.statistics().slots
 
 
 def test_slots_that_a_worker_kept_come_back_when_it_dies() -> None:
@@ -395,7 +396,7 @@ def test_a_process_that_the_user_forks_holds_nothing_of_the_engine(kind: Kind) -
         list(node)
         workers = children()
         engines = set(descriptors().values()) - before
-        assert engines > {"anon_inode:[pidfd]", "anon_inode:[eventfd]"}
+        assert {kind.partition(":[")[0] for kind in engines} >= {"anon_inode", "pipe"}
 
         def holds_nothing() -> bool:
             # A mapping keeps a descriptor of its own, which ends with it.
@@ -572,7 +573,9 @@ def test_nobody_forks_unasked_where_threads_matter() -> None:
 
 def idle_backend(capacity: int) -> processes.Processes:
     """Return the backend of a worker that does nothing."""
-    backend = processes.Processes(sk.view(range(9)), 1, "fork", None, capacity, 1, 0, 0, 0, False)
+    settings = FORK.ahead(range(9), 1, shm_size=0)._settings
+    backend = processes.Processes(sk.view(range(9)), settings, "fork", 0, 0)
+    backend.capacity = capacity
     backend.start()
     (employee,) = backend._team.handles.values()
     until(lambda: backend.receive(0.01) is None or employee.ready)
@@ -606,7 +609,7 @@ def test_a_forked_process_does_not_touch_jobs_that_are_about_to_be_sent() -> Non
 
         with forked(cancel) as in_child:
             assert in_child()
-        assert backend._control.is_assigned(backend._unsent[1].cell, 1)
+        assert backend._cells[backend._unsent[1].cell].belongs_to(1)
     finally:
         backend.close()
 
@@ -683,7 +686,8 @@ def test_what_was_not_sent_when_a_signal_handler_raised_is_sent_later(
 def test_a_scan_that_a_signal_handler_interrupted_is_not_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with FORK.ahead(range(100), nworkers=1, chunk_size=1) as node:
+    # Else several items that are there are handed out at once, and few reads come to the dispatcher.
+    with FORK.ahead(range(100), nworkers=1, max_buffered=1) as node:
         assert [node[i] for i in range(3)] == [0, 1, 2]
         dispatcher: Any = node._engine._dispatcher
         read = dispatcher.next

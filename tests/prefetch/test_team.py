@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import sys
 import threading
@@ -265,11 +264,9 @@ def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPat
         node = sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)).start()
         backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
         handle = backend._team.handles[0]
-        begins = select.poll()
-        begins.register(handle.begun, select.POLLIN)
-        assert begins.poll(10_000)  # it has said so
-        backend._team.notice(handle.begun)
-        backend.receive(0)
+        assert until(lambda: linux.is_readable(backend._fds["receive"]))  # it has said that it begins
+        assert handle.begins_by is not None
+        backend.receive(0)  # by a consumer that comes long after that
         assert not handle.is_doomed
         os.write(go[1], b"!")
         assert list(node) == [0, 1, 2, 3]

@@ -1,11 +1,10 @@
-"""Templates: whose pipeline they hold, when they end, what they share; and the base that a loader keeps."""
+"""Templates: whose pipeline they hold, when they end and what they share."""
 
 from __future__ import annotations
 
-import copy
+import errno
 import gc
 import os
-import pickle
 import signal
 import socket
 import threading
@@ -19,7 +18,6 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.processes import template
-from seqkit.prefetch.processes.template import Base
 
 from .kinds import Kind
 from .scripts import finished
@@ -30,13 +28,6 @@ FORKSERVER = Kind("process", "forkserver")
 
 def numbers(count: int = 4, nworkers: int = 2) -> Any:
     return FORKSERVER.ahead(sk.smap(lambda x: (x, os.getppid()), range(count)), nworkers)
-
-
-@pytest.fixture
-def base() -> Iterator[Base]:
-    base = Base()
-    yield base
-    base.close()
 
 
 @contextmanager
@@ -60,10 +51,6 @@ def template_of(node: Any) -> int:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def children_of(pid: int) -> set[int]:
-    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 def team_of(node: Any) -> Any:
@@ -130,39 +117,23 @@ def test_workers_end_with_the_template_whose_socket_is_closed() -> None:
     node.close()
 
 
-def test_nodes_over_one_base_have_templates_of_their_own(base: Base) -> None:
-    first, second = numbers().with_base(base, set()), numbers().with_base(base, set())
-    assert base.pid == 0
-    assert {parent_of(template_of(first)), parent_of(template_of(second))} == {base.pid}
+def test_nodes_have_templates_of_their_own() -> None:
+    first, second = numbers(), numbers()
+    assert {parent_of(template_of(first)), parent_of(template_of(second))} == {os.getpid()}
     assert template_of(first) != template_of(second)
     first.close()
-    with numbers().with_base(base, set()) as third:
-        assert parent_of(template_of(third)) == base.pid
     assert template_of(second)
     second.close()
-    assert children_of(base.pid) == set()
 
 
-def test_a_node_goes_on_when_its_base_is_closed_and_a_later_one_boots_another(base: Base) -> None:
-    node = numbers(100).with_base(base, set())
-    pid = template_of(node)
-    first = base.pid
-    os.kill(base.pid, signal.SIGKILL)
-    assert until(lambda: state(first) == "Z")
-    assert [x for x, _ in node] == list(range(100))
-    with numbers().with_base(base, set()) as other:
-        assert parent_of(template_of(other)) == base.pid != first
-    node.close()
-    assert is_gone(pid)
-
-
-def test_many_threads_start_and_close_nodes_over_one_base(base: Base) -> None:
+def test_many_threads_start_and_close_nodes() -> None:
+    before = children()
     wrong: list[Any] = []
 
     def reads() -> None:
         try:
             for _ in range(3):
-                with numbers(20).with_base(base, set()) as node:
+                with numbers(20) as node:
                     if [x for x, _ in node] != list(range(20)):
                         wrong.append("items")
         except BaseException as error:
@@ -174,27 +145,7 @@ def test_many_threads_start_and_close_nodes_over_one_base(base: Base) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert children_of(base.pid) == set()
-
-
-def test_modules_are_loaded_once_for_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    who = tmp_path / "who"
-    (tmp_path / "loaded_by_base.py").write_text(
-        f"import os\nwith open({str(who)!r}, 'a') as file:\n    file.write(f'{{os.getpid()}} ')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def item(x: int) -> int:
-        import loaded_by_base  # type: ignore[import-not-found]  # noqa: F401
-
-        return x
-
-    base = Base(preload=("no_such_module", "loaded_by_base"))
-    for _ in range(2):
-        with FORKSERVER.ahead(sk.smap(item, range(8))).with_base(base, set()) as node:
-            assert list(node) == list(range(8))
-    assert who.read_text().split() == [str(base.pid)]
-    base.close()
+    assert children() == before
 
 
 # -------------------------------------------------------------------- faults
@@ -214,62 +165,44 @@ def test_a_worker_that_dies_before_it_begins_costs_itself_only(tmp_path: Path) -
         assert len(pids_of(node)) == 2
 
 
-FAILS_ONCE = """
-    import errno, os, pathlib
-
-    fork, begun = os.fork, []
-
-    def failing():
-        begun.append(1)
-        if {which} == "all" or len(begun) == 2:  # the first is the base's
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return fork()
-
-    if {which} == "all":
-        def failing_later():
-            os.fork = failing
-            return fork()
-        os.fork = failing_later
-    else:
-        os.fork = failing
-"""
-
-
 @pytest.mark.parametrize("which", ["one", "all"])
-def test_a_fork_that_fails_in_a_template_costs_that_worker_only(
-    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = FAILS_ONCE.format(which=repr(which)).replace("\n    ", "\n")
-    (tmp_path / "fails_to_fork.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    base = Base(preload=("fails_to_fork",))
-    with numbers(nworkers=2).with_base(base, set()) as node:
+def test_a_fork_that_fails_in_a_template_costs_that_worker_only(which: str) -> None:
+    def unpickled() -> Any:
+        """In the template: let forks fail."""
+        fork, begun = os.fork, []
+
+        def failing() -> int:
+            begun.append(1)
+            if which == "all" or len(begun) == 1:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            return fork()
+
+        os.fork = failing
+        return lambda x: (x, os.getppid())
+
+    class Failing:
+        def __reduce__(self) -> Any:
+            return unpickled, ()
+
+        def __call__(self, x: int) -> Any: ...
+
+    with FORKSERVER.ahead(sk.smap(Failing(), range(4)), 2) as node:
         if which == "one":
             pid = template_of(node)
             assert until(lambda: template_of(node) == pid and len(pids_of(node)) == 2)
         else:
             with pytest.raises(RuntimeError, match=r"could not start: BlockingIOError: \[Errno 11\]"):
                 list(node)
-    base.close()
 
 
-@pytest.mark.parametrize("how", ["base", "template"])
-def test_a_process_that_dies_at_its_start_is_named(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_template_that_dies_at_its_start_is_named() -> None:
     class Ends:
         def __reduce__(self) -> Any:
             return os._exit, (3,)
 
-    (tmp_path / "never_ends_well.py").write_text("import os\nos._exit(3)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    base = Base(preload=("never_ends_well",) if how == "base" else ())
-    data: Any = [Ends()] if how == "template" else range(3)
     reason = "the template process ended; see what it wrote to stderr"
-    node = FORKSERVER.ahead(data).with_base(base, set())
-    with node, pytest.raises(RuntimeError, match=reason):
+    with FORKSERVER.ahead([Ends()]) as node, pytest.raises(RuntimeError, match=reason):
         list(node)
-    base.close()
 
 
 def test_an_error_of_any_size_in_unpickling_is_told() -> None:
@@ -282,6 +215,20 @@ def test_an_error_of_any_size_in_unpickling_is_told() -> None:
         pytest.raises(RuntimeError, match="could not start: ValueError"),
     ):
         list(node)
+
+
+def test_what_a_template_said_before_it_ended_is_heard() -> None:
+    class Fails:
+        def __reduce__(self) -> Any:
+            return int, ("x",)
+
+    told = []
+    with FORKSERVER.ahead([Fails()]).start() as node:
+        found = team_of(node)._template
+        assert until(lambda: state(found._pid) == "Z")  # and has not read which workers were asked for
+        with pytest.raises(ConnectionError):
+            told.extend((says, type(error)) for says, *_, error in found.answers())
+    assert told == [(template.Says.FAILED, ValueError)]
 
 
 def test_a_child_that_holds_the_socket_of_a_template_does_not_hide_its_death(
@@ -324,43 +271,6 @@ def test_a_worker_that_there_is_no_descriptor_for_is_started_again(monkeypatch: 
     with numbers(nworkers=2) as node:
         assert until(lambda: len(list(node)) == 4 and node.statistics().restarts == 1)
     assert lost == [1]
-
-
-def test_closing_waits_for_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "never_loaded.py").write_text(
-        f"import pathlib, time\npathlib.Path({str(tmp_path / 'begun')!r}).touch()\ntime.sleep(3600)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    base = Base(preload=("never_loaded",))
-    node = numbers().with_base(base, set()).start()
-    assert until((tmp_path / "begun").exists)
-    pid = base.pid
-    node.close()
-    base.close()
-    assert is_gone(pid)
-
-
-def test_ctrl_c_while_a_node_starts_leaves_the_base_to_others(
-    base: Base, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send = socket.send_fds
-
-    def and_ctrl_c(*arguments: Any) -> Any:
-        monkeypatch.setattr(socket, "send_fds", send)
-        signal.raise_signal(signal.SIGINT)
-        return send(*arguments)
-
-    monkeypatch.setattr(socket, "send_fds", and_ctrl_c)
-    node = numbers().with_base(base, set())
-    with pytest.raises(KeyboardInterrupt) as caught:
-        node.start()
-    thread = threading.Thread(target=lambda: numbers().with_base(base, set()).start().close())
-    thread.start()
-    thread.join()  # while the traceback is alive
-    with numbers().with_base(base, set()) as another:
-        assert parent_of(template_of(another)) == base.pid
-    node.close()
-    del caught
 
 
 def test_a_parent_that_ignores_its_children(tmp_path: Path) -> None:
@@ -415,28 +325,18 @@ def test_libraries_that_a_pipeline_loads_have_no_more_threads_than_others(
         assert finished(tmp_path, script, context) == (0, "", "")
 
 
-# -------------------------------------------------------------------- whose base it is
+# -------------------------------------------------------------------- whose template it is
 
 
-def test_a_copy_is_a_base_of_its_own(base: Base) -> None:
-    with numbers().with_base(base, set()) as node:
-        template_of(node)
-    for other in (pickle.loads(pickle.dumps(base)), copy.deepcopy(base)):
-        with numbers().with_base(other, set()) as node:
-            assert parent_of(template_of(node)) not in (base.pid, os.getpid())
-        other.close()
-
-
-def test_a_forked_child_leaves_it_to_its_parent_and_boots_its_own(base: Base) -> None:
-    node = numbers().with_base(base, set())
-    pid, before = template_of(node), base.pid
+def test_a_forked_child_leaves_it_to_its_parent_and_starts_its_own() -> None:
+    node = numbers()
+    pid = template_of(node)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            with numbers().with_base(base, set()) as own:
-                code = 0 if parent_of(template_of(own)) == base.pid != before else 2
-            base.close()
+            with node:
+                code = 0 if parent_of(template_of(node)) == os.getpid() else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -444,32 +344,30 @@ def test_a_forked_child_leaves_it_to_its_parent_and_boots_its_own(base: Base) ->
     node.close()
 
 
-def bases(loader: Any) -> list[int]:
-    """The processes from which the templates of an epoch were forked; ours if they were forked from it."""
+def parents(loader: Any) -> list[int]:
+    """The processes that forked the workers of an epoch."""
     return [int(pid) for batch in loader for pid in batch]
 
 
-def test_a_loader_keeps_one_over_its_epochs_where_threads_matter() -> None:
+def test_a_loader_has_one_in_each_epoch_where_threads_matter() -> None:
     before = children()
-    with a_thread(), sk.DataLoader(Grandparents(8), 2, num_workers=2) as loader:
-        epochs = [set(bases(loader)) for _ in range(3)]
-        assert epochs[0] == epochs[1] == epochs[2]
-        (pid,) = epochs[0]
-        assert pid != os.getpid()
-        assert children() - before == {pid}
-    assert is_gone(pid)
+    with a_thread(), sk.DataLoader(Parents(8), 2, num_workers=2) as loader:
+        epochs = [set(parents(loader)) for _ in range(2)]
+    assert [len(epoch) for epoch in epochs] == [1, 1]
+    assert os.getpid() not in epochs[0] | epochs[1]
+    assert children() == before
 
 
 def test_a_loader_without_such_threads_forks_and_has_none() -> None:
     before = children()
     loader = sk.DataLoader(Parents(8), 2, num_workers=2)
-    assert set(bases(loader)) == {os.getpid()}
+    assert set(parents(loader)) == {os.getpid()}
     assert children() == before
 
 
-def test_the_base_of_a_loader_ends_when_the_loader_is_dropped() -> None:
+def test_the_template_of_a_loader_ends_when_the_loader_is_dropped() -> None:
     with a_thread():
-        loader = sk.DataLoader(Grandparents(8), 2, num_workers=2)
+        loader = sk.DataLoader(Parents(8), 2, num_workers=2)
         iterator = iter(loader)
         (pid, _) = map(int, next(iterator))
         del loader
@@ -490,48 +388,37 @@ def test_a_loader_sends_its_data_set_anew_in_every_epoch_unless_workers_persist(
             assert seen == expected
 
 
-def test_the_base_of_a_torch_loader_has_torch_loaded() -> None:
-    pytest.importorskip("torch")
-    import seqkit.torch
-
-    with a_thread(), seqkit.torch.DataLoader(Grandparents(8), 2, num_workers=2) as loader:
-        (pid,) = set(bases(loader))
-        assert "libtorch" in Path(f"/proc/{pid}/maps").read_text()
-
-
 # -------------------------------------------------------------------- where workers find themselves
 
 
-def surroundings(base: Base, *names: str) -> tuple[str, list[str | None]]:
+def surroundings(*names: str) -> tuple[str, list[str | None]]:
     """The directory and the variables of workers."""
     asked = sk.smap(lambda _: (os.getcwd(), [os.environ.get(name) for name in names]), [0])
-    with FORKSERVER.ahead(asked, 1).with_base(base, set()) as node:
+    with FORKSERVER.ahead(asked, 1) as node:
         (found,) = node
     return found
 
 
 def test_later_workers_have_the_directory_and_the_variables_of_then(
-    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("NEW_HERE", "LEAVES", "OMP_NUM_THREADS")
     monkeypatch.delenv("NEW_HERE", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("LEAVES", "yes")
-    assert surroundings(base, *names) == (os.getcwd(), [None, "yes", "1"])
-    first = base.pid
+    assert surroundings(*names) == (os.getcwd(), [None, "yes", "1"])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NEW_HERE", "é" * 300_000)  # more than a message may hold
+    monkeypatch.setenv("NEW_HERE", "é" * 50_000)  # more than a message may hold
     monkeypatch.delenv("LEAVES")
-    assert surroundings(base, *names) == (str(tmp_path), ["é" * 300_000, None, "1"])
+    assert surroundings(*names) == (str(tmp_path), ["é" * 50_000, None, "1"])
     monkeypatch.undo()
-    assert surroundings(base, *names)[0] == os.getcwd() != str(tmp_path)
-    assert base.pid == first
+    assert surroundings(*names)[0] == os.getcwd() != str(tmp_path)
 
 
 def test_later_workers_find_modules_where_the_parent_does_then(
-    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    surroundings(base)
+    surroundings()
     (tmp_path / "written_later.py").write_text("ANSWER = 42\n")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -540,23 +427,19 @@ def test_later_workers_find_modules_where_the_parent_does_then(
 
         return int(written_later.ANSWER)
 
-    with FORKSERVER.ahead(sk.smap(item, [0]), 1).with_base(base, set()) as node:
+    with FORKSERVER.ahead(sk.smap(item, [0]), 1) as node:
         assert list(node) == [42]
 
 
-def test_workers_stay_where_they_are_when_the_directory_is_gone(
-    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = surroundings(base)[0]
+def test_workers_start_though_the_directory_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
     monkeypatch.setenv("NEW_HERE", "yes")
-    assert surroundings(base, "NEW_HERE") == (before, ["yes"])
+    with FORKSERVER.ahead(sk.smap(lambda _: os.environ.get("NEW_HERE"), [0]), 1) as node:
+        assert list(node) == ["yes"]
 
 
-def test_a_loader_that_keeps_its_base_works_where_it_is_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_workers_of_a_loader_are_where_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with a_thread(), sk.DataLoader(Directories(), None, num_workers=1) as loader:
         assert list(loader) == [os.getcwd()]
         monkeypatch.chdir(tmp_path)
@@ -584,10 +467,3 @@ class Parents:
 
     def __getitem__(self, i: int) -> int:
         return os.getppid()
-
-
-class Grandparents(Parents):
-    """A data set of the process that forked the template of its reader."""
-
-    def __getitem__(self, i: int) -> int:
-        return parent_of(os.getppid())

@@ -460,6 +460,20 @@ def test_what_a_dead_worker_had_is_cut_behind_the_item_that_it_was_at() -> None:
     assert [chunk.deaths for chunk in window._chunks] == [1, 0, 0]
 
 
+def test_a_chunk_that_may_be_to_blame_with_any_item_is_asked_for_item_by_item() -> None:
+    window = Window(range(7), limit=7)
+    first, second, third = asked(window, 2, 3, 2)
+    window.scatter(second)
+    again = [window.ask(5) for _ in range(4)]
+    assert indices(again[:3]) == [[2], [3], [4]]
+    assert again[3] is None
+    for chunk in (first, *again[:3], third):
+        assert chunk is not None
+        window.deliver(chunk, result(chunk))
+    assert [i for _ in range(5) for i in hand_out(window).indices] == list(range(7))
+    assert window.pending() == 0
+
+
 def test_a_chunk_that_was_not_begun_is_asked_for_again_as_it_is() -> None:
     window = Window(range(6), limit=6)
     chunk, _ = asked(window, 3, 3)

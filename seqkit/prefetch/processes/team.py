@@ -179,25 +179,30 @@ class Team:
     # ---------------------------------------------------------------- what happens
 
     def patience_s(self, wait_s: float | None) -> float | None:
-        """Do what is due; return how long to poll then, at most `wait_s`."""
-        waiting = [handle for handle in self.handles.values() if handle.begins_by is not None]
-        if not waiting and not self._vacant:
+        """Return how long to poll, at most `wait_s`; then call `do_what_is_due`."""
+        due = [handle.begins_by for handle in self.handles.values() if handle.begins_by is not None]
+        if self._vacant:
+            due.append(self._retry_at)
+        if not due:
             return wait_s
-        now, times = monotonic(), [] if wait_s is None else [wait_s]
-        for handle in waiting:
+        left_s = max(0.0, min(due) - monotonic())
+        return left_s if wait_s is None else min(left_s, wait_s)
+
+    def do_what_is_due(self) -> None:
+        """Give up the workers that have not begun in time, and start those that could not be started."""
+        late = [handle for handle in self.handles.values() if handle.begins_by is not None]
+        if not late and not self._vacant:
+            return
+        now = monotonic()
+        for handle in late:
             assert handle.begins_by is not None
             if handle.begins_by <= now:
                 self.context = "forkserver"  # for those to come
                 handle.spare += 1
                 handle.begins_by = None
                 handle.kill()
-            else:
-                times.append(handle.begins_by - now)
-        if self._vacant:
-            if self._retry_at <= now:
-                self._fill()
-            times.append(max(0.0, self._retry_at - now))
-        return min(times, default=None)
+        if self._vacant and self._retry_at <= now:
+            self._fill()
 
     def notice(self, fd: int) -> None:
         """Look at a descriptor that is readable. Those of others are ignored."""

@@ -82,10 +82,8 @@ class Template:
 
     def start(self, number: int) -> None:
         """Ask for a worker."""
-        try:
+        with suppress(ConnectionError):  # it has ended: `answers` will say so, and perhaps why
             self._socket.send(_START.pack(number))
-        except ConnectionError:
-            raise _gone() from None
 
     def answers(self) -> Iterator[tuple[int, int, int, int, BaseException | None]]:
         """Yield the messages that have come: what it says, worker, value, pidfd, error.
@@ -96,12 +94,13 @@ class Template:
         has_ended = linux.is_readable(self._pidfd)
         while True:
             message, fds = b"", list[int]()
-            with suppress(ConnectionError):  # it left something unread
-                try:
-                    message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
-                except BlockingIOError:
-                    if not has_ended:
-                        return
+            try:
+                message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
+            except ConnectionError:
+                continue  # it left something unread: this comes once, and before what it said
+            except BlockingIOError:
+                if not has_ended:
+                    return
             if not message:
                 raise _gone()
             says, worker, value = _ANSWER.unpack_from(message)

@@ -309,6 +309,7 @@ class Processes(Backend):
                 self._team.notice(fd)
         self._read()  # what a worker delivered before it died
         if not self._closed:  # by the interpreter's exit, while a daemon thread reads
+            self._team.do_what_is_due()  # after reading: consumers may come long after the workers began
             for handle, cause in self._team.deaths():
                 self._bury(handle, cause)
             self._events += self._team.failures()
