@@ -90,6 +90,7 @@ class Fake:
         self.left: dict[int, list[Any]] = {}  # what was not delivered yet, by ticket
         self.slotted: set[int] = set()
         self.submitted: list[Any] = []
+        self.urgent: list[Any] = []  # indices of urgent jobs
         self.cancelled: list[int] = []
         self.stopped: list[int] = []
         self.detached: list[Any] = []
@@ -118,6 +119,7 @@ class Fake:
         assert not self.closed
         with self.changed:
             self.submitted.append(list(job.indices))
+            self.urgent += list(job.indices) * job.is_urgent
             self.jobs[job.ticket] = job
             self.left[job.ticket] = list(job.indices)
             if self.free and not self.private:

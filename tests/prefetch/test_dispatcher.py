@@ -166,19 +166,28 @@ def test_what_a_job_that_ended_early_lacks_is_asked_for_first_in_smaller_chunks(
     assert Counter(i for job in fake.submitted for i in job) == Counter([*range(12), 1, 2, 3])
 
 
-def test_where_a_job_ended_early_the_long_ones_that_wait_are_called_back() -> None:
-    fake = Fake(capacity=4)
-    node = a_node_of_chunks(fake, 4)
-    reader, other = node.open(range(12), -1), node.open(range(100, 104), -1)
+def test_what_a_job_that_ended_early_lacks_is_urgent_and_few_urgent_jobs_are_in_flight() -> None:
+    fake = Fake(capacity=8)
+    node = a_node_of_chunks(fake, 6, depth=6)
+    reader = node.open(range(36), -1)
     reader.prepare()
-    other.prepare()
+    assert not any(job.is_urgent for job in fake.jobs.values())
+    node._chunking.size = 1
     fake.deliver(1, 1, cost_ns=10**9)
     assert take(reader) == ["<0>"]
-    assert sorted(fake.cancelled) == [2, 3]  # the other reader's has no slow items yet
-    fake.skip(2)
-    fake.skip(3)
-    assert rest(reader) == named(range(1, 12))
-    assert all(len(job) == 1 for job in fake.submitted[4:])
+    assert [job.indices for job in fake.jobs.values() if job.is_urgent] == [range(1, 2), range(2, 3)]
+    assert rest(reader) == named(range(1, 36))
+    assert not any(len(job.indices) > 1 for job in fake.jobs.values() if job.is_urgent)
+
+
+def test_what_was_lost_or_skipped_is_urgent() -> None:
+    fake = Fake()
+    reader = a_node(fake).open(range(4), -1)
+    reader.prepare()
+    fake.skip(1)
+    fake.lose(2)
+    assert rest(reader) == named(range(4))
+    assert fake.urgent == [0, 1]
 
 
 def test_a_job_that_ends_with_nothing_further_gives_back_its_slot_and_the_rest() -> None:
