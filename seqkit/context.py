@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import index
 from typing import Any, Protocol, SupportsIndex
 
@@ -30,7 +31,7 @@ __all__ = [
     "get_worker_info",
     "in_process_worker",
     "is_placing",
-    "leave_process",
+    "leave_worker",
     "private_memory",
     "set_worker_info",
 ]
@@ -77,15 +78,20 @@ class WorkerInfo:
     method: str
     dataset: Any = None
 
-    @property
+    @cached_property
     def rng(self) -> np.random.Generator:
-        """A new generator, seeded with `seed`: the same one at every call."""
+        """The generator of this worker, seeded with `seed`. It goes on from item to item."""
         return np.random.default_rng(self.seed)
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
 
 
 class _Local(threading.local):
     info: WorkerInfo | None = None
     allocate: Allocator | None = None
+    left_open: weakref.WeakSet[Closable] | None = None  # of a worker thread
 
 
 _local = _Local()
@@ -119,22 +125,21 @@ def in_process_worker() -> bool:
     return _in_process_worker
 
 
-class Closable(Protocol):
-    def close(self) -> None: ...
-
-
-_left_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+_left_open: weakref.WeakSet[Closable] = weakref.WeakSet()  # in a process worker
 
 
 def close_with_worker(opened: Closable) -> None:
-    """Have what a view opened for itself closed at the end of a process worker, which runs no finalisers."""
+    """Have what a view opened for itself closed when the worker that opened it ends."""
     if _in_process_worker:
         _left_open.add(opened)
+    elif _local.info is not None:
+        _local.left_open = _local.left_open or weakref.WeakSet()
+        _local.left_open.add(opened)
 
 
-def leave_process() -> None:
-    """Close what is still open, at the end of a process worker (the engine calls this)."""
-    for opened in list(_left_open):
+def leave_worker() -> None:
+    """Close what is still open, at the end of a worker (the engine calls this)."""
+    for opened in list(_left_open if _in_process_worker else _local.left_open or ()):
         opened.close()
 
 

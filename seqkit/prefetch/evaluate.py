@@ -83,10 +83,13 @@ class Evaluator:
                     if began is not None:
                         began(now)
                 break
-            except BaseException as error:
-                self.leave_if_forked(error)
+            except BaseException as raised:
+                self.leave_if_forked(raised)
                 # Not this frame, which has the sink: an error that the sink keeps would keep the sink.
-                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next
+                # In generators Python puts a RuntimeError in the place of a StopIteration.
+                is_stop = str(raised) == "generator raised StopIteration"
+                error = raised.__cause__ if is_stop and raised.__cause__ else raised
                 now = clock()
                 go_on = sink.fail(error) and now < deadline
                 done += 1

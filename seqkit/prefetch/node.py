@@ -80,7 +80,7 @@ def prefetch(
         takes none.
     shm_size : int, optional
         Bytes of shared memory for results, all slots together. None (the default): as much as is used,
-        pages come into being when written; 0: none, results travel through pipes. For processes.
+        pages come into being when written; 0: none, each result comes in a file in memory. For processes.
     context : "fork", "forkserver" or "spawn", optional
         How processes start. "forkserver" forks workers from a process that receives the pipeline. None (the
         default) is "fork" unless another thread might matter to workers, then "forkserver". A start method
@@ -90,7 +90,7 @@ def prefetch(
         Items per message, at least 1. ``"auto"`` sends small, quick items in chunks and others singly.
     timeout : float, optional
         Seconds an item may take, above 0; then it fails with `ItemTimeout` and its worker is replaced.
-        None (the default) is no limit. With a timeout items travel singly.
+        None (the default) is no limit.
     retries : int
         How many times an item is tried again whose worker died, at least 0.
     in_order : bool

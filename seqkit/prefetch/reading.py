@@ -80,11 +80,17 @@ class Reading:
         self._lost = self._lost + 1 if chunk.fatal else 0
         values = outcomes.values
         if outcomes.failures:
-            self._items = map(partial(self._node.hand_over, chunk, outcomes), range(len(values)))
+            self._items = map(partial(self._hand_over, chunk, outcomes), range(len(values)))
         elif len(values) == 1:
             self._items = map(list.pop, (values,))  # lets go of the item
         else:
             self._items = iter(values)
+
+    def _hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        try:
+            return self._node.hand_over(chunk, outcomes, position)
+        except StopIteration as error:  # it would end the iteration
+            raise RuntimeError("an item raised StopIteration") from error
 
 
 def opened(chunk: Chunk) -> Outcomes:

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
-from ..context import WorkerInfo, get_worker_info, set_worker_info
+from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from ..view import View
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
@@ -103,6 +103,7 @@ class _Worker:
         while goes_on and (task := self._jobs.get()) is not None:
             goes_on = self._do(*task)
             del task
+        leave_worker()
 
     def _begin(self) -> bool:
         """Become a worker; return whether there are jobs for it."""

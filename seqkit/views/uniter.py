@@ -197,7 +197,6 @@ class _Pass:
         self.items = items
         self.position = position
         self._ours = ours
-        close_with_worker(self)
 
     def close(self) -> None:
         items, self.items = self.items, iter(())
@@ -253,6 +252,7 @@ class _Passes:
             if len(self._open) < self.n_parallel:
                 self._open.append(_Pass(current.items, position))
                 current.items = iter(())
+                close_with_worker(self)
 
     def read(self, i: int) -> Any:
         """Return item `i`, or a `_Stopped`."""
@@ -299,8 +299,15 @@ class _Passes:
             if len(self._open) == self.n_parallel:
                 self._open.pop(0).close()
             nearest = self.start()
+            close_with_worker(self)
         self._open.append(nearest)
         return nearest
+
+    def close(self) -> None:
+        """Close the passes that are open, at the end of a worker; an index begins another one."""
+        with self._lock:
+            while self._open and not self.one_shot:
+                self._open.pop().close()
 
     def _why_not_again(self, i: int) -> str:
         if self._open:

@@ -350,6 +350,32 @@ def test_a_pipeline_that_cannot_be_shipped_is_refused_with_advice(kind: Kind) ->
 
 
 @every_kind
+def test_the_generator_of_a_worker_goes_on_from_item_to_item(kind: Kind) -> None:
+    def draw(_: int) -> int:
+        info = sk.get_worker_info()
+        assert info is not None
+        return int(info.rng.integers(1 << 62))
+
+    with kind.ahead(sk.smap(draw, range(20)), 2, seed=1) as ahead:
+        assert len({*ahead}) == 20
+
+
+@every_kind
+def test_a_stop_iteration_of_an_item_passes_through_an_index_but_ends_no_iteration(kind: Kind) -> None:
+    def f(x: int) -> int:
+        if x == 2:
+            raise StopIteration("mine")
+        return x
+
+    with sk.errstate("passthrough"), kind.ahead(sk.smap(f, range(5))) as ahead:
+        with pytest.raises(StopIteration, match="mine"):
+            ahead[2]
+        seen = drawn(iter(ahead))
+        assert seen[:2] + seen[3:] == [0, 1, 3, 4]
+        assert type(seen[2]) is RuntimeError
+
+
+@every_kind
 def test_code_learns_which_worker_it_runs_in(kind: Kind) -> None:
     def who(_: int) -> Any:
         return sk.get_worker_info(), os.getpid()

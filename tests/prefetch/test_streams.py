@@ -184,3 +184,23 @@ def past_error(iterator: Iterator[int]) -> list[Any]:
         return [next(iterator)]
     except sk.EvaluationError as error:
         return [error]
+
+
+@every_kind
+def test_what_a_dropped_epoch_has_opened_is_closed_with_the_node(kind: Kind, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(10**6)
+        finally:
+            closed.touch()
+
+    source = sk.uniter(numbers)  # which outlives the node
+    with kind.ahead(source, 1, max_buffered=4) as node:
+        items = iter(node)
+        assert next(items) == 0
+        del items
+        assert not closed.exists()
+    assert until(closed.exists)
+    assert source[3] == 3

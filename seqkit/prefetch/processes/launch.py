@@ -40,7 +40,7 @@ from typing import Any, NoReturn, cast
 import threadpoolctl
 
 from ... import context
-from ...context import flush_streams, leave_process, set_worker_info
+from ...context import flush_streams, leave_worker, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
 from ..codec import Form, decode
@@ -357,7 +357,7 @@ def _work(number: int, outfit: Outfit) -> None:
     tell(fds, number, Kind.READY)
     _stand_back()  # not before, or the start would take longer beside busy processes
     Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
-    leave_process()
+    leave_worker()
 
 
 def _report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
