@@ -88,8 +88,9 @@ class Evaluator:
                 # Not this frame, which has the sink: an error that the sink keeps would keep the sink.
                 raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next
                 # In generators Python puts a RuntimeError in the place of a StopIteration.
-                is_stop = str(raised) == "generator raised StopIteration"
-                error = raised.__cause__ if is_stop and raised.__cause__ else raised
+                cause = raised.__cause__ if type(raised) is RuntimeError else None
+                is_stop = type(cause) is StopIteration and str(raised) == "generator raised StopIteration"
+                error = cause if cause is not None and is_stop else raised
                 now = clock()
                 go_on = sink.fail(error) and now < deadline
                 done += 1
