@@ -118,8 +118,9 @@ class Evaluator:
 
 def _of_item(raised: BaseException) -> BaseException:
     """Return the error of an item as the item raised it."""
-    if str(raised) == "generator raised StopIteration" and raised.__cause__ is not None:
-        return raised.__cause__  # Python puts a RuntimeError in its place
+    cause = raised.__cause__ if type(raised) is RuntimeError else None
+    if type(cause) is StopIteration and str(raised) == "generator raised StopIteration":
+        return cause  # in generators Python puts a RuntimeError in its place
     # Without the frame that has the sink: an error that the sink keeps would keep the sink.
     raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next
     return raised

@@ -1280,6 +1280,25 @@ def test_an_error_class_derived_from_ours_need_not_initialise_it(kind: Kind) -> 
     assert error.index == 2
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@every_kind
+@pytest.mark.parametrize("policy", ["wrap", "passthrough"])
+def test_an_error_without_words_is_that_of_its_item_only(kind: Kind, policy: Any) -> None:
+    def item(x: int) -> int:
+        if x == 2:
+            raise Wordless
+        return x
+
+    with sk.errstate(policy), kind.ahead(sk.smap(item, range(4)), 1) as node:
+        *before, error, after = drawn(iter(node))
+    assert [*before, after] == [0, 1, 3]
+    assert Wordless in (type(error), type(error.__cause__))
+
+
 class ExitsWhenRead:
     def __reduce__(self) -> Any:
         return sys.exit, (3,)
