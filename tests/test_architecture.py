@@ -251,7 +251,7 @@ def test_seqkit_remembers_where_it_was_imported() -> None:
 import os, seqkit
 here = os.getcwd()
 os.chdir("/")
-from seqkit.prefetch.resources import ORIGIN
+from seqkit.context import ORIGIN
 assert ORIGIN == here
 """)
 

@@ -632,17 +632,22 @@ def test_local_classes_of_every_usual_kind_come_back_as_the_reader_s_own(kind: K
 
 
 @every_kind_of_process
-def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_reader_s_own_class(kind: Kind) -> None:
+def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_consumers_own_class(
+    kind: Kind, tmp_path: Path
+) -> None:
     class Local(Exception):
         pass
 
     def item(i: int) -> int:
         if i == 1:
             raise Local
+        if i == 3:
+            (tmp_path / "done").touch()
         return i
 
     with kind.ahead(sk.smap(item, range(4)), chunk_size=4) as ahead:
         items = iter(ahead)
+        assert until((tmp_path / "done").exists)  # so that all four come at once
         assert next(items) == 0
     with pytest.raises(sk.EvaluationError) as raised:
         next(items)
