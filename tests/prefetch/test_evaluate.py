@@ -111,13 +111,6 @@ def test_an_iterator_that_fails_for_ever_is_not_asked_for_ever() -> None:
     assert run(SimpleNamespace(_iter=lambda indices: 1 // 0), 3)[0].values == [None] * 3
 
 
-def test_in_the_consumers_own_thread_exits_are_the_consumers() -> None:
-    source, sink = Items(1, BAD, WORSE, 4), Collector()
-    with pytest.raises(SystemExit):
-        Evaluator(source, in_worker=False).run(-1, range(4), sink, NEVER_NS)  # type: ignore[arg-type]
-    assert (sink.outcomes.values, source.drawn) == ([1, None], 3)
-
-
 def test_a_view_goes_on_behind_its_errors() -> None:
     outcomes, _ = run(sk.smap(lambda x: 1 // x, [1, 0, 0, 1]), 4)
     assert outcomes.values == [1, None, None, 1]
