@@ -230,7 +230,12 @@ def test_a_job_is_over_when_its_result_was_read_and_not_when_it_is_cancelled() -
     cell, block = a_cell()
     block[:] = 0
     seen = []
-    for step in (lambda: cell.assign(7), lambda: cell.assign(0), lambda: cell.let_go(7), lambda: cell.assign(9)):
+    for step in (
+        lambda: cell.assign(7),
+        lambda: cell.assign(0),
+        lambda: cell.let_go(7),
+        lambda: cell.assign(9),
+    ):
         step()
         seen.append((cell.is_over(7), cell.is_over(9)))
     assert seen == [(False, False), (False, False), (True, False), (True, False)]

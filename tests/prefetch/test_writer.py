@@ -380,7 +380,7 @@ class Office:
         self.cells = cells_of(self.segment, layout)
         self.told, results = os.pipe()
         jobs, self.send = os.pipe()
-        self.fds = Descriptors(jobs, results, self.segment.fd, -1, -1)
+        self.fds = Descriptors(jobs, os.dup(jobs), results, -1, -1, self.segment.fd)
         spec = Spec(layout, 1, 0, 0, "wrap", None, 0, is_timed=False, parent=os.getpid())
         seeding: Any = SimpleNamespace(epoch=-1)
         self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
@@ -395,7 +395,7 @@ class Office:
 
     def close(self) -> None:
         self.worker._arrivals.close()
-        for fd in (self.told, self.send, self.fds.jobs, self.fds.results):
+        for fd in (self.told, self.send, self.fds.jobs, self.fds.urgent, self.fds.results):
             os.close(fd)
 
 

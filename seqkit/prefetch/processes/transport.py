@@ -74,6 +74,8 @@ from .worker import Descriptors
 GRACE_S = 0.25
 # How long a worker that has taken a job is given to see that it was revoked, or the parent to see the claim.
 VISIBLE_S = 0.001
+# How long a worker whose files are closed may take to end.
+END_S = 1.0
 # How often it is looked whether a process that user code forked has ended.
 LOOK_S = 0.1
 SLOT_BYTES_MAX = 1 << 30
@@ -348,6 +350,7 @@ class Processes(Backend):
             handle = self._handles[worker]
             handle.begins_by = None
             handle.ready = kind == Kind.READY
+            handle.pid = number  # the template may not yet have told it
 
     def _finish(
         self, ticket: int, worker: int, count: int, used: int, cost_ns: int, file: int, flags: int
@@ -358,10 +361,12 @@ class Processes(Backend):
             handle = self._handles[worker]
             try:
                 memory = from_file(handle.pid, file, used)
-            except OSError as error:  # no memory, or no descriptors
-                if linux.is_readable(handle.pidfd):
-                    return  # the worker has died with it, as will be noticed
-                problem = error
+            except OSError as error:
+                # The file of a worker that is about to die may go before it.
+                if handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
+                    self._skip(ticket)
+                    return
+                problem = error  # no memory, no descriptors, or no /proc
             self._miss(used)
         cell, slot = self._cells[sent.cell], sent.slot
         table, payload = cell.table(sent.delivered, count), cell.payload_bytes(sent.items)
