@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import seqkit as sk
 from seqkit.indices import UNKNOWN
 from seqkit.prefetch import evaluate
-from seqkit.prefetch.evaluate import NEVER_NS, Collector, Evaluator
+from seqkit.prefetch.evaluate import Collector, Evaluator
 from seqkit.prefetch.results import Outcomes
 
 
@@ -109,13 +109,6 @@ def test_only_so_many_missing_items_are_reported_as_there_is_room_for() -> None:
 
 def test_an_iterator_that_fails_for_ever_is_not_asked_for_ever() -> None:
     assert run(SimpleNamespace(_iter=lambda indices: 1 // 0), 3)[0].values == [None] * 3
-
-
-def test_in_the_consumers_own_thread_exits_are_the_consumers() -> None:
-    source, sink = Items(1, BAD, WORSE, 4), Collector()
-    with pytest.raises(SystemExit):
-        Evaluator(source, in_worker=False).run(-1, range(4), sink, NEVER_NS)  # type: ignore[arg-type]
-    assert (sink.outcomes.values, source.drawn) == ([1, None], 3)
 
 
 def test_a_view_goes_on_behind_its_errors() -> None:

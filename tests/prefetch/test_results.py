@@ -14,7 +14,8 @@ import pytest
 from seqkit.errors import RemoteError
 from seqkit.prefetch import results
 from seqkit.prefetch.codec import Form, dumps_plain
-from seqkit.prefetch.processes.slots import PAGE, FreeMap, Segment, SlotPool, State
+from seqkit.prefetch.processes.segment import PAGE, Segment
+from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.results import (
     EncodedResult,
     Entry,
@@ -54,17 +55,13 @@ def encoded(items: list[Any], block: Any = None) -> tuple[bytes, bytes]:
 
 def a_pool() -> SlotPool:
     """Return two slots, of which consumers may hold one."""
-    segment = Segment.create(17 * PAGE)
-    return SlotPool(segment, FreeMap(segment, 2, 16 * PAGE), 8 * PAGE, most_leases=1)
+    return SlotPool(Segment.create(16 * PAGE), 2, 8 * PAGE, most_leases=1)
 
 
 def a_result(pool: SlotPool, *items: Any) -> SlotResult:
     """Return a result whose arrays lie in a slot."""
-    assert pool.reserve()
-    slot = pool.free.take(0)
-    assert slot is not None
-    pool.arrived(slot)
-    return SlotResult(*encoded(list(items), pool.block(slot)), pool, slot, pool.slot_bytes)
+    slot, size = pool.reserve(), pool.slot_bytes
+    return SlotResult(*encoded(list(items), pool.block(slot, size)), pool, slot, size)
 
 
 def test_numbers_are_in_the_table_itself() -> None:
@@ -111,12 +108,12 @@ def test_arrays_lie_in_the_slot_are_writable_and_keep_it() -> None:
     assert result.holds_slot()
     result.claim()
     assert not result.holds_slot()
-    (large, _, small), block = result.open().values, pool.block(0)
+    (large, _, small), block = result.open().values, pool.block(0, pool.slot_bytes)
     assert np.shares_memory(large, block)
     assert not np.shares_memory(small, block)
     large += 1
     assert large.sum() == 500_500
-    assert pool.count(State.LEASED) == 1
+    assert pool.leased() == 1
     del large
     assert pool.available() == 2
 
@@ -140,7 +137,7 @@ def test_results_are_copied_out_where_consumers_hold_as_many_slots_as_they_may()
     assert (pool.copies, pool.available()) == (1, 1)
     (array,) = second.open().values
     assert (array == 1).all()
-    assert not np.shares_memory(array, pool.block(1))
+    assert not np.shares_memory(array, pool.block(1, PAGE))
     array[:] = 0
 
 
@@ -149,7 +146,7 @@ def test_a_detached_result_lies_in_memory_of_its_own() -> None:
     result = a_result(pool, np.arange(1000))
     assert result.detach()
     assert (pool.available(), pool.copies, result.holds_slot()) == (2, 1, False)
-    pool.block(0)[:] = 255
+    pool.block(0, PAGE)[:] = 255
     result.claim()
     assert result.open().values[0].sum() == 499_500
 
@@ -165,7 +162,7 @@ def test_where_there_is_no_memory_for_a_copy_the_slot_is_leased(monkeypatch: pyt
     monkeypatch.setattr(results, "private", refuse)
     assert not result.detach()
     result.claim()
-    assert np.shares_memory(result.open().values[0], pool.block(1))
+    assert np.shares_memory(result.open().values[0], pool.block(1, PAGE))
 
 
 def test_an_item_that_cannot_be_unpickled_keeps_no_slot() -> None:
@@ -352,6 +349,28 @@ def test_a_remote_traceback_is_quoted_and_pickles() -> None:
     trace = RemoteTraceback("line 1\nline 2\n")
     assert str(trace) == '\n"""\nline 1\nline 2\n"""'
     assert str(pickle.loads(pickle.dumps(trace))) == str(trace)
+
+
+@pytest.mark.parametrize("letter", ["x", "\N{SNOWMAN}", "\N{GRINNING FACE}"])
+@pytest.mark.parametrize("most", [1000, 20_000])
+def test_a_record_fits_the_room_there_is_with_the_beginning_of_its_text_and_the_end_of_its_trace(
+    letter: str, most: int
+) -> None:
+    record = Record.of(raised(lambda: ValueError(letter * 99_999)))
+    data = record.dumps(most)
+    found = pickle.loads(data)
+    assert len(data) <= most
+    assert found.pickled is None
+    assert found.summary
+    assert record.summary.startswith(found.summary)
+    assert found.trace
+    assert record.trace.endswith(found.trace)
+
+
+def test_a_record_that_fits_is_whole() -> None:
+    record = Record.of(raised(lambda: ValueError("bad")), about=3)
+    data = pickle.dumps(record)
+    assert record.dumps(len(data)) == data
 
 
 def test_what_the_sender_adds_travels_along() -> None:

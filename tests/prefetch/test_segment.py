@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqkit.prefetch.codec import Block, address
-from seqkit.prefetch.processes.slots import PAGE, Segment
+from seqkit.prefetch.processes.segment import PAGE, Segment
 
 from .scripts import forked
 from .traces import descriptors, visible_names

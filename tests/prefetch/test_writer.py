@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +19,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.prefetch.codec import INLINE_BYTES, Block, address
+from seqkit.prefetch.codec import INLINE_BYTES, address
 from seqkit.prefetch.evaluate import Evaluator
-from seqkit.prefetch.processes.slots import PAGE, Segment
-from seqkit.prefetch.processes.wire import Layout, cells_of
-from seqkit.prefetch.processes.worker import GROUP_BYTES, Writer
+from seqkit.prefetch.processes.segment import PAGE, Segment
+from seqkit.prefetch.processes.team import Team
+from seqkit.prefetch.processes.wire import (
+    JOB,
+    RESULT,
+    Flag,
+    Kind,
+    Layout,
+    Packing,
+    Spec,
+    cells_of,
+    from_file,
+)
+from seqkit.prefetch.processes.worker import GROUP_BYTES, Descriptors, Worker, Writer
 from seqkit.prefetch.results import EncodedResult, Outcomes, Record
 
+from .traces import pids_of, state, until
 from .values import same, through_pickle, values
 
 MARK = 0xAB
@@ -39,21 +55,18 @@ class Desk:
         self.behind[:] = MARK
         self.evaluator = Evaluator(sk.view([0]))
 
-    def take_slot(self, is_reserved: bool) -> tuple[int, Block]:
-        return (0, self.slot) if is_reserved else (-1, self.slot[:0])
-
-    def begin(self, items: int = 1000, takes_slot: bool = True) -> Writer:
+    def begin(self, items: int = 1000, has_slot: bool = True) -> Writer:
         """Begin a job of so many items."""
         self.items = items
         self.cell.assign(1)
-        return Writer(self, self.cell, items, takes_slot)  # type: ignore[arg-type]
+        return Writer(self, self.cell, items, self.slot[: None if has_slot else 0])  # type: ignore[arg-type]
 
-    def finished(self, stream: list[Any] | None = None) -> Outcomes:
-        """Read the finished items, as they are now; those that come by stream, too, if there is one."""
+    def finished(self, file: list[Any] | None = None) -> Outcomes:
+        """Read the finished items, as they are now; that which comes in a file, too, if there is one."""
         cell, count = self.cell, self.cell.finished()
-        memory = self.slot[: cell.words[4]].copy() if cell.words[3] else None
-        if stream:
-            count, memory = count + 1, np.frombuffer(bytearray(b"".join(stream)), np.uint8)
+        memory = self.slot[: cell.words[3]].copy()
+        if file:
+            count, memory = count + 1, np.frombuffer(bytearray(b"".join(file)), np.uint8)
         return EncodedResult(cell.table(0, count), cell.payload_bytes(self.items), memory).open()
 
 
@@ -65,14 +78,14 @@ def put_all(writer: Writer, items: list[Any]) -> int:
     return len(items)
 
 
-def sent(desk: Desk, items: list[Any], takes_slot: bool = True) -> list[Any]:
+def sent(desk: Desk, items: list[Any], has_slot: bool = True) -> list[Any]:
     """Send items in as many jobs as it takes; return what arrives, a `Record` where one failed."""
     arrived: list[Any] = []
     while len(arrived) < len(items):
         rest = items[len(arrived) :]
-        writer = desk.begin(len(rest), takes_slot)
+        writer = desk.begin(len(rest), has_slot)
         count = put_all(writer, rest)
-        outcomes = desk.finished(writer.stream() if writer.beside else None)
+        outcomes = desk.finished(writer.contents() if writer.beside else None)
         assert len(outcomes.values) == count
         arrived += [outcomes.failures.get(at, value) for at, value in enumerate(outcomes.values)]
     assert (desk.behind == MARK).all()
@@ -101,12 +114,12 @@ items = st.one_of(
     items=st.lists(items, max_size=12),
     slot_bytes=st.sampled_from([PAGE, 8 * PAGE, 64 * PAGE]),
     cell_bytes=st.sampled_from([128, 256, PAGE, 16 * PAGE]),
-    takes_slot=st.booleans(),
+    has_slot=st.booleans(),
 )
 def test_items_of_every_kind_arrive_whatever_room_there_is(
-    items: list[Any], slot_bytes: int, cell_bytes: int, takes_slot: bool
+    items: list[Any], slot_bytes: int, cell_bytes: int, has_slot: bool
 ) -> None:
-    for item, found in zip(items, sent(Desk(slot_bytes, cell_bytes), items, takes_slot), strict=True):
+    for item, found in zip(items, sent(Desk(slot_bytes, cell_bytes), items, has_slot), strict=True):
         if isinstance(item, Raised):
             assert repr(found.rebuild()) == repr(item.error)
         elif isinstance(item, type(Lock())):
@@ -130,8 +143,8 @@ def test_items_that_plain_pickle_refuses_arrive_by_value(makes: Any) -> None:
 def test_tensors_arrive_like_arrays() -> None:
     torch = pytest.importorskip("torch")
     tensors = [torch.arange(5), torch.ones(90, 90, dtype=torch.bfloat16).T, torch.eye(40).to_sparse()]
-    for takes_slot in True, False:
-        found = sent(Desk(), [tensors, *tensors], takes_slot)
+    for has_slot in True, False:
+        found = sent(Desk(), [tensors, *tensors], has_slot)
         for one, other in zip([*found[0], *found[1:]], tensors * 2, strict=True):
             assert one.dtype == other.dtype
             assert torch.equal(one.to_dense(), other.to_dense())
@@ -153,7 +166,7 @@ class Holder:
         return repr(self.held)
 
 
-@pytest.mark.parametrize("takes_slot", [True, False])
+@pytest.mark.parametrize("has_slot", [True, False])
 @pytest.mark.parametrize(
     "shown",
     [
@@ -171,20 +184,20 @@ class Holder:
     ids=["array", "part", "list", "tuple", "dict", "nested", "named tuple", "objects", "object", "bytes"],
 )
 def test_what_is_filled_anew_for_every_item_arrives_as_it_was(
-    shown: Callable[[Any, Any], Any], takes_slot: bool
+    shown: Callable[[Any, Any], Any], has_slot: bool
 ) -> None:
     array, numbers = np.zeros(700, np.int64), [0]
     desk, expected, found = Desk(), [], []
     while len(expected) < 5:
-        writer, more = desk.begin(5, takes_slot), True
+        writer, more = desk.begin(5, has_slot), True
         while more and len(expected) < 5:
             array[:] = numbers[:] = [len(expected)]
             item = shown(array, numbers)
             expected.append(copy.deepcopy(item))
             more = writer.put(item)
-        stream = [b"".join(writer.stream())] if writer.beside else None  # sent before the next job
+        file = [b"".join(writer.contents())] if writer.beside else None  # written before the next job
         array[:] = numbers[:] = [99]
-        found += desk.finished(stream).values
+        found += desk.finished(file).values
     assert same(found, expected) or repr(found) == repr(expected)
 
 
@@ -247,36 +260,27 @@ def test_a_job_may_have_one_item_of_any_size_that_fits() -> None:
     ],
     ids=["array", "arrays", "bytes", "text"],
 )
-def test_what_does_not_fit_ends_the_job_and_goes_by_stream(large: Any) -> None:
+def test_what_does_not_fit_ends_the_job_and_goes_into_a_file(large: Any) -> None:
     desk, array = Desk(), np.arange(1000)
     writer = desk.begin()
     assert put_all(writer, [1, array, large, 2]) == 3
     assert same(desk.finished().values, [1, array])  # what is not sent yet must not be seen
-    assert sum(map(len, map(memoryview, map(bytes, writer.stream())))) == writer.used
-    assert same(desk.finished(writer.stream()).values, [1, array, large])
+    assert sum(map(len, map(memoryview, map(bytes, writer.contents())))) == writer.used
+    assert same(desk.finished(writer.contents()).values, [1, array, large])
 
 
-def test_what_goes_by_stream_is_not_counted_among_the_contents_of_the_slot() -> None:
+def test_what_goes_into_a_file_is_not_counted_among_the_contents_of_the_slot() -> None:
     desk = Desk()
     put_all(desk.begin(), [np.arange(1000), np.ones(20 * PAGE)])
-    assert desk.cell.words[4] == 8000
+    assert desk.cell.words[3] == 8000
 
 
-def test_without_a_slot_memory_goes_by_stream() -> None:
+def test_without_a_slot_memory_goes_into_a_file() -> None:
     desk = Desk()
-    writer = desk.begin(takes_slot=False)
+    writer = desk.begin(has_slot=False)
     assert put_all(writer, ["x", np.arange(1000), 2]) == 2
-    assert (writer.slot, desk.cell.words[3]) == (-1, 0)
-    assert same(desk.finished(writer.stream()).values, ["x", np.arange(1000)])
-
-
-def test_a_slot_is_taken_when_it_is_first_needed() -> None:
-    desk = Desk()
-    writer = desk.begin()
-    put_all(writer, [1, "x", np.arange(10)])
-    assert (writer.slot, desk.cell.words[3]) == (-1, 0)
-    writer.put(np.arange(1000))
-    assert (writer.slot, desk.cell.words[3]) == (0, 1)
+    assert desk.cell.words[3] == 0
+    assert same(desk.finished(writer.contents()).values, ["x", np.arange(1000)])
 
 
 # -------------------------------------------------------------------- at any moment
@@ -339,7 +343,7 @@ def test_arrays_that_gain_nothing_or_do_not_fit_are_made_elsewhere(shape: Any, d
 
 
 def test_without_a_slot_there_is_no_memory_for_user_code() -> None:
-    assert Desk().begin(takes_slot=False).allocate((5000,), np.dtype("f8")) is None
+    assert Desk().begin(has_slot=False).allocate((5000,), np.dtype("f8")) is None
 
 
 def test_what_user_code_allocated_and_did_not_return_is_not_written_over() -> None:
@@ -354,6 +358,111 @@ def test_what_user_code_allocated_and_did_not_return_is_not_written_over() -> No
 # -------------------------------------------------------------------- in a worker
 
 
+class Told(NamedTuple):
+    """A record that a worker has sent."""
+
+    ticket: int
+    worker: int
+    kind: int
+    number: int
+    used: int
+    cost_ns: int
+    file: int
+    flags: int
+
+
+class Office:
+    """A worker without a process of its own, which does one job after the other in the slots it is given."""
+
+    def __init__(self, item: Callable[[int], Any]) -> None:
+        layout = Layout(workers=1, cells=9, slots=2, slot_bytes=8 * PAGE, cell_bytes=16 * PAGE)
+        self.segment = Segment.create(layout.size)
+        self.cells = cells_of(self.segment, layout)
+        self.told, results = os.pipe()
+        jobs, self.send = os.pipe()
+        self.fds = Descriptors(jobs, results, self.segment.fd, -1, -1)
+        spec = Spec(layout, 1, 0, 0, "wrap", None, 0, is_timed=False, parent=os.getpid())
+        seeding: Any = SimpleNamespace(epoch=-1)
+        self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
+
+    def do(self, ticket: int, slot: int = -1) -> list[Told]:
+        """Have it do the job of the item of this number; return what it tells."""
+        self.cells[ticket].assign(ticket)
+        job = JOB.pack(ticket, ticket, slot, False, Packing.RANGE, ticket, ticket + 1, 1, -1)
+        self.worker._next_job = iter([job, b""]).__next__  # type: ignore[method-assign]
+        self.worker.serve()
+        return [Told(*record) for record in RESULT.iter_unpack(os.read(self.told, 1 << 16))]
+
+    def close(self) -> None:
+        self.worker._arrivals.close()
+        for fd in (self.told, self.send, self.fds.jobs, self.fds.results):
+            os.close(fd)
+
+
+@pytest.fixture
+def office() -> Iterator[Callable[[Callable[[int], Any]], Office]]:
+    made: list[Office] = []
+
+    def make(item: Callable[[int], Any]) -> Office:
+        made.append(Office(item))
+        return made[-1]
+
+    yield make
+    while made:
+        made.pop().close()
+
+
+def test_a_worker_closes_a_file_once_the_result_was_read_and_not_because_its_job_is_cancelled(
+    office: Any,
+) -> None:
+    desk = office(lambda i: np.full(900, i) if i == 1 else i)
+    ((ticket, _, kind, number, used, _, file, flags),) = desk.do(1)
+    assert (ticket, kind, number, used, flags) == (1, Kind.DONE, 1, 7200, Flag.HAS_ARRAYS)
+    desk.cells[1].assign(0)
+    desk.do(2)
+    assert from_file(os.getpid(), file, used).view(np.int64).tolist() == [1] * 900
+    desk.cells[1].let_go(1)
+    desk.do(3)
+    with pytest.raises(FileNotFoundError):
+        from_file(os.getpid(), file, used)
+
+
+def test_a_worker_tells_when_memory_that_has_outlived_its_item_is_gone(office: Any) -> None:
+    kept: list[Any] = []
+
+    def item(i: int) -> Any:
+        if i == 1:
+            kept.append(sk.empty(900))
+            kept[0][:] = 7
+        if i == 3:
+            kept.clear()
+        return kept[0] if i == 1 else i
+
+    desk = office(item)
+    (done,) = desk.do(1, slot=1)
+    assert done.flags == Flag.HAS_ARRAYS | Flag.SURVIVES
+    kept[0][:] = 8  # user code goes on with it, and the result is as it was
+    assert (from_file(os.getpid(), done.file, done.used).view(float) == 7).all()
+    assert [told.kind for told in desk.do(2, slot=0)] == [Kind.DONE]
+    assert [(told.kind, told.number) for told in desk.do(3, slot=0)] == [(Kind.DONE, 1), (Kind.LET_GO, 1)]
+    assert [told.kind for told in desk.do(4, slot=0)] == [Kind.DONE]
+    os.close(done.file)
+
+
+def test_memory_that_outlives_its_item_without_being_part_of_it_needs_no_file(office: Any) -> None:
+    kept: list[Any] = []
+    (done,) = office(lambda i: kept.append(sk.empty(900))).do(1, slot=0)
+    assert (done.flags, done.file) == (Flag.SURVIVES, -1)
+
+
+@pytest.mark.parametrize("more", [0, 9 * PAGE], ids=["slot", "file"])
+def test_memory_that_is_gone_with_its_item_does_not_survive(office: Any, more: int) -> None:
+    (done,) = office(lambda i: [sk.empty(900), np.zeros(more)]).do(1, slot=0)
+    assert (done.flags, done.file >= 0) == (Flag.HAS_ARRAYS, more > 0)
+    if more:
+        os.close(done.file)
+
+
 def test_a_worker_keeps_no_item_that_it_has_sent() -> None:
     made: list[Any] = []
 
@@ -366,3 +475,40 @@ def test_a_worker_keeps_no_item_that_it_has_sent() -> None:
         warnings.simplefilter("ignore", RuntimeWarning)  # that an item does not fit a slot
         with sk.prefetch(sk.smap(item, range(20)), 1, "process", context="fork", shm_size=1 << 20) as node:
             assert [array[0] for array in node] == [0] * 20
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
+def test_a_file_that_went_with_its_worker_before_it_was_read_is_made_again(
+    context: Any, tmp_path: Path
+) -> None:
+    gate, marker = tmp_path / "gate", tmp_path / "marker"
+    os.mkfifo(gate)
+
+    def item(i: int) -> Any:
+        if i == 1 and not marker.exists():
+            gate.read_bytes()  # until the consumer does something else
+        if i == 2 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.full(1000, i)
+
+    with sk.prefetch(
+        sk.smap(item, range(4)), 1, "process", context=context, chunk_size=1, shm_size=0
+    ) as node:
+        iterator = iter(node)
+        assert next(iterator)[0] == 0
+        (pid,) = pids_of(node)
+        gate.touch()
+        gate.write_bytes(b"")
+        assert until(lambda: state(pid) in ("Z", "gone"))
+        assert [array[0] for array in iterator] == [1, 2, 3]
+
+
+def test_a_file_may_come_before_the_template_has_said_which_process_the_worker_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = sk.smap(lambda i: np.full(1000, i), range(4))
+    node = sk.prefetch(made, 1, "process", context="forkserver", shm_size=0)
+    with node, monkeypatch.context() as patch:
+        patch.setattr(Team, "_hear", lambda *_: None)
+        assert [array[0] for array in node] == [0, 1, 2, 3]
