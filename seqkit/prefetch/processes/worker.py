@@ -282,17 +282,13 @@ class Worker:
         self, ticket: int, cell: Cell, slot: int, writer: Writer, is_end: bool, begun_ns: int
     ) -> None:
         flags = (Flag.HAS_ARRAYS if writer.buffers else 0) | (Flag.IS_END if is_end else 0)
-        count, file, contents = cell.finished(), -1, list[Any]()
-        if writer.beside:
-            count, contents = count + 1, writer.contents()
-        if writer.allocated and self._survives(slot, writer):
+        count, file = cell.finished() + bool(writer.beside), -1
+        survives = writer.allocated and self._survives(slot, writer)
+        if survives:
             flags |= Flag.SURVIVES
-            if (
-                writer.buffers and not contents
-            ):  # user code may write there again while it makes the next item
-                contents = [self._memory(slot)[: writer.used].data]
-        if contents:
-            file = to_file(contents)
+        # User code may write again, while it makes the next item, to memory that survives.
+        if writer.beside or (survives and writer.buffers):
+            file = to_file(writer.contents())
             self._files.append((cell, ticket, file))
         cost_ns = monotonic_ns() - begun_ns
         tell(self.fds, self.number, Kind.DONE, ticket, count, writer.used, cost_ns, file, flags)
@@ -311,7 +307,7 @@ class Worker:
     def _survives(self, slot: int, writer: Writer) -> bool:
         """Does user code still hold memory of a slot that is about to be handed over?"""
         reference = weakref.ref(writer.block)
-        writer.block = self._memory(-1)
+        writer.block = self._memory(slot)
         if not _outlives(reference):
             return False
 
