@@ -349,12 +349,12 @@ def _work(number: int, outfit: Outfit) -> None:
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
         set_worker_info(info)
         seterr(cast(Policy, spec.errors))
-        tell(fds, number, Kind.BEGUN)
+        tell(fds, number, Kind.BEGUN, items=os.getpid())
         call_hook(spec.hook, number)
     except BaseException as error:
         _report_failure(number, fds, spec.layout.error_at(number), error)
         return
-    tell(fds, number, Kind.READY)
+    tell(fds, number, Kind.READY, items=os.getpid())
     _stand_back()  # not before, or the start would take longer beside busy processes
     Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
     leave_worker()

@@ -52,7 +52,7 @@ class WorkerHandle:
     number: int
     spare: int = 1  # how many more may be started in its place before one of them is ready
     idle: int = 0  # how many in its place were ready, and died without having begun a job
-    pid: int = 0  # 0 until the template has forked it
+    pid: int = 0  # 0 until the template, or the worker itself, has told it
     pidfd: int = -1
     is_child: bool = True  # else of the template, which says when it ends
     begins_by: float | None = None  # when a worker that was forked beside other threads is given up
@@ -61,6 +61,9 @@ class WorkerHandle:
     # Written by the transport.
     ready: bool = False
     stopped: int = 0  # the job over which it was killed
+
+    def has_ended(self) -> bool:
+        return self.is_dead or (self.pidfd >= 0 and linux.is_readable(self.pidfd))
 
     def kill(self) -> None:
         self.is_doomed = True  # if the template has still to tell its pidfd

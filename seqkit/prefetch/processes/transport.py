@@ -335,6 +335,7 @@ class Processes(Backend):
             handle = self._handles[worker]
             handle.begins_by = None
             handle.ready = kind == Kind.READY
+            handle.pid = number  # the template may not yet have told it
 
     def _finish(
         self, ticket: int, worker: int, count: int, used: int, cost_ns: int, file: int, flags: int
@@ -345,10 +346,13 @@ class Processes(Backend):
             handle = self._handles[worker]
             try:
                 memory = from_file(handle.pid, file, used)
-            except OSError as error:  # no memory, or no descriptors
-                if linux.is_readable(handle.pidfd):
-                    return  # the worker has died with it, as will be noticed
-                problem = error
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) or handle.has_ended():
+                    # The worker has died with it, and may have begun another job before.
+                    self._lose(ticket, is_dead=True)
+                    self._events.append(Skipped(ticket))
+                    return
+                problem = error  # no memory, or no descriptors
             self._miss(used)
         cell, slot = self._cells[sent.cell], sent.slot
         table, payload = cell.table(sent.delivered, count), cell.payload_bytes(sent.items)

@@ -57,8 +57,8 @@ class Kind:
 
     DONE: Final = 0  # finished items are in the cell, their arrays in the slot or the file
     SKIPPED: Final = 1  # the job was cancelled before it was begun
-    BEGUN: Final = 2  # the worker's process runs
-    READY: Final = 3  # the worker has started
+    BEGUN: Final = 2  # the worker's process, of this number, runs
+    READY: Final = 3  # the worker, of this process, has started
     FAILED: Final = 4  # it could not: so many bytes of a pickled record are at `Layout.error_at`
     LET_GO: Final = 5  # user code no longer holds memory of the slot of this number
 
