@@ -364,7 +364,8 @@ class Processes(Backend):
             except OSError as error:
                 # The file of a worker that is about to die may go before it.
                 if handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
-                    self._skip(ticket)
+                    self._lose(ticket, is_dead=True)
+                    self._events.append(Skipped(ticket))
                     return
                 problem = error  # no memory, no descriptors, or no /proc
             self._miss(used)
