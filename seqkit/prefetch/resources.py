@@ -1,15 +1,19 @@
-"""What this process may use of the machine: CPUs and memory, by affinity and control groups; and where it is.
+"""CPUs and memory that this process may use, by affinity and control groups; and its working directory.
 
 Guarantees
 ----------
-- a file that is missing, or says something unheard of, is no limit.
+- the limits of a process are those of its own control group and of all groups above it, up to the one that
+  is mounted; the tightest counts;
+- a file that is missing or has unknown content is no limit.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 __all__ = [
     "ORIGIN",
@@ -21,7 +25,12 @@ __all__ = [
     "usable_cpus",
 ]
 
-GROUPS = Path("/sys/fs/cgroup")
+PROC = Path("/proc/self")
+
+# Controllers and path of a control group, in /proc/self/cgroup. Version 2 names no controllers.
+_GROUP = re.compile(r"^\d+:([^:\n]*):(/.*)$", re.MULTILINE)
+# Root within the file system, mount point, version and options of a mount, in /proc/self/mountinfo.
+_MOUNT = re.compile(r"^\S+ \S+ \S+ (/\S*) (/\S*) .* - cgroup(2?) \S+ (\S+)$", re.MULTILINE)
 
 
 def current_directory() -> str | None:
@@ -44,15 +53,18 @@ def usable_cpus() -> int:
 
 
 def _quota() -> float:
-    """Return how many CPUs' time a control group allows, of version 2 or 1."""
-    quota, period = [*_words("cpu.max"), "max", "max"][:2]
-    if quota == "max":
-        quota, period = ([*_words(f"cpu/cpu.cfs_{what}_us"), "-1"][0] for what in ("quota", "period"))
-    try:
-        allowed = float(quota) / float(period)
-    except (ValueError, ZeroDivisionError):
-        return math.inf
-    return allowed if allowed > 0 and float(quota) > 0 else math.inf
+    """Return how many CPUs' time the control groups allow."""
+    quotas = [math.inf]
+    for group in _groups("cpu"):
+        v1 = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
+        for words in (_words(group / "cpu.max"), v1):
+            try:
+                quota, period = map(int, words)
+            except ValueError:  # "max", or not both numbers
+                continue
+            if quota > 0 and period > 0:
+                quotas.append(quota / period)
+    return min(quotas)
 
 
 def native_threads() -> int:
@@ -66,12 +78,11 @@ def native_threads() -> int:
 
 
 def memory_limit_bytes() -> float:
-    """Return how much memory a control group allows, or the machine has."""
+    """Return how much memory the control groups allow, or the machine has."""
     limits = []
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        word = [*_words(name), "max"][0]
-        if word.isdecimal():
-            limits.append(float(word))
+    for group in _groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limits += [float(word) for word in _words(group / name)[:1] if word.isdecimal()]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
     return min(limits, default=math.inf)
@@ -95,8 +106,33 @@ def _statm(word: int) -> int:
         return 0
 
 
-def _words(name: str) -> list[str]:
+def _groups(controller: str) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of the groups above it, of versions 1 and 2."""
+    paths = {}
+    for names, path in _GROUP.findall(_text(PROC / "cgroup")):
+        paths.update(dict.fromkeys(names.split(","), path))
+    for root, point, version, options in _MOUNT.findall(_text(PROC / "mountinfo")):
+        if version or controller in options.split(","):
+            own = PurePosixPath(paths.get("" if version else controller, ""))
+            top = _unescaped(root)
+            # A container may be told the path of its group on the host, where the mount does not begin. The
+            # group of the container is then the mount itself.
+            is_mounted = own.is_relative_to(top) and ".." not in own.parts
+            below = own.relative_to(top) if is_mounted else PurePosixPath()
+            yield from (Path(_unescaped(point)) / group for group in (below, *below.parents))
+
+
+def _unescaped(path: str) -> str:
+    """Return a path of mountinfo, in which spaces are octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def _words(path: Path) -> list[str]:
+    return _text(path).split()
+
+
+def _text(path: Path) -> str:
     try:
-        return (GROUPS / name).read_text().split()
+        return os.fsdecode(path.read_bytes())
     except OSError:
-        return []
+        return ""

@@ -1,0 +1,263 @@
+"""Linux system calls of the process engine, on every build of Python.
+
+Python has a function for a system call only if the C library and kernel headers of the machine that built it
+knew the call. Builds for old machines (conda, uv) therefore lack `os.memfd_create`, `os.pidfd_open` and
+others on kernels that support them. This module then makes the system call itself, through ctypes.
+
+Guarantees
+----------
+- importing this module works on every platform, and imports neither ctypes nor fcntl;
+- descriptors returned here are closed on exec;
+- a failed system call raises `OSError` with the errno of the kernel.
+
+Relies on
+---------
+- Linux 5.3 or later. `missing` says why the engine cannot run, and never raises.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from functools import cache
+
+__all__ = [
+    "EPOLLEXCLUSIVE",
+    "MADV_REMOVE",
+    "available",
+    "can_tether",
+    "clear",
+    "dont_dump",
+    "make_wake",
+    "memfd_create",
+    "missing",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "reap",
+    "tie_to",
+    "wake",
+]
+
+# Constants that a build of Python may lack, with their values in Linux.
+EPOLLEXCLUSIVE: int = getattr(select, "EPOLLEXCLUSIVE", 1 << 28)
+MADV_REMOVE: int = getattr(mmap, "MADV_REMOVE", 9)
+_MADV_DONTDUMP: int = getattr(mmap, "MADV_DONTDUMP", 16)
+_MFD_CLOEXEC = 1
+
+# Numbers of memfd_create, by the beginning of the machine's name. A 32-bit Python may run on a 64-bit kernel.
+_MEMFD_CREATE = (
+    {"x86_64": 319, "aarch64": 279, "riscv64": 279, "loongarch64": 279, "ppc64": 360, "s390x": 350}
+    if sys.maxsize > 1 << 32
+    else {"x86_64": 356, "i": 356, "arm": 385, "aarch64": 385}
+)
+# The same on all of these machines.
+_PIDFD_SEND_SIGNAL = 424
+_PIDFD_OPEN = 434
+
+
+# -------------------------------------------------------------------- system calls
+
+
+def memfd_create(name: str) -> int:
+    """Return a descriptor of new anonymous memory, of 0 bytes. `name` is shown in /proc only."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, _MFD_CLOEXEC)
+    return _syscall(_memfd_number(), os.fsencode(name), _MFD_CLOEXEC)
+
+
+def pidfd_open(pid: int) -> int:
+    """Return a descriptor of a process. It becomes readable when the process ends."""
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(pid)
+    return _syscall(_PIDFD_OPEN, pid, 0)
+
+
+def pidfd_send_signal(pidfd: int, number: int) -> None:
+    """Send a signal to the process of `pidfd`. Raises `ProcessLookupError` after its end."""
+    if hasattr(signal, "pidfd_send_signal"):
+        signal.pidfd_send_signal(pidfd, number)
+    else:
+        _syscall(_PIDFD_SEND_SIGNAL, pidfd, number, 0, 0)
+
+
+def dont_dump(memory: mmap.mmap) -> None:
+    """Leave a mapping out of core dumps, where the system can.
+
+    The dump of a crashed worker would otherwise read, and so allocate, a sparse segment of many GiB. A
+    process that maps the segment again must call this for its own mapping. A forked process need not.
+    """
+    with suppress(OSError, AttributeError):
+        memory.madvise(_MADV_DONTDUMP)
+
+
+def _memfd_number() -> int:
+    machine = os.uname().machine
+    for beginning, number in _MEMFD_CREATE.items():
+        if machine.startswith(beginning):
+            return number
+    raise OSError(errno.ENOSYS, f"the number of memfd_create on {machine} is not known")
+
+
+def _syscall(number: int, *arguments: int | bytes) -> int:
+    """Make a system call. An int is passed as a long, and bytes as a pointer."""
+    _memfd_number()  # numbers are known for these machines only
+    import ctypes
+
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.restype = ctypes.c_long
+    words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    result: int = function(ctypes.c_long(number), *words)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+# -------------------------------------------------------------------- can the engine run here?
+
+
+def available() -> bool:
+    """Return whether the system calls of the engine work here."""
+    return not missing()
+
+
+@cache
+def missing() -> str:
+    """Return why the engine cannot run here, as the end of a sentence; "" if it can.
+
+    The first call makes the system calls for real: a kernel, a container or Python itself may lack any of
+    them.
+    """
+    if sys.platform != "linux":
+        return f"it needs Linux, this is {sys.platform}"
+    fds: list[int] = []
+    name = ""
+    try:
+        name = "memfd_create"
+        fds.append(memfd_create("seqkit-probe"))
+        name = "pidfd_open"
+        fds.append(pidfd_open(os.getpid()))
+        name = "pidfd_send_signal"
+        pidfd_send_signal(fds[-1], 0)  # checks only that a signal could be sent
+    except ImportError:
+        return f"this Python has neither {name} nor ctypes"
+    except OSError as error:
+        return _reason(name, error)
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return ""
+
+
+def _reason(name: str, error: OSError) -> str:
+    if error.errno == errno.ENOSYS:
+        system = os.uname()
+        return f"it needs Linux 5.3 or later, and {name} is missing in {system.release} ({system.machine})"
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return f"{name} is forbidden here, for example by the seccomp profile of a container"
+    return ""  # the system call exists and fails for a passing reason, such as too many open files
+
+
+# -------------------------------------------------------------------- the ends of processes
+
+
+def reap(pid: int, pidfd: int, timeout_s: float) -> int | None:
+    """Wait until a child process ends and return its wait status.
+
+    Parameters
+    ----------
+    pid : int
+    pidfd : int
+        A descriptor of the same process.
+    timeout_s : float
+        The longest that this function may take.
+
+    Returns
+    -------
+    int or None
+        None if the process did not end in time, or if another part of the program waited for it.
+
+    Notes
+    -----
+    Even a killed process may not end in time: a process that waits for a disk or a network file system
+    cannot be interrupted.
+    """
+    deadline = time.monotonic() + timeout_s
+    ended = select.poll()
+    ended.register(pidfd, select.POLLIN)
+    while ended.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        try:
+            reaped, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if reaped:
+            return status
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.001)  # a debugger has the status first
+    return None
+
+
+def can_tether() -> bool:
+    """Return whether `tie_to` is safe: whether a pipe signals the exit of its writers only.
+
+    Before Linux 5.6, closing any end of a pipe signals all of its readers. There, the exit of one worker
+    would kill the others.
+    """
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return version is not None and (int(version[1]), int(version[2])) >= (5, 6)
+
+
+def tie_to(fd: int) -> bool:
+    """Have the kernel kill this process when the last writer of a pipe is gone; return whether it will.
+
+    `fd` is the reading end, which several processes may share. No byte may ever be written to the pipe.
+    A thread that watches the parent cannot end a process whose main thread holds the interpreter lock. The
+    thread is needed all the same: for kernels without a tether, and for a parent that is gone already.
+    """
+    import fcntl
+
+    if not can_tether():
+        return False
+    try:
+        # The owner is a property of the open file, which workers share until each opens it again.
+        own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+        return True
+    except OSError:  # no /proc, or a kernel of another make
+        return False
+
+
+# -------------------------------------------------------------------- waking a thread that polls
+
+
+def make_wake() -> tuple[int, int]:
+    """Return two descriptors: one to poll and `clear`, and one to `wake` it through.
+
+    This is a pipe rather than an eventfd, because every Python has pipes.
+    """
+    to_poll, to_wake = os.pipe()
+    os.set_blocking(to_poll, False)
+    os.set_blocking(to_wake, False)
+    return to_poll, to_wake
+
+
+def wake(fd: int) -> None:
+    """Make the other end readable. Never blocks, and is safe in signal handlers and other threads."""
+    with suppress(BlockingIOError):  # the pipe is full, so the other end is readable
+        os.write(fd, b"!")
+
+
+def clear(fd: int) -> None:
+    """Make the descriptor unreadable until the next `wake`."""
+    with suppress(BlockingIOError):
+        os.read(fd, 1 << 16)
