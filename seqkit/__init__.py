@@ -10,48 +10,16 @@ sequence. Nothing is computed until an item is asked for.
 (500, True)
 """
 
-from collections.abc import Callable as _Callable
-from typing import Any as _Any
+import typing as _typing
 
+from . import loader as _loader
+from . import prefetch as _package  # noqa: F401
 from .chaining import attach as _attach
+from .chaining import attach_lazily as _attach_lazily
 from .context import WorkerInfo, empty, get_worker_info
 from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
-from .loader import (
-    Append,
-    BatchSampler,
-    ConstWidthBucket,
-    DataLoader,
-    Dict,
-    DistributedSampler,
-    ExpWidthBucket,
-    FilterSampler,
-    FixedBucketSampler,
-    Group,
-    InfiniteSampler,
-    IntervalSampler,
-    LinearWidthBucket,
-    List,
-    NamedTuple,
-    Pad,
-    PerShard,
-    RandomSampler,
-    SequentialSampler,
-    ShardedSampler,
-    SortedBucketSampler,
-    SortedSampler,
-    SplitSampler,
-    Stack,
-    SubsetRandomSampler,
-    TokenBudgetBatchSampler,
-    Tuple,
-    WeightedRandomSampler,
-    default_collate,
-    default_convert,
-)
-from .observe import debug, explain, monitor_throughput, profile
-from .observe import notebook as _notebook
-from .prefetch import Prefetch, prefetch
-from .serializable import SerializableFunc
+from .lazy import lazy_names as _lazy_names
+from .loader.collate import default_collate, default_convert
 from .transforms import ClipSequence, PadSequence
 from .view import View, view
 from .views.add_cache import add_cache
@@ -78,6 +46,41 @@ from .views.split import split
 from .views.switch import case, switch
 from .views.uniter import uniter
 from .views.window import window
+
+if _typing.TYPE_CHECKING:
+    from .loader import (
+        Append,
+        BatchSampler,
+        ConstWidthBucket,
+        DataLoader,
+        Dict,
+        DistributedSampler,
+        ExpWidthBucket,
+        FilterSampler,
+        FixedBucketSampler,
+        Group,
+        InfiniteSampler,
+        IntervalSampler,
+        LinearWidthBucket,
+        List,
+        NamedTuple,
+        Pad,
+        PerShard,
+        RandomSampler,
+        SequentialSampler,
+        ShardedSampler,
+        SortedBucketSampler,
+        SortedSampler,
+        SplitSampler,
+        Stack,
+        SubsetRandomSampler,
+        TokenBudgetBatchSampler,
+        Tuple,
+        WeightedRandomSampler,
+    )
+    from .observe import debug, explain, monitor_throughput, profile
+    from .prefetch import Prefetch, prefetch
+    from .serializable import SerializableFunc
 
 __version__ = "0.1.0"
 
@@ -163,22 +166,30 @@ __all__ = [
     "window",
 ]
 
-_function: _Callable[..., _Any]
+# Rooms that cost more to import than views do are imported when one of their names is first used.
+_LAZY = {
+    **dict.fromkeys(_loader.__all__, "loader"),
+    **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
+    **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile"), "observe"),
+    "SerializableFunc": "serializable",
+}
+if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any name
+    # The import above bound the package to this name. The function replaces it when it is first used, and is
+    # never overwritten, because a package is bound only when it is first imported.
+    del prefetch
+    __getattr__, __dir__ = _lazy_names(__name__, _LAZY)
+
+_function: _typing.Callable[..., _typing.Any]
 for _function in (
     add_cache,
     batch,
     cycle,
-    debug,
     epochs,
-    explain,
     flatten,
     gather,
     interleave,
     materialize,
-    monitor_throughput,
     pack,
-    prefetch,
-    profile,
     random_split,
     shard,
     shuffle,
@@ -189,4 +200,14 @@ for _function in (
     _attach(_function)
 for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
+for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile"):
+    _attach_lazily(_name, __name__)
+
+
+def _notebook(view: View[_typing.Any]) -> str:
+    from .observe import notebook
+
+    return notebook(view)
+
+
 View._repr_html_ = _notebook  # type: ignore[attr-defined]

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from inspect import signature
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Chainable", "attach"]
+__all__ = ["Chainable", "attach", "attach_lazily"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -36,3 +37,20 @@ def attach(function: Callable[..., Any], position: int = 0) -> None:
 
     method.__doc__ = f"Return ``{name}`` of this view; see `seqkit.{name}`."
     setattr(Chainable, name, method)
+
+
+def attach_lazily(name: str, module: str) -> None:
+    """Make the function `name` of `module` a method of every view, without importing it now."""
+    setattr(Chainable, name, _LazyMethod(name, module))
+
+
+class _LazyMethod:
+    """A method that imports its function when it is first looked up, and is then replaced by `attach`."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self._name = name
+        self._module = module
+
+    def __get__(self, view: Any, kind: type | None = None) -> Any:
+        attach(getattr(import_module(self._module), self._name))
+        return vars(Chainable)[self._name].__get__(view, kind)

@@ -33,7 +33,7 @@ from .views.smap import Zip
 from .views.split import split as _split
 from .views.window import window as _window
 
-__all__ = ["Chainable", "attach"]
+__all__ = ["Chainable", "attach", "attach_lazily"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -116,3 +116,4 @@ class Chainable(Generic[T_co]):
     def starmap(self: Chainable[Iterable[Any]], f: Callable[..., U], /) -> View[U]: ...
 
 def attach(function: Callable[..., Any], position: int = 0) -> None: ...
+def attach_lazily(name: str, module: str) -> None: ...

@@ -20,8 +20,10 @@ import numpy.typing as npt
 
 __all__ = [
     "MAIN",
+    "ORIGIN",
     "WorkerInfo",
     "close_with_worker",
+    "current_directory",
     "empty",
     "evaluating",
     "flush_streams",
@@ -36,6 +38,18 @@ __all__ = [
 
 # What the main module is called; the second is its name in a child of `multiprocessing`.
 MAIN = ("__main__", "__mp_main__")
+
+
+def current_directory() -> str | None:
+    """Return the working directory; None where it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+# Where this process was when seqkit was imported, and modules by then were found from.
+ORIGIN = current_directory()
 
 Allocator = Callable[[tuple[int, ...], "np.dtype[Any]"], "npt.NDArray[Any] | None"]
 

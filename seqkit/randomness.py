@@ -7,9 +7,8 @@ item (`item_generator`).
 
 from __future__ import annotations
 
-import hashlib
 import operator
-import secrets
+import os
 import sys
 from functools import cached_property
 from typing import Any
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from .indices import IndexArray, Indices, as_array
 
-__all__ = ["NumpyPermutation", "Permutation", "as_name", "as_seed", "item_generator", "node_key"]
+__all__ = ["NumpyPermutation", "Permutation", "as_name", "as_seed", "digest", "item_generator", "node_key"]
 
 
 def as_seed(seed: Any, who: str) -> int:
@@ -31,12 +30,13 @@ def as_seed(seed: Any, who: str) -> int:
     >>> one == other
     True
     """
-    if seed is None:
-        return secrets.randbits(63)
+    # The first use of `np.random` imports it, and `hashlib` too: here, not while the first item is computed.
     if isinstance(seed, np.random.SeedSequence):
         return int(seed.generate_state(1, np.uint64)[0])
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(1 << 63))
+    if seed is None:
+        return int.from_bytes(os.urandom(8), "little") >> 1
     torch = sys.modules.get("torch")  # whoever hands us one of its generators has imported it
     if torch is not None and isinstance(seed, torch.Generator):
         return int(torch.randint(1 << 62, (), generator=seed))
@@ -61,8 +61,14 @@ def as_name(name: Any, who: str) -> str | None:
 
 def node_key(kind: str, seed: int, epoch: int, salt: int | str) -> int:
     """Return 128 bits that stand for a random node in one epoch."""
-    text = repr((kind, seed, epoch, salt)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little")
+    return int.from_bytes(digest(repr((kind, seed, epoch, salt))), "little")
+
+
+def digest(text: str) -> bytes:
+    """Return 16 bytes that stand for a text, the same in every process."""
+    import hashlib  # not with seqkit: it loads OpenSSL
+
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def item_generator(key: int, index: int) -> np.random.Generator:

@@ -27,7 +27,7 @@ except ImportError as error:  # pragma: no cover
 
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
-from .loader.leaves import stack_arrays
+from .loader.leaves import is_masked, stack_arrays
 from .loader.start import Start
 from .prefetch import Prefetch
 from .view import View
@@ -137,7 +137,7 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 
 def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    if any(isinstance(array, np.ma.MaskedArray) for array in batch):
+    if any(map(is_masked, set(map(type, batch)))):
         raise TypeError("default_collate: a masked array would lose its mask; pass another collate_fn")
     if not _are_alike(batch):
         return _rules.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import re
 import subprocess
 import sys
@@ -33,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "indices": set(),
     "checks": set(),
+    "lazy": set(),
     "context": set(),
     "randomness": {"indices"},
     "chaining": set(),
@@ -145,17 +147,108 @@ def test_concurrency_stays_in_its_room(module: str) -> None:
     assert "os.fork" not in text
 
 
-def test_importing_seqkit_imports_little() -> None:
-    code = "import sys, seqkit; print('\\n'.join(sys.modules))"
+def in_a_fresh_interpreter(code: str) -> str:
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT
     )
     assert run.returncode == 0, run.stderr
-    loaded = set(run.stdout.split())
-    unwanted = {"hypothesis", "pytest", "pandas", "scipy", "IPython", *ENGINES}
-    unwanted |= {"multiprocessing.pool", "multiprocessing.managers", "concurrent.futures.process"}
-    assert not loaded & unwanted
-    assert not {name for name in loaded if name.startswith("seqkit.testing")}
+    return run.stdout
+
+
+# Rooms that are imported when one of their names is first used. All other public names come with seqkit.
+LAZY_ROOMS = {"loader", "observe", "prefetch", "serializable", "streams", "testing", "torch"}
+NOT_WITH_SEQKIT = {
+    *ENGINES,
+    *{"IPython", "hypothesis", "pandas", "pytest", "scipy"},
+    *{"cloudpickle", "numpy.ma", "numpy.random", "threadpoolctl"},
+    *{"asyncio", "concurrent.futures", "multiprocessing", "queue", "signal", "subprocess"},
+    *{"fractions", "hashlib", "html", "logging", "pathlib", "secrets", "socket", "uuid"},
+}
+
+
+def test_importing_seqkit_imports_little() -> None:
+    code = "import sys, numpy; before = {*sys.modules}; import seqkit; print(*{*sys.modules} - before)"
+    loaded = set(in_a_fresh_interpreter(code).split())
+    assert not loaded & NOT_WITH_SEQKIT
+    modules = {name.removeprefix("seqkit.") for name in loaded if name.startswith("seqkit.")}
+    cheap = {*LAZY_ROOMS, "loader.collate", "loader.leaves"}  # a package without its modules costs nothing
+    assert {name for name in modules if room(name) in LAZY_ROOMS} <= cheap
+
+
+@pytest.mark.parametrize("package", ["seqkit", "seqkit.loader", "seqkit.prefetch"])
+def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: str) -> None:
+    loaded = importlib.import_module(package)
+    assert loaded.__file__ is not None
+    tree = ast.parse(Path(loaded.__file__).read_text())
+    found = {
+        alias.name: importlib.import_module("." * node.level + (node.module or ""), package)
+        for block in tree.body
+        if isinstance(block, ast.If) and "not" not in ast.unparse(block.test)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert found
+    assert found.keys() <= {*loaded.__all__} <= {*dir(loaded)}
+    assert all(getattr(loaded, name) is getattr(module, name) for name, module in found.items())
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        loaded.no_such_name
+
+
+def test_every_public_name_can_be_had_first() -> None:
+    # Also where the package of the same name was imported before.
+    for code in ("sk.prefetch", "sk.view([]).prefetch", "importlib.import_module('seqkit.prefetch.node')"):
+        in_a_fresh_interpreter(f"""
+import importlib, inspect, pickle
+import seqkit as sk
+
+{code}
+assert "DataLoader" in dir(sk) and "DataLoader" not in vars(sk)
+assert sk.prefetch is importlib.import_module("seqkit.prefetch").prefetch
+assert "nworkers" in inspect.signature(sk.View.prefetch).parameters
+assert list(sk.view([1, 2]).prefetch(0)) == [1, 2]
+assert "list of 2" in sk.view([1, 2])._repr_html_()
+for name in sk.__all__:
+    assert pickle.loads(pickle.dumps(getattr(sk, name))) is getattr(sk, name), name
+from seqkit import *
+assert DataLoader is sk.DataLoader and prefetch is sk.prefetch and not inspect.ismodule(view)
+""")
+
+
+def test_no_item_waits_for_an_import() -> None:
+    in_a_fresh_interpreter("""
+import sys
+import numpy as np
+import seqkit as sk
+
+samples = [{"x": np.zeros(2), "y": (i, 0.5, np.float32(i)), "z": ["a", True]} for i in range(4)]
+views = [
+    sk.batch(samples, 2, collate_fn=sk.default_collate),
+    sk.batch(sk.smap(lambda sample: sample["x"], samples), 2, collate_fn=sk.Stack()),
+    sk.batch(sk.smap(lambda sample: sample["x"], samples), 2, collate_fn=sk.Pad()),
+    sk.shuffle(samples),
+    sk.random_map(lambda sample, rng: rng.random(), samples),
+    sk.mix([samples, samples], [2, 1]),
+    sk.filter(bool, samples),
+    sk.prefetch(samples, 2, "thread"),
+]
+loader = sk.DataLoader(samples, 2, shuffle=True)
+before = {*sys.modules}
+sk.default_collate(samples)
+for view in [*views, loader.view]:
+    view[0], next(iter(view))
+assert {*sys.modules} == before, {*sys.modules} - before
+""")
+
+
+def test_seqkit_remembers_where_it_was_imported() -> None:
+    in_a_fresh_interpreter("""
+import os, seqkit
+here = os.getcwd()
+os.chdir("/")
+from seqkit.prefetch.resources import ORIGIN
+assert ORIGIN == here
+""")
 
 
 ELSEWHERE = """

@@ -132,6 +132,7 @@ def as_context(context: Any, workers: int) -> str | None:
             "DataLoader: multiprocessing_context option should be a valid context object or a string"
             f" specifying the start method, but got {context!r}"
         )
+
     if method not in CONTEXTS:
         raise ValueError(
             "DataLoader: multiprocessing_context option should specify a valid start method in"

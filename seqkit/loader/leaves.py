@@ -27,6 +27,7 @@ __all__ = [
     "holds_objects",
     "inside",
     "is_array_of_samples",
+    "is_masked",
     "is_object_array",
     "is_tensor",
     "joined_tensors",
@@ -86,7 +87,7 @@ def stack(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> Any
     kinds = set(map(type, batch))
     if dtype is None and len(kinds) == 1 and (python := _PYTHON_DTYPES.get(type(batch[0]))) is not None:
         return _stack_scalars(batch, python, place)
-    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+    if any(map(is_masked, kinds)):
         return _stack_masked(batch, place, dtype)
     _check_shapes(batch, place)
     common = common_dtype(batch, place, dtype)
@@ -239,8 +240,9 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
 
 def plain_arrays(samples: Sequence[Any], place: Place) -> list[Array]:
     """Return samples as arrays, numbers too; refuse masked ones, whose masks would get lost."""
-    for i, sample in enumerate(samples):
-        if isinstance(sample, np.ma.MaskedArray):
+    masked = set(filter(is_masked, set(map(type, samples))))
+    for i, sample in enumerate(samples if masked else ()):
+        if type(sample) in masked:
             raise TypeError(f"{place.who}: {place.at(i)} is a masked array; fill it before (numpy.ma.filled)")
     return [np.asarray(array) for array in as_arrays(samples, place)]
 
@@ -264,6 +266,13 @@ def inside(lengths: Array, shape: Sequence[int]) -> Array:
     for row, stops in zip(out, lengths, strict=True):
         row[tuple(map(slice, stops))] = True
     return out
+
+
+def is_masked(kind: type) -> bool:
+    """Is this a class of masked arrays?"""
+    # `np.ma` would import `numpy.ma`, which takes longer than most batches. No sample is masked before that.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and issubclass(kind, masked)
 
 
 def is_tensor(kind: type) -> bool:

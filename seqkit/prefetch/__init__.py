@@ -1,6 +1,16 @@
-"""When and where items are computed: ahead of the reader, in threads or processes. See README.md."""
+"""When and where items are computed: ahead of the consumer, in threads or processes. See README.md."""
 
-from .engine import fork_server
-from .node import Prefetch, prefetch
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .engine import fork_server
+    from .node import Prefetch, prefetch
 
 __all__ = ["Prefetch", "fork_server", "prefetch"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__, {"Prefetch": "node", "fork_server": "engine", "prefetch": "node"}
+    )

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from ..context import ORIGIN, current_directory
+
 __all__ = [
     "ORIGIN",
     "current_directory",
@@ -31,18 +33,6 @@ PROC = Path("/proc/self")
 _GROUP = re.compile(r"^\d+:([^:\n]*):(/.*)$", re.MULTILINE)
 # Root within the file system, mount point, version and options of a mount, in /proc/self/mountinfo.
 _MOUNT = re.compile(r"^\S+ \S+ \S+ (/\S*) (/\S*) .* - cgroup(2?) \S+ (\S+)$", re.MULTILINE)
-
-
-def current_directory() -> str | None:
-    """Return the working directory; None where it was deleted."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
-
-
-# Where this process was when seqkit was imported, and modules by then were found from.
-ORIGIN = current_directory()
 
 
 def usable_cpus() -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,9 @@ from ..randomness import as_name, as_seed, node_key
 from ..view import Indexable, T, View, as_view, in_order
 from .epochs import epochs
 from .grouped import iterate_in_turn, read_grouped
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = ["Mix", "Turns", "mix"]
 
@@ -180,10 +182,12 @@ def _shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
         raise ValueError(f"mix: weights must be as many as the sequences, {k}, got {len(whole)}")
     divisor = math.gcd(*whole)
     shares = tuple([number // divisor for number in whole])
-    return shares if sum(shares) <= MOST_SHARES else _rounded(list(map(Fraction, shares)))
+    return shares if sum(shares) <= MOST_SHARES else _rounded(shares)
 
 
 def _weight(weight: Any) -> Fraction:
+    from fractions import Fraction  # not with seqkit: it loads `decimal`
+
     try:
         # As it is written: the float 0.1 stands for a tenth, not for the binary fraction next to it.
         exact = Fraction(str(weight))
@@ -196,13 +200,13 @@ def _weight(weight: Any) -> Fraction:
     return exact
 
 
-def _rounded(exact: Sequence[Fraction]) -> tuple[int, ...]:
+def _rounded(exact: Sequence[int]) -> tuple[int, ...]:
     """Return the small ints whose ratios are nearest to those of the weights."""
     total, smallest = sum(exact), min(exact)
     if smallest * MOST_ROUNDED < total:
         raise ValueError(
             f"mix: a weight must be at least one in {MOST_ROUNDED} of their sum,"
-            f" got one in {int(total / smallest)}"
+            f" got one in {total // smallest}"
         )
     wanted = np.array([float(weight / total) for weight in exact])
     best, least = wanted, math.inf

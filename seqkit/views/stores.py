@@ -9,16 +9,16 @@ import json
 import mmap
 import os
 import pickle
-import secrets
 import struct
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
-from pathlib import Path
+from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn, Protocol
 
 import numpy as np
+
+from ..randomness import digest
 
 __all__ = ["ABSENT", "Directory", "Keeper", "Memory", "replace_file", "size_of"]
 
@@ -161,7 +161,7 @@ class Memory:
 def replace_file(path: str, write: Callable[[BinaryIO], object]) -> None:
     """Write a file so that others find all of it there, or what was there before."""
     folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
     try:
         with open(draft, "xb") as file:
             write(file)
@@ -199,6 +199,8 @@ class Directory:
     SUFFIX = ".item"
 
     def __init__(self, path: str, length: int | None = None, scope: str = "") -> None:
+        import hashlib  # noqa: F401  `digest` needs it, but no item is to wait for an import
+
         self.path = path
         self._length = length
         self._folder = os.path.join(self.path, scope)
@@ -234,8 +236,11 @@ class Directory:
 
     def clear(self) -> None:
         """Remove every value, whoever wrote it."""
-        for path in Path(self._folder).rglob("*" + self.SUFFIX):
-            path.unlink(missing_ok=True)
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                if name.endswith(self.SUFFIX):
+                    with suppress(FileNotFoundError):
+                        os.unlink(os.path.join(folder, name))
 
     def _header(self) -> str:
         return os.path.join(self.path, self.HEADER)
@@ -243,13 +248,14 @@ class Directory:
     def _file(self, key: Any) -> str:
         text = _text(key)
         is_index = type(key) is int or isinstance(key, np.integer)
-        name = text if is_index else blake2b(text.encode(), digest_size=16).hexdigest()
+        name = text if is_index else digest(text).hex()
         return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
 
     def _check(self) -> bool:
         """Refuse a directory that is not ours; return whether it says that it is."""
         try:
-            header = json.loads(Path(self._header()).read_bytes())
+            with open(self._header(), "rb") as file:
+                header = json.loads(file.read())
             version, length = header["version"], header["length"]
         except FileNotFoundError:
             if any(not name.startswith(".") for name in _listed(self.path)):

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from itertools import islice, pairwise
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -36,8 +37,15 @@ def closing() -> float:
     return seconds(node.close) * 1e3
 
 
-def importing_numpy() -> float:
-    return seconds(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True)) * 1e3
+def importing(modules: str) -> float:
+    return seconds(lambda: subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)) * 1e3
+
+
+def importing_seqkit() -> float:
+    """Return how much longer it takes to import seqkit than numpy alone, from .pyc files."""
+    pairs = [(importing("numpy"), importing("numpy, seqkit")) for _ in range(20)]
+    alone, both = map(median, zip(*pairs, strict=True))
+    return both - alone
 
 
 def straggler() -> float:
@@ -121,7 +129,8 @@ def main() -> None:
             "first item, fork, ms": lambda: first_item("fork"),
             "first item, forkserver, ms": lambda: first_item("forkserver"),
             "first item, spawn, ms": lambda: first_item("spawn"),
-            "an interpreter importing numpy, ms": importing_numpy,
+            "an interpreter importing numpy, ms": lambda: importing("numpy"),
+            "import seqkit beyond numpy, ms": importing_seqkit,
             "next epoch's first item, processes, ms": lambda: next_epoch("process"),
             "next epoch's first item, threads, ms": lambda: next_epoch("thread"),
             "closing an idle node, ms": closing,

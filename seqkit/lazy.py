@@ -1,0 +1,42 @@
+"""Names of a package that are imported when they are first used (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a package that imports names when they are first used.
+
+    Parameters
+    ----------
+    package : str
+        The ``__name__`` of the package.
+    modules : mapping of str to str
+        The module that defines each name, relative to the package.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> "DataLoader" in dir(sk), sk.DataLoader.__module__
+    (True, 'seqkit.loader.loader')
+    """
+    namespace = vars(sys.modules[package])
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = namespace[name] = getattr(import_module(f"{package}.{modules[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted({*namespace, *modules})
+
+    return __getattr__, __dir__
