@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.executors import engines
+from seqkit.executors import named
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # which nobody there has
 
@@ -192,7 +191,7 @@ def test_an_executor_of_dask_keeps_its_options(dask: Any) -> None:
 
 def test_tasks_of_dask_that_somebody_else_cancels_are_begun_anew(dask: Any) -> None:
     distributed = pytest.importorskip("distributed")
-    executor: Any = engines.named(dask)
+    executor: Any = named(dask)
     slow = sk.smap(lambda x: time.sleep(0.02) or x, range(40))
     with sk.prefetch(slow, method=executor, chunk_size=1) as ahead:
         items = iter(ahead)
@@ -210,23 +209,3 @@ def test_ray_that_is_shut_down_is_told(ray: Any) -> None:
     with pytest.raises(RuntimeError, match="Ray has been shut down"):
         not_started[0]
     assert not module.is_initialized()
-
-
-def test_ray_that_is_begun_anew_is_another_one(ray: Any) -> None:
-    module = pytest.importorskip("ray")
-    begin = partial(
-        module.init, num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=10**8
-    )
-
-    def begin_anew() -> None:
-        module.shutdown()
-        begin()
-
-    if not module.is_initialized():
-        begin()
-    with sk.prefetch(range(3), method=ray) as ahead:
-        assert ahead[1] == 1
-        begin_anew()
-        ahead.restart()
-        assert list(ahead) == [0, 1, 2]
-    told(ray, begin_anew)

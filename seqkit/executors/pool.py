@@ -1,28 +1,26 @@
-"""The backend of an executor: every job is a task of a `concurrent.futures.Executor`, wherever that runs it.
+"""The backend over an executor: each job is a task of a `concurrent.futures.Executor`.
 
-A task names the pipeline by a key. A process that does not know the key says so, and the task is sent again,
-with the pipeline; the first tasks have it with them. An engine may have a store: then the pipeline is put
-there, and what tasks have with them is how to get it.
+A task names the pipeline by a key. The first tasks of a node carry the pickled pipeline, and a process keeps
+it. A process that does not know the key returns None: then the task is sent again, with the pipeline. An
+engine with a store keeps the pipeline there, and tasks carry the way to load it.
 
 Guarantees
 ----------
-- threads of this process evaluate the pipeline itself; other processes what was pickled when the node
+- threads of this process evaluate the pipeline itself; other processes evaluate a copy, pickled when the node
   started;
-- whatever an item raises becomes the outcome of that item; a task that comes to grief otherwise (its process
-  died, its machine went away) is `Lost`, to be tried again;
-- an executor that takes no more tasks, cannot do them or has ended, ends the node, which says why;
-- no more tasks are under way than were asked for, as far as the executor says what is;
-- the executor stays the user's: it is never shut down, and what it has not begun is cancelled, also when the
-  interpreter ends;
-- within a task of its own executor a node does not wait, see `is_within`.
+- an exception of an item is the outcome of that item; a task that fails in another way is `Lost`, and is
+  retried;
+- an executor that is broken, is shut down or cannot run tasks ends the node, with an error that says why;
+- no more tasks are under way than `most`;
+- the user's executor is never shut down; tasks that have not begun are cancelled when the node is closed, and
+  at interpreter exit;
+- a node that is read inside a task of its own executor evaluates items in place, see `is_within`.
 
 Relies on
 ---------
-- the executor completing every future, or telling that it will not: an engine by `has_ended`, a pool of the
-  standard library by `_broken`;
-- everything but `cancel`, `receive` and `wake` being called under the dispatcher's lock, until the
-  interpreter ends;
-- its processes having this version of seqkit.
+- every future being completed, unless the executor says that it has ended;
+- `start`, `submit`, `flush` and `close` being called under the dispatcher's lock;
+- the same version of seqkit in all processes of the executor.
 """
 
 from __future__ import annotations
@@ -30,121 +28,130 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pickle
-import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from time import monotonic, perf_counter_ns
-from typing import Any
+from time import perf_counter_ns
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
+from ..context import get_worker_info
 from ..errors import Policy, errstate, seterr, summary
 from ..prefetch.errors import record_failures
 from ..prefetch.evaluate import Evaluator, Settle
+from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
 from ..prefetch.protocol import Done, Event, Failed, Job, Lost, Parcel, Skipped, drained
 from ..prefetch.results import Memory, Outcomes, Ready, Record, Unsendable, framed, private
 from ..prefetch.snapshot import snapshots
 from ..view import View
-from .engines import Engine
+from . import Engine
 
-__all__ = ["TASK_NS", "Executors", "evaluate", "is_within", "shares_objects"]
+__all__ = ["TASK_NS", "ExecutorBackend", "evaluate", "is_within"]
 
-# As `MESSAGE_NS` of the dispatcher: tasks go through queues and connections of the executor's own.
+# The time between messages that chunks aim at, as `MESSAGE_NS` of the dispatcher. A task costs more than a
+# message to a worker of the engine's own.
 TASK_NS = 5_000_000
-# So many pipelines a process of an executor keeps; nobody tells it which nodes have gone.
-MOST_KEPT = 8
-# How often a reader that waits looks whether the executor has ended.
-LOOK_S = 1.0
-# How long it may take a thread pool to note a thread that it has begun.
-NOTED_S = 0.1
-# How long closing waits for the tasks that threads of this process are at.
-GRACE_S = 0.5
+# How many bytes of pickled pipelines a process of an executor keeps. It always keeps the newest one.
+MAX_KEPT_BYTES = 256 << 20
+# How often a waiting reader checks whether the executor has ended.
+CHECK_S = 1.0
+# What a task raises that cannot even begin, because seqkit is not installed there or is another version.
+CANNOT_BEGIN = (ImportError, AttributeError, pickle.PicklingError)
+REFUSED = "takes no more tasks"
 
 
-class _Desk:
-    """What waits, what is under way and what has come, for futures that call back: without the pipeline."""
+# -------------------------------------------------------------------- where tasks are sent from
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = weakref.ref(executor)
-        self.is_closed = False
-        self.waiting: deque[int] = deque()  # tickets of tasks to be sent
-        self.returned: deque[int] = deque()  # tickets of tasks that need the pipeline with them
-        self.futures: dict[int, Future[Any]] = {}
-        self.tickets: dict[Future[Any], int] = {}
-        self.arrived: SimpleQueue[Future[Any] | Failed | Skipped | None] = SimpleQueue()
-        # Tickets that nobody waits for. Who drops a reader appends to it and does nothing else: that may be
-        # the garbage collector, a future has a lock, and what Ctrl-C strikes in a finaliser is lost.
-        self.unwanted: deque[int] = deque()
-        self.too_late: set[int] = set()  # those of them that were under way
 
-    def completed(self, ticket: int, _: object) -> None:
-        """Take a future that is done or cancelled, in whatever thread; some executors name another one."""
-        future = self.futures.get(ticket)
-        if future in self.tickets:  # else it is closed, and nobody would take it out
-            self.arrived.put(future)
-        self.cancel_unwanted()
+@dataclass(eq=False, slots=True)
+class Task:
+    """A job that waits, is under way or has come back."""
+
+    ticket: int
+    epoch: int
+    indices: Any
+    future: Future[Any] | None = None
+    is_unwanted: bool = False
+    is_alone: bool = False  # no other task was under way
+
+
+class TaskQueue:
+    """The tasks of a node. Futures refer to it, so it must not refer to the pipeline."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, Task] = {}  # those that have not yet led to an event, by ticket
+        self.waiting: deque[Task] = deque()
+        self.under_way: set[Task] = set()
+        self.arrived: SimpleQueue[Task | Failed | None] = SimpleQueue()
+        self._unwanted: deque[int] = deque()
+
+    def add(self, task: Task) -> None:
+        self.tasks[task.ticket] = task
+        self.waiting.append(task)
+
+    def next(self) -> Task | None:
+        """Take the next task that waits. Report those that are unwanted as they are."""
+        with suppress(IndexError):  # nothing waits, or another thread has closed the queue
+            while (task := self.waiting.popleft()).is_unwanted:
+                self.arrived.put(task)
+            return task
+        return None
+
+    def cancel(self, ticket: int) -> None:
+        # The garbage collector may call this, and a future has a lock. So it is cancelled later.
+        self._unwanted.append(ticket)
 
     def cancel_unwanted(self) -> None:
-        # All are taken first: a future that is cancelled calls back, and so on within one another.
+        # Take all tickets first: a future that is cancelled calls `completed`, which comes here again.
         tickets = []
         with suppress(IndexError):
             while True:
-                tickets.append(self.unwanted.popleft())
+                tickets.append(self._unwanted.popleft())
         for ticket in tickets:
-            self._cancel(ticket)
+            task = self.tasks.get(ticket)
+            if task is not None:
+                task.is_unwanted = True
+                _cancel(task)
 
-    def _cancel(self, ticket: int) -> None:
-        for tickets in (self.waiting, self.returned):
-            with suppress(ValueError):
-                tickets.remove(ticket)
-                self.arrived.put(Skipped(ticket))
-                return
-        future = self.futures.get(ticket)
-        if future is not None and not self._cancels(future):
-            self.too_late.add(ticket)
-            if ticket not in self.futures:  # it has come meanwhile
-                self.too_late.discard(ticket)
+    def completed(self, task: Task, _: object) -> None:
+        """Take a task back. A future calls this, in any thread."""
+        self.under_way.discard(task)
+        self.arrived.put(task)
+        # The last iterator may have been dropped. Then its tasks are cancelled here and nowhere else.
+        self.cancel_unwanted()
 
     def clear(self) -> None:
-        """Cancel everything, and forget it."""
-        self.is_closed = True
-        for known in (self.waiting, self.returned, self.unwanted, self.tickets, self.too_late):
-            known.clear()
-        for ticket, future in list(self.futures.items()):
-            self._cancels(future)
-            self.futures.pop(ticket, None)  # not before: whom Ctrl-C strikes here may close once more
-
-    def _cancels(self, future: Future[Any]) -> bool:
-        """Cancel a future, and say whether that could be: there are some that refuse by an exception.
-
-        Not those of a pool that breaks: it tells one after the other, stumbles over the first that is
-        cancelled, and then never ends its other processes.
-        """
-        if _broken(self._executor()):
-            return False
-        try:
-            return future.cancel()
-        except Exception:
-            return False
+        """Cancel and forget all tasks."""
+        self.waiting.clear()
+        for task in list(self.tasks.values()):
+            _cancel(task)
+            task.future = None  # the result may still come, and is not to be kept
+        self.tasks.clear()
 
 
-def _broken(executor: Executor | None) -> Any:
-    """Return why a pool of the standard library cannot go on, if so."""
-    processes = sys.modules.get("concurrent.futures.process")  # which is not imported for this
-    pools = (ThreadPoolExecutor, getattr(processes, "ProcessPoolExecutor", ThreadPoolExecutor))
-    return isinstance(executor, pools) and getattr(executor, "_broken", False)
+def _cancel(task: Task) -> None:
+    if task.future is not None:
+        with suppress(Exception):  # Parsl's futures raise NotImplementedError
+            task.future.cancel()
 
 
-class Executors:
+class Shipment(NamedTuple):
+    """A pipeline on its way to a process, with the keys of nodes that were closed before."""
+
+    pickled: bytes | Callable[[], bytes]
+    closed: tuple[str, ...]
+
+
+class ExecutorBackend:
     """Evaluates jobs as tasks of an executor.
 
     Parameters
@@ -152,44 +159,48 @@ class Executors:
     pipeline : View
     executor : Executor
     workers : int
-        How many workers it has, about.
+        About how many workers the executor has.
     most : int
         Most tasks under way.
     capacity : int
         Most jobs in flight.
+    hook : callable, optional
+        Called in each process before its first item. Needs an engine whose processes have a `WorkerInfo`.
     """
 
     def __init__(
-        self, pipeline: View[Any], executor: Executor, workers: int, most: int, capacity: int
+        self,
+        pipeline: View[Any],
+        executor: Executor,
+        workers: int,
+        most: int,
+        capacity: int,
+        hook: Callable[..., Any] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._executor = executor
         self._engine = executor if isinstance(executor, Engine) else None
-        self._workers = workers
         self._most = most
         self.capacity = capacity
+        self._hook = hook
         self._pid = os.getpid()
-        self._key = uuid4().hex
-        self._ours: _Pipeline | None = None  # for threads of this process
-        self._shipment: bytes | Callable[[], bytes] = b""  # for others
-        self._classes: list[type] = []  # that went with it, and come back by name
-        self._shipped = 0  # how often
-        self._carriers: set[int] = set()  # tickets of tasks under way that have the pipeline with them
-        self._jobs: dict[int, tuple[int, Any]] = {}  # epoch and indices, by ticket
-        self._desk = _Desk(executor)
+        self._key = f"{_name(executor)}:{uuid4().hex}"
+        self._shared: _Pipeline | None = None  # for threads of this process
+        self._pickled: bytes | Callable[[], bytes] = b""  # for other processes
+        self._classes: list[type] = []  # pickled with the pipeline; instances come back by name
+        self._to_ship = workers  # how many of the next tasks carry the pipeline
+        self._suspects = 0  # tasks that a broken pool has lost, and that are sent one at a time
+        self._queue = TaskQueue()
         self._nbytes = 0
-        self._look_at_s = 0.0  # when to look next whether the executor has ended
 
     def start(self) -> None:
-        self._context = copy_context()  # as threads of the node's own have it
-        _of_here[self._key] = self._executor
-        if shares_objects(self._executor):
-            self._ours = _Pipeline(self._pipeline, seterr(), self._executor)
+        if _shares_objects(self._executor):
+            self._shared = _Pipeline(self._pipeline, seterr(), self._key)
         else:
-            shipment = _shipment(self._pipeline, self._classes)
-            self._shipment = shipment if self._engine is None else self._engine.put(shipment)
-        _living.add(self)
-        _end_before(type(self._executor))
+            content = self._pipeline, seterr(), self._hook
+            pickled = _pickled(self._pipeline, content, self._classes)
+            self._pickled = pickled if self._engine is None else self._engine.put(pickled)
+        _started.add(self)
 
     # ---------------------------------------------------------------- jobs
 
@@ -198,121 +209,105 @@ class Executors:
 
     def submit(self, job: Job) -> None:
         try:
-            indices = job.indices if self._ours is not None else dumps_by_value(job.indices)
+            indices = job.indices if self._shared is not None else dumps_by_value(job.indices)
         except Exception as error:
             raise Unsendable(error) from None
-        self._jobs[job.ticket] = job.epoch, indices
-        self._desk.waiting.append(job.ticket)
+        self._queue.add(Task(job.ticket, job.epoch, indices))
 
     def flush(self) -> None:
-        """Send what may be under way."""
-        desk = self._desk
-        desk.cancel_unwanted()
-        if not desk.waiting and not desk.returned:
-            return
-        room = self._most
-        if room < self.capacity:
-            room -= sum(not future.done() for future in list(desk.futures.values()))
-        while room > 0 and self._send_next():
-            room -= 1
+        """Send the tasks that may be under way."""
+        queue = self._queue
+        queue.cancel_unwanted()
+        most = 1 if self._suspects else self._most
+        while len(queue.under_way) < most and (task := queue.next()) is not None:
+            task.is_alone = most == 1
+            try:
+                task.future = self._submitted(task)
+            except Exception as error:  # it is shut down, or broken
+                queue.arrived.put(Failed(None, error, REFUSED))
+                return
+            queue.under_way.add(task)
+            task.future.add_done_callback(partial(queue.completed, task))
 
-    def _send_next(self) -> bool:
-        """Make a task of the next job; say whether there was one, and the executor has taken it."""
-        desk, is_carrier = self._desk, self._shipped < self._workers  # who is first has nobody to learn from
-        if desk.is_closed:
-            return False
-        try:
-            if desk.returned and len(self._carriers) < self._workers:
-                ticket, is_carrier = desk.returned.popleft(), True
-            else:
-                ticket = desk.waiting.popleft()
-        except IndexError:
-            return False
-        try:
-            future = self._executor.submit(*self._task(ticket, is_carrier))
-        except Exception as error:  # it is shut down, or broken
-            desk.arrived.put(Failed(None, error, "takes no more tasks"))
-            return False
-        desk.futures[ticket] = future
-        desk.tickets[future] = ticket
-        future.add_done_callback(partial(desk.completed, ticket))
-        return True
-
-    def _task(self, ticket: int, is_carrier: bool) -> tuple[Any, ...]:
-        epoch, indices = self._jobs[ticket]
-        if self._ours is not None:
-            return self._context.copy().run, evaluate_here, self._ours, epoch, indices
-        if not is_carrier:
-            return evaluate, self._key, epoch, indices, None
-        self._shipped += 1
-        self._carriers.add(ticket)
-        return evaluate, self._key, epoch, indices, self._shipment
+    def _submitted(self, task: Task) -> Future[Any]:
+        """Hand a task to the executor, with the pipeline if a process lacks it."""
+        submit = self._executor.submit
+        if self._shared is not None:
+            return submit(evaluate_here, self._shared, task.epoch, task.indices)
+        shipment = Shipment(self._pickled, tuple(_closed)) if self._to_ship else None
+        self._to_ship = max(0, self._to_ship - 1)
+        return submit(evaluate, self._key, task.epoch, task.indices, shipment)
 
     def joint(self, jobs: int) -> None:
-        return None  # nobody shares memory
+        return None  # workers share no memory
 
     def cancel(self, ticket: int) -> None:
-        self._desk.unwanted.append(ticket)
+        self._queue.cancel(ticket)
 
     # ---------------------------------------------------------------- results
 
     def receive(self, timeout: float | None) -> list[Event]:
-        self._desk.cancel_unwanted()
-        arrived = drained(self._desk.arrived, LOOK_S if timeout is None else min(timeout, LOOK_S))
-        if monotonic() >= self._look_at_s:
-            self._look_at_s = monotonic() + LOOK_S
-            if (ended := self._ended()) is not None:
-                arrived += drained(self._desk.arrived, 0)  # what came before
-                if not arrived:
-                    return [Failed(None, ended, "takes no more tasks")]
-        events = [self._event(one) if isinstance(one, Future) else one for one in arrived]
-        for event in events:
-            if isinstance(event, Done | Lost | Skipped):
-                self._jobs.pop(event.ticket, None)
+        self._queue.cancel_unwanted()
+        arrived = drained(self._queue.arrived, CHECK_S if timeout is None else min(timeout, CHECK_S))
+        if not arrived and (ended := self._ended()) is not None:
+            return [Failed(None, ended, REFUSED)]
+        events = [self._event(item) if isinstance(item, Task) else item for item in arrived]
         return [event for event in events if event is not None]
 
     def _ended(self) -> Exception | None:
-        """Say why nothing comes any more, if the executor knows."""
+        """Return why no task will complete any more, if the executor says so."""
         if self._engine is not None:
             return RuntimeError("it has been shut down") if self._engine.has_ended() else None
-        broken = _broken(self._executor)
+        # A pool that breaks may leave futures as they are, see `SpawnPool.has_ended`.
+        has_flag = isinstance(self._executor, ThreadPoolExecutor | ProcessPoolExecutor)
+        broken = has_flag and self._executor._broken  # type: ignore[attr-defined]
         return BrokenExecutor(broken) if broken else None
 
-    def _event(self, future: Future[Any]) -> Event | None:
-        """Say what became of a task; None if it is to be sent once more."""
-        desk = self._desk
-        ticket = desk.tickets.pop(future, None)
-        if ticket is None:  # closed by the interpreter's exit, while a daemon thread reads
+    def _event(self, task: Task) -> Event | None:
+        """Return the outcome of a task, or None if it is sent again."""
+        if task.ticket not in self._queue.tasks:  # the node was closed
             return None
-        desk.futures.pop(ticket, None)
-        self._carriers.discard(ticket)
-        is_unwanted = ticket in desk.too_late
-        desk.too_late.discard(ticket)
-        event = self._outcome(ticket, future)
-        if event is None and is_unwanted:
-            return Skipped(ticket)
+        event = self._outcome(task)
         if event is None:
-            desk.returned.append(ticket)
+            # One task with the pipeline at a time: the process that gets it returns no further tasks.
+            self._to_ship = max(1, self._to_ship)
+            task.future = None
+            self._queue.waiting.appendleft(task)
+            return None
+        if task.is_alone and self._suspects:
+            self._suspects -= 1
+        self._queue.tasks.pop(task.ticket, None)
         return event
 
-    def _outcome(self, ticket: int, future: Future[Any]) -> Event | None:
-        """Say what became of a task; None if its process does not know the pipeline."""
-        if future.cancelled():
-            return Skipped(ticket)
+    def _outcome(self, task: Task) -> Event | None:
+        """Return the outcome of a task, or None if its process does not have the pipeline."""
+        future = task.future
+        if future is None or future.cancelled():
+            return Skipped(task.ticket)
         error = future.exception()
-        if isinstance(error, _UNFIT):
-            return Failed(None, error, "cannot do its tasks")
-        if isinstance(error, BrokenExecutor) and self._ended() is not None:
-            return Failed(None, error, "takes no more tasks")
         if error is not None:
-            return Lost(ticket, None, 0, f"was lost ({summary(error)})", 0.0)
+            return self._loss(task, error)
         result = future.result()
         if result is None:
             return None
         if isinstance(result, Record):
-            return Failed(None, result.rebuild(), "cannot do its tasks")
+            worker = result.about
+            what = "cannot do its tasks" if worker is None else "could not start"
+            return Failed(worker, result.rebuild(), what)
         parcel, cost_ns = result
-        return Done(ticket, self._unpacked(*parcel) if isinstance(parcel, tuple) else parcel, cost_ns, None)
+        unpacked = self._unpacked(*parcel) if isinstance(parcel, tuple) else parcel
+        return Done(task.ticket, unpacked, cost_ns, None)
+
+    def _loss(self, task: Task, error: BaseException) -> Event:
+        if isinstance(error, CANNOT_BEGIN):
+            return Failed(None, error, "cannot do its tasks")
+        if isinstance(error, BrokenExecutor):
+            if self._engine is None or not self._engine.recovers:
+                return Failed(None, error, REFUSED)
+            if not task.is_alone:  # another task may be to blame
+                self._suspects += 1
+                return Skipped(task.ticket)
+        return Lost(task.ticket, None, 0, f"was lost ({summary(error)})", 0.0)
 
     def _unpacked(self, frame: bytes, head: int) -> Memory:
         self._nbytes += len(frame)
@@ -332,66 +327,40 @@ class Executors:
         return is_within(self._executor)
 
     def wake(self) -> None:
-        self._desk.arrived.put(None)
+        self._queue.arrived.put(None)
 
     def statistics(self) -> dict[str, int]:
         return {"nbytes": self._nbytes}
 
     def withdraw(self) -> None:
-        """Cancel what has not begun, and tell who reads on that nothing more comes: the interpreter ends."""
-        if self._pid == os.getpid():  # the locks of futures may be held in a fork for ever
-            ends = RuntimeError("the interpreter ends")
-            self._desk.arrived.put(Failed(None, ends, "takes no more tasks"))
-            self._desk.clear()
+        """Cancel tasks at interpreter exit, and end the iterators that other threads still read."""
+        if self._pid == os.getpid():  # in a forked child, locks of futures may be held for ever
+            self.close()
+            self._queue.arrived.put(Failed(None, RuntimeError("the interpreter ends"), REFUSED))
 
     def close(self) -> None:
-        at_work = [future for future in list(self._desk.futures.values()) if future.running()]
-        self._desk.clear()
-        if self._ours is not None:
-            if not self.is_worker():
-                concurrent.futures.wait(at_work, GRACE_S)
-            self._ours.forget()  # tasks that are cancelled stay in the executor's queue for a while
-        self._shipment = b""
+        self._queue.clear()
+        if self._engine is not None:
+            self._engine.release()
+        if self._shared is not None:
+            self._shared.forget()  # cancelled tasks may stay in the executor's queue for a while
+        self._pickled = b""
         self._classes = []
-        _of_here.pop(self._key, None)
-        self._jobs.clear()
-        drained(self._desk.arrived, 0)  # nobody wants them any more
-        _living.discard(self)
+        _closed.append(self._key)
+        _pipelines.pop(self._key, None)  # where the executor runs tasks in this process
+        drained(self._queue.arrived, 0)
+        _started.discard(self)
 
 
-# What is raised where a task cannot even be begun: what it is made of is not to be had there.
-_UNFIT = (ImportError, AttributeError, pickle.PicklingError)
-
-_living: weakref.WeakSet[Executors] = weakref.WeakSet()
-_ended_before: set[str] = set()
-
-
-def _end_before(kind: type[Executor]) -> None:
-    """Have nodes withdraw their tasks before executors of this kind, at the interpreter's end, do them all.
-
-    Those of the standard library do so before it comes to `atexit`. What was registered last is called first.
-    """
-    register = getattr(threading, "_register_atexit", None)
-    if register is not None and kind.__module__ not in _ended_before:
-        _ended_before.add(kind.__module__)
-        with suppress(RuntimeError):  # it has begun to end
-            register(_withdraw_all)
-
-
-def _withdraw_all() -> None:
-    for backend in list(_living):
-        backend.withdraw()
-
-
-def shares_objects(executor: Executor) -> bool:
-    """Are its workers threads of this process, which need no copy of anything?"""
-    interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())  # a thread pool, too
+def _shares_objects(executor: Executor) -> bool:
+    """Return whether tasks run in threads of this process."""
+    interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())  # a subclass
     return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
 
 
-def _shipment(pipeline: View[Any], sent: list[type]) -> bytes:
+def _pickled(pipeline: View[Any], content: Any, sent: list[type]) -> bytes:
     try:
-        return dumps_by_value((pipeline, seterr()), protocol=5, sent=sent)
+        return dumps_by_value(content, protocol=5, sent=sent)
     except Exception as error:
         raise TypeError(
             f"prefetch: {pipeline!r} cannot be shipped to an executor: {type(error).__name__}: {error}."
@@ -399,17 +368,34 @@ def _shipment(pipeline: View[Any], sent: list[type]) -> bytes:
         ) from error
 
 
-# -------------------------------------------------------------------- where the tasks run
+_started: weakref.WeakSet[ExecutorBackend] = weakref.WeakSet()
+# Keys of nodes that were closed in this process. They travel with the next pipelines, when memory is needed.
+_closed: deque[str] = deque(maxlen=256)
+
+
+def _withdraw_all() -> None:
+    for backend in list(_started):
+        backend.withdraw()
+
+
+# At interpreter exit the pools of the standard library complete all of their tasks, before `atexit` hooks are
+# called. This hook is called before theirs: the last one that is registered comes first.
+with suppress(AttributeError, RuntimeError):  # it is private; the interpreter may be ending
+    threading._register_atexit(_withdraw_all)  # type: ignore[attr-defined]
+
+
+# -------------------------------------------------------------------- where tasks run
 
 
 class _Pipeline:
-    """A pipeline in a process that evaluates it: every thread has an evaluator of its own."""
+    """A pipeline that this process evaluates. Each thread has an evaluator of its own."""
 
-    def __init__(self, view: View[Any], errors: Policy, executor: Executor | None = None) -> None:
+    def __init__(self, view: View[Any], errors: Policy, key: str, nbytes: int = 0) -> None:
         self._view: View[Any] | None = view
         self._errors = errors
-        self._executor = weakref.ref(executor) if executor is not None else lambda: None
+        self._executor = key.rpartition(":")[0]
         self._thread = threading.local()
+        self.nbytes = nbytes
 
     def evaluator(self) -> Evaluator:
         thread = self._thread.__dict__
@@ -421,78 +407,72 @@ class _Pipeline:
 
     def run(self, epoch: int, indices: Any, settle: Settle = iter) -> Outcomes:
         evaluator = self.evaluator()
-        before, _doing.executor = _doing.executor, self._executor()
+        before, _current.executor = _current.executor, self._executor
         try:
             with errstate(self._errors):
                 outcomes = evaluator.run(epoch, indices, settle)
         finally:
-            _doing.executor = before
+            _current.executor = before
         evaluator.leave_if_forked()
         return outcomes
 
     def forget(self) -> None:
-        """Let go of the view, but for the threads that are at it."""
+        """Drop the view. Threads that evaluate it keep it until they are done."""
         self._view = None
         self._thread = threading.local()
 
 
-class _Doing(threading.local):
-    executor: Executor | None = None  # whose task this thread is at
+class _Current(threading.local):
+    executor = ""  # the name of the executor whose task this thread runs
 
 
-_doing = _Doing()
-# The executors of nodes that were started here, whose tasks may run here, too; by key.
-_of_here: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
-_kept: dict[str, _Pipeline] = {}  # what has come from other processes, what was used last at the end
+_current = _Current()
+_THIS_PROCESS = uuid4().hex
+_pipelines: dict[str, _Pipeline] = {}  # from other processes, by key
+
+
+def _name(executor: Executor) -> str:
+    return f"{_THIS_PROCESS}:{id(executor)}"
 
 
 def is_within(executor: Executor) -> bool:
-    """Is it in a task of this executor that this is asked?
+    """Return whether the current thread runs a task of this executor.
 
-    Who waits for another one there may do so for ever: all of its workers may be at tasks that wait.
+    There, waiting for another task could be a deadlock: each worker may run a task that waits.
     """
-    return _doing.executor == executor or _is_a_thread_of(executor)
-
-
-def _is_a_thread_of(executor: Executor) -> bool:
-    """Is this one of an executor's threads, at a task of the user's own?"""
-    if not isinstance(executor, ThreadPoolExecutor):
-        return False
-    thread, lock = threading.current_thread(), executor._shutdown_lock
-    is_noted = thread in executor._threads
-    if is_noted or not thread.name.startswith(f"{executor._thread_name_prefix}_"):
-        return is_noted
-    # It is noted under this lock, and may have begun before. In the garbage collector the lock may be ours.
-    if lock.acquire(timeout=NOTED_S):
-        lock.release()
-    return thread in executor._threads
+    if isinstance(executor, Engine):
+        return executor.is_inside_task()
+    if isinstance(executor, ThreadPoolExecutor):
+        # By name: a thread may run its first task before the pool knows the thread.
+        return threading.current_thread().name.startswith(f"{executor._thread_name_prefix}_")
+    return _current.executor == _name(executor)
 
 
 def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any) -> tuple[Parcel, int]:
-    """Evaluate a job in the reader's process; return the outcomes, and the nanoseconds that it took."""
+    """Evaluate a job in a thread of this process. Return the outcomes, and the nanoseconds that it took."""
     begun = perf_counter_ns()
     outcomes = pipeline.run(epoch, indices)
     return Ready.sized(outcomes), perf_counter_ns() - begun
 
 
-def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[], bytes] | None) -> Any:
-    """Evaluate a job in another process than the reader's.
+def evaluate(key: str, epoch: int, indices: bytes, shipment: Shipment | None) -> Any:
+    """Evaluate a job in a process of an executor.
 
-    Returns the outcomes as a frame with its head, and the nanoseconds that it took; None if the pipeline is
-    needed; a `Record` if that cannot be unpickled.
+    Returns the outcomes as a frame with its head, and the nanoseconds that it took; None if this process does
+    not have the pipeline; a `Record` of the exception if the pipeline cannot be unpickled.
     """
     begun = perf_counter_ns()
     try:
-        pipeline = _kept.get(key) or _received(key, shipment)
+        pipeline = _pipelines.get(key) or _received(key, shipment)
     except BaseException as error:
-        return Record.of(error)
+        info = get_worker_info()
+        return Record.of(error, None if info is None else info.id)
     if pipeline is None:
         return None
-    _keep(key, pipeline)
     try:
         wanted = pickle.loads(indices)
     except BaseException as error:
-        raise RuntimeError(summary(error)) from None  # plain, so that it can be sent: the task is lost
+        raise RuntimeError(summary(error)) from None  # the exception itself may not be picklable
     outcomes = pipeline.run(epoch, wanted, _settled if len(wanted) > 1 else iter)
     evaluator = pipeline.evaluator()
     record_failures(outcomes, evaluator.keyed)
@@ -501,19 +481,23 @@ def evaluate(key: str, epoch: int, indices: bytes, shipment: bytes | Callable[[]
     return (b"".join(frame.stream(None)), frame.head), perf_counter_ns() - begun
 
 
-def _received(key: str, shipment: bytes | Callable[[], bytes] | None) -> _Pipeline | None:
+def _received(key: str, shipment: Shipment | None) -> _Pipeline | None:
+    """Unpickle a pipeline and keep it. Drop those of closed nodes, and the oldest ones above the limit."""
     if shipment is None:
         return None
-    view, errors = pickle.loads(shipment() if callable(shipment) else shipment)
-    return _Pipeline(view, errors, _of_here.get(key))
-
-
-def _keep(key: str, pipeline: _Pipeline) -> None:
-    if next(reversed(_kept), None) != key:
-        _kept.pop(key, None)
-        _kept[key] = pipeline
-    for old in list(_kept)[:-MOST_KEPT]:
-        _kept.pop(old, None)
+    for closed in shipment.closed:
+        _pipelines.pop(closed, None)
+    data = shipment.pickled() if callable(shipment.pickled) else shipment.pickled
+    view, errors, hook = pickle.loads(data)
+    if (info := get_worker_info()) is not None:
+        call_hook(hook, info.id)
+    pipeline = _pipelines[key] = _Pipeline(view, errors, key, len(data))
+    excess = sum(kept.nbytes for kept in _pipelines.values()) - MAX_KEPT_BYTES
+    for name, kept in list(_pipelines.items()):
+        if excess > 0 and kept is not pipeline:
+            _pipelines.pop(name, None)
+            excess -= kept.nbytes
+    return pipeline
 
 
 def _settled(items: Iterator[Any]) -> Iterator[Any]:

@@ -116,9 +116,11 @@ class Engine:
             from ..executors import pool
 
             most = settings["most_tasks"] or capacity
-            return pool.Executors(self._source, self._executor, workers, most, capacity)
+            return pool.ExecutorBackend(self._source, self._executor, workers, most, capacity)
         seed = as_seed(settings["seed"], "prefetch: seed")
-        if settings["method"] == "process" and _can_have_processes():
+        if settings["method"] == "process" and not in_process_worker():
+            if why := why_not_here():
+                return self._standard_pool(why, seed, capacity)
             from .processes.transport import Processes
 
             return Processes(
@@ -138,6 +140,28 @@ class Engine:
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity)
+
+    def _standard_pool(self, why: str, seed: int, capacity: int) -> Backend:
+        """Return the backend for processes where the engine cannot make its own."""
+        from ..executors.pool import ExecutorBackend
+        from ..executors.spawn import SpawnPool
+
+        settings = self._settings
+        if settings["timeout"] is not None:
+            raise ValueError(
+                f"prefetch: timeout cannot be used with method='process' on this system ({why}). Leave it"
+                " out, or use method='thread'"
+            )
+        warnings.warn(
+            f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
+            " process pool of the standard library. Results are pickled, so large arrays take longer;"
+            " shm_size and context have no effect",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        workers = settings["workers"]
+        pool = SpawnPool(workers, seed)
+        return ExecutorBackend(self._source, pool, workers, capacity, capacity, settings["start_hook"])
 
     def close(self) -> None:
         self._forget_after_fork()
@@ -159,25 +183,17 @@ class Engine:
         return Statistics() if dispatcher is None else dispatcher.statistics()
 
 
-_HAS_PROCESSES = sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
-
-
-def _can_have_processes() -> bool:
-    if in_process_worker():
-        return False
-    if not _HAS_PROCESSES:
-        warnings.warn(
-            f"prefetch: method='process' needs Linux, this is {sys.platform}; threads are used instead",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return False
-    return True
+def why_not_here() -> str:
+    """Return why the engine cannot make processes of its own here, or "" if it can."""
+    if sys.platform != "linux":
+        return f"it needs Linux, this is {sys.platform}"
+    missing = [name for name in ("memfd_create", "pidfd_open") if not hasattr(os, name)]
+    return f"this Python has no os.{missing[0]}" if missing else ""
 
 
 def fork_server(preload: tuple[str, ...]) -> Server | None:
     """Return a fork server for nodes to share, that imports modules for their workers; None without Linux."""
-    if not _HAS_PROCESSES:
+    if why_not_here():
         return None
     from .processes.template import Server
 

@@ -84,10 +84,11 @@ def prefetch(
         many it has: the most tasks under way.
     method : "thread", "process", "inline", "dask", "ray" or concurrent.futures.Executor
         Threads share memory and the interpreter lock; processes share neither. Inside a process worker,
-        ``"process"`` means threads. An executor evaluates items as its tasks, perhaps on other machines,
-        and stays yours to shut down; ``"dask"`` and ``"ray"`` are those of the current client, and of the Ray
-        that was initialised. With an executor, `start_hook`, `shm_size`, `context`, `timeout` and `seed` are
-        refused: they are about workers of the node's own.
+        ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
+        are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. An executor evaluates
+        items as its tasks, perhaps on other machines, and stays yours to shut down; ``"dask"`` and ``"ray"``
+        are those of the current client, and of the Ray that was initialised. With an executor, `start_hook`,
+        `shm_size`, `context`, `timeout` and `seed` are refused: they are about workers of the node's own.
     max_buffered : int, optional
         Most items computed ahead of each reader, at least 1. None (the default) is chosen from the workers
         and the size of items.

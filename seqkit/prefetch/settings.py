@@ -41,16 +41,16 @@ def executor_of(method: Any) -> Executor | None:
     """Return the executor that a method is, or names; None for those of the engine's own."""
     if isinstance(method, str) and method in OWN:
         return None
-    from ..executors import engines  # only here: most nodes have workers of their own
+    from .. import executors  # only here: most nodes have workers of their own
 
     if isinstance(method, str) and method in ENGINES:
-        return engines.named(method)
+        return executors.named(method)
     if not isinstance(method, Executor):
         names = ", ".join(map(repr, [*OWN, *ENGINES]))
         raise ValueError(
             f"prefetch: method must be one of {names} or a concurrent.futures.Executor, got {method!r}"
         )
-    return engines.adapted(method)
+    return executors.adapted(method)
 
 
 def worker_count(nworkers: int | None, executor: Executor | None) -> int:
@@ -73,9 +73,9 @@ def _workers_of(executor: Executor | None) -> int:
 
 
 def _known_workers(executor: Executor) -> int | None:
-    from ..executors import engines
+    from ..executors import workers_of
 
-    return engines.workers_of(executor)
+    return workers_of(executor)
 
 
 def place_of(method: Method, executor: Executor | None) -> Method:

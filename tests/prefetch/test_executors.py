@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import multiprocessing
 import os
 import pickle
@@ -11,9 +10,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +21,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.executors import engines
+from seqkit.executors import Engine
 from seqkit.executors import pool as executors
 from seqkit.prefetch.dispatcher import MAX_DEPTH
 from seqkit.prefetch.resources import usable_cpus
@@ -137,8 +135,8 @@ def published(value: Any) -> Iterator[str]:
 
 
 def forget() -> None:
-    """Be a process that has seen no pipeline yet."""
-    executors._kept.clear()
+    """Forget all pipelines, as a new process would have none."""
+    executors._pipelines.clear()
 
 
 # -------------------------------------------------------------------- the same items
@@ -487,31 +485,16 @@ def test_an_executor_whose_processes_lack_something_ends_the_node() -> None:
 
 
 def test_an_executor_that_has_ended_completes_nothing_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ended(Manual, engines.Engine):
+    class Ended(Manual, Engine):
         def has_ended(self) -> bool:
             return True
 
-    monkeypatch.setattr(executors, "LOOK_S", 0.01)
+    monkeypatch.setattr(executors, "CHECK_S", 0.01)
     with sk.prefetch(range(9), 1, Ended()) as ahead:
         items = iter(ahead)
         with pytest.raises(RuntimeError, match="the executor takes no more tasks: RuntimeError: it has been"):
             next(items)
         assert list(items) == []
-
-
-def test_an_engine_is_looked_after_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Busy(Eager, engines.Engine):
-        looked = 0
-
-        def has_ended(self) -> bool:
-            self.looked += 1
-            return False
-
-    monkeypatch.setattr(executors, "LOOK_S", 0)
-    pool = Busy()
-    with sk.prefetch(range(9), 1, pool, chunk_size=1) as ahead:
-        assert list(ahead) == list(range(9))
-    assert pool.looked
 
 
 def test_a_pool_that_breaks_with_cancelled_tasks_in_it_is_told(tmp_path: Path) -> None:
@@ -565,69 +548,6 @@ def test_a_pool_that_an_item_breaks_is_told_and_nothing_hangs() -> None:
         assert before == list(range(len(before)))
         assert isinstance(error, RuntimeError)
         assert "the executor takes no more tasks: BrokenProcessPool" in str(error)
-
-
-def test_who_is_to_try_nothing_again_is_told_of_a_pool_that_breaks_not_of_its_items() -> None:
-    with pool_of_processes() as pool, sk.prefetch(sk.smap(dies_at, range(100)), 2, pool, retries=0) as ahead:
-        *before, error = drawn(iter(ahead))
-    assert before == list(range(len(before)))
-    assert "the executor takes no more tasks: BrokenProcessPool" in str(error)
-
-
-def test_a_pool_that_its_executor_replaces_is_not_its_end() -> None:
-    class Replacing(Manual):
-        def submitted(self) -> None:
-            future, fn, arguments = self.tasks.pop()
-            if broken:
-                future.set_exception(broken.pop())
-            else:
-                future.set_result(fn(*arguments))
-
-    broken = [BrokenExecutor("the first one")]
-    with sk.prefetch(range(9), 1, Replacing()) as ahead:
-        assert list(ahead) == list(range(9))
-
-
-def test_broken_may_mean_something_else_to_executors_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "LOOK_S", 0)
-    pool = Eager()
-    pool._broken = "never"  # type: ignore[attr-defined]
-    with sk.prefetch(range(9), 1, pool, chunk_size=1) as ahead:
-        assert list(ahead) == list(range(9))
-
-
-def test_tasks_that_begin_after_closing_know_their_executor_yet() -> None:
-    class Kept(Future[Any]):
-        def cancel(self) -> bool:
-            return False
-
-    pool, told = Making(Kept), list[bool]()
-    with published((pool, told)) as name:
-
-        def item(x: int) -> None:
-            pool, told = sys.modules[name].value
-            told.append(executors.is_within(pool))
-
-        ahead = sk.prefetch(sk.smap(item, range(2)), 2, pool, chunk_size=1)
-        items = iter(ahead)
-        pool.run(1)
-        next(items)
-        ahead.close()
-        pool.run()
-    assert told == [True, True]
-    del items
-
-
-def test_nothing_of_a_closed_node_keeps_its_executor() -> None:
-    pool = Eager()
-    ref = weakref.ref(pool)
-    with sk.prefetch(range(3), 1, pool) as ahead:
-        assert list(ahead) == [0, 1, 2]
-        keys = list(executors._of_here)
-    assert keys
-    assert not any(key in executors._of_here for key in keys)
-    del ahead, pool
-    assert is_collected(ref)
 
 
 class Stubborn:
@@ -693,16 +613,38 @@ def test_who_does_not_know_the_pipeline_is_sent_it() -> None:
         assert sum(pool.shipped) == 2
 
 
-def test_a_process_keeps_the_last_few_pipelines() -> None:
+def with_ballast(nbytes: int) -> sk.View[Any]:
+    """Return a view whose pickle is as large as that."""
+    return sk.smap(lambda x, ballast=bytes(nbytes): x, range(3))
+
+
+def test_pipelines_that_a_process_keeps_are_limited_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
+    monkeypatch.setattr(executors, "MAX_KEPT_BYTES", 100_000)
     pool = Eager()
-    with sk.prefetch(range(3), 1, pool) as first:
-        for _ in range(executors.MOST_KEPT + 3):
-            with sk.prefetch(range(3), 1, pool) as ahead:
-                assert list(ahead) == list(first) == [0, 1, 2]
-    assert len(executors._kept) == executors.MOST_KEPT
-    assert sum(pool.shipped) == executors.MOST_KEPT + 4  # the first one was in use all the time
-    forget()
+    # None of them is closed, so only their size counts.
+    nodes = [sk.prefetch(with_ballast(20_000), 1, pool) for _ in range(9)]
+    large = sk.prefetch(with_ballast(200_000), 1, pool)
+    for node in nodes:
+        assert list(node) == [0, 1, 2]
+        assert sum(kept.nbytes for kept in executors._pipelines.values()) <= 100_000
+    assert len(executors._pipelines) == 4
+    assert list(large) == [0, 1, 2]
+    assert len(executors._pipelines) == 1  # the one in use is kept, however large
+    assert list(nodes[0]) == [0, 1, 2]  # it is sent again
+    for node in (*nodes, large):
+        node.close()
+
+
+def test_a_process_drops_the_pipelines_of_closed_nodes(processes: Executor) -> None:
+    def kept(x: int) -> int:
+        from seqkit.executors import pool
+
+        return len(pool._pipelines)
+
+    for _ in range(12):
+        with sk.prefetch(sk.smap(kept, range(8)), 2, processes, chunk_size=1) as ahead:
+            assert max(ahead) <= 3  # this one, and what the process got before the others were closed
 
 
 def test_names_of_an_executor_of_others_mean_nothing() -> None:
@@ -725,13 +667,13 @@ def test_names_of_an_executor_of_others_mean_nothing() -> None:
 def test_processes_that_do_one_task_each_get_the_pipeline_with_it() -> None:
     with (
         ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool,
-        sk.prefetch(range(3), method=pool, chunk_size=1) as ahead,
+        sk.prefetch(range(2), method=pool, chunk_size=1) as ahead,
     ):
-        assert list(ahead) == [0, 1, 2]
+        assert list(ahead) == [0, 1]
 
 
 def test_an_executor_with_a_store_has_the_pipeline_put_there_once() -> None:
-    class Stored(Eager, engines.Engine):
+    class Stored(Eager, Engine):
         stored = 0
 
         def has_ended(self) -> bool:
@@ -803,12 +745,12 @@ def test_very_many_are_cancelled_at_once() -> None:
             items = iter(ahead)
             dispatcher: Any = ahead._engine._dispatcher
             backend = dispatcher._backend
-            tasks = list(backend._desk.futures.values())
+            tasks = [task.future for task in backend._queue.tasks.values()]
             assert len(tasks) >= 250
             del items
             backend.flush()
             assert all(task.cancelled() for task in tasks)
-            assert backend._desk.arrived.qsize() == len(tasks)
+            assert backend._queue.arrived.qsize() == len(tasks)
         free.set()
 
 
@@ -845,24 +787,6 @@ def test_futures_that_refuse_to_be_cancelled_are_waited_for() -> None:
     del items
 
 
-class Mirror(Future[Any]):
-    """Stands for another future, which it names to those that it calls back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.other: Future[Any] = Future()
-
-    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
-        super().add_done_callback(lambda _: fn(self.other))
-
-
-def test_futures_may_name_another_one_when_they_call_back() -> None:
-    pool = Making(Mirror)
-    with sk.prefetch(range(6), 1, pool, max_buffered=6, chunk_size=1) as ahead:
-        pool.submitted = pool.run  # type: ignore[method-assign]
-        assert list(ahead) == list(range(6))
-
-
 def test_who_closes_again_cancels_what_an_interrupted_close_left() -> None:
     class Struck(Future[Any]):
         def cancel(self) -> bool:
@@ -882,7 +806,7 @@ def test_who_closes_again_cancels_what_an_interrupted_close_left() -> None:
     del items
 
 
-def test_what_comes_after_closing_is_not_kept() -> None:
+def test_a_result_that_arrives_after_closing_is_not_kept() -> None:
     begun, free = threading.Event(), threading.Event()
     made: list[weakref.ref[set[int]]] = []
 
@@ -896,8 +820,7 @@ def test_what_comes_after_closing_is_not_kept() -> None:
         made.append(weakref.ref(value))
         return value
 
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as pool:
-        patch.setattr(executors, "GRACE_S", 0)
+    with ThreadPoolExecutor(1) as pool:
         ahead = sk.prefetch(sk.smap(item, range(1)), 1, pool)
         items = iter(ahead)
         assert begun.wait(20)
@@ -906,6 +829,15 @@ def test_what_comes_after_closing_is_not_kept() -> None:
         pool.submit(int).result()  # behind it
     assert [value() for value in made] == [None]
     del items
+
+
+def test_a_closed_node_does_not_keep_its_executor() -> None:
+    pool = Eager()
+    ref = weakref.ref(pool)
+    with sk.prefetch(range(3), 1, pool) as ahead:
+        assert list(ahead) == [0, 1, 2]
+    del ahead, pool
+    assert is_collected(ref)
 
 
 def test_closing_cancels_what_has_not_begun_and_leaves_the_executor() -> None:
@@ -1047,51 +979,6 @@ def test_items_are_made_while_the_reader_works_also_where_few_are_made_at_once()
             assert len(made) >= 2 * read
 
 
-def test_closing_a_node_does_not_wait_for_what_others_do() -> None:
-    free = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(free.wait)
-        ahead = sk.prefetch(range(9), method=pool)
-        items = iter(ahead)
-        dispatcher: Any = ahead._engine._dispatcher
-        tasks = list(dispatcher._backend._desk.futures.values())
-        with pytest.MonkeyPatch.context() as patch:
-            waited: list[Any] = []
-            patch.setattr(concurrent.futures, "wait", lambda tasks, timeout: waited.extend(tasks))
-            ahead.close()
-        assert tasks
-        assert waited == []
-        free.set()
-        del items
-
-
-def test_pools_whose_threads_have_the_same_name_are_told_apart() -> None:
-    with (
-        ThreadPoolExecutor(1, "io") as one,
-        ThreadPoolExecutor(1, "io") as other,
-        sk.prefetch(range(5), method=one) as ahead,
-    ):
-        assert other.submit(list, iter(ahead)).result() == list(range(5))
-
-
-def test_closing_waits_for_items_that_threads_are_at(threads: Executor) -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def item(x: int) -> None:
-        begun.set()
-        until(lambda: closing.is_alive())
-        ended.set()
-
-    ahead = sk.prefetch(sk.smap(item, range(1)), 1, threads)
-    closing = threading.Thread(target=ahead.close)
-    items = iter(ahead)
-    assert begun.wait(20)
-    closing.start()
-    closing.join()
-    assert ended.is_set()
-    del items
-
-
 def test_what_is_closed_is_let_go_though_the_executor_is_busy() -> None:
     class Source:
         def __len__(self) -> int:
@@ -1119,13 +1006,6 @@ def test_restarting_shows_the_source_as_it_is_then(pool: Executor) -> None:
         source[0] = 7
         ahead.restart()
         assert list(ahead) == [7, 2, 3]
-
-
-def test_threads_have_the_context_that_the_node_was_started_in(threads: Executor) -> None:
-    variable = ContextVar("variable", default=0)
-    variable.set(5)
-    with sk.prefetch(sk.smap(lambda x: variable.get(), range(4)), method=threads) as ahead:
-        assert list(ahead) == [5] * 4
 
 
 # -------------------------------------------------------------------- nodes within tasks

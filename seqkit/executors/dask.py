@@ -1,0 +1,92 @@
+"""Dask as an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future, InvalidStateError
+from contextlib import suppress
+from typing import Any
+
+from . import Engine
+
+__all__ = ["Dask", "current_dask", "from_executor"]
+
+
+class Dask(Engine):
+    """Runs tasks with a Dask client. `options` go to the client's `submit`."""
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        if client.asynchronous:
+            raise ValueError("prefetch: method needs a Dask client that is not asynchronous")
+        self._client = client
+        self._options = {**options, "pure": False}  # two tasks with the same arguments are two tasks
+        self._tasks: dict[Future[Any], Any] = {}
+
+    @property
+    def _max_workers(self) -> int | None:
+        return int(sum(self._client.nthreads().values())) or None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self._is_closed():
+            raise RuntimeError("the Dask client is closed")
+        task = self._client.submit(fn, *args, **kwargs, **self._options)
+        future: Future[Any] = Future()
+        self._tasks[future] = task
+        future.add_done_callback(self._release_task)
+        # Callbacks of the Dask task would come from a thread pool, which complains at interpreter exit.
+        self._client.loop.add_callback(_complete, future, task)
+        return future
+
+    def _release_task(self, future: Future[Any]) -> None:
+        self._tasks.pop(future).release()  # cancels the task if it has not run; does not wait
+
+    def has_ended(self) -> bool:
+        for future, task in self._tasks.copy().items():
+            if task.cancelled():  # while its result was on its way: Dask does not complete it
+                future.cancel()
+        return self._is_closed()
+
+    def is_inside_task(self) -> bool:
+        return _is_in_dask()
+
+    def _is_closed(self) -> bool:
+        return self._client.status in ("closing", "closed")
+
+
+async def _complete(future: Future[Any], task: Any) -> None:
+    with suppress(InvalidStateError):  # the future was cancelled
+        try:
+            result = await task._result()
+        except CancelledError:
+            future.cancel()
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+
+def _is_in_dask() -> bool:
+    import distributed
+
+    try:
+        distributed.get_worker()
+        return True
+    except ValueError:
+        return False
+
+
+def from_executor(executor: Any) -> Executor | None:
+    """Return the executor over the client of a `ClientExecutor`, or None inside a task of Dask."""
+    return None if _is_in_dask() else Dask(executor._client, **executor._kwargs)
+
+
+def current_dask() -> Executor | None:
+    """Return the executor over the current client, or None inside a task of Dask."""
+    import distributed
+
+    if _is_in_dask():
+        return None
+    try:
+        return Dask(distributed.get_client())
+    except ValueError as error:
+        raise ValueError("prefetch: method='dask' needs a client: make a distributed.Client first") from error

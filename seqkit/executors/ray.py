@@ -1,0 +1,52 @@
+"""Ray as an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any
+
+from . import Engine
+
+__all__ = ["Ray", "current_ray"]
+
+
+class Ray(Engine):
+    """Runs tasks with Ray, and stores the pipeline in Ray's object store.
+
+    Tasks that Ray has received are not cancelled: Ray would also interrupt the one that runs.
+    """
+
+    def __init__(self) -> None:
+        import ray
+
+        self._ray = ray
+        self._max_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._remote: dict[Callable[..., Any], Any] = {}
+
+    def put(self, value: bytes) -> Callable[[], bytes]:
+        self._check()
+        return partial(self._ray.get, self._ray.put(value))
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self._check()
+        if fn not in self._remote:
+            self._remote[fn] = self._ray.remote(max_retries=0)(fn)  # `retries` of prefetch decides
+        return self._remote[fn].remote(*args, **kwargs).future()  # type: ignore[no-any-return]
+
+    def has_ended(self) -> bool:
+        return not self._ray.is_initialized()
+
+    def _check(self) -> None:
+        if self.has_ended():  # else Ray would start again by itself
+            raise RuntimeError("Ray has been shut down")
+
+
+def current_ray() -> Executor | None:
+    """Return an executor over the running Ray, or None inside a task of Ray."""
+    import ray
+
+    if not ray.is_initialized():
+        raise ValueError("prefetch: method='ray' needs Ray running: call ray.init first")
+    return None if ray.get_runtime_context().worker.mode == ray.WORKER_MODE else Ray()
