@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import dispatcher, node
+from seqkit.prefetch import dispatcher, settings
 from seqkit.prefetch import results as outcome
 from seqkit.prefetch.processes import transport as processes
 
@@ -410,7 +410,7 @@ def test_what_a_forked_child_does_with_a_node_and_its_arrays_is_its_own_affair(k
 
 
 def a_frugal_node(kind: Kind, on_exhausted: Any, monkeypatch: pytest.MonkeyPatch) -> sk.Prefetch:
-    monkeypatch.setattr(node, "LEASES", 4)
+    monkeypatch.setattr(settings, "LEASES", 4)
     return kind.ahead(sk.smap(canary, range(60)), max_buffered=4, on_exhausted=on_exhausted)
 
 
