@@ -49,7 +49,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 stress: $(VENV)/.test
-	$(BIN)/python -m pytest -m stress --timeout=900
+	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 bench: $(BENCH)/.bench

@@ -6,6 +6,7 @@ import gc
 import signal
 from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -24,6 +25,28 @@ adopt_orphans()
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would everything it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOW_STARTS = ("forkserver", "spawn")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a test that has both slow start methods with one of them: half of the tests with either."""
+    for item in items:
+        start = start_method(item)
+        if (
+            start in SLOW_STARTS
+            and SLOW_STARTS.index(start) != crc32(item.name.partition("[")[0].encode()) % 2
+        ):
+            item.add_marker(pytest.mark.start_methods)
+
+
+def start_method(item: pytest.Item) -> str | None:
+    """Return the start method among the parameters of a test."""
+    callspec = getattr(item, "callspec", None)
+    values = callspec.params.values() if callspec else ()
+    starts = [value if isinstance(value, str) else getattr(value, "context", None) for value in values]
+    return next((start for start in starts if start in SLOW_STARTS), None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -31,10 +31,20 @@ from tests.prefetch.traces import state
 
 # What the engine promises about threads, processes and their memory.
 TESTED = """
-backends races dispatcher executors faults leases memory node slots streams template team signals
+backends races dispatcher executors faults interruptions leases memory node
+slots streams template team signals writer
 """
 TESTS = [f"tests/prefetch/test_{name}.py" for name in TESTED.split()]
-OPTIONS = ["-q", "--no-header", "--tb=long", "--timeout=120", "-p", "no:cacheprovider"]
+OPTIONS = [
+    "-m",
+    "not stress and not frameworks",
+    "-q",
+    "--no-header",
+    "--tb=long",
+    "--timeout=120",
+    "-p",
+    "no:cacheprovider",
+]
 # The first stop a worker themselves, and see whether it stays so. The last are about limits, not about time,
 # and begin many interpreters.
 LEFT_OUT = "not SIGSTOP and not stopped and not stops_its and not stops_while and not makes_do_with_little"
