@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -38,6 +39,7 @@ def what_multiprocessing_keeps() -> Iterator[None]:
     resource_tracker.ensure_running()
     multiprocessing.get_context("spawn").Value("q")  # its memory is kept for others
     yield
+    gc.collect()  # what it tracks must go before it
     resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
 
 
