@@ -496,3 +496,16 @@ def test_with_block_patience_ends(kind: Kind, monkeypatch: pytest.MonkeyPatch) -
 def test_small_results_need_no_slot_and_are_never_short_of_one(kind: Kind) -> None:
     with kind.ahead(range(500), chunk_size=1, on_exhausted="raise") as ahead:
         assert list(ahead) == list(range(500))
+
+
+def test_it_is_looked_rarely_whether_a_forked_child_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, looks = 0.0, list[float]()
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(processes.linux, "is_readable", lambda fd: looks.append(now_s))
+    child = processes._Child()
+    for step in range(100):  # jobs
+        now_s = step / 100
+        assert not child.has_ended()
+    child.close()
+    os.close(child.theirs)
+    assert 8 <= len(looks) <= 11

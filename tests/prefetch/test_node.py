@@ -94,6 +94,8 @@ METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.
         ({"max_buffered": 0}, ValueError, "prefetch: max_buffered must be a positive int or None, got 0"),
         ({"max_buffered": "3"}, TypeError, "prefetch: max_buffered must be a positive int or None, got '3'"),
         ({"start_hook": 3}, TypeError, "prefetch: start_hook must be callable or None, got 3"),
+        ({"shm_size": 1 << 20}, ValueError, "prefetch: shm_size is for processes, got method='thread'"),
+        ({"context": "fork"}, ValueError, "prefetch: context is for processes, got method='thread'"),
         ({"shm_size": -1}, ValueError, "prefetch: shm_size must be an int of at least 0 or None, got -1"),
         ({"shm_size": 1.5}, TypeError, "prefetch: shm_size must be an int of at least 0 or None, got 1.5"),
         (
@@ -830,6 +832,16 @@ def test_ctrl_c_costs_plain_indexing_its_scan_and_never_its_place(monkeypatch: p
         with pytest.raises(KeyboardInterrupt):
             node[3]
         assert [node[i] for i in range(3, 20)] == list(range(3, 20))
+
+
+def test_an_item_that_was_computed_ahead_is_not_computed_again_by_an_index_beyond_the_next() -> None:
+    log = Log()
+    with THREAD.ahead(sk.smap(log, range(60)), 1) as node:
+        for i in range(20):
+            assert node[i] == i
+        assert until(lambda: {20, 21, 22} <= {*log.calls})
+        assert [node[i] for i in (22, 20, 21)] == [22, 20, 21]
+        assert all(log.calls.count(i) == 1 for i in range(23))
 
 
 # -------------------------------------------------------------------- statistics
