@@ -169,7 +169,13 @@ class Dispatcher:
             raise RuntimeError(CLOSED) if self._life.over else ReadsItself
         try:
             with self._lock:
-                return step(*arguments)
+                try:
+                    return step(*arguments)
+                except _Refused:
+                    raise
+                except BaseException:
+                    self._closed = True  # no other thread may go on with what is half done
+                    raise
         except _Refused as refused:
             reason = refused.reason
         except BaseException:

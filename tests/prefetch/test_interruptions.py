@@ -199,7 +199,7 @@ def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
 
     def read_beside() -> None:  # the lock is free
         beside.start()
-        assert until(fake.receiving.is_set)
+        assert until(lambda: told)
 
     strike(monkeypatch, node, "close", read_beside)
     strike(monkeypatch, fake, "submit", raise_ctrl_c)

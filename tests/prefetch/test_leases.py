@@ -509,3 +509,22 @@ def test_it_is_looked_rarely_whether_a_forked_child_has_ended(monkeypatch: pytes
     child.close()
     os.close(child.theirs)
     assert 8 <= len(looks) <= 11
+
+
+def test_a_consumer_that_waits_for_memory_is_told_when_the_node_is_closed() -> None:
+    with PROCESSES[0].ahead(sk.smap(canary, range(40)), on_exhausted="block") as node:
+        items = iter(node)
+        kept, told = list[Any](), list[str]()
+
+        def read() -> None:
+            try:
+                kept.extend(items)
+            except RuntimeError as error:
+                told.append(str(error))
+
+        reading = threading.Thread(target=read, daemon=True)
+        reading.start()
+        assert until(lambda: node.statistics().leased == settings.LEASES)
+    reading.join(20)
+    assert ["the node is closed" in text for text in told] == [True]
+    assert all(is_canary(array, i) for i, array in enumerate(kept))

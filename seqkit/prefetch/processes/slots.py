@@ -31,6 +31,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol, cast
 
+import numpy as np
+
 from ..codec import Block, address
 from .segment import PAGE, Segment
 
@@ -61,6 +63,10 @@ class _Lease(weakref.ref[Block]):
 
     __slots__ = ("slot",)
     slot: int
+
+
+_NO_LEASE = _Lease(np.empty(0, np.uint8))
+_NO_LEASE.slot = -1
 
 
 class SlotPool:
@@ -223,6 +229,10 @@ class SlotPool:
         leases = iter(partial(self._returned.get, timeout=timeout_s), None)
         with suppress(Empty):
             next(map(self._returned.put, leases))
+
+    def wake(self) -> None:
+        """Wake all threads in `await_release`, each of which wakes another one."""
+        self._returned.put(_NO_LEASE)
 
     def count_copy(self) -> None:
         """Count a result that was copied out of its slot."""

@@ -557,6 +557,7 @@ class Processes(Backend):
         self._closed = True
         if self._team is not None:  # which comes last, when everything else is there
             self._final = self._counts()
+            self.pool.wake()
             self._control.close()
         with CtrlCHeld():
             for name in {"send", "hurry"} & self._fds.keys():
