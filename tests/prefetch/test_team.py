@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -363,3 +364,12 @@ def test_a_wait_for_a_process_has_an_end() -> None:
     launch.kill(pidfd)
     assert linux.reap(pid, pidfd, template.REAP_S) == signal.SIGKILL
     os.close(pidfd)
+
+
+def test_the_garbage_collector_does_not_run_while_stacks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python 3.11 would hang if it freed a `threading.local` then.
+    frames, seen = sys._current_frames, list[bool]()
+    monkeypatch.setattr(sys, "_current_frames", lambda: (seen.append(gc.isenabled()), frames())[1])
+    launch.is_safe()
+    assert seen == [False]
+    assert gc.isenabled()

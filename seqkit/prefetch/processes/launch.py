@@ -139,10 +139,22 @@ _SWITCH_S = 0.1
 _judging = threading.Lock()
 
 
+def current_frames() -> dict[int, FrameType]:
+    """Return the innermost frame of each thread that runs Python code."""
+    # Python 3.11 hangs if the garbage collector frees a `threading.local` inside this call.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def threads_that_matter() -> set[int]:
     """Return the identifiers of the threads that make forking unsafe."""
     own = threading.get_ident()
-    frames = sys._current_frames()
+    frames = current_frames()
     return {ident for ident, frame in frames.items() if ident != own and not _is_harmless(frame)}
 
 

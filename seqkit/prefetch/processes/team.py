@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -146,7 +145,7 @@ class Team:
             launch.be_worker(handle.number, self.outfit, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, launch.watched(pid), True
-            if len(sys._current_frames()) > 1:
+            if len(launch.current_frames()) > 1:
                 handle.begins_by = monotonic() + BEGIN_S
         return pid > 0
 
