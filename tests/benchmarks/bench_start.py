@@ -1,0 +1,115 @@
+"""How soon the first batch comes where forking was refused before, and of data that is too large to copy.
+
+python -m tests.benchmarks start
+
+The part about notebooks needs ipykernel and jupyter_client.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import seqkit as sk
+
+from .measure import table
+
+DICTS = 500_000
+GIB = 1 << 30
+
+IN_A_KERNEL = """
+import time
+import seqkit as sk
+from tests.benchmarks.bench_start import DICTS, epochs
+
+data = [{{"x": i, "y": i / 2, "name": str(i)}} for i in range(DICTS)]
+print(*(f"{{ms:.0f}}" for ms in epochs(data)), sep=", ")
+"""
+
+
+@contextmanager
+def a_progress_bar() -> Iterator[None]:
+    """Have a thread that waits as tqdm's monitor does, or tqdm's own."""
+    try:
+        from tqdm import tqdm  # type: ignore[import-untyped]
+    except ImportError:
+        leave = threading.Event()
+        thread = threading.Thread(target=leave.wait)
+        thread.start()
+        yield
+        leave.set()
+        thread.join()
+    else:
+        with tqdm(total=1):
+            yield
+
+
+def epochs(data: Any, **options: Any) -> list[float]:
+    """Return how long each of three epochs takes to its first batch, in ms."""
+    taken = []
+    with sk.DataLoader(data, batch_size=64, num_workers=2, **options) as loader:
+        for _ in range(3):
+            begun = perf_counter()
+            next(iter(loader))
+            taken.append((perf_counter() - begun) * 1e3)
+    return taken
+
+
+def in_a_kernel() -> str:
+    try:
+        from jupyter_client.manager import start_new_kernel
+    except ImportError:
+        return "not measured: jupyter_client is missing"
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        printed: list[str] = []
+        client.execute_interactive(
+            IN_A_KERNEL.format(),
+            timeout=120,
+            output_hook=lambda message: printed.append(str(message["content"].get("text", ""))),
+        )
+        return "".join(printed).strip()
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def of_a_memory_map(path: Path, context: str) -> tuple[str, str]:
+    data = np.memmap(path, "u1", "r", shape=(4096, 1 << 20))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    taken = epochs(data[:, :4096], multiprocessing_context=context)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return ", ".join(f"{ms:.0f}" for ms in taken), f"{grown / 1024:.0f}"
+
+
+def main() -> None:
+    data = [{"x": i, "y": i / 2, "name": str(i)} for i in range(DICTS)]
+    with a_progress_bar():
+        beside_a_bar = epochs(data)
+    rows = [
+        ("500,000 dicts, two workers, beside a progress bar: three epochs, ms", listed(beside_a_bar)),
+        ("the same in a Jupyter kernel, ms", in_a_kernel()),
+        ("the same from a template, ms", listed(epochs(data, multiprocessing_context="forkserver"))),
+    ]
+    del data
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "map")
+        with open(path, "wb") as file:
+            file.truncate(4 * GIB)
+        for context in ("fork", "forkserver", "spawn"):
+            taken, grown = of_a_memory_map(path, context)
+            rows.append((f"memory map of 4 GiB, {context}: three epochs, ms", taken))
+            rows.append((f"memory map of 4 GiB, {context}: growth of this process, MiB", grown))
+    table("start", rows)
+
+
+def listed(values: list[float]) -> str:
+    return ", ".join(f"{value:.0f}" for value in values)
