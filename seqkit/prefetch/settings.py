@@ -106,7 +106,7 @@ def checked(
                 )
     if method != "process":
         for name, value in {"context": context, "shm_size": shm_size}.items():
-            if value is not None:
+            if value:  # 0 bytes, SeqTools' default, contradict nothing
                 raise ValueError(
                     f"prefetch: {name} is for processes, got method={method!r}. Leave {name} out, or set"
                     " method='process'"
