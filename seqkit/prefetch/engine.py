@@ -73,7 +73,7 @@ class Engine:
                 dispatcher.close()
 
     def _forget_after_fork(self) -> None:
-        if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that does not exist here
+        if self._pid != os.getpid():  # a forked child: the lock may be held by a thread of the parent
             self._lock, self._pid = threading.RLock(), os.getpid()
             self._dispatcher = self._replaced = self._executor = None
 
