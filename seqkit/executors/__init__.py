@@ -15,19 +15,19 @@ __all__ = ["Engine", "adapted", "is_executor", "named", "workers_of"]
 
 
 class Engine(Executor):
-    """An executor that tells the backend more than `Executor` can."""
+    """An executor that gives the backend more information than `Executor` can."""
 
-    # Whether it replaces its processes after a `BrokenExecutor`.
+    # Whether the engine replaces its processes after a `BrokenExecutor`.
     recovers = False
 
     def put(self, value: bytes) -> bytes | Callable[[], bytes]:
-        """Store a value for all tasks. Return what a task gets: the value, or a function that loads it."""
+        """Store a value for all tasks. Return the value, or a function that loads it inside a task."""
         return value
 
     def has_ended(self) -> bool:
-        """Return whether no task will complete any more. Called while the backend waits for results.
+        """Return whether no further task will complete. Called while the backend waits for results.
 
-        If only some futures will never complete, cancels these.
+        If only some futures will never complete, this method cancels those.
         """
         raise NotImplementedError
 
@@ -36,7 +36,7 @@ class Engine(Executor):
         return False
 
     def release(self) -> None:
-        """End what belongs to the node that used this engine, and is closed now."""
+        """Free the resources of the node that used this engine. Called when the node is closed."""
 
 
 def is_executor(method: Any) -> bool:
@@ -46,14 +46,14 @@ def is_executor(method: Any) -> bool:
 def named(name: str) -> Executor | None:
     """Return the executor called ``"dask"`` or ``"ray"``, or None inside one of its tasks.
 
-    A task that waits for other tasks of the same executor may be a deadlock.
+    A task that waits for other tasks of the same executor may deadlock.
 
     Raises
     ------
     ImportError
         If the package is not installed.
     ValueError
-        If there is no client, or Ray does not run.
+        If there is no client, or Ray is not running.
     """
     try:
         if name == "dask":
@@ -67,12 +67,12 @@ def named(name: str) -> Executor | None:
 
 
 def adapted(executor: Executor) -> Executor | None:
-    """Return the executor to use for one that was given.
+    """Return the executor to use in place of the one that the user gave.
 
-    Dask's own is replaced: it logs a traceback for each task that is cancelled, and it may reuse the result
-    of a task with the same arguments.
+    Dask's own executor is replaced. It logs a traceback for each cancelled task, and it may reuse the
+    result of a task with the same arguments.
     """
-    distributed = sys.modules.get("distributed")  # perhaps a module of the user with that name
+    distributed = sys.modules.get("distributed")  # may be a module of the user with that name
     dask_executor = getattr(getattr(distributed, "cfexecutor", None), "ClientExecutor", ())
     if not isinstance(executor, dask_executor):
         return executor
@@ -82,6 +82,6 @@ def adapted(executor: Executor) -> Executor | None:
 
 
 def workers_of(executor: Executor) -> int | None:
-    """Return how many workers an executor has, or None if it does not say."""
+    """Return the number of workers of an executor, or None if the executor does not report it."""
     workers = getattr(executor, "_max_workers", None)  # the name in the standard library
     return workers if isinstance(workers, int) else None

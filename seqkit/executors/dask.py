@@ -11,13 +11,13 @@ from . import Engine
 
 
 class Dask(Engine):
-    """Runs tasks with a Dask client. `options` go to the client's `submit`."""
+    """Run tasks with a Dask client. `options` are passed to the client's `submit`."""
 
     def __init__(self, client: Any, **options: Any) -> None:
         if client.asynchronous:
             raise ValueError("prefetch: method needs a Dask client that is not asynchronous")
         self._client = client
-        self._options = {**options, "pure": False}  # two tasks with the same arguments are two tasks
+        self._options = {**options, "pure": False}  # do not reuse results of tasks with equal arguments
         self._tasks: dict[Future[Any], Any] = {}
 
     @property
@@ -31,16 +31,16 @@ class Dask(Engine):
         future: Future[Any] = Future()
         self._tasks[future] = task
         future.add_done_callback(self._release_task)
-        # Callbacks of the Dask task would come from a thread pool, which complains at interpreter exit.
+        # Callbacks of the Dask task would run in a thread pool, which raises errors at interpreter exit.
         self._client.loop.add_callback(_complete, future, task)
         return future
 
     def _release_task(self, future: Future[Any]) -> None:
-        self._tasks.pop(future).release()  # cancels the task if it has not run; does not wait
+        self._tasks.pop(future).release()  # cancels the task if it has not run; does not block
 
     def has_ended(self) -> bool:
         for future, task in self._tasks.copy().items():
-            if task.cancelled():  # while its result was on its way: Dask does not complete it
+            if task.cancelled():  # Dask does not complete a task that was cancelled during the transfer
                 future.cancel()
         return self._is_closed()
 
@@ -52,7 +52,7 @@ class Dask(Engine):
 
 
 async def _complete(future: Future[Any], task: Any) -> None:
-    with suppress(InvalidStateError):  # the future was cancelled
+    with suppress(InvalidStateError):  # the future was cancelled earlier
         try:
             result = await task._result()
         except CancelledError:
@@ -74,12 +74,12 @@ def _is_in_dask() -> bool:
 
 
 def from_executor(executor: Any) -> Executor | None:
-    """Return the executor over the client of a `ClientExecutor`, or None inside a task of Dask."""
+    """Return an executor for the client of a `ClientExecutor`, or None inside a Dask task."""
     return None if _is_in_dask() else Dask(executor._client, **executor._kwargs)
 
 
 def current_dask() -> Executor | None:
-    """Return the executor over the current client, or None inside a task of Dask."""
+    """Return an executor for the current client, or None inside a Dask task."""
     import distributed
 
     if _is_in_dask():

@@ -1,26 +1,27 @@
-"""The backend over an executor: each job is a task of a `concurrent.futures.Executor`.
+"""The backend for an executor: each job is a task of a `concurrent.futures.Executor`.
 
-A task names the pipeline by a key. The first tasks of a node carry the pickled pipeline, and a process keeps
-it. A process that does not know the key returns None: then the task is sent again, with the pipeline. An
-engine with a store keeps the pipeline there, and tasks carry the way to load it.
+A task names the pipeline by a key. The first tasks of a node carry the pickled pipeline, and each process
+that receives the pipeline keeps it. A process that does not know the key returns None. The task is then
+sent again, with the pipeline. An engine with a store keeps the pipeline there, and tasks carry a function
+that loads it.
 
 Guarantees
 ----------
-- threads of this process evaluate the pipeline itself; other processes evaluate a copy, pickled when the node
-  started;
-- an exception of an item is the outcome of that item; a task that fails in another way is `Lost`, and is
-  retried;
-- an executor that is broken, is shut down or cannot run tasks ends the node, with an error that says why;
-- no more tasks are under way than `most`;
-- the user's executor is never shut down; tasks that have not begun are cancelled when the node is closed, and
-  at interpreter exit;
-- a node that is read inside a task of its own executor evaluates items in place, see `is_within`.
+- Threads of this process evaluate the pipeline itself. Other processes evaluate a copy, which was pickled
+  when the node started.
+- An exception of an item is the outcome of that item. A task that fails in another way is `Lost`, and is
+  retried.
+- An executor that is broken, is shut down or cannot run tasks ends the node. The error names the reason.
+- At most `most` tasks are in flight.
+- The user's executor is never shut down. Tasks that have not begun are cancelled when the node is closed,
+  and at interpreter exit.
+- A node that is read inside a task of its own executor evaluates items in place, see `is_within`.
 
 Relies on
 ---------
-- every future being completed, unless the executor says that it has ended;
-- `start`, `submit`, `flush` and `close` being called under the dispatcher's lock;
-- the same version of seqkit in all processes of the executor.
+- The executor completes every future, unless it reports that it has ended.
+- `start`, `submit`, `flush` and `close` are called under the dispatcher's lock.
+- All processes of the executor have the same version of seqkit.
 """
 
 from __future__ import annotations
@@ -56,24 +57,24 @@ from ..prefetch.results import EncodedResult, Ready, Record, Result, encoded_ite
 from ..view import View
 from . import Engine
 
-# The time between messages that chunks aim at, as `TARGET_NS` of the engine. A task costs more than a
-# message to a worker of the engine's own.
+# The target time between two results, like `TARGET_NS` of the engine. It is longer here, because a task
+# costs more than a message to one of the engine's own workers.
 TASK_NS = 5_000_000
-# How many bytes of pickled pipelines a process of an executor keeps. It always keeps the newest one.
+# How many bytes of pickled pipelines a process of an executor keeps. It always keeps the newest pipeline.
 MAX_KEPT_BYTES = 256 << 20
-# How often a waiting reader checks whether the executor has ended.
+# How often a waiting consumer checks whether the executor has ended.
 CHECK_S = 1.0
-# What a task raises that cannot even begin, because seqkit is not installed there or is another version.
+# A task raises these if it cannot begin, because seqkit is not installed there or has another version.
 CANNOT_BEGIN = (ImportError, AttributeError, pickle.PicklingError)
 REFUSED = "takes no more tasks"
 
 
-# -------------------------------------------------------------------- where tasks are sent from
+# -------------------------------------------------------------------- in the process that sends tasks
 
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """A job that waits, is under way or has come back."""
+    """A job that waits, is in flight or has returned."""
 
     ticket: int
     epoch: int
@@ -81,14 +82,14 @@ class Task:
     budget_ns: int
     future: Future[Any] | None = None
     is_unwanted: bool = False
-    is_alone: bool = False  # no other task was under way
+    is_alone: bool = False  # no other task was in flight
 
 
 class TaskQueue:
     """The tasks of a node. Futures refer to it, so it must not refer to the pipeline."""
 
     def __init__(self) -> None:
-        self.tasks: dict[int, Task] = {}  # those that have not yet led to an event, by ticket
+        self.tasks: dict[int, Task] = {}  # tasks that have not yet produced an event, by ticket
         self.waiting: deque[Task] = deque()
         self.under_way: set[Task] = set()
         self.arrived: SimpleQueue[Task | Failed | None] = SimpleQueue()
@@ -99,19 +100,19 @@ class TaskQueue:
         (self.waiting.appendleft if is_urgent else self.waiting.append)(task)
 
     def next(self) -> Task | None:
-        """Take the next task that waits. Report those that are unwanted as they are."""
-        with suppress(IndexError):  # nothing waits, or another thread has closed the queue
+        """Remove and return the next waiting task. Move unwanted tasks to `arrived`."""
+        with suppress(IndexError):  # no task waits, or another thread has closed the queue
             while (task := self.waiting.popleft()).is_unwanted:
                 self.arrived.put(task)
             return task
         return None
 
     def cancel(self, ticket: int) -> None:
-        # The garbage collector may call this, and a future has a lock. So it is cancelled later.
+        # The garbage collector may call this method, and cancelling a future takes a lock. So cancel later.
         self._unwanted.append(ticket)
 
     def cancel_unwanted(self) -> None:
-        # Take all tickets first: a future that is cancelled calls `completed`, which comes here again.
+        # Remove all tickets first: a cancelled future calls `completed`, which calls this method again.
         tickets = []
         with suppress(IndexError):
             while True:
@@ -123,10 +124,10 @@ class TaskQueue:
                 _cancel(task)
 
     def completed(self, task: Task, _: object) -> None:
-        """Take a task back. A future calls this, in any thread."""
+        """Accept a completed task. A future calls this method, in any thread."""
         self.under_way.discard(task)
         self.arrived.put(task)
-        # The last iterator may have been dropped. Then its tasks are cancelled here and nowhere else.
+        # The last iterator may have been dropped. Then no other call would cancel its tasks.
         self.cancel_unwanted()
 
     def clear(self) -> None:
@@ -134,7 +135,7 @@ class TaskQueue:
         self.waiting.clear()
         for task in list(self.tasks.values()):
             _cancel(task)
-            task.future = None  # the result may still come, and is not to be kept
+            task.future = None  # the result may still arrive, and must not be kept
         self.tasks.clear()
 
 
@@ -145,23 +146,23 @@ def _cancel(task: Task) -> None:
 
 
 class Shipment(NamedTuple):
-    """A pipeline on its way to a process, with the keys of nodes that were closed before."""
+    """A pickled pipeline for a process, with the keys of nodes that were closed before."""
 
     pickled: bytes | Callable[[], bytes]
     closed: tuple[str, ...]
 
 
 class ExecutorBackend(Backend):
-    """Evaluates jobs as tasks of an executor.
+    """Evaluate jobs as tasks of an executor.
 
     Parameters
     ----------
     pipeline : View
     executor : Executor
     workers : int
-        About how many workers the executor has.
+        Approximate number of workers of the executor.
     most : int
-        Most tasks under way.
+        Most tasks in flight.
     capacity : int
         Most jobs in flight.
     budget_ns : int
@@ -192,7 +193,7 @@ class ExecutorBackend(Backend):
         self._shared: _Pipeline | None = None  # for threads of this process
         self._pickled: bytes | Callable[[], bytes] = b""  # for other processes
         self._to_ship = workers  # how many of the next tasks carry the pipeline
-        self._suspects = 0  # tasks that a broken pool has lost, and that are sent one at a time
+        self._suspects = 0  # tasks lost by a broken pool, which are sent one at a time
         self._queue = TaskQueue()
         self._nbytes = 0
 
@@ -216,7 +217,7 @@ class ExecutorBackend(Backend):
         self._queue.add(Task(job.ticket, job.epoch, indices, budget_ns), job.is_urgent)
 
     def flush(self) -> None:
-        """Send the tasks that may be under way."""
+        """Send waiting tasks, up to the limit of tasks in flight."""
         queue = self._queue
         queue.cancel_unwanted()
         most = 1 if self._suspects else self._most
@@ -224,14 +225,14 @@ class ExecutorBackend(Backend):
             task.is_alone = most == 1
             try:
                 task.future = self._submitted(task)
-            except Exception as error:  # it is shut down, or broken
+            except Exception as error:  # the executor is shut down or broken
                 queue.arrived.put(Failed(None, error, REFUSED))
                 return
             queue.under_way.add(task)
             task.future.add_done_callback(partial(queue.completed, task))
 
     def _submitted(self, task: Task) -> Future[Any]:
-        """Hand a task to the executor, with the pipeline if a process lacks it."""
+        """Submit a task to the executor, with the pipeline if a process lacks the pipeline."""
         submit = self._executor.submit
         if self._shared is not None:
             return submit(evaluate_here, self._shared, task.epoch, task.indices, task.budget_ns)
@@ -253,21 +254,22 @@ class ExecutorBackend(Backend):
         return [event for event in events if event is not None]
 
     def _ended(self) -> Exception | None:
-        """Return why no task will complete any more, if the executor says so."""
+        """Return the reason why no further task will complete, if the executor reports one."""
         if self._engine is not None:
             return RuntimeError("it has been shut down") if self._engine.has_ended() else None
-        # A pool that breaks may leave futures as they are, see `SpawnPool.has_ended`.
+        # A pool that breaks may leave some futures pending, see `SpawnPool.has_ended`.
         has_flag = isinstance(self._executor, ThreadPoolExecutor | ProcessPoolExecutor)
         broken = has_flag and self._executor._broken  # type: ignore[attr-defined]
         return BrokenExecutor(broken) if broken else None
 
     def _event(self, task: Task) -> Event | None:
-        """Return the outcome of a task, or None if it is sent again."""
+        """Return the outcome of a task, or None if the task is sent again."""
         if task.ticket not in self._queue.tasks:  # the node was closed
             return None
         event = self._outcome(task)
         if event is None:
-            # One task with the pipeline at a time: the process that gets it returns no further tasks.
+            # Send the pipeline with one task at a time. The process that receives it returns no further
+            # tasks.
             self._to_ship = max(1, self._to_ship)
             task.future = None
             self._queue.waiting.appendleft(task)
@@ -302,7 +304,7 @@ class ExecutorBackend(Backend):
         if isinstance(error, BrokenExecutor):
             if self._engine is None or not self._engine.recovers:
                 return Failed(None, error, REFUSED)
-            if not task.is_alone:  # another task may be to blame
+            if not task.is_alone:  # another task may have broken the pool
                 self._suspects += 1
                 return Skipped(task.ticket)
         return Lost(task.ticket, None, 0, f"was lost ({summary(error)})", 0.0)
@@ -313,7 +315,7 @@ class ExecutorBackend(Backend):
         block[:] = np.frombuffer(memory, np.uint8)
         return EncodedResult(table, payload, block)
 
-    # ---------------------------------------------------------------- time, waking, the end
+    # ---------------------------------------------------------------- wake up and close
 
     def is_worker(self) -> bool:
         return is_within(self._executor)
@@ -326,7 +328,7 @@ class ExecutorBackend(Backend):
 
     def withdraw(self) -> None:
         """Cancel tasks at interpreter exit, and end the iterators that other threads still read."""
-        if self._pid == os.getpid():  # in a forked child, locks of futures may be held for ever
+        if self._pid == os.getpid():  # in a forked child, the locks of futures may never be released
             self.close()
             self._queue.arrived.put(Failed(None, RuntimeError("the interpreter ends"), REFUSED))
 
@@ -338,14 +340,14 @@ class ExecutorBackend(Backend):
             self._shared.forget()  # cancelled tasks may stay in the executor's queue for a while
         self._pickled = b""
         _closed.append(self._key)
-        _pipelines.pop(self._key, None)  # where the executor runs tasks in this process
+        _pipelines.pop(self._key, None)  # for an executor that runs tasks in this process
         drained(self._queue.arrived, 0)
         _started.discard(self)
 
 
 def _shares_objects(executor: Executor) -> bool:
     """Return whether tasks run in threads of this process."""
-    interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())  # a subclass
+    interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())  # a ThreadPoolExecutor too
     return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
 
 
@@ -360,7 +362,8 @@ def _pickled(pipeline: View[Any], content: Any) -> bytes:
 
 
 _started: weakref.WeakSet[ExecutorBackend] = weakref.WeakSet()
-# Keys of nodes that were closed in this process. They travel with the next pipelines, when memory is needed.
+# Keys of nodes that were closed in this process. They are sent with the next pipelines: that is when the
+# receiver needs memory.
 _closed: deque[str] = deque(maxlen=256)
 
 
@@ -369,17 +372,17 @@ def _withdraw_all() -> None:
         backend.withdraw()
 
 
-# At interpreter exit the pools of the standard library complete all of their tasks, before `atexit` hooks are
-# called. This hook is called before theirs: the last one that is registered comes first.
-with suppress(AttributeError, RuntimeError):  # it is private; the interpreter may be ending
+# At interpreter exit the pools of the standard library complete all of their tasks, before `atexit` hooks
+# run. Hooks run in reverse order of registration, so this hook runs before the hooks of the pools.
+with suppress(AttributeError, RuntimeError):  # the function is private; the interpreter may be ending
     threading._register_atexit(_withdraw_all)  # type: ignore[attr-defined]
 
 
-# -------------------------------------------------------------------- where tasks run
+# -------------------------------------------------------------------- in the process that runs tasks
 
 
 class _Pipeline:
-    """A pipeline that this process evaluates. Each thread has an evaluator of its own."""
+    """A pipeline that this process evaluates. Each thread has its own evaluator."""
 
     def __init__(self, view: View[Any], errors: Policy, key: str, nbytes: int = 0) -> None:
         self._view: View[Any] | None = view
@@ -397,7 +400,7 @@ class _Pipeline:
         return thread["evaluator"]  # type: ignore[no-any-return]
 
     def run(self, epoch: int, indices: Any, sink: Sink, budget_ns: int) -> bool:
-        """Evaluate items into a sink; return whether the sequence has ended."""
+        """Evaluate items into a sink. Return whether the sequence has ended."""
         evaluator = self.evaluator()
         before, _current.executor = _current.executor, self._executor
         try:
@@ -409,13 +412,13 @@ class _Pipeline:
         return is_end
 
     def forget(self) -> None:
-        """Drop the view. Threads that evaluate it keep it until they are done."""
+        """Drop the view. Threads that are evaluating it keep it until they finish."""
         self._view = None
         self._thread = threading.local()
 
 
 class _Current(threading.local):
-    executor = ""  # the name of the executor whose task this thread runs
+    executor = ""  # the name of the executor whose task runs in this thread
 
 
 _current = _Current()
@@ -430,18 +433,18 @@ def _name(executor: Executor) -> str:
 def is_within(executor: Executor) -> bool:
     """Return whether the current thread runs a task of this executor.
 
-    There, waiting for another task could be a deadlock: each worker may run a task that waits.
+    Such a thread must not wait for another task: if every worker ran a waiting task, they would deadlock.
     """
     if isinstance(executor, Engine):
         return executor.is_inside_task()
     if isinstance(executor, ThreadPoolExecutor):
-        # By name: a thread may run its first task before the pool knows the thread.
+        # Check the name, because a thread may run its first task before the pool lists the thread.
         return threading.current_thread().name.startswith(f"{executor._thread_name_prefix}_")
     return _current.executor == _name(executor)
 
 
 def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any, budget_ns: int) -> tuple[Result, int, bool]:
-    """Evaluate a job in a thread of this process; see `evaluate` for what is returned."""
+    """Evaluate a job in a thread of this process. See `evaluate` for the returned values."""
     begun, sink = perf_counter_ns(), Collector()
     is_end = pipeline.run(epoch, indices, sink, budget_ns)
     return Ready.sized(sink.outcomes), perf_counter_ns() - begun, is_end
@@ -450,8 +453,9 @@ def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any, budget_ns: int)
 def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, budget_ns: int) -> Any:
     """Evaluate a job in a process of an executor.
 
-    Returns the packed items, the nanoseconds that it took, and whether the sequence has ended; None if this
-    process does not have the pipeline; a `Record` of the exception if the pipeline cannot be unpickled.
+    Returns a tuple of the packed items, the nanoseconds taken, and whether the sequence has ended. Returns
+    None if this process does not have the pipeline, and a `Record` of the exception if the pipeline cannot
+    be unpickled.
     """
     begun = perf_counter_ns()
     try:
@@ -471,7 +475,7 @@ def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, bu
 
 
 class _Packer:
-    """The sink that packs items for another process, each as it is when it is finished."""
+    """A sink that packs each item for another process as soon as the item is finished."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -503,7 +507,7 @@ class _Packer:
 
 
 def _received(key: str, shipment: Shipment | None) -> _Pipeline | None:
-    """Unpickle a pipeline and keep it. Drop those of closed nodes, and the oldest ones above the limit."""
+    """Unpickle a pipeline and keep it. Drop pipelines of closed nodes, and the oldest above the limit."""
     if shipment is None:
         return None
     for closed in shipment.closed:

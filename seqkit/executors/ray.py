@@ -11,9 +11,9 @@ from . import Engine
 
 
 class Ray(Engine):
-    """Runs tasks with Ray, and stores the pipeline in Ray's object store.
+    """Run tasks with Ray, and store the pipeline in Ray's object store.
 
-    Tasks that Ray has received are not cancelled: Ray would also interrupt the one that runs.
+    Tasks that Ray has received are not cancelled, because Ray would also interrupt a running task.
     """
 
     def __init__(self) -> None:
@@ -30,19 +30,19 @@ class Ray(Engine):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self._check()
         if fn not in self._remote:
-            self._remote[fn] = self._ray.remote(max_retries=0)(fn)  # `retries` of prefetch decides
+            self._remote[fn] = self._ray.remote(max_retries=0)(fn)  # prefetch does the retries
         return self._remote[fn].remote(*args, **kwargs).future()  # type: ignore[no-any-return]
 
     def has_ended(self) -> bool:
         return not self._ray.is_initialized()
 
     def _check(self) -> None:
-        if self.has_ended():  # else Ray would start again by itself
+        if self.has_ended():  # otherwise Ray would start again on its own
             raise RuntimeError("Ray has been shut down")
 
 
 def current_ray() -> Executor | None:
-    """Return an executor over the running Ray, or None inside a task of Ray."""
+    """Return an executor for the running Ray, or None inside a Ray task."""
     import ray
 
     if not ray.is_initialized():

@@ -1,10 +1,10 @@
-"""Worker processes of a node where the engine cannot make its own: macOS, Windows, old kernels.
+"""Worker processes of a node on systems without the engine's own processes: macOS, Windows, old kernels.
 
 Guarantees
 ----------
-- the processes belong to one node: they start with its first task, and end with it;
-- when a process dies, all are replaced; the backend finds out which item is to blame;
-- no process outlives its parent.
+- The processes belong to one node. They start with the node's first task, and end with the node.
+- When a process dies, all processes are replaced. The backend finds the item that caused the death.
+- No process outlives its parent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..prefetch.hooks import seed_globals, worker_info
 from ..prefetch.resources import native_threads
 from . import Engine
 
-# How long closing waits for processes that compute an item before it kills them.
+# How long closing waits for processes that are computing an item. Then it kills them.
 GRACE_S = 0.5
 CANNOT_START = (
     "its processes ended while they started. They are spawned here, and import the main script: put the code"
@@ -45,9 +45,9 @@ class SpawnPool(Engine):
         self._native_threads = native_threads()
         self._spawn = multiprocessing.get_context("spawn")
         self._started = self._spawn.Value("q", 0)  # how many processes have started so far
-        self._started_before = 0  # when the current pool was made
+        self._started_before = 0  # value of `_started` when the current pool was created
         self._pool: ProcessPoolExecutor | None = None
-        self._futures: set[Future[Any]] = set()  # those under way
+        self._futures: set[Future[Any]] = set()  # futures in flight
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         try:
@@ -70,7 +70,7 @@ class SpawnPool(Engine):
 
     def has_ended(self) -> bool:
         if self._pool is not None and self._pool._broken:
-            # Before Python 3.13 a broken pool stops telling futures at the first one that was cancelled.
+            # Before Python 3.13 a broken pool stops notifying futures at the first cancelled future.
             for future in list(self._futures):
                 future.cancel()
         return False
@@ -79,25 +79,25 @@ class SpawnPool(Engine):
         pool, self._pool = self._pool, None
         if pool is None:
             return
-        # `kill_workers` of the pool needs Python 3.14.
+        # `kill_workers` of the pool requires Python 3.14.
         processes: list[BaseProcess] = list((pool._processes or {}).values())
         manager: Any = pool._executor_manager_thread
         pool.shutdown(wait=False, cancel_futures=True)
         if manager not in (None, threading.current_thread()):  # the garbage collector may run in any thread
-            manager.join(GRACE_S)  # it waits for the processes
+            manager.join(GRACE_S)  # the manager thread waits for the processes
         for process in processes:
             process.kill()
             process.join(GRACE_S)
 
 
 def _start_worker(started: Any, workers: int, seed: int, threads: int) -> None:
-    """Make a process of the pool a worker: one that has a number, and ends with its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
+    """Initialize a process of the pool as a worker: number it, and make it end with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, name="seqkit-watch", daemon=True).start()
     with started.get_lock():
         number = started.value
         started.value += 1
-    # A replacement has the number of another process, but a new seed.
+    # A replacement reuses the number of another process, but gets a new seed.
     info = replace(worker_info(number, workers, seed, "process"), id=number % workers)
     set_worker_info(info)
     seed_globals(info.seed, -1)

@@ -1,4 +1,4 @@
-"""When and where items are computed: ahead of the consumer, in threads or processes. See README.md."""
+"""Compute items ahead of the consumer, in threads or processes. See README.md."""
 
 from typing import TYPE_CHECKING
 

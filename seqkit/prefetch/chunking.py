@@ -1,4 +1,4 @@
-"""How many items a job has, and how many chunks are pending: adapted to what items cost.
+"""Adapt the number of items in a job, and the number of pending chunks, to the cost of items.
 
 Units: nanoseconds and bytes.
 """
@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A chunk is so large that the consumer gets a message about so often, from whichever worker: enough that
-# the message's own cost (some ten microseconds) is small, little enough that items keep coming. With many
-# workers a chunk takes no longer than `LONGEST_NS`.
+# The target time between two results that reach the consumer, from any worker. It is long enough to make
+# the cost of a result itself (some ten microseconds) small, and short enough to keep items coming. With
+# many workers a chunk takes no longer than `LONGEST_NS`.
 TARGET_NS = 500_000
 LONGEST_NS = 5_000_000
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNK = 4096
-# Unless the user says how much is computed ahead: at most this many bytes, as long as every worker has a
-# job. And so many chunks while they are small, so that a slow item does not hold the other workers up.
+# Limits if the user does not set how much is computed ahead. At most `AHEAD_BYTES` are pending, but every
+# worker has a job. Small chunks may be up to `MAX_DEPTH`, so that a slow item does not block the other
+# workers.
 AHEAD_BYTES = 1 << 30
 SMALL_AHEAD_BYTES = 1 << 26
 MAX_DEPTH = 64
 
 
 def chunk_depth(max_buffered: int | None, workers: int) -> int:
-    """Return how many chunks a consumer may have pending before anything is known about their size."""
+    """Return how many chunks a consumer may have pending before their size is known."""
     return min(max_buffered or 2 * workers + 2, max(256, 2 * workers))
 
 
@@ -34,18 +35,18 @@ class Chunking:
     ----------
     workers : int
     max_buffered : int or None
-        Most items pending; None: as many as the chunks hold.
+        Most items pending. None: as many as the chunks hold.
     fixed : int or None
-        Items per chunk, if the user has chosen it.
+        Items per chunk, if the user has set it.
     target_ns : int
-        How often the consumer should get a message.
+        Target time between two results that reach the consumer.
 
     Attributes
     ----------
     size : int
-        Items per chunk at present.
+        Current number of items per chunk.
     depth : int
-        Chunks that a consumer may have pending at present.
+        Current limit of pending chunks per consumer.
     """
 
     workers: int
@@ -56,22 +57,22 @@ class Chunking:
     def __post_init__(self) -> None:
         self.size = self.fixed or 1
         self.depth = self._least_depth = chunk_depth(self.max_buffered, self.workers)
-        self._nbytes: int | None = -1  # of the last result
+        self._nbytes: int | None = -1  # size of the last result
         self._item_ns: float | None = None
         self._item_bytes = 0.0
 
     @property
     def chunk_ns(self) -> int:
-        """How long a chunk should take."""
+        """Target duration of a chunk."""
         return min(self.target_ns * self.workers, max(LONGEST_NS, self.target_ns))
 
     @property
     def hands_out_runs(self) -> bool:
-        """May a consumer get several chunks at once? An executor needs it to come back often."""
+        """Whether a consumer may get several chunks at once. An executor needs frequent calls instead."""
         return self.max_buffered is None and self.target_ns == TARGET_NS
 
     def measure(self, cost_ns: int, nbytes: int | None, items: int) -> None:
-        """Adapt to a result of some items."""
+        """Adapt to the cost and size of a result."""
         if nbytes != self._nbytes and self.max_buffered is None:
             self._nbytes = nbytes
             self.depth = self._depth_for(nbytes)
@@ -86,7 +87,7 @@ class Chunking:
         self.size = max(1, min(int(size), 8 * self.size))
 
     def _depth_for(self, nbytes: int | None) -> int:
-        """Return how many chunks of so many bytes may be pending."""
+        """Return how many chunks of `nbytes` bytes may be pending."""
         depth, most = self._least_depth, AHEAD_BYTES // max(nbytes or 1, 1)
         if nbytes is not None:
             depth = max(depth, min(SMALL_AHEAD_BYTES // max(nbytes, 1), MAX_DEPTH))

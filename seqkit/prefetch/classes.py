@@ -1,22 +1,23 @@
-"""Classes that no other process can import keep their identity between a process and its workers.
+"""Keep the identity of classes that no other process can import, between a process and its workers.
 
-cloudpickle gives each class that it sends by value an identifier, under which both processes know the class.
-This module adds two things. Workers send such a class back as a reference: instances are small, and the
-reader's class is not overwritten by an older copy. Forked workers, which received no pickle, refer to the
-classes that they inherited.
+cloudpickle gives each class that it sends by value an identifier, under which both processes find the
+class. This module adds two features. Workers send such a class back as a reference: instances are small,
+and an older copy does not overwrite the consumer's class. Forked workers, which received no pickle, refer
+to the classes that they inherited.
 
 Guarantees
 ----------
 - An instance that comes back from a worker has the class of this process, if the class travelled with the
   pipeline or was inherited by the fork. The attributes of the class are not changed.
-- Classes at the top of the main module go by their names. A worker that is not forked gets them in its own
+- Classes at the top of the main module are found by name. A worker that is not forked gets them in its own
   main module, so that plain pickle works there.
 - A class made by an item arrives as a new class, as cloudpickle delivers it.
 
 Relies on
 ---------
-- cloudpickle: its tracker, and the identifier as the last but one argument of its class constructors;
-- `gc.freeze()` in a forked worker before it runs code of the user.
+- cloudpickle has its tracker, and passes the identifier as the last but one argument of its class
+  constructors.
+- A forked worker calls `gc.freeze()` before it runs user code.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from cloudpickle import cloudpickle as internals
 
 from ..context import MAIN
 
-# How to pickle a class as a reference for the process that sent the pipeline; empty if it has no such class.
-# All classes that were made from a pipeline's pickle are here.
+# How to pickle a class as a reference for the process that sent the pipeline. The tuple is empty if that
+# process has no such class. All classes that were made from a pipeline's pickle are listed here.
 _references: WeakKeyDictionary[type, tuple[Any, ...]] = WeakKeyDictionary()
 _by_identifier: WeakValueDictionary[str, type] = internals._DYNAMIC_CLASS_TRACKER_BY_ID
 # The classes that `_inherited` has found, by address and name.
@@ -47,21 +48,21 @@ _is_fork = False
 
 
 def this_process() -> str:
-    """Return an identifier of this process that no other process has, on any machine."""
+    """Return an identifier of this process that is unique on all machines."""
     return f"{_ID}-{os.getpid()}"
 
 
 def refer_to_reader() -> None:
-    """Pickle from now on for the process that this one was forked from."""
+    """From now on, pickle for the process that this process was forked from."""
     global _is_fork
     _is_fork = True
     _references.clear()
-    # Another thread may have held the lock at the fork.
+    # Another thread may have held the lock at the time of the fork.
     internals._DYNAMIC_CLASS_TRACKER_LOCK = threading.Lock()
 
 
 def has_a_name(obj: Any) -> bool:
-    """Return whether a class or function is found under its module and qualified name."""
+    """Return whether a class or function can be found by its module and qualified name."""
     try:
         return operator.attrgetter(obj.__qualname__)(sys.modules[obj.__module__]) is obj
     except Exception:  # raised by a module or a metaclass with its own attribute lookup
@@ -77,7 +78,7 @@ def goes_by_value(kind: type) -> bool:
 
 
 def receive(sender: str, has_name: bool, make: Callable[..., type], *arguments: Any) -> type:
-    """Return a class that came with a pipeline: the one that is here already, or a new one for `fill`."""
+    """Return the class that came with a pipeline: the existing class, or a new one for `fill`."""
     identifier = arguments[-2]
     is_new = identifier not in _by_identifier
     kind = make(*arguments)
@@ -99,7 +100,7 @@ def fill(kind: type, state: Any) -> None:
 def _put_into_main(kind: type) -> None:
     main = sys.modules.setdefault(kind.__module__, sys.modules["__main__"]).__dict__
     if "." not in kind.__qualname__ and main.setdefault(kind.__qualname__, kind) in _references:
-        main[kind.__qualname__] = kind  # the sender may have a new class of that name
+        main[kind.__qualname__] = kind  # the sender may have redefined the class
 
 
 # -------------------------------------------------------------------- with a result
@@ -108,7 +109,7 @@ def _put_into_main(kind: type) -> None:
 def reference(obj: Any) -> Any:
     """Return how to pickle a class or function as a reference, for the process that sent the pipeline.
 
-    NotImplemented means by its name, None by value.
+    Return NotImplemented to pickle it by name, None to pickle it by value.
     """
     if _is_fork and isinstance(obj, type | FunctionType) and obj.__module__ in MAIN and has_a_name(obj):
         return NotImplemented
@@ -118,17 +119,17 @@ def reference(obj: Any) -> Any:
     if found is None and _is_fork:
         is_inherited = goes_by_value(obj) and _is_older_than_fork(obj)
         found = (_inherited, (obj.__bases__[0], id(obj), obj.__qualname__)) if is_inherited else ()
-        _references[obj] = found  # looked for once
+        _references[obj] = found  # search only once
     return found or None
 
 
 def _is_older_than_fork(kind: type) -> bool:
-    # A forked worker has frozen the garbage collector, which then knows only objects that were made since.
+    # A forked worker has frozen the garbage collector, which then lists only objects made after the fork.
     return all(one is not kind for one in gc.get_objects())
 
 
 def _tracked(identifier: str, name: str) -> type:
-    """Return the class that cloudpickle knows under an identifier."""
+    """Return the class that has this identifier in cloudpickle's tracker."""
     return _present(_by_identifier.get(identifier), name)
 
 

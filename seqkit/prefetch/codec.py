@@ -1,22 +1,22 @@
 """Encode a value as bytes and out-of-band buffers, and decode it again.
 
-An encoded value has two parts. Its *tail* is a short byte string. Its *buffers*, the memory of arrays, lie
-in a block of memory: where the worker wrote them (`seqkit.empty`), or where `encode` asks the caller to
-copy them.
+An encoded value has two parts. Its *tail* is a short byte string. Its *buffers* are the memory of arrays,
+and lie in a block of memory. Either the worker wrote them there (`seqkit.empty`), or `encode` asks the
+caller to copy them there.
 
 Most items are numbers, strings, arrays, or a tuple, list or dict of those. They need no pickle: the tail is
-what `marshal` makes of them, with an outline (dtype, shape, offset) in the place of each array. Right after
-megabytes were copied, when the processor's caches hold nothing else, that takes half the time of a pickle
-(`python -m tests.benchmarks codec`).
+the output of `marshal`, with an outline (dtype, shape, offset) in place of each array. After megabytes were
+copied, the processor's caches hold nothing else. Then `marshal` takes half the time of a pickle (`python -m
+tests.benchmarks codec`).
 
 Guarantees
 ----------
-- a buffer that already lies in the block is not copied, only its place is recorded;
-- decoded arrays lie in the block, or in a copy of it, with the same code.
+- A buffer that already lies in the block is not copied. Only its place is recorded.
+- Decoded arrays lie in the block, or in a copy of the block. The code is the same for both.
 
 Relies on
 ---------
-- the block staying as it is for as long as decoded arrays over it live (the slot's lease).
+- The block stays unchanged for as long as decoded arrays over it live (the slot's lease).
 
 Units: offsets and sizes in bytes from the start of the block.
 """
@@ -39,15 +39,15 @@ from .pickling import dumps_for_workers
 Block = npt.NDArray[np.uint8]
 
 ALIGNMENT = 64
-# A buffer below this travels inside the tail: copying it twice costs less than tracking it once.
+# A smaller buffer travels inside the tail, because copying it twice costs less than tracking it once.
 INLINE_BYTES = 4096
 
 
 class Form:
-    """What a tail is. Plain numbers, which Python 3.11 finds faster than members of an enum."""
+    """The form of a tail. Plain numbers, because Python 3.11 looks them up faster than enum members."""
 
     MARSHAL: Final = 0  # the value
-    OUTLINE: Final = 1  # the value, with outlines in the place of arrays
+    OUTLINE: Final = 1  # the value, with outlines in place of arrays
     PICKLE: Final = 2
     BUFFERS: Final = 3  # number, offsets and sizes of buffers, then the pickle that refers to them
 
@@ -62,12 +62,13 @@ def aligned(offset: int) -> int:
 
 
 def address(block: npt.NDArray[Any]) -> int:
-    """Return where in memory an array begins."""
+    """Return the memory address of the first byte of an array."""
     return int(block.__array_interface__["data"][0])
 
 
-# Form of the tail; tail; buffers that the caller must copy into the block, by offset; first offset behind all
-# buffers; number of buffers in the block, copied or in place. A plain tuple: it is made for every item.
+# A tuple of: the form of the tail; the tail; the buffers that the caller must copy into the block, by
+# offset; the first offset after all buffers; the number of buffers in the block, copied or in place. A
+# plain tuple, because one is made for every item.
 Encoded = tuple[int, bytes, list[tuple[int, memoryview]], int, int]
 Dumps = Callable[..., bytes]
 
@@ -77,13 +78,13 @@ _COUNT = struct.Struct("<q")
 
 
 def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps | None = None) -> Encoded:
-    """Encode a value for a block whose first `used` bytes are taken.
+    """Encode a value for a block whose first `used` bytes are occupied.
 
     Parameters
     ----------
     value : Any
     block : uint8 array or None
-        None where no buffer can be in place already.
+        None if no buffer can be in place already.
     used : int
         First free offset.
     dumps : callable
@@ -97,7 +98,7 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
     Raises
     ------
     Exception
-        Whatever pickling the value raises.
+        Any exception that pickling the value raises.
     """
     kind = type(value)
     if kind in _ATOMS:
@@ -133,8 +134,9 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
 
 
 def _outlined(value: Any, kind: type, start: int, free: int) -> Encoded | None:
-    """Encode an array, or a flat tuple, list or dict, without a pickle; None where that cannot be."""
-    # One function on purpose: each further one would be one more that is in no cache.
+    """Encode an array, or a flat tuple, list or dict, without a pickle. Return None if that is
+    impossible."""
+    # This is one function on purpose: the code of each further function would be missing in the caches.
     if kind is np.ndarray:
         parts: Any = (value,)
     elif kind is dict:
@@ -157,7 +159,7 @@ def _outlined(value: Any, kind: type, start: int, free: int) -> Encoded | None:
             return None
         dtype, nbytes = part.dtype, part.nbytes
         if dtype.isbuiltin != 1 or dtype.kind not in "biufc" or not part.flags.carray:
-            return None  # other than the machine's own numbers, contiguous and writable
+            return None  # not a contiguous, writable array of native numbers
         seen.append(id(part))
         if nbytes < INLINE_BYTES:
             outline.append((..., dtype.str, part.shape, part.tobytes()))
@@ -170,7 +172,7 @@ def _outlined(value: Any, kind: type, start: int, free: int) -> Encoded | None:
             free = offset + nbytes
         outline.append((..., dtype.str, part.shape, offset))
     if len(set(seen)) < len(seen):
-        return None  # the same array twice must arrive as the same array
+        return None  # an array that occurs twice must arrive as one array
     if kind is np.ndarray:
         shown: Any = outline[0]
     else:
@@ -220,7 +222,7 @@ def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
 
 
 def dumps_plain(value: Any, **options: Any) -> bytes:
-    """Pickle, with the memory of tensors out of band."""
+    """Pickle a value, with the memory of tensors out of band."""
     if "torch" in sys.modules:
         return pickling.dumps(value, **options)
     return pickle.dumps(value, **options)
@@ -229,8 +231,8 @@ def dumps_plain(value: Any, **options: Any) -> bytes:
 def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]:
     """Encode a value for other processes on this machine, and for a block of its own.
 
-    Returns a tail of the form `BUFFERS`, the buffers to be copied, and the first offset behind them. Buffers
-    with memory in common are stored once, and have it in common again when they are decoded.
+    Returns a tail of the form `BUFFERS`, the buffers to copy, and the first offset after them. Memory that
+    several buffers share is stored once, and is shared again after decoding.
     """
     buffers: list[memoryview] = []
 
@@ -244,10 +246,11 @@ def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]
     starts = [address(np.frombuffer(raw, np.uint8)) for raw in buffers]
     spans = [0] * (2 * len(buffers))
     moved: list[tuple[int, memoryview]] = []
-    stop = shift = 0  # address behind all buffers so far; from an address to its offset in the block
+    # `stop` is the address after all buffers so far. An address plus `shift` is an offset in the block.
+    stop = shift = 0
     for start, number in sorted(zip(starts, range(len(buffers)), strict=True)):
         raw = buffers[number]
-        if start >= stop:  # nothing in common with the buffers before: leave a gap that keeps the alignment
+        if start >= stop:  # shares nothing with the buffers before: leave a gap that keeps the alignment
             shift, stop = aligned(stop + shift) + start % ALIGNMENT - start, start
         if start + raw.nbytes > stop:
             moved.append((stop + shift, raw[stop - start :]))

@@ -1,26 +1,27 @@
 """Submit jobs and receive results, between the consumers and the workers of one node.
 
-Any number of consumers (iterators, plain indexing, threads) each have a window on the shared workers. There
-is no thread of the node's own: whichever consumer waits receives for all of them.
+A node may have any number of consumers: iterators, plain indexing, threads. Each consumer has a window, and
+all share the workers. The node has no thread of its own. One waiting consumer receives results for all
+consumers.
 
 Guarantees
 ----------
-- a job is submitted only within the backend's capacity, so submitting never blocks;
-- a waiting consumer makes progress: undelivered results of paused consumers give up their slots to it, and
-  where every slot is leased or retired its job travels without one;
-- a finished item waits at most about `2 * LOOK_S` for an unfinished one of the same job;
-- each item is delivered, or named by an error, once for every consumer that wants it;
-- a permanent failure (start hook, workers that cannot start) reaches every consumer once, then ends it;
-- the plan, which may run user code, is drawn without a lock;
-- dropping a consumer cancels its pending work at once, also from the garbage collector;
-- after Ctrl-C, or another exception of a signal handler, that struck anywhere, the next read starts new
-  workers. A signal handler may close the node; reading it there is refused while it is in the middle of a
-  step.
+- A job is submitted only within the backend's capacity, so submitting never blocks.
+- A waiting consumer makes progress. Undelivered results of paused consumers are copied out of their slots
+  to free them. If every slot is leased or retired, the waiting consumer's job travels without a slot.
+- A finished item waits at most about `2 * LOOK_S` for an unfinished item of the same job.
+- Each item is delivered once to every consumer that wants it, or named once by an error.
+- A permanent failure (a start hook failed, workers cannot start) reaches every consumer once, then ends it.
+- The plan, which may run user code, is drawn without a lock.
+- Dropping a consumer cancels its pending work at once, also from the garbage collector.
+- After Ctrl-C, or another exception of a signal handler, the next read starts new workers. The exception
+  may be raised anywhere. A signal handler may close the node. It may not read the node if it interrupted a
+  step: that read is refused.
 
 Relies on
 ---------
-- `Backend.cancel` being safe anywhere; every other method of the backend is called by one thread at a time:
-  `receive` and `collect` by the one consumer that is `_receiver`, the rest under the lock.
+- `Backend.cancel` is safe to call from anywhere. Every other method of the backend is called by one thread
+  at a time: `receive` and `collect` by the consumer that is `_receiver`, the others under the lock.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from .results import Ready
 from .statistics import Progress, Statistics, items_per_line
 from .window import Chunk, Window
 
-# How often a consumer that waits looks for finished items of jobs that are still running.
+# How often a waiting consumer looks for finished items of jobs that are still running.
 LOOK_S = 0.015
 # With on_exhausted="block", how long a consumer waits for arrays to be dropped.
 PATIENCE_S = 60.0
-# No single wait is longer, which the system could not count: the consumer looks again.
+# No single wait is longer, because the system limits timeouts. The consumer waits again after it.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
 
@@ -57,7 +58,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a node works ahead, beside `Chunking`. `on_exhausted` is "copy", "block" or "raise"."""
+    """How a node works ahead, in addition to `Chunking`. `on_exhausted` is "copy", "block" or "raise"."""
 
     timeout_s: float | None
     retries: int
@@ -65,7 +66,7 @@ class Options:
 
 
 class ReadsItself(RuntimeError):
-    """The node is read where that would wait for itself; nothing is lost, and it can be read later."""
+    """The read would wait for itself. No item is lost, and the node can be read later."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -75,7 +76,7 @@ class ReadsItself(RuntimeError):
 
 
 class _Refused(Exception):
-    """Carries an error for the consumer out of a step that ended in order, and was not interrupted."""
+    """Carries an error for the consumer out of a step that ended in order, without an interruption."""
 
     def __init__(self, reason: BaseException) -> None:
         super().__init__(reason)
@@ -83,7 +84,7 @@ class _Refused(Exception):
 
 
 class _Feed:
-    """A consumer's window, and its jobs in flight. Outlives the consumer until its jobs are back."""
+    """A consumer's window and its jobs in flight. Kept after the consumer is gone until its jobs return."""
 
     __slots__ = ("dropped", "epoch", "tickets", "urgent", "watches", "window")
 
@@ -91,28 +92,28 @@ class _Feed:
         self.window = window
         self.epoch = epoch
         self.tickets: set[int] = set()
-        self.urgent: set[int] = set()  # those of urgent jobs
+        self.urgent: set[int] = set()  # tickets of urgent jobs
         self.watches: list[weakref.ref[Reader]] = []
         self.dropped = False
 
 
 class Reader:
-    """One consumer of a node: `next` gives chunks in order. Used by one thread at a time."""
+    """One consumer of a node: `next` returns chunks in order. Used by one thread at a time."""
 
     def __init__(self, dispatcher: Dispatcher, feed: _Feed) -> None:
         self._dispatcher = dispatcher
         self._feed = feed
 
     def next(self) -> list[Chunk]:
-        """Return the next chunks, with results to be opened; none at the end of the plan."""
+        """Return the next chunks, with results to open. The list is empty at the end of the plan."""
         return self._dispatcher.next(self._feed)
 
     def prepare(self) -> None:
-        """Submit what may be submitted, without waiting for anything."""
+        """Submit as many jobs as possible, without waiting."""
         self._dispatcher.prepare(self._feed)
 
     def limit(self, items: int) -> None:
-        """Change how many items may be pending, within the node's own limit."""
+        """Change how many items may be pending, up to the node's own limit."""
         self._feed.window.limit = self._dispatcher.limit(items)
 
     def pending(self) -> int:
@@ -120,11 +121,11 @@ class Reader:
         return self._feed.window.pending_items()
 
     def close(self) -> None:
-        """Cancel what is pending. Dropping the reader does it too."""
+        """Cancel pending items. Dropping the reader has the same effect."""
         self._dispatcher.drop(self._feed)
 
     def ended(self) -> bool:
-        """Is the node of no more use: closed, or a copy in a forked child?"""
+        """Return whether the node cannot be read any more: it is closed, or a copy in a forked child."""
         return self._dispatcher.ended()
 
 
@@ -136,25 +137,25 @@ class Dispatcher:
         self._backend = backend
         self._chunking = chunking
         self._options = options
-        # Reentrant, so that a step can tell that a signal handler interrupted it in the same thread.
+        # Reentrant, so that a step can detect that a signal handler interrupted it in the same thread.
         self._lock = threading.RLock()
         self._arrived = threading.Condition(self._lock)
-        self._receiver: int | None = None  # the thread that receives for all
-        self._turns = 0  # how often something was received
-        self._look_at_ns = 0  # when to look for finished items, though results keep coming
+        self._receiver: int | None = None  # the thread that receives for all consumers
+        self._turns = 0  # how many times events were received
+        self._look_at_ns = 0  # when to look for finished items, even if results keep arriving
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
         self._grouped: set[int] = set()  # tickets of jobs of several items
         self._feeds: dict[weakref.ref[Reader], _Feed] = {}
-        self._wanting: set[_Feed] = set()  # of consumers that wait, and had no place for a job
+        self._wanting: set[_Feed] = set()  # feeds of waiting consumers that had no place for a job
         self._dropped: deque[weakref.ref[Reader]] = deque()
         self._latest = Statistics()
         self._counts = dict.fromkeys((field.name for field in fields(Statistics)), 0)
         every = items_per_line()
         self._progress = Progress(every, chunking.workers) if every else None
-        self._life = Life(backend, self._lock)  # nothing leads to it from outside
+        self._life = Life(backend, self._lock)  # no other object may refer to it
         try:
             backend.start()
         except BaseException:
@@ -164,8 +165,9 @@ class Dispatcher:
     # ---------------------------------------------------------------- steps
 
     def _step(self, step: Callable[..., R], *arguments: Any) -> R:
-        """Take a step under the lock; an interrupted one, which is half done, gives the node up."""
-        if self._is_inside():  # only a signal handler can find it so, or a hook at the interpreter's exit
+        """Run a step under the lock. An interrupted step leaves the state inconsistent, so close the
+        node."""
+        if self._is_inside():  # possible only in a signal handler or a hook at interpreter exit
             raise RuntimeError(CLOSED) if self._life.over else ReadsItself
         try:
             with self._lock:
@@ -187,12 +189,12 @@ class Dispatcher:
         try:
             raise reason
         finally:
-            del reason  # whose traceback leads here, and to what the consumer has
+            del reason  # its traceback refers to this frame, and to the consumer's objects
 
     def _is_inside(self) -> bool:
-        """Is this called from within a step, in the thread that takes it?"""
-        # No public question answers without raising, which could hide an exception of a signal handler.
-        # The lock stays with the thread in which the interpreter has ended the node.
+        """Return whether the current thread is already inside a step."""
+        # There is no public method that answers without raising. Raising could hide an exception of a
+        # signal handler. The lock stays with the thread in which the interpreter has ended the node.
         return bool(self._lock._is_owned()) and not self._life.over  # type: ignore[attr-defined]
 
     def _refuse(self, reason: BaseException) -> NoReturn:
@@ -203,26 +205,26 @@ class Dispatcher:
     def open(
         self, plan: Iterable[Any], epoch: int, limit: int | None = None, in_order: bool = True
     ) -> Reader:
-        """Return a reader of a plan; it asks for nothing before its first `next` or `prepare`."""
+        """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
         feed = _Feed(Window(plan, self.limit(limit), in_order), epoch)
         reader = Reader(self, feed)
         self._step(self._watch, reader, feed)
         return reader
 
     def limit(self, items: int | None) -> int:
-        """Return how many items may be pending for a consumer that wants at most so many."""
+        """Return how many items may be pending for a consumer that wants at most `items`."""
         most = self._chunking.max_buffered or MAX_CHUNK * max(self._chunking.depth, 1)
         return most if items is None else min(items, most)
 
     def _watch(self, reader: Reader, feed: _Feed) -> None:
-        # These callbacks run in the garbage collector, at any moment: no lock, no wait. The first has no
-        # Python code, because Python drops a Ctrl-C that strikes there.
+        # These callbacks run in the garbage collector, at any moment, so they must not lock or wait. The
+        # first callback runs no Python code, because Python drops a Ctrl-C that arrives in such code.
         dropped = weakref.ref(reader, self._dropped.append)
         feed.watches = [dropped, weakref.ref(reader, partial(_cancel, self._backend, feed.tickets))]
         self._feeds[dropped] = feed
 
     def drop(self, feed: _Feed) -> None:
-        """Cancel what is pending for a consumer."""
+        """Cancel the pending items of a consumer."""
         watches = feed.watches
         if self.ended() or not watches:
             return
@@ -233,7 +235,7 @@ class Dispatcher:
             self._step(self._end, feed)
 
     def _end(self, feed: _Feed) -> None:
-        """Forget a consumer, and give back what waits for it."""
+        """Forget a consumer, and discard the results that wait for it."""
         if feed.watches:
             del self._feeds[feed.watches[0]]
             feed.watches = []
@@ -244,7 +246,7 @@ class Dispatcher:
                 chunk.result.discard()
 
     def _sweep(self) -> None:
-        """Give back what dropped consumers left."""
+        """Discard the results of dropped consumers."""
         while self._dropped:
             feed = self._feeds.get(self._dropped.popleft())
             if feed is not None:
@@ -256,7 +258,7 @@ class Dispatcher:
         self._fill(feed, self._step(self._submit, feed, []))
 
     def next(self, feed: _Feed) -> list[Chunk]:
-        if self.pid != os.getpid():  # the workers are the parent's, and the lock may be held for ever
+        if self.pid != os.getpid():  # the workers belong to the parent, and the lock may stay held
             raise RuntimeError("prefetch: this iterator was begun before a fork; begin another one")
         drawn: list[Chunk] = []
         begun_ns = blocked_ns = 0
@@ -274,14 +276,15 @@ class Dispatcher:
                 self._await(feed, turn)
 
     def _fill(self, feed: _Feed, draws: int) -> None:
-        """Draw so many chunks, submit them, and go on while there is room."""
+        """Draw `draws` chunks and submit them. Repeat while there is room."""
         while draws:
             draws = self._step(self._submit, feed, feed.window.draw(draws, self._chunking.size))
 
     def _advance(
         self, feed: _Feed, drawn: list[Chunk], begun_ns: int
     ) -> tuple[list[Chunk] | Chunk | None, int]:
-        """Return chunks to hand out (or one that lacks memory, or None), and how many to draw."""
+        """Return chunks to hand out (or a chunk that lacks memory, or None), and how many chunks to
+        draw."""
         self._check()
         self._wanting.discard(feed)
         window, draws = feed.window, 0
@@ -297,7 +300,8 @@ class Dispatcher:
             return chunk, 0
         self._counts["waited_ns"] += perf_counter_ns() - begun_ns if begun_ns else 0
         taken = [self._hand_out(window, chunk)]
-        # All further ones that are there, as long as they are private: a consumer holds few slots at a time.
+        # Also hand out further ready chunks, but only in private memory: a consumer holds few slots at a
+        # time.
         if self._chunking.hands_out_runs:
             while (chunk := window.ready()) is not None and not chunk.result.holds_slot():
                 taken.append(self._hand_out(window, chunk))
@@ -329,15 +333,15 @@ class Dispatcher:
         return chunk
 
     def _refills(self, feed: _Feed) -> bool:
-        """Should more jobs be submitted now? Several at once, where many are pending anyhow."""
+        """Return whether to submit more jobs now. While many are pending, submit several jobs at once."""
         pending, depth = feed.window.pending(), self._chunking.depth
         is_due = depth - pending >= depth // 4 or pending <= 2 * self._chunking.workers
         return is_due and self._failure is None and not self._closed
 
-    # ---------------------------------------------------------------- slots run short
+    # ---------------------------------------------------------------- too few free slots
 
     def _wait_for_memory(self, chunk: Chunk, since_ns: int) -> int:
-        """Wait until the consumer drops other results; return since when it has waited."""
+        """Wait until the consumer drops other results. Return when the wait began."""
         since_ns = since_ns or perf_counter_ns()
         waits = self._options.on_exhausted == "block"
         left_s = PATIENCE_S - (perf_counter_ns() - since_ns) / 1e9
@@ -353,9 +357,9 @@ class Dispatcher:
     # ---------------------------------------------------------------- submitting
 
     def _submit(self, feed: _Feed, drawn: list[Chunk], waiting: bool = False) -> int:
-        """Submit jobs for the chunks of a consumer, those just drawn too; return how many more to draw."""
+        """Submit jobs for the chunks of a consumer, `drawn` included. Return how many more to draw."""
         if self._life.over:
-            return 0  # the consumer is told when it reads
+            return 0  # the consumer gets the error at its next read
         window, chunking = feed.window, self._chunking
         if drawn:
             window.add(drawn)
@@ -368,7 +372,7 @@ class Dispatcher:
             while self._has_place(feed):
                 if not (self._backend.has_room() or self._needs_none(feed)):
                     return 0
-                # Few urgent jobs at a time: one more, for an earlier item, would wait behind them.
+                # Limit the urgent jobs: one more, for an earlier item, would have to wait until they end.
                 chunk = window.ask(chunking.size, len(feed.urgent) < 2 * chunking.workers)
                 if chunk is None:
                     return 0 if window.has_unasked() else self._room(feed, waiting)
@@ -389,10 +393,10 @@ class Dispatcher:
         return min(room, self._backend.capacity - len(self._flying))
 
     def _has_place(self, feed: _Feed) -> bool:
-        """Is there a place for another job, and does no consumer with fewer jobs wait for it?
+        """Return whether there is a place for another job that no consumer with fewer jobs waits for.
 
-        Otherwise a consumer that reads fast would take every place as it becomes free. One that leaves a
-        place to others has jobs in flight, so something comes that it goes on with.
+        Without this rule a fast consumer would take every place as soon as it becomes free. A consumer that
+        leaves a place to others has jobs in flight, so it goes on when one of these returns.
         """
         if len(self._flying) >= self._backend.capacity:
             return False
@@ -400,15 +404,15 @@ class Dispatcher:
         return not wanting or not any(len(other.tickets) < len(feed.tickets) for other in wanting)
 
     def _needs_none(self, feed: _Feed) -> bool:
-        """May a job be submitted though there is no memory for its result?"""
+        """Return whether to submit a job although there is no memory for its result."""
         if not feed.window.starving():
             return False
-        # Slots come back from jobs in flight. Where there are none, all slots are leased or retired, and a
-        # consumer that waits for itself would wait for ever: its result travels without a slot.
+        # Jobs in flight give their slots back. If no job is in flight, all slots are leased or retired, and
+        # the consumer would wait for itself without end. So its result travels without a slot.
         return self._make_room(feed) or not self._flying
 
     def _make_room(self, wanting: _Feed) -> bool:
-        """Copy a waiting result out of its slot: a paused consumer's first, the farthest one first."""
+        """Copy a waiting result out of its slot: paused consumers first, and the last chunk first."""
         others = [feed for feed in list(self._feeds.values()) if feed is not wanting]
         for feed in [*others, wanting]:
             for chunk in feed.window.arrived():
@@ -424,7 +428,7 @@ class Dispatcher:
             feed.urgent.add(ticket)
         if len(chunk) > 1:
             if not self._grouped and self._receiver is not None:
-                self._backend.wake()  # it is to look from now on
+                self._backend.wake()  # the receiver must now look for finished items
             self._grouped.add(ticket)
         try:
             is_whole = self._chunking.fixed is not None
@@ -436,7 +440,7 @@ class Dispatcher:
     # ---------------------------------------------------------------- receiving
 
     def _await(self, feed: _Feed, turn: int) -> None:
-        """Wait until something has come since a turn, receiving for all consumers if nobody does."""
+        """Wait until events have arrived since `turn`. Receive for all consumers if no thread does."""
         me = threading.get_ident()
         if self._receiver == me or self._backend.is_worker():
             self._step(self._wanting.discard, feed)
@@ -460,7 +464,7 @@ class Dispatcher:
                 self._arrived.wait(1.0)
 
     def _lead(self, me: int, turn: int) -> float | None:
-        """Become the one that receives, if there is none; return for how long to wait."""
+        """Become the receiver, if there is none. Return how long to wait."""
         if self._receiver is not None or self._turns != turn:
             return None
         self._check()
@@ -477,17 +481,17 @@ class Dispatcher:
         return wait_s
 
     def _handle_all(self, events: list[Event]) -> None:
-        self._sweep()  # results that nobody waits for say nothing about the cost of items
+        self._sweep()  # results of dropped consumers must not affect the cost of items
         for event in events:
             self._handle(event)
-        self._backend.flush()  # there may be places now for jobs that waited in it
+        self._backend.flush()  # there may be places now for jobs that wait in the backend
         self._turns += 1
         self._receiver = None
         self._arrived.notify_all()
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Failed):
-            self._failure = self._failure or event  # the first one is the reason of the others
+            self._failure = self._failure or event  # the first failure causes the others
             return
         flown = self._flying.get(event.ticket)
         if isinstance(event, Done):
@@ -509,17 +513,20 @@ class Dispatcher:
             feed.window.take_back(chunk)
 
     def _was_in_time(self, event: Lost) -> bool:
-        """Was a worker ended for an item that it had just finished, and lost one that had only begun?"""
+        """Return whether the worker was ended for an item that it finished just before the timeout.
+
+        The lost item had then only begun.
+        """
         return event.timed_out and event.ran_s < (self._options.timeout_s or 0)
 
     def _deliver(self, feed: _Feed, chunk: Chunk, event: Done) -> None:
-        """Give a chunk its result, and see to the items that are missing."""
+        """Give a chunk its result, and arrange for the missing items."""
         window, count = feed.window, event.result.count
         chunk.worker = event.worker
         if event.is_last:
             self._counts["worked_ns"] += event.cost_ns
         if not count:
-            event.result.discard()  # it may have a slot all the same
+            event.result.discard()  # an empty result may have a slot, too
         elif event.is_last:
             self._chunking.measure(event.cost_ns, event.result.nbytes, count)
         if event.is_end:
@@ -534,7 +541,7 @@ class Dispatcher:
                 self._flying[event.ticket] = feed, rest or _NOTHING
 
     def _land(self, ticket: int) -> None:
-        """Note that a job is no longer in flight."""
+        """Record that a job is no longer in flight."""
         flown = self._flying.pop(ticket, None)
         self._grouped.discard(ticket)
         if flown is not None:
@@ -542,9 +549,9 @@ class Dispatcher:
             flown[0].urgent.discard(ticket)
 
     def _lose(self, window: Window, chunk: Chunk, event: Lost) -> None:
-        """A worker was lost at the first item of a chunk: try that again, or report it."""
+        """Retry the first item of a chunk, whose worker was lost, or report the loss."""
         if event.worker is None and len(chunk) > 1:
-            window.scatter(chunk)  # a task says nothing of its items: any of them may be to blame
+            window.scatter(chunk)  # a task does not report its current item, so any item may be the cause
             return
         window.isolate(chunk)
         if event.timed_out or chunk.deaths >= self._options.retries:
@@ -569,10 +576,10 @@ class Dispatcher:
         tries = f", {chunk.deaths + 1} workers in turn" if chunk.deaths else ""
         return WorkerDied(f"{item}: {who} {event.cause} while computing it{tries}", **known)
 
-    # ---------------------------------------------------------------- the node's life
+    # ---------------------------------------------------------------- start and close
 
     def statistics(self) -> Statistics:
-        """Return the figures; within a step, those of the last time."""
+        """Return the figures. Inside a step, return the figures of the last call."""
         return self._latest if self._is_inside() else self._step(self._statistics)
 
     def _statistics(self) -> Statistics:
@@ -582,17 +589,17 @@ class Dispatcher:
         return self._latest
 
     def ended(self) -> bool:
-        """Is the node of no more use: closed, or a copy in a forked child?"""
+        """Return whether the node cannot be read any more: it is closed, or a copy in a forked child."""
         return self._closed or self.pid != os.getpid()
 
     def close(self) -> None:
-        """End the workers; consumers that wait or come later are told."""
+        """End the workers. Consumers that wait now or read later get an error."""
         if self.pid != os.getpid():
             return
         self._closed = True
-        if self._receiver == threading.get_ident():  # from a signal handler or an item, which returns soon
+        if self._receiver == threading.get_ident():  # in a signal handler or an item, which returns soon
             self._backend.wake()
-        elif not self._is_inside():  # else the step closes at its end
+        elif not self._is_inside():  # otherwise the step closes the node when it ends
             self._finish_closing()
 
     def _finish_closing(self) -> None:
@@ -610,7 +617,7 @@ class Dispatcher:
             self._arrived.notify_all()
 
     def _check(self) -> None:
-        """Refuse to go on where the node has failed or is closed."""
+        """Raise an error if the node has failed or is closed."""
         if self._failure is not None:
             failed = self._failure
             who = "the executor" if failed.worker is None else f"worker {failed.worker}"
@@ -621,7 +628,7 @@ class Dispatcher:
             self._refuse(RuntimeError(CLOSED))
 
 
-# What is left of a job whose items are all there, though it is not over.
+# Stands for the remaining items of a job that has delivered all its items, but has not ended.
 _NOTHING = Chunk(())
 _NOTHING.dropped = True
 

@@ -1,4 +1,4 @@
-"""The workers of a node: started when needed, once, and again in a forked child."""
+"""The workers of a node: started once, when needed, and again in a forked child."""
 
 from __future__ import annotations
 
@@ -25,32 +25,35 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """The workers of a node: started when needed, once, anew in a forked child."""
+    """The workers of a node. They are started once, when needed, and again in a forked child."""
 
     def __init__(self, source: View[Any], settings: Settings) -> None:
         self._source = source
         self._settings = settings
-        # Reentrant, so that a signal handler may close the node at any moment, its start included.
+        # Reentrant, so that a signal handler may close the node at any moment, even during its start.
         self._lock = threading.RLock()
         self._dispatcher: Dispatcher | None = None
-        self._replaced: Dispatcher | None = None  # it may still be ending
+        self._replaced: Dispatcher | None = None  # may still be closing
         self._pid = os.getpid()
         self.closed = False
-        # In a fork its threads are not there; threads of the node's own are.
+        # In a forked child the executor's threads do not exist. The node then starts its own threads.
         is_here = not isinstance(settings.method, str) and settings.pid == self._pid
         self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
 
     def reads_here(self) -> bool:
-        """Does the caller evaluate items itself: without workers, and in a task of the node's executor?"""
+        """Return whether the caller evaluates items itself.
+
+        It does so without workers, and inside a task of the node's executor.
+        """
         if not self._settings.workers:
             if self.closed:
                 raise RuntimeError(CLOSED)
             return True
         if self._executor is None or self.closed:
             return False
-        from ..executors import pool  # only here: most nodes have workers of their own
+        from ..executors import pool  # imported here because most nodes have their own workers
 
-        return pool.is_within(self._executor)  # there, another task might wait for ever
+        return pool.is_within(self._executor)  # inside its tasks, waiting for another task could deadlock
 
     def running(self) -> Dispatcher:
         self._forget_after_fork()
@@ -58,19 +61,19 @@ class Engine:
             dispatcher = self._dispatcher
             if not self.closed and (dispatcher is None or dispatcher is self._replaced or dispatcher.ended()):
                 dispatcher = self._dispatcher = self._started()
-        if dispatcher is None or self.closed:  # perhaps by a signal handler, while it started
+        if dispatcher is None or self.closed:  # a signal handler may have closed the node during the start
             self._end(dispatcher)
             raise RuntimeError(CLOSED)
         return dispatcher
 
     def _end(self, *dispatchers: Dispatcher | None) -> None:
-        """End the workers; not under the lock, which an item that reads the node would wait for."""
+        """End the workers. Call without the lock, because an item that reads the node would wait for it."""
         for dispatcher in dispatchers:
             if dispatcher is not None:
                 dispatcher.close()
 
     def _forget_after_fork(self) -> None:
-        if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
+        if self._pid != os.getpid():  # a forked child: the lock may be held by a thread of the parent
             self._lock, self._pid = threading.RLock(), os.getpid()
             self._dispatcher = self._replaced = self._executor = None
 
@@ -101,13 +104,13 @@ class Engine:
 
             context = _start_method(settings.context)
             return Processes(self._source, settings, context, seed, budget_ns)
-        if not isinstance(settings.method, str):  # a copy, which has no executor
+        if not isinstance(settings.method, str):  # a copy of the node, which has no executor
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
         return Threads(self._source, infos, hook, capacity, budget_ns)
 
     def _standard_pool(self, why: str, seed: int, capacity: int, budget_ns: int) -> Backend:
-        """Return the backend for processes where the engine cannot make its own."""
+        """Return the backend for systems on which the engine cannot create its own processes."""
         from ..executors.pool import ExecutorBackend
         from ..executors.spawn import SpawnPool
 
@@ -149,7 +152,7 @@ class Engine:
 
 
 def why_not_here() -> str:
-    """Return why the engine cannot make processes of its own here, or "" if it can."""
+    """Return why the engine cannot create its own processes here, or "" if it can."""
     if sys.platform != "linux":
         return f"it needs Linux, this is {sys.platform}"
     from .processes import linux
@@ -158,10 +161,11 @@ def why_not_here() -> str:
 
 
 def _start_method(context: str | None) -> str | None:
-    """Return how workers start; None where it is judged whether to fork.
+    """Return the start method of workers, or None to check whether forking is safe.
 
-    A start method that the user chose for `multiprocessing` counts, but not its default: any use of
-    `multiprocessing` chooses that one. Fork is judged also where the user chose it there.
+    A start method that the user set for `multiprocessing` is used. The default of `multiprocessing` is not
+    used, because any use of `multiprocessing` sets it. If the user set "fork" there, the check is still
+    made.
     """
     if context is not None or "multiprocessing" not in sys.modules:
         return context

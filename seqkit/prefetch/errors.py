@@ -1,7 +1,8 @@
-"""Which item of which view failed, across a process border.
+"""Find the item and the view that failed, when the error comes from another process.
 
-A view cannot travel with an error, but parent and workers hold the same expression: its place in the
-tree, a route of source numbers from the root, finds the parent's own view again.
+A view cannot travel with an error, but the parent and its workers hold the same expression. The error
+carries the place of the view in the tree: a route of source numbers from the root. The parent follows the
+route to its own view.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def route(root: View[Any], target: View[Any]) -> list[int] | None:
     ([0], True)
     """
     pending: list[tuple[View[Any], list[int]]] = [(root, [])]
-    seen = set()  # a view that is used twice would otherwise be searched twice, and so on upwards
+    seen = set()  # search each shared view once: otherwise the time doubles with each level that shares one
     while pending:
         node, path = pending.pop()
         if node is target:
@@ -42,7 +43,7 @@ def follow(root: View[Any], path: list[int]) -> View[Any]:
 
 
 def record(error: BaseException, pipeline: View[Any]) -> Record:
-    """Make an error of a worker ready to travel."""
+    """Convert an error of a worker to a `Record`, which can be pickled."""
     if not isinstance(error, EvaluationError):
         return Record.of(error)
     index = error.index if isinstance(error.index, int | str | None) else repr(error.index)
@@ -52,9 +53,9 @@ def record(error: BaseException, pipeline: View[Any]) -> Record:
 
 
 def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], worker: int | None) -> NoReturn:
-    """Raise in the reader what became of item `index` of a prefetch node.
+    """Raise the error of item `index` of a prefetch node in the consumer.
 
-    `problem` is an exception of this process or the `Record` of one from a worker.
+    `problem` is an exception of this process, or the `Record` of an exception of a worker.
     """
     error = _revived(problem, pipeline) if isinstance(problem, Record) else problem
     try:
@@ -68,9 +69,9 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
             locate(error, node, index)
             raise error
         if isinstance(error, IndexError):
-            raise error  # an index that a view refuses: what user code raises, the views have wrapped
+            raise error  # a view rejected the index: views wrap an IndexError of user code
         if not isinstance(error, Exception):
-            # SystemExit, KeyboardInterrupt: an item's doing, not a request to the reader.
+            # SystemExit or KeyboardInterrupt: the item raised it. It is not a request to the consumer.
             raise EvaluationError(
                 f"{node._name}[{brief(index)}] failed: {summary(error)}",
                 index=index,
@@ -83,7 +84,7 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
             failure.worker = worker
             raise
     finally:
-        del error, problem  # or they would hold one another, and all that the reader has
+        del error, problem  # otherwise a reference cycle would keep the consumer's objects alive
 
 
 def _is_plain(error: BaseException) -> bool:
@@ -95,7 +96,7 @@ def _revived(problem: Record, pipeline: View[Any]) -> BaseException:
     if problem.about is None:
         return rebuilt
     message, index, place = problem.about
-    if isinstance(rebuilt, EvaluationError):  # it had no cause, so this is the error itself
+    if isinstance(rebuilt, EvaluationError):  # the error had no cause, so `record` sent the error itself
         rebuilt.message, error = message, rebuilt
     else:
         error = EvaluationError(message, index=index)

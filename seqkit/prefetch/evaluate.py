@@ -15,17 +15,17 @@ NEVER_NS = 1 << 62
 
 
 class Sink(Protocol):
-    """Takes the items of a job as soon as each is finished."""
+    """Receives the items of a job as soon as each is finished."""
 
     def put(self, value: Any) -> bool:
-        """Take the next item; return whether there is room for another one."""
+        """Store the next item. Return whether there is room for another item."""
 
     def fail(self, error: BaseException) -> bool:
-        """Take the error of the next item."""
+        """Store the error of the next item."""
 
 
 class Collector:
-    """The sink that keeps outcomes as objects."""
+    """A sink that keeps outcomes as objects."""
 
     __slots__ = ("fail", "outcomes", "put")
 
@@ -34,7 +34,7 @@ class Collector:
         values, failures = self.outcomes.values, self.outcomes.failures
 
         def fail(error: BaseException) -> bool:
-            failures[len(values)] = error  # before the value: another thread may be reading
+            failures[len(values)] = error  # before the value, because another thread may be reading
             values.append(None)
             return True
 
@@ -46,7 +46,7 @@ class Collector:
 
 
 class Evaluator:
-    """The pipeline of a node as a worker holds it, at whatever epoch a job asks for."""
+    """The pipeline of a node in a worker, keyed for the epoch of the current job."""
 
     def __init__(self, pipeline: View[Any]) -> None:
         self._pipeline = pipeline
@@ -62,11 +62,11 @@ class Evaluator:
         budget_ns: int = NEVER_NS,
         began: Callable[[int], None] | None = None,
     ) -> bool:
-        """Evaluate the items of a job into a sink; return whether the sequence ended before the last index.
+        """Evaluate the items of a job into a sink. Return whether the sequence ended before the last index.
 
-        Stops between two items when `budget_ns` are over or the sink has no more room. `began` is called
-        with the time, in monotonic nanoseconds, at which each item after the first begins. An item may come
-        back in a process that it forked: see `leave_if_forked`.
+        Stops between two items when `budget_ns` are over or the sink has no more room. `began` is called at
+        the start of each item after the first, with the time in monotonic nanoseconds. An item may fork,
+        and return in the child too: see `leave_if_forked`.
         """
         done, count, go_on, put, clock = 0, len(indices), True, sink.put, monotonic_ns
         deadline = clock() + budget_ns
@@ -101,15 +101,15 @@ class Evaluator:
         return False
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:
-        """End this process if an item forked it: the worker goes on in the other one.
+        """End this process if an item forked it. The worker continues in the other process.
 
-        A worker calls this before it reports outcomes.
+        A worker calls this method before it reports outcomes.
         """
         if generation.number != self._generation:
             leave_fork(error)
 
     def _at(self, epoch: int) -> View[Any]:
-        """Key the pipeline for an epoch; -1 is the pipeline as it was given."""
+        """Key the pipeline for an epoch. Epoch -1 is the pipeline as the user passed it."""
         if epoch != self._epoch:
             self.keyed = self._pipeline if epoch < 0 else self._pipeline._at_epoch(epoch)
             self._epoch = epoch
@@ -117,10 +117,10 @@ class Evaluator:
 
 
 def _of_item(raised: BaseException) -> BaseException:
-    """Return the error of an item as the item raised it."""
+    """Return the error that the item itself raised."""
     cause = raised.__cause__ if type(raised) is RuntimeError else None
     if type(cause) is StopIteration and str(raised) == "generator raised StopIteration":
-        return cause  # in generators Python puts a RuntimeError in its place
-    # Without the frame that has the sink: an error that the sink keeps would keep the sink.
+        return cause  # Python replaces a StopIteration in generators by a RuntimeError
+    # Drop the frame that refers to the sink: otherwise an error in the sink would keep the sink alive.
     raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next
     return raised

@@ -1,4 +1,4 @@
-"""What happens in a worker around its items, the same for threads and processes."""
+"""Code that runs in a worker around its items, the same for threads and processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..context import WorkerInfo, flush_streams
 
 
 class _Generation:
-    """Counts the forks that lead to this process, quicker to ask than `os.getpid`."""
+    """Counts the forks that led to this process. Faster to check than `os.getpid`."""
 
     number = 0
 
@@ -29,15 +29,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def worker_info(number: int, num_workers: int, seed: int, method: str) -> WorkerInfo:
-    """Return who worker `number` is; its seed follows from the node's and its number."""
+    """Return the information about worker `number`. Its seed depends on the node's seed and the number."""
     own = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
     return WorkerInfo(number, num_workers, own, method)
 
 
 def seed_globals(seed: int, epoch: int, again: int = 0) -> None:
-    """Seed the global generators of a worker process, which would otherwise repeat their siblings'.
+    """Seed the global generators of a worker process. Forked workers would otherwise repeat each other.
 
-    Epoch -1 is the pipeline as it was given; `again` tells apart the times that a worker comes to an epoch.
+    Epoch -1 is the pipeline as the user passed it. `again` gives each return to an epoch a different seed.
     """
     entropy = [seed, epoch + 1, again] if again else [seed, epoch + 1]
     words = np.random.SeedSequence(entropy).generate_state(4)
@@ -47,28 +47,28 @@ def seed_globals(seed: int, epoch: int, again: int = 0) -> None:
     if torch is not None:
         version = getattr(torch, "version", None)
         has_devices = any(getattr(version, device, None) for device in ("cuda", "hip", "xpu"))
-        # `torch.manual_seed` takes milliseconds to look for devices that a build for CPUs has not got.
+        # `torch.manual_seed` takes milliseconds to look for devices, which a build for CPUs does not have.
         (torch.manual_seed if has_devices else torch.default_generator.manual_seed)(int(words[0]))
 
 
 class Seeding:
-    """Seeds the global generators of a worker process for every epoch that it comes to.
+    """Seed the global generators of a worker process for every epoch.
 
-    Never twice alike, though readers of other epochs come in between, or a worker dies: its successor would
-    give items the numbers that others have had.
+    No seed is used twice, even if other epochs are read in between, or if a worker dies. Otherwise the
+    replacement of a dead worker would give items the same numbers as earlier items.
 
     Parameters
     ----------
     seed : int
-        The worker's.
+        The seed of the worker.
     count : callable
-        Returns how often it was called before, also by workers in the same place that have died.
+        Returns how often it was called before, including calls by dead workers with the same number.
     """
 
     def __init__(self, seed: int, count: Callable[[], int]) -> None:
         self._seed = seed
         self._count = count
-        self._is_first = not count()  # in its place
+        self._is_first = not count()  # the first worker with this number
         self._begun: set[int] = set()
         self.begin(-1)
 
@@ -80,9 +80,9 @@ class Seeding:
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
-    """Call a start hook with the worker's number, or with nothing if it takes no argument.
+    """Call a start hook with the worker's number, or without arguments if it takes none.
 
-    Should it fork, only the worker itself comes back.
+    If the hook forks, only the worker itself returns from this function.
 
     >>> call_hook(print, 3)
     3
@@ -118,7 +118,7 @@ def _takes(hook: Callable[..., Any], worker: int) -> bool:
 
 
 def leave_fork(error: BaseException | None = None) -> NoReturn:
-    """End a process that user code in a worker forked, as Python would: it is nobody's worker."""
+    """End a process that user code in a worker forked, as Python would end it. It is not a worker."""
     status = 1
     try:
         if error is None:

@@ -10,12 +10,12 @@ Guarantees
 - A reference is sent only if the path still leads to the mapped file. Private mappings (mode "c") and files
   that were deleted or replaced travel by value.
 - The file is never truncated. It is mapped for writing only if it was mapped for writing.
-- Ordinary arrays cost nothing: an array that has no `mmap.mmap` among its bases is not looked up.
+- Ordinary arrays cost almost nothing: an array without an `mmap.mmap` among its bases is not looked up.
 
 Relies on
 ---------
-- /proc/self/maps, which says where a file is mapped. The attributes of a `numpy.memmap` do not: a slice has
-  the `offset` of the whole array. Without /proc, arrays travel by value.
+- /proc/self/maps gives the place at which a file is mapped. The attributes of a `numpy.memmap` do not: a
+  slice has the `offset` of the whole array. Without /proc, arrays travel by value.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ LEAST_TENSOR_BYTES = 4096  # smaller tensors are not looked up
 
 
 class Maps:
-    """The mapped files of this process, as they are when an array is first looked up."""
+    """The mapped files of this process, at the time when an array is first looked up."""
 
     @cached_property
     def _mappings(self) -> list[_Mapping]:
         return _read_maps()
 
     def reduce(self, obj: Any) -> Any:
-        """Return how to pickle an array or a tensor; NotImplemented if it is not over a mapped file."""
+        """Return how to pickle an array or a tensor, or NotImplemented if no mapped file holds its
+        memory."""
         if isinstance(obj, np.ndarray):
             reference = self._reference(obj) if _is_over_mmap(obj) else None
             if reference is not None:
                 return _array, reference
-            if type(obj) is np.memmap:  # its own pickle would hold the bytes twice
+            if type(obj) is np.memmap:  # numpy's own pickle of a memmap would hold the bytes twice
                 return np.ndarray.view, (np.asarray(obj), np.memmap)
         elif getattr(obj, "nbytes", 0) >= LEAST_TENSOR_BYTES and (array := as_array(obj)) is not None:
             reference = self._reference(array)
@@ -89,7 +90,7 @@ class _Mapping:
 
     @cached_property
     def identity(self) -> tuple[int, int] | None:
-        """Device and inode of the file, as `os.stat` has them; None if the path does not lead to it."""
+        """Device and inode of the file, as in `os.stat`. None if the path leads to another file or none."""
         try:
             fd = _open(self.path, self.is_writable)
         except OSError:
@@ -111,7 +112,7 @@ class _Mapping:
 
 
 def _read_maps() -> list[_Mapping]:
-    """Return the shared mappings of files, in the order of their addresses."""
+    """Return the shared mappings of files, sorted by address."""
     try:
         with open("/proc/self/maps", "rb") as file:
             lines = os.fsdecode(file.read()).split("\n")
@@ -126,9 +127,9 @@ def _containing(mappings: list[_Mapping], low: int, high: int) -> _Mapping | Non
 
 
 def _file_of(fd: int) -> str | None:
-    """Return device and inode of a file as /proc/self/maps has them.
+    """Return device and inode of a file as in /proc/self/maps.
 
-    On Btrfs and overlay file systems the device is not that of `os.stat`.
+    On Btrfs and overlay file systems, that device differs from the device of `os.stat`.
     """
     page = np.frombuffer(mmap.mmap(fd, 1, prot=mmap.PROT_READ), np.uint8)
     start = page.__array_interface__["data"][0]
@@ -140,7 +141,7 @@ def _open(path: str, for_writing: bool) -> int:
     return os.open(path, (os.O_RDWR if for_writing else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
-# -------------------------------------------------------------------- where the pickle is read
+# -------------------------------------------------------------------- in the process that reads the pickle
 
 
 def _map(path: str, identity: tuple[int, int], offset: int, length: int, for_writing: bool) -> mmap.mmap:
@@ -151,7 +152,7 @@ def _map(path: str, identity: tuple[int, int], offset: int, length: int, for_wri
         if (status.st_dev, status.st_ino) != identity:
             raise FileNotFoundError(f"{path} was replaced since this array was mapped")
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if for_writing else 0)
-        length = min(length, status.st_size - offset)  # a mapping ends with a page, a file need not
+        length = min(length, status.st_size - offset)  # a mapping ends at a page boundary, a file need not
         return mmap.mmap(fd, length, mmap.MAP_SHARED, protection, offset=offset)
     finally:
         os.close(fd)
@@ -174,5 +175,5 @@ def _array(
 def _tensor(*reference: Any) -> Any:
     """Return a tensor over a mapping."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that a file was mapped for reading only
+        warnings.simplefilter("ignore", UserWarning)  # torch warns about files mapped for reading only
         return import_module("torch").from_numpy(_array(*reference))

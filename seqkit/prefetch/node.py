@@ -1,15 +1,16 @@
-"""`prefetch` and the view behind it: glue between the sequence and the engine.
+"""`prefetch` and its view, which connect the sequence to the engine.
 
 Guarantees
 ----------
-- a prefetch node is a view like any other: the same items, lengths and errors as its source, for any
-  method, number of workers and order of reading;
-- building it computes and starts nothing; workers start at the first read or `start()`;
-- nothing is left behind once it is closed, collected, or the interpreter exits.
+- A prefetch node is a view like any other. It has the same items, lengths and errors as its source, for any
+  method, number of workers and order of reading.
+- Creating a node computes and starts nothing. Workers start at the first read or at `start()`.
+- No process, thread or memory is left after the node is closed or collected, or after the interpreter
+  exits.
 
 Relies on
 ---------
-- the dispatcher for everything that involves threads, processes or time.
+- The dispatcher handles everything that involves threads, processes or time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .settings import Context, Method, OnExhausted, Settings, checked
 from .statistics import Statistics
 from .window import Chunk
 
-if TYPE_CHECKING:  # this needs Linux
+if TYPE_CHECKING:  # the import works only on Linux
     from .processes.slots import Pinner
 
 
@@ -52,59 +53,63 @@ def prefetch(
     on_exhausted: OnExhausted = "copy",
     seed: int | None = None,
 ) -> Prefetch[T]:
-    """Return the view of the same items, computed ahead of the reader by threads or processes.
+    """Return a view of the same items, computed ahead of the consumer by threads or processes.
 
-    Items come in order; arrays from process workers arrive in shared memory without being copied, belong to
-    the reader, are writable and stay valid for as long as they are kept.
+    Items come in order. Arrays from process workers arrive in shared memory without a copy. They belong to
+    the consumer, are writable, and stay valid for as long as they are kept.
 
     Parameters
     ----------
     seq : View or indexable
-        What to evaluate. Workers see it as it was when they started; see `Prefetch.restart`.
+        The sequence to evaluate. Workers see it as it was when they started; see `Prefetch.restart`.
     nworkers : int, optional
-        How many workers. None (the default): one per usable CPU, or as many as the executor has; 0: none,
-        evaluate while reading; -k: all of those but k. Fewer than an executor has, or if it does not say how
-        many it has: the most tasks under way.
+        Number of workers. None (the default): one per usable CPU, or as many as the executor has. 0: no
+        workers, evaluate while reading. -k: all of those but k. With an executor, a smaller number than it
+        has workers limits the tasks in flight. So does any number if the executor does not report its
+        number of workers.
     method : "thread", "process", "inline", "dask", "ray" or concurrent.futures.Executor
-        Threads share memory and the interpreter lock; processes share neither. Inside a process worker,
+        Threads share memory and the interpreter lock. Processes share neither. Inside a process worker,
         ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
-        are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. An executor evaluates
-        items as its tasks, perhaps on other machines, and stays yours to shut down; ``"dask"`` and ``"ray"``
-        are those of the current client, and of the Ray that was initialised. With an executor, `start_hook`,
-        `shm_size`, `context`, `timeout` and `seed` are refused: they are about workers of the node's own.
+        are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. An executor
+        evaluates items as its tasks, perhaps on other machines. You shut it down yourself. ``"dask"`` uses
+        the current client, ``"ray"`` the Ray that was initialised. With an executor, `start_hook`,
+        `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the node's own
+        workers.
     max_buffered : int, optional
-        Most items computed ahead of each reader, at least 1. None (the default) is chosen from the workers
+        Most items computed ahead for each consumer (1 or more). None (the default) chooses from the workers
         and the size of items.
     start_hook : callable, optional
-        Called in every worker before its first item, with the worker's number, or without argument if it
+        Called in every worker before its first item, with the worker's number, or without arguments if it
         takes none.
     shm_size : int, optional
-        Bytes of shared memory for results, all slots together. None (the default): as much as is used,
-        pages come into being when written; 0: none, each result comes in a file in memory. For processes.
+        Bytes of shared memory for the results in all slots together. None (the default): as much as is
+        used, because pages are allocated when written. 0: no shared memory, each result comes in a file in
+        memory. Only for processes.
     context : "fork", "forkserver" or "spawn", optional
         How processes start. "forkserver" forks workers from a process that receives the pipeline. None (the
         default) is "fork" unless another thread might matter to workers, then "forkserver". A start method
-        chosen with `multiprocessing.set_start_method` counts. Lambdas, closures and classes of the main
+        set with `multiprocessing.set_start_method` is used. Lambdas, closures and classes of the main
         script work with all of them, and a main script needs no guard.
     chunk_size : int or "auto"
-        Items per message, at least 1. ``"auto"`` sends small, quick items in chunks and others singly.
+        Items per message (1 or more). ``"auto"`` sends small, fast items in chunks, and others singly.
     timeout : float, optional
-        Seconds an item may take, above 0; then it fails with `ItemTimeout` and its worker is replaced.
-        None (the default) is no limit.
+        Seconds an item may take, above 0. After that it fails with `ItemTimeout`, and its worker is
+        replaced. None (the default) is no limit.
     retries : int
-        How many times an item is tried again whose worker died, at least 0.
+        Retries per item after its worker died (0 or more).
     in_order : bool
-        False: iterating the node itself yields items as they come, each once, so that a slow one holds
-        nobody up. Indexing, slices and views laid over the node keep to the order.
+        False: iterating the node itself yields items in the order of completion, each once. A slow item
+        then does not delay the others. Indexing, slices and views that wrap the node keep the order.
     on_exhausted : "copy", "block" or "raise"
-        What happens to a reader who holds as many results in shared memory as there are slots for: further
-        ones are copied out (default); it waits until others are dropped, a minute at most; or it gets
-        `SlotsExhausted` at once. No item is lost: reading goes on where it was.
+        What to do when a consumer holds as many results in shared memory as there are slots for. "copy"
+        (the default) copies further results out of shared memory. "block" waits until results are dropped,
+        a minute at most. "raise" raises `SlotsExhausted` at once. No item is lost: reading continues at the
+        same item.
     seed : int, optional
-        At least 0. With the epoch and the worker's number it seeds the global generators of `random`,
-        `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the default) draws one
-        from the system when workers start. Which worker computes an item is chance: for items that do not
-        depend on it, use `random_map`.
+        A number of at least 0. With the epoch and the worker's number it seeds the global generators of
+        `random`, `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the
+        default) draws a seed from the system when workers start. It is random which worker computes an
+        item. For items that do not depend on it, use `random_map`.
 
     Returns
     -------
@@ -121,8 +126,8 @@ def prefetch(
 
     Notes
     -----
-    After ``prefetch`` of SeqTools. The environment variable ``SEQKIT_NATIVE_THREADS`` sets how many BLAS and
-    OpenMP threads a process worker may use (1; 0 leaves them alone).
+    Modelled on ``prefetch`` of SeqTools. The environment variable ``SEQKIT_NATIVE_THREADS`` sets how many
+    BLAS and OpenMP threads a process worker may use (default 1; 0 sets no limit).
 
     Examples
     --------
@@ -151,10 +156,10 @@ def prefetch(
 
 
 class Prefetch(View[T]):
-    """The view behind `prefetch`.
+    """The view that `prefetch` returns.
 
-    The views of all epochs of a node share its workers. Closing it from any of them closes it for all; a
-    context manager closes it at the end of its block.
+    The views of all epochs of a node share its workers. Closing one of them closes all. As a context
+    manager, the view closes at the end of the block.
     """
 
     _reads_ahead = True
@@ -164,7 +169,7 @@ class Prefetch(View[T]):
         self._reads_ahead = True
         self._settings = settings
         self._engine = engine or Engine(source, settings)
-        self._epoch = -1  # what jobs ask of the workers, who hold the pipeline as it was given
+        self._epoch = -1  # the epoch of submitted jobs; workers hold the pipeline as the user passed it
         self._scans = Scans()
 
     # ---------------------------------------------------------------- reading
@@ -179,7 +184,8 @@ class Prefetch(View[T]):
         return self._read(plan)
 
     def __iter__(self) -> Iterator[T]:
-        # Views over this one go through `_iter`: what they pair with other sequences must come in order.
+        # Views that wrap this one use `_iter`. They may pair its items with other sequences, so keep the
+        # order.
         return super().__iter__() if self._settings.in_order else self._read(self._plan(), in_order=False)
 
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
@@ -188,7 +194,7 @@ class Prefetch(View[T]):
         return restarting(self.reading(plan, in_order))
 
     def reading(self, plan: Plan, in_order: bool = True) -> Reading:
-        """Begin to read the items of a plan; `restarting` makes an iterator of what this returns."""
+        """Begin to read the items of a plan. `restarting` turns the returned object into an iterator."""
         reader = self.open(plan, in_order=in_order)
         reader.prepare()
         may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
@@ -199,41 +205,42 @@ class Prefetch(View[T]):
         return self._engine.running().open(plan, self._epoch, limit, in_order)
 
     def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
-        """Return an item of a chunk, and let go of it; or raise its error (for the engine)."""
+        """Return an item of a chunk and drop the reference to it, or raise its error (for the engine)."""
         if position in outcomes.failures:
-            # No name here may keep the error, whose traceback leads here, and to everything the consumer has.
+            # Keep the error in no local name: its traceback refers to this frame and the consumer's
+            # objects.
             reraise(
                 outcomes.failures.pop(position), self, chunk.index(position), self._sources[0], chunk.worker
             )
         item, outcomes.values[position] = outcomes.values[position], None
         return item
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- start and close
 
     def start(self) -> Self:
-        """Start the workers now rather than at the first read; returns the view.
+        """Start the workers now rather than at the first read. Return the view.
 
         Raises
         ------
         RuntimeError
             If the node is closed.
         TypeError
-            If the pipeline cannot be shipped to the workers.
+            If the pipeline cannot be sent to the workers.
         """
         if not self._engine.reads_here():
             self._engine.running()
         return self
 
     def close(self) -> None:
-        """End the workers and refuse further reads; arrays already handed out stay valid. Idempotent."""
+        """End the workers and refuse further reads. Arrays already handed out stay valid. Idempotent."""
         self._engine.close()
 
     def restart(self) -> None:
-        """End the workers, and start new ones at the next read, which see the sources as they are then."""
+        """End the workers. The next read starts new workers, which see the sources as they are then."""
         self._engine.restart()
 
     def statistics(self) -> Statistics:
-        """Return what the node has done since its workers started, as a frozen dataclass."""
+        """Return the figures of the node since its workers started, as a frozen dataclass."""
         return self._engine.statistics()
 
     def __enter__(self) -> Self:
@@ -243,7 +250,7 @@ class Prefetch(View[T]):
         self.close()
 
     def pinned(self, pinner: Pinner) -> Prefetch[T]:
-        """Return the same node, not started, over slots whose pages are locked (for `seqkit.torch`)."""
+        """Return the same node, not started, with page-locked slots (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], replace(self._settings, pinner=pinner))
 
     # ---------------------------------------------------------------- the expression
@@ -252,14 +259,15 @@ class Prefetch(View[T]):
         return Prefetch(sources[0], self._settings)
 
     def _at_epoch(self, epoch: int) -> View[Any]:
-        # Also where nothing is random: the epoch seeds the global generators of process workers.
+        # Needed even if nothing is random, because the epoch seeds the global generators of process
+        # workers.
         keyed = Prefetch(self._sources[0]._at_epoch(epoch), self._settings, self._engine)
         keyed._epoch = epoch
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = self._settings
-        if not isinstance(settings.method, str):  # the executor stays where it is: threads take its place
+        if not isinstance(settings.method, str):  # an executor cannot be pickled: use threads instead
             workers = min(settings.workers, usable_cpus())
             settings = replace(settings, method="thread", workers=workers)
         return Prefetch, (self._sources[0], settings), {"_epoch": self._epoch}

@@ -9,7 +9,7 @@ Guarantees
 
 Relies on
 ---------
-- cloudpickle in both processes, and the form in which it reduces a class.
+- Both processes have cloudpickle, which reduces a class to the form that `_ByValue` expects.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from .tensors import reduce_tensor
 
 
 def dumps(value: Any, **options: Any) -> bytes:
-    """Pickle like `pickle.dumps`, but tensors by their memory."""
+    """Pickle like `pickle.dumps`, but send tensors as their memory."""
     return _dumps(pickle.Pickler, value, options)
 
 
 def dumps_by_value(value: Any, **options: Any) -> bytes:
-    """Pickle for another machine: lambdas, closures and definitions of the main module travel by value."""
+    """Pickle for another machine. Lambdas, closures and definitions of the main module travel by value."""
     return _dumps(_ByValue, value, options)
 
 
 def dumps_for_workers(value: Any, **options: Any) -> bytes:
-    """Pickle by value for processes on this machine: arrays over mapped files travel as references."""
+    """Pickle by value for processes on this machine. Arrays over mapped files travel as references."""
     return _dumps(_ForWorkers, value, options)
 
 
 def dumps_back(value: Any, **options: Any) -> bytes:
-    """Pickle a result for the process that the pipeline came from."""
+    """Pickle a result for the process that sent the pipeline."""
     return _dumps(_Back, value, options)
 
 
@@ -66,7 +66,7 @@ class _Reducers(dict[type, Any]):
 def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -> bytes:
     file = io.BytesIO()
     main = sys.modules.get("__mp_main__")
-    if main is not None and main is sys.modules["__main__"]:  # the name in a child of `multiprocessing`
+    if main is not None and main is sys.modules["__main__"]:  # true in a child of `multiprocessing`
         cloudpickle.register_pickle_by_value(main)
     torch = sys.modules.get("torch")
     if hasattr(torch, "Tensor"):  # False while torch is being imported
@@ -80,7 +80,7 @@ def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
     """Return a subclass of a pickler that uses `reduce_tensor`."""
     others = pickler.dispatch_table if issubclass(pickler, cloudpickle.Pickler) else copyreg.dispatch_table
     reducers = _Reducers({sys.modules["torch"].Tensor: reduce_tensor}, others)
-    # A class attribute, because a dispatch table of an instance is ignored where the class has one.
+    # A class attribute, because pickle ignores the dispatch table of an instance if the class has one.
     return type(pickler.__name__, (pickler,), {"dispatch_table": reducers})
 
 
@@ -129,7 +129,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         if type(reduced) is not tuple or len(reduced) != 6 or not issubclass(type(obj), type):
             return reduced
         make, arguments, state = reduced[:3]
-        if make is internals._make_skeleton_class:  # which drops the name, and sets slots when it is too late
+        if make is internals._make_skeleton_class:  # drops the qualified name, and sets slots too late
             namespace = {**arguments[3], "__qualname__": obj.__qualname__}
             if "__slots__" in vars(obj) and not issubclass(obj, tuple):  # `typing.NamedTuple` refuses them
                 namespace["__slots__"] = vars(obj)["__slots__"]

@@ -1,4 +1,4 @@
-"""What every backend does, and the jobs and events between it and the dispatcher."""
+"""The interface of a backend, and the jobs and events between a backend and the dispatcher."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from .results import Result
 
 
-# Made for every item that travels singly, so not frozen, which takes three times as long.
+# One is made for every item that travels singly. A frozen dataclass would take three times as long to make.
 @dataclass(slots=True)
 class Job:
-    """Indices to evaluate in order; `ticket` counts up from 1 over all jobs of a node.
+    """Indices to evaluate in order. `ticket` counts up from 1 over all jobs of a node.
 
-    A worker ends a job early when the items turn out slow or large (unless `is_whole`), and delivers what
-    it has. A job that is urgent comes before the jobs that wait.
+    A worker ends a job early if the items are slow or large (unless `is_whole`), and delivers the items
+    that it has finished. An urgent job runs before the jobs that wait.
     """
 
     ticket: int
@@ -27,7 +27,7 @@ class Job:
 
 
 class Unsendable(Exception):
-    """The indices of a job cannot be sent to a worker; `reason` is the error."""
+    """The indices of a job cannot be sent to a worker. `reason` is the error."""
 
     def __init__(self, reason: BaseException) -> None:
         super().__init__(reason)
@@ -36,11 +36,10 @@ class Unsendable(Exception):
 
 @dataclass(slots=True)
 class Done:
-    """The next items of a job: those behind the ones delivered before.
+    """The next items of a job, after the items that were delivered before.
 
-    `is_last`: the job is over. Items that it still lacks were not begun; or, if `is_end`, do not exist,
-    because the sequence ended there. `cost_ns` is the time that evaluating and encoding took, in
-    nanoseconds.
+    `is_last`: the job is over. Its remaining items were not begun; or, if `is_end`, they do not exist,
+    because the sequence ended there. `cost_ns` is the time for evaluating and encoding, in nanoseconds.
     """
 
     ticket: int
@@ -53,9 +52,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker was lost at the first undelivered item of a job, `ran_s` seconds after that began.
+    """A worker was lost at the first undelivered item of a job, `ran_s` seconds after the item began.
 
-    `worker` is None for a worker of an executor, which may have been at any item of the job.
+    `worker` is None for a worker of an executor. That worker may have been at any item of the job.
     """
 
     ticket: int
@@ -68,14 +67,15 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The undelivered items of a job were not begun: it was cancelled, or lost on its way to a worker."""
+    """The undelivered items of a job were not begun: the job was cancelled, or lost on the way to a
+    worker."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The node cannot go on: a start hook or the start of all workers failed, or an executor did."""
+    """The node cannot go on. A start hook failed, no worker could start, or an executor failed."""
 
     worker: int | None
     error: BaseException
@@ -88,8 +88,8 @@ Event = Done | Lost | Skipped | Failed
 class Backend(ABC):
     """Where jobs are evaluated.
 
-    `start`, `submit`, `receive` and `close` are called by one thread at a time; `cancel` and `wake` from any,
-    also from a finaliser.
+    `start`, `submit`, `receive` and `close` are called by one thread at a time. `cancel` and `wake` are
+    called by any thread, and by finalisers.
     """
 
     capacity: int  # most jobs submitted and not yet delivered
@@ -98,63 +98,63 @@ class Backend(ABC):
     def start(self) -> None: ...
 
     def has_room(self) -> bool:
-        """Is there memory for the result of another job?"""
+        """Return whether there is memory for the result of another job."""
         return True
 
     @abstractmethod
     def submit(self, job: Job) -> None:
-        """Queue a job; never blocks within the capacity, and does without memory if there is none.
+        """Queue a job. Never blocks within the capacity. If there is no memory, the job goes without.
 
-        Raises `Unsendable` if the indices cannot be sent; nothing has happened then.
+        Raises `Unsendable` if the indices cannot be sent. The job is not queued then.
         """
 
     def flush(self) -> None:  # noqa: B027  most backends have nothing to do
-        """Let the workers see the jobs that were submitted, as far as there are places for them."""
+        """Make submitted jobs visible to the workers, up to the number of free places."""
 
     @abstractmethod
     def receive(self, timeout_s: float | None) -> list[Event]:
-        """Wait for events, a call of `wake`, or until `timeout_s` have passed."""
+        """Wait for events or a call of `wake`, at most `timeout_s` seconds."""
 
     def collect(self) -> list[Event]:
-        """Return the items that were finished before the last call, of jobs that are still running."""
+        """Return items of running jobs that were finished before the last call."""
         return []
 
     def await_release(self, timeout_s: float) -> None:
-        """Wait until a consumer drops a result that lies in a slot; called without a lock."""
+        """Wait until a consumer drops a result that lies in a slot. Called without a lock."""
         raise AssertionError("there are no slots")
 
     @abstractmethod
     def cancel(self, ticket: int) -> None:
-        """Skip a job if it has not begun. Some event still follows."""
+        """Skip a job if it has not begun. An event for it still follows."""
 
     def running_s(self) -> dict[int, float]:
-        """Return for how many seconds the current item of each running job has been evaluated."""
+        """Return how many seconds the current item of each running job has taken so far."""
         return {}
 
     def stop(self, ticket: int) -> None:
-        """End the worker that runs a job; a `Lost` event with `timed_out` follows."""
+        """End the worker that runs a job. A `Lost` event with `timed_out` follows."""
         raise AssertionError("its workers cannot be stopped")
 
     def is_worker(self) -> bool:
-        """Is the calling thread a worker?"""
+        """Return whether the calling thread is a worker."""
         return False
 
     @abstractmethod
     def wake(self) -> None: ...
 
     def statistics(self) -> dict[str, int]:
-        """Return the backend's share of `Statistics`."""
+        """Return the figures of `Statistics` that the backend counts."""
         return {}
 
     @abstractmethod
     def close(self) -> None:
-        """End the workers and give back everything but leased memory; idempotent."""
+        """End the workers and free everything except leased memory. Idempotent."""
 
 
 def drained(queue: SimpleQueue[Any], timeout_s: float | None) -> list[Any]:
-    """Wait for something in a queue, and return everything in it but None."""
+    """Wait for an entry of a queue. Return all entries except None."""
     arrived: list[Any] = []
-    try:  # not a context manager, which would take as long as all the rest
+    try:  # a context manager would double the run time
         arrived.append(queue.get(timeout=timeout_s))
         while True:
             arrived.append(queue.get_nowait())

@@ -1,4 +1,4 @@
-"""How a node is read: by iterators, and by plain indexing, which works ahead while indices come in order."""
+"""Read a node: by iterators, and by plain indexing, which works ahead while indices come in order."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .window import Chunk
 if TYPE_CHECKING:
     from .node import Prefetch
 
-# So many items in a row of a sequence without a length may cost their workers. The sequence may never end;
-# with a length, it would.
+# Limit of successive items that end their workers, for a sequence without a length. Such a sequence may
+# never end. With a length, it would.
 MOST_LOST = 8
-# Items that were computed ahead and passed over, which plain indexing keeps for a while.
+# How many items that were computed ahead and passed over plain indexing keeps.
 MOST_KEPT = 64
 
 
 class Reading:
-    """What an iterator does, run by run: an error ends a run, and the next run goes on behind it.
+    """The work of an iterator, in runs. An error ends a run, and the next run continues after the error.
 
-    The position is kept here and not in the runs, so that nothing is lost whichever thread draws from the
+    The position is kept here and not in the runs. So no item is lost if several threads draw from the
     iterator.
     """
 
@@ -39,11 +39,11 @@ class Reading:
         self._may_never_end = may_never_end
         self._chunks: deque[Chunk] = deque()
         self._items: Iterator[Any] = iter(())  # of the current chunk
-        self._lost = 0  # how many items in a row have cost their workers
+        self._lost = 0  # number of successive items that ended their workers
         self._is_at_item = False
 
     def is_at_item(self) -> bool:
-        """Is the last exception about an item, rather than the whole reading?"""
+        """Return whether the last exception is about an item, not about the iteration."""
         return self._is_at_item
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
@@ -59,7 +59,7 @@ class Reading:
                 if not self._chunks:
                     break
                 self._begin(self._chunks.popleft())
-            except (SlotsExhausted, ReadsItself):  # nothing is lost
+            except (SlotsExhausted, ReadsItself):  # no item is lost
                 raise
             except BaseException:
                 progress.done = True
@@ -74,7 +74,7 @@ class Reading:
         )
 
     def _begin(self, chunk: Chunk) -> None:
-        """Begin with the items of a chunk."""
+        """Open a chunk and prepare its items."""
         outcomes = opened(chunk)
         self._is_at_item = True
         self._lost = self._lost + 1 if chunk.fatal else 0
@@ -82,26 +82,26 @@ class Reading:
         if outcomes.failures:
             self._items = map(partial(self._hand_over, chunk, outcomes), range(len(values)))
         elif len(values) == 1:
-            self._items = map(list.pop, (values,))  # lets go of the item
+            self._items = map(list.pop, (values,))  # keeps no reference to the item
         else:
             self._items = iter(values)
 
     def _hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
         try:
             return self._node.hand_over(chunk, outcomes, position)
-        except StopIteration as error:  # it would end the iteration
+        except StopIteration as error:  # it would end the iteration silently
             raise RuntimeError("an item raised StopIteration") from error
 
 
 def opened(chunk: Chunk) -> Outcomes:
-    """Return the outcomes of a chunk that was handed out; from here on only they hold its memory."""
+    """Return the outcomes of a chunk that was handed out. From then on only they refer to its memory."""
     result, chunk.result = chunk.result, None
     outcomes: Outcomes = result.open()
     return outcomes
 
 
 class _Scan:
-    """A reader for plain indexing: works ahead for as long as indices come in order."""
+    """A reader for plain indexing. It works ahead while indices come in order."""
 
     def __init__(self, reader: Reader, start: int) -> None:
         self.reader = reader
@@ -109,11 +109,11 @@ class _Scan:
         self.is_sound = True  # False after an interruption in the middle of a step
         self._ahead = -1
         self._chunks: deque[Chunk] = deque()
-        self._items: deque[tuple[Chunk, Outcomes, int]] = deque()  # what is left of the current chunk
+        self._items: deque[tuple[Chunk, Outcomes, int]] = deque()  # remaining items of the current chunk
         self._kept: dict[int, tuple[Chunk, Outcomes, int]] = {}  # items that were passed over, by index
 
     def covers(self, i: int) -> bool:
-        """Is item `i` the next one, or was it asked for already?"""
+        """Return whether item `i` is the next item, is kept, or is pending."""
         if i == self.next or i in self._kept:
             return True
         there = len(self._items) + sum(map(len, self._chunks)) + self.reader.pending()
@@ -135,7 +135,8 @@ class _Scan:
         return node.hand_over(*item)
 
     def _advance(self, is_next: bool) -> None:
-        """Take the next chunk. Reads nothing ahead of the first item; then one, two, four … items."""
+        """Take the next chunk. The first read has nothing ahead; later reads have one, two, four …
+        items."""
         if not self._chunks:
             if is_next:
                 self._ahead = min(max(2 * self._ahead, self._ahead + 1), MAX_CHUNK)
@@ -149,10 +150,10 @@ class _Scan:
 
 
 class Scans:
-    """The scans of a node, the one read last at the end; few, since each may hold results.
+    """The scans of a node, the most recently used scan last. They are few, because each may hold results.
 
-    Lock-free: the thread that removes a scan from the list owns it. A child forked meanwhile would wait for
-    a lock for ever.
+    Lock-free: the thread that removes a scan from the list owns it. With a lock, a child that is forked
+    while another thread holds the lock could never acquire it.
     """
 
     MOST = 4
@@ -175,18 +176,18 @@ class Scans:
                 old.reader.close()
 
     def _take(self, i: int) -> _Scan | None:
-        """Return a scan that covers item `i`, for this thread alone."""
+        """Return a scan that covers item `i`, and remove it from the list, or return None."""
         for scan in self._idle[:]:
             if scan.reader.ended():
                 self._got(scan)
             elif scan.covers(i) and self._got(scan):
-                if scan.covers(i):  # still: another thread may have read on, and brought it back
+                if scan.covers(i):  # check again: another thread may have read on and returned the scan
                     return scan
                 self._keep(scan)
         return None
 
     def _got(self, scan: _Scan) -> bool:
-        """Take a scan out of the list; return whether it was there."""
+        """Remove a scan from the list. Return whether it was there."""
         try:
             self._idle.remove(scan)
             return True

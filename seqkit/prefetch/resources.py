@@ -1,10 +1,10 @@
-"""CPUs and memory that this process may use, by affinity and control groups; and its working directory.
+"""CPUs and memory that this process may use, by affinity and control groups.
 
 Guarantees
 ----------
-- the limits of a process are those of its own control group and of all groups above it, up to the one that
-  is mounted; the tightest counts;
-- a file that is missing or has unknown content is no limit.
+- The limits of a process are those of its own control group and of all groups above it, up to the mounted
+  group. The lowest limit counts.
+- A file that is missing or has unknown content sets no limit.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MOUNT = re.compile(r"^\S+ \S+ \S+ (/\S*) (/\S*) .* - cgroup(2?) \S+ (\S+)$", re
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may keep busy, at least 1."""
+    """Return how many CPUs this process may keep busy (1 or more)."""
     has_affinity = hasattr(os, "sched_getaffinity")
     cpus = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return max(1, int(min(cpus, _quota())))
 
 
 def _quota() -> float:
-    """Return how many CPUs' time the control groups allow."""
+    """Return how much CPU time the control groups allow, in CPUs."""
     quotas = [math.inf]
     for group in _groups("cpu"):
         v1 = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
@@ -46,7 +46,7 @@ def _quota() -> float:
 
 
 def native_threads() -> int:
-    """Return how many threads BLAS and OpenMP may have in a worker; 0 leaves them alone."""
+    """Return how many threads BLAS and OpenMP may have in a worker; 0 sets no limit."""
     value = os.environ.get("SEQKIT_NATIVE_THREADS", "").strip() or "1"
     if not value.isdecimal():
         raise ValueError(
@@ -56,7 +56,7 @@ def native_threads() -> int:
 
 
 def memory_limit_bytes() -> float:
-    """Return how much memory the control groups allow, or the machine has."""
+    """Return the memory limit of the control groups, or the memory of the machine if that is less."""
     limits = []
     for group in _groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -67,12 +67,12 @@ def memory_limit_bytes() -> float:
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process has now; 0 where that is not to be found out."""
+    """Return the resident memory of this process, or 0 if it is unknown."""
     return _statm(1)
 
 
 def mapped_bytes() -> int:
-    """Return how much address space this process uses; 0 where that is not to be found out."""
+    """Return the size of this process's address space, or 0 if it is unknown."""
     return _statm(0)
 
 
@@ -85,7 +85,7 @@ def _statm(word: int) -> int:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of the groups above it, of versions 1 and 2."""
+    """Yield the folders of this process's control group and of its parent groups, of versions 1 and 2."""
     paths = {}
     for names, path in _GROUP.findall(_text(PROC / "cgroup")):
         paths.update(dict.fromkeys(names.split(","), path))
@@ -93,15 +93,15 @@ def _groups(controller: str) -> Iterator[Path]:
         if version or controller in options.split(","):
             own = PurePosixPath(paths.get("" if version else controller, ""))
             top = _unescaped(root)
-            # A container may be told the path of its group on the host, where the mount does not begin. The
-            # group of the container is then the mount itself.
+            # In a container the kernel may report the group's path on the host, which is outside of the
+            # mount. The mount itself is then the container's group.
             is_mounted = own.is_relative_to(top) and ".." not in own.parts
             below = own.relative_to(top) if is_mounted else PurePosixPath()
             yield from (Path(_unescaped(point)) / group for group in (below, *below.parents))
 
 
 def _unescaped(path: str) -> str:
-    """Return a path of mountinfo, in which spaces are octal numbers."""
+    """Return a path of mountinfo with its octal escapes decoded."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
@@ -117,7 +117,7 @@ def _text(path: Path) -> str:
 
 
 def in_units(nbytes: float) -> str:
-    """Return a number of bytes for people.
+    """Return a number of bytes in readable units.
 
     >>> in_units(6_291_493), in_units(73_728)
     ('6.0 MiB', '72 KiB')

@@ -1,12 +1,13 @@
-"""What a result is: the outcomes of items, how they are encoded, and where they lie until they are read.
+"""Results: the outcomes of items, their encoding, and their memory until they are read.
 
 Guarantees
 ----------
-- whatever the user's code raises becomes the outcome of its own item; so does a value that cannot be pickled,
-  with the reason, and one that cannot be unpickled;
-- a `Record` always pickles, whatever exception it stands for, and always has type, text and traceback; the
-  exception object itself travels only if it survived a round trip in the process that raised it;
-- decoded arrays belong to the consumer: writable, valid for as long as they are kept.
+- Any exception of user code becomes the outcome of its own item. A value that cannot be pickled or
+  unpickled also becomes a failed item, with the reason.
+- A `Record` always pickles, for any exception, and always has type, text and traceback. The exception
+  object itself travels only if it survived a round trip in the process that raised it.
+- Decoded arrays belong to the consumer: they are writable, and valid for as long as the consumer keeps
+  them.
 """
 
 from __future__ import annotations
@@ -31,46 +32,46 @@ from .pickling import dumps_back
 
 @dataclass(slots=True)
 class Outcomes:
-    """The items of a result in order; `failures` holds an exception or a `Record` by position."""
+    """The items of a result in order. `failures` maps a position to an exception or a `Record`."""
 
     values: list[Any] = field(default_factory=list)
     failures: dict[int, Any] = field(default_factory=dict)
 
 
 class Result:
-    """The outcomes of successive items; here, of items whose memory is nobody else's."""
+    """The outcomes of successive items. This base class is for items in private memory."""
 
     __slots__ = ()
     count: int
-    nbytes: int | None  # about how much memory they take; None where that is unknown
+    nbytes: int | None  # approximate size in memory; None if unknown
 
     def open(self) -> Outcomes:
-        """Return the outcomes, after `claim` (no lock held: decoding may take a while)."""
+        """Return the outcomes. Call `claim` first. Hold no lock, because decoding may take long."""
         raise NotImplementedError
 
-    # The dispatcher's lock is held in these.
+    # The dispatcher's lock is held during the following methods.
 
     def holds_slot(self) -> bool:
-        """Is the result in a slot of shared memory?"""
+        """Return whether the result lies in a slot of shared memory."""
         return False
 
     def must_copy(self) -> bool:
-        """Would `claim` copy, because consumers hold as much shared memory as they may?"""
+        """Return whether `claim` would copy, because consumers hold their maximum of shared memory."""
         return False
 
     def claim(self) -> None:
-        """Make the memory the consumer's own, by a lease or a copy."""
+        """Transfer the memory to the consumer, by a lease or a copy."""
 
     def detach(self) -> bool:
-        """Copy out of shared memory; return whether there was anything to copy."""
+        """Copy the result out of shared memory. Return whether it was copied."""
         return False
 
     def discard(self) -> None:
-        """Drop the result unread."""
+        """Drop the result without reading it."""
 
 
 class Ready(Result):
-    """A result whose outcomes are ordinary objects already."""
+    """A result whose outcomes are already ordinary objects."""
 
     __slots__ = ("count", "nbytes", "outcomes")
 
@@ -81,14 +82,14 @@ class Ready(Result):
 
     @classmethod
     def sized(cls, outcomes: Outcomes) -> Ready:
-        """Return the result of outcomes that take as much memory each as the first."""
+        """Return a result for outcomes. The size is estimated from the first outcome."""
         values = outcomes.values
         size = size_of(values[0]) if values else 0
         return cls(outcomes, None if size is None else size * len(values))
 
     @classmethod
     def failed(cls, error: Any, count: int = 1) -> Ready:
-        """Return the result of items that all failed in the same way."""
+        """Return the result of items that all failed with the same error."""
         return cls(Outcomes([None] * count, dict.fromkeys(range(count), error)))
 
     def open(self) -> Outcomes:
@@ -101,9 +102,10 @@ class Ready(Result):
 class Entry:
     """The first of an item's two words in the table of an encoded result.
 
-    `INT` and `FLOAT`: the second word is the item. Otherwise the item's tail ends at the second word, and
-    the first has the form of the tail in its lowest bits, then whether the item failed, then where the tail
-    begins: in the payload, or beyond `IN_MEMORY` in the block of memory.
+    `INT` and `FLOAT`: the second word is the item itself. Otherwise the second word is the end of the
+    item's tail. The first word then holds, from its lowest bit: the form of the tail, a bit for a failed
+    item, and the start of the tail. The tail lies in the payload, or in the block of memory if its start is
+    beyond `IN_MEMORY`.
     """
 
     INT = -1
@@ -113,7 +115,7 @@ class Entry:
 
 
 class EncodedResult(Result):
-    """A result as it travelled: table, payload of tails, and the memory that arrays lie in."""
+    """A result as it was received: table, payload of tails, and the memory of its arrays."""
 
     __slots__ = ("_memory", "_payload", "_table", "count", "nbytes")
 
@@ -126,7 +128,7 @@ class EncodedResult(Result):
 
     def open(self) -> Outcomes:
         table, memory = self._table, self._memory
-        self._memory = None  # from here on only arrays hold it
+        self._memory = None  # from here on only arrays keep the memory alive
         codes, ends = table[::2].tolist(), table[1::2].tolist()
         if codes.count(Entry.INT) == len(codes):
             return Outcomes(ends)
@@ -149,7 +151,7 @@ class EncodedResult(Result):
                 try:
                     value = decode(code & 3, tail, memory)
                 except (Exception, SystemExit) as error:  # user code decides how to unpickle
-                    value, is_failed = Record.of(error), True  # whose traceback holds no memory
+                    value, is_failed = Record.of(error), True  # a traceback would keep the memory alive
                 if is_failed:
                     outcomes.failures[len(outcomes.values)] = value
                     value = None
@@ -164,7 +166,7 @@ _WORD, _DOUBLE = struct.Struct("<q"), struct.Struct("<d")
 
 
 class Slots(Protocol):
-    """The slots that results lie in."""
+    """The slots in which results lie."""
 
     def block(self, slot: int, size: int) -> Block: ...
     def lease(self, slot: int, size: int) -> Block: ...
@@ -218,9 +220,9 @@ class SlotResult(EncodedResult):
 def encoded_item(
     value: Any, is_failed: bool, dumps: Callable[..., bytes], block: Block | None = None, used: int = 0
 ) -> tuple[bool, Encoded]:
-    """Encode an item; return whether it failed, and its encoding.
+    """Encode an item. Return whether it failed, and its encoding.
 
-    A value that cannot be pickled fails. `dumps` is tried first; by value is the second try.
+    A value that cannot be pickled becomes a failed item. `dumps` is tried first, then pickling by value.
     """
     # User code decides how to pickle, and may raise anything.
     try:
@@ -238,21 +240,21 @@ def encoded_item(
 
 
 def private(size: int) -> Block:
-    """Return ordinary memory, aligned like a slot."""
+    """Return ordinary memory with the alignment of a slot."""
     block = np.empty(size + ALIGNMENT, np.uint8)
     skip = -address(block) % ALIGNMENT
     return block[skip : skip + size]
 
 
 def size_of(value: Any) -> int | None:
-    """Return about how many bytes a value takes; None where that is unknown.
+    """Return the approximate size of a value in bytes, or None if unknown.
 
     >>> size_of((np.zeros(10), [np.zeros(20)] * 3)), size_of({"x": object()})
     (560, None)
     """
     try:
         return _size_of(value, _DEPTH)
-    except BaseException:  # user code answers
+    except BaseException:  # `nbytes` may be user code
         return None
 
 
@@ -264,12 +266,12 @@ def _size_of(value: Any, depth: int) -> int | None:
         sizes = [_size_of(part, depth - 1) if depth else None for part in islice(parts, _PARTS)]
         known = [size for size in sizes if size is not None]
         return None if len(known) < len(sizes) else sum(known) * len(value) // max(len(known), 1)
-    nbytes = getattr(value, "nbytes", None)  # of arrays and tensors
+    nbytes = getattr(value, "nbytes", None)  # arrays and tensors have it
     return nbytes if isinstance(nbytes, int) else None
 
 
-_PARTS = 8  # of a large collection that are measured
-_DEPTH = 3  # of nested collections
+_PARTS = 8  # how many parts of a large collection are measured
+_DEPTH = 3  # how many levels of nested collections are measured
 
 
 # -------------------------------------------------------------------- exceptions that travel
@@ -289,13 +291,13 @@ class Record:
     Attributes
     ----------
     summary : str
-        Type and text: ``ValueError: bad header``.
+        Type and text, for example ``ValueError: bad header``.
     trace : str
         The formatted traceback.
     pickled : bytes or None
         The exception, if it survived a round trip in the process that raised it.
     about : Any
-        What the sender adds: plain data only.
+        Data that the sender adds. Plain data only.
     """
 
     summary: str
@@ -305,26 +307,26 @@ class Record:
 
     @classmethod
     def of(cls, error: BaseException, about: Any = None) -> Record:
-        """Record an exception; nothing the exception does can make this fail."""
+        """Record an exception. This never fails, whatever methods the exception overrides."""
         return cls(summary(error), _trace(error), _pickled(error), about)
 
     def dumps(self, most: int) -> bytes:
-        """Pickle in at most so many bytes: without the exception and parts of the text if need be."""
+        """Pickle in at most `most` bytes. Leave out the exception and parts of the text if necessary."""
         data = pickle.dumps(self)
         if len(data) > most:
-            letters = most // 10  # of up to four bytes
+            letters = most // 10  # a letter takes up to four bytes
             data = pickle.dumps(Record(self.summary[:letters], self.trace[-letters:], None))
         return data
 
     def rebuild(self) -> BaseException:
-        """Return the exception, or a `RemoteError` in its place, caused by the remote traceback."""
+        """Return the exception, or a `RemoteError` instead. Its cause is the remote traceback."""
         if self.pickled is not None:
             try:
                 error: BaseException = pickle.loads(self.pickled)
                 error.__cause__ = RemoteTraceback(self.trace)
                 return error
             except BaseException:
-                pass  # its module may behave differently here; the text is complete anyway
+                pass  # its module may behave differently here; the text is complete in any case
         substitute = RemoteError(self.summary)
         substitute.__cause__ = RemoteTraceback(self.trace)
         return substitute
@@ -338,7 +340,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    # An exception may pickle and then refuse to be rebuilt (a constructor of two arguments), so try both.
+    # An exception may pickle and then fail to unpickle (a constructor with two arguments), so try both.
     for dumps in (pickle.dumps, dumps_back):
         with suppress(BaseException):
             if dumps is dumps_back and not goes_by_value(type(error)):

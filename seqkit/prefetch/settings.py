@@ -1,4 +1,4 @@
-"""What the arguments of `prefetch` mean: checks, and figures that follow from them."""
+"""Check the arguments of `prefetch`, and derive figures from them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
 OnExhausted = Literal["copy", "block", "raise"]
 
-# Slots beyond those of jobs in flight, for the arrays that consumers hold.
+# Number of slots beyond those of jobs in flight, for the arrays that consumers hold.
 LEASES = 8
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of a node, checked. `chunk_size` None means chosen; `timeout_s` None means none.
+    """The checked arguments of a node.
 
-    `most_tasks` is how many tasks of an executor may be under way, if fewer than it has workers. `pid` is
-    the process in which an executor can be used.
+    If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
+    is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
+    the process in which the executor can be used.
     """
 
     workers: int
@@ -55,13 +56,13 @@ class Settings:
     pinner: Pinner | None = None
 
     def slot_counts(self) -> tuple[int, int]:
-        """Return how many jobs may be in flight, and how many more slots there are for consumers' arrays."""
+        """Return how many jobs may be in flight, and how many more slots consumers' arrays may hold."""
         return slot_counts(self.max_buffered, self.workers, self.shm_size)
 
 
 def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
     depth = chunk_depth(max_buffered, workers)
-    unbounded = max_buffered is None and shm_size is None  # small results may come deeper, see `Chunking`
+    unbounded = max_buffered is None and shm_size is None  # allows more small results, see `Chunking`
     return max(depth, 2 * workers, MAX_DEPTH * unbounded), max(depth, LEASES)
 
 
@@ -79,7 +80,7 @@ def checked(
     on_exhausted: OnExhausted,
     seed: int | None,
 ) -> Settings:
-    """Return the settings for these arguments, or raise for wrong ones."""
+    """Return the settings for these arguments. Raise an error if an argument is wrong."""
     executor = _executor(method)
     if context is not None and context not in CONTEXTS:
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
@@ -131,10 +132,10 @@ def checked(
 
 
 def _executor(method: Any) -> Executor | None:
-    """Return the executor that a method is, or names; None for those of the engine's own."""
+    """Return the executor that `method` is or names, or None for the engine's own workers."""
     if isinstance(method, str) and method in OWN:
         return None
-    from .. import executors  # only here: most nodes have workers of their own
+    from .. import executors  # imported here because most nodes have their own workers
 
     if isinstance(method, str) and method in ENGINES:
         return executors.named(method)
@@ -172,14 +173,17 @@ def _known_workers(executor: Executor) -> int | None:
 
 
 def _evaluator(method: Any, executor: Executor | None) -> Any:
-    """Return what evaluates: an executor; or threads within a task of the executor that is named."""
+    """Return the executor or the method that evaluates items.
+
+    Inside a task of the named executor, items are evaluated by threads.
+    """
     if executor is not None:
         return executor
     return method if method in OWN else "thread"
 
 
 def _most_tasks(nworkers: int | None, workers: int, executor: Executor) -> int | None:
-    """Return how many tasks may be under way, if that may be fewer than the executor has workers."""
+    """Return how many tasks may be in flight, if that may be less than the executor's number of workers."""
     if nworkers is None:
         return None
     known = _known_workers(executor)

@@ -1,13 +1,14 @@
-"""Ctrl-C, put off while something is half done that nobody could end or undo.
+"""Delay Ctrl-C during steps that must not be interrupted, because no later code could finish or undo them.
 
 Guarantees
 ----------
-- no Ctrl-C strikes in the block; one that came strikes when the block is over, once;
-- it meets the handler of the user, which stands again by then.
+- Ctrl-C does not interrupt the block. A Ctrl-C that arrives during the block is raised once, after the
+  block.
+- It is then passed to the user's handler, which has been restored.
 
 Relies on
 ---------
-- Python running signal handlers in the main thread alone.
+- Python runs signal handlers only in the main thread.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 
 
 class CtrlCHeld:
-    """Puts Ctrl-C off while a block runs.
+    """Delay Ctrl-C while a block runs.
 
-    Python raises `KeyboardInterrupt` in the main thread alone, whichever thread gets the signal: there a
-    handler of ours takes note of it. No generator: Ctrl-C would strike between its code and the block.
+    Python raises `KeyboardInterrupt` only in the main thread, no matter which thread gets the signal. So in
+    the main thread, a temporary handler records the signal. This is not a generator-based context manager,
+    because Ctrl-C could be raised between the generator's code and the block.
     """
 
     __slots__ = ("_handler", "_noted")
@@ -34,9 +36,9 @@ class CtrlCHeld:
             self._handler = handler
             try:
                 signal.signal(signal.SIGINT, self._note)
-            except ValueError:  # `threading` was imported by another thread than Python's main one
+            except ValueError:  # Python's main thread was not the first to import `threading`
                 self._handler = None
-            except BaseException:  # of the handler of another signal
+            except BaseException:  # raised by the handler of another signal
                 signal.signal(signal.SIGINT, handler)
                 raise
 
@@ -47,7 +49,7 @@ class CtrlCHeld:
         if self._handler is not None:
             try:
                 signal.signal(signal.SIGINT, self._handler)
-            except BaseException:  # likewise
+            except BaseException:  # raised by the handler of another signal
                 signal.signal(signal.SIGINT, self._handler)
                 raise
             if self._noted:
@@ -55,9 +57,10 @@ class CtrlCHeld:
 
 
 class CtrlCHeldFromChildren(CtrlCHeld):
-    """Puts Ctrl-C off for processes, too, that begin in the block and have not learnt yet to ignore it.
+    """Delay Ctrl-C also for processes that start in the block, until they ignore the signal themselves.
 
-    They inherit what puts it off here: in the main thread a handler, in others that the signal is blocked.
+    The processes inherit the delay. If the main thread starts them, they inherit the handler. If another
+    thread starts them, they inherit the blocked signal.
     """
 
     __slots__ = ("_mask",)

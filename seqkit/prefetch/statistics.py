@@ -1,12 +1,12 @@
-"""A line in the log every so many items: how fast a node is, and which side of it is the slower one.
+"""Log a line after every N items: how fast a node is, and whether its workers or its consumers are slower.
 
 Guarantees
 ----------
-- without the environment variable nothing is measured or logged.
+- Without the environment variable, nothing is measured or logged.
 
 Relies on
 ---------
-- `Statistics` counting on, whoever reads.
+- `Statistics` never goes back, for any consumer.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _log = logging.getLogger("seqkit.prefetch")
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a prefetch node has done since its workers started.
+    """The work of a prefetch node since its workers started.
 
     Attributes
     ----------
     items : int
-        Items handed to readers, failed ones included.
+        Items handed to consumers, including failed items.
     jobs : int
-        Jobs delivered by workers; a job carries one item or a chunk of small ones.
+        Jobs delivered by workers. A job carries one item or a chunk of small items.
     restarts : int
         Workers replaced after a death or a timeout.
     waited_ns : int
-        Time readers spent waiting for workers, in nanoseconds.
+        Time that consumers waited for workers, in nanoseconds.
     worked_ns : int
-        Time workers spent evaluating and encoding, in nanoseconds, all workers together.
+        Time that workers spent evaluating and encoding, in nanoseconds, summed over all workers.
     nbytes : int
-        Bytes that came through shared memory or pipes.
+        Bytes received through shared memory or pipes.
     copies : int
-        Results copied out of their slot because slots ran short.
+        Results copied out of their slot because too few slots were free.
     misses : int
-        Results that travelled through a pipe because they did not fit a slot, or had none.
+        Results sent through a pipe because they did not fit a slot, or had no slot.
     slots, leased, retired : int
-        Slots in all; those now held by readers' arrays; those a worker kept memory of.
+        Number of slots; slots that consumers' arrays hold now; slots whose memory a worker kept.
     slot_bytes : int
         Size of a slot.
     chunk : int
@@ -66,7 +66,7 @@ class Statistics:
 
 
 class Counts(Protocol):
-    """The part of `Statistics` that is looked at."""
+    """The figures of `Statistics` that a progress line uses."""
 
     @property
     def items(self) -> int: ...
@@ -77,7 +77,7 @@ class Counts(Protocol):
 
 
 def items_per_line() -> int:
-    """Return what the environment variable ``SEQKIT_LOG_EVERY`` asks for; 0 for no lines at all."""
+    """Return the value of the environment variable ``SEQKIT_LOG_EVERY``; 0 means no lines."""
     text = os.environ.get("SEQKIT_LOG_EVERY", "0")
     if not text.isdecimal():
         raise ValueError(f"prefetch: SEQKIT_LOG_EVERY must be a number of items, 0 for none, got {text!r}")
@@ -85,7 +85,7 @@ def items_per_line() -> int:
 
 
 class Progress:
-    """Logs every `every` items what happened since the line before."""
+    """Log the progress since the last line, after every `every` items."""
 
     def __init__(self, every: int, workers: int) -> None:
         self._every = every
@@ -117,7 +117,7 @@ class Progress:
 
 
 def _slower(waited: float, worked: float) -> str:
-    """Say which side holds the other up, from the shares of time that each side was so."""
+    """Name the slower side, from the shares of time that consumers waited and workers worked."""
     if waited > 0.5:
         return "the workers are the slower side" if worked > 0.5 else "handing over is the slower side"
     return "the reader is the slower side" if worked < 0.5 else "both sides are busy"

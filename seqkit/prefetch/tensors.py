@@ -1,16 +1,18 @@
-"""PyTorch's tensors on their way between processes: their memory beside the pickle, as that of arrays.
+"""Send PyTorch tensors between processes with their memory outside the pickle, as for arrays.
 
 Guarantees
 ----------
-- a CPU tensor of any dtype travels like an array: into a slot, or not at all if it lies there; what arrives
-  has the same dtype, shape and `requires_grad`, the same strides unless there were gaps, and keeps the slot;
-- a sparse one travels as the dense ones that it is made of: torch would keep all that arrive, to check them;
-- all others travel as torch itself pickles them;
-- torch is never imported for it in a process that has no tensors.
+- A CPU tensor of any dtype travels like an array. Its memory is copied into a slot, or not copied if it
+  already lies there. The received tensor has the same dtype, shape and `requires_grad`, and keeps the slot
+  in use. It has the same strides, unless the sent tensor had gaps.
+- A sparse tensor travels as its dense parts. Torch's own pickle would keep the received parts alive, to
+  validate them.
+- All other tensors travel as torch itself pickles them.
+- A process that receives no tensors never imports torch because of this module.
 
 Relies on
 ---------
-- whoever has a tensor having imported torch.
+- Code that has a tensor has imported torch.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ import numpy as np
 
 
 def as_array(tensor: Any) -> np.ndarray[Any, Any] | None:
-    """Return a CPU tensor as an array over the same memory; None if numpy cannot have it."""
+    """Return a CPU tensor as an array over the same memory, or None if numpy cannot represent it."""
     if str(tensor.layout) != "torch.strided" or tensor.requires_grad or not _is_plain(tensor):
         return None
     try:
         return tensor.numpy()  # type: ignore[no-any-return]
-    except TypeError:  # a dtype that numpy lacks
+    except TypeError:  # numpy has no such dtype
         return None
 
 
 def reduce_tensor(tensor: Any) -> Any:
-    """Return what to pickle for a tensor, as `copyreg` has it."""
+    """Return the reduced form of a tensor for pickle, as `copyreg` expects it."""
     torch = sys.modules["torch"]
     if not _is_plain(tensor):
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
@@ -44,15 +46,16 @@ def reduce_tensor(tensor: Any) -> Any:
         is_coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
         return _rebuild_sparse, (layout, parts, tuple(tensor.shape), is_coalesced, tensor.requires_grad)
     order = _dense_order(tensor)
-    flat = tensor.detach().permute(order).reshape(-1).contiguous()  # which copies what has gaps
-    flat = flat.as_strided(flat.shape, (1,))  # of fewer than two numbers, the stride may be anything
+    flat = tensor.detach().permute(order).reshape(-1).contiguous()  # copies a tensor with gaps
+    flat = flat.as_strided(flat.shape, (1,))  # a tensor of fewer than two numbers may have any stride
     memory = pickle.PickleBuffer(flat.view(torch.uint8).numpy())
     dtype = str(tensor.dtype).removeprefix("torch.")
     return _rebuild, (memory, dtype, tuple(tensor.shape), order, tensor.requires_grad)
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Is it nothing but numbers in memory, and perhaps a leaf that wants a gradient?"""
+    """Return whether a tensor is only numbers in CPU memory, and at most a leaf that requires a
+    gradient."""
     return bool(
         tensor.device.type == "cpu"
         and str(tensor.layout) in _LAYOUTS
@@ -68,7 +71,7 @@ _LAYOUTS = {"torch.strided", "torch.sparse_coo"} | {
 
 
 def _parts(torch: Any, tensor: Any) -> tuple[Any, ...]:
-    """Return the dense tensors that a sparse one is made of."""
+    """Return the dense tensors that make up a sparse tensor."""
     tensor = tensor.detach()
     if tensor.layout is torch.sparse_coo:
         return tensor._indices(), tensor._values()
@@ -89,7 +92,7 @@ def _rebuild_sparse(
 
 
 def _dense_order(tensor: Any) -> list[int]:
-    """Return the order of dimensions in memory; the usual one for a tensor with gaps or repeated numbers."""
+    """Return the order of dimensions in memory, or the default order if there are gaps or overlaps."""
     strides = tensor.stride()
     order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
     return order if tensor.permute(order).is_contiguous() else list(range(tensor.dim()))

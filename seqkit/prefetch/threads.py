@@ -1,16 +1,16 @@
-"""The backend of threads: workers that pull jobs from one queue and share the pipeline's objects.
+"""The backend of threads: workers that take jobs from one queue and share the pipeline's objects.
 
 Guarantees
 ----------
-- whatever an item raises, `SystemExit` included, becomes the outcome of that item; the thread goes on;
-- a worker without a job holds no pipeline, whose functions may lead back to the node: a forgotten node is
-  collected and its threads end;
-- closing waits for workers, but not for long: a thread cannot be killed, so one that is stuck in user code is
-  left behind as a daemon and ends when that code returns.
+- Any exception of an item, `SystemExit` included, becomes the outcome of that item. The thread goes on.
+- A worker without a job does not refer to the pipeline, because the pipeline's functions may refer to the
+  node. So an unused node is collected, and its threads end.
+- Closing waits for workers, but not for long. A thread cannot be killed, so a thread that is stuck in user
+  code stays behind as a daemon. It ends when that code returns.
 
 Relies on
 ---------
-- views being safe to read from many threads.
+- Views are safe to read from many threads.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 
-# How long closing waits for all workers together. Not waiting at all would be risky: a daemon thread that
-# is in C++ code when the interpreter ends takes the whole process down (before Python 3.14).
+# How long closing waits for all workers together. Without any wait, a daemon thread might run C++ code when
+# the interpreter ends. That crashes the process (before Python 3.14).
 GRACE_S = 0.5
 
 
 class _Run:
-    """A job that a worker has begun. The worker and `collect` share it: the lock guards what is delivered."""
+    """A job that a worker has begun. Shared by the worker and `collect`; the lock guards `_delivered`."""
 
     def __init__(self, worker: _Worker, job: Job) -> None:
         self.worker = worker
         self.job = job
         self.sink = Collector()
         self.item_ns = monotonic_ns()  # when the current item began
-        self.seen = 0  # how many items were finished at the last look
+        self.seen = 0  # how many items were finished at the last `collect`
         self._delivered = 0
         self._lock = threading.Lock()
 
@@ -52,7 +52,7 @@ class _Run:
         self.item_ns = now_ns
 
     def take(self, count: int) -> Outcomes:
-        """Return the outcomes up to a count that were not delivered yet."""
+        """Return the outcomes before position `count` that were not delivered yet."""
         with self._lock:
             first, self._delivered = self._delivered, max(count, self._delivered)
         outcomes = self.sink.outcomes
@@ -63,7 +63,7 @@ class _Run:
 
 
 class _Local(threading.local):
-    """What a worker thread has to itself; other threads see the defaults."""
+    """The state of one worker thread. Other threads see the defaults."""
 
     is_worker = False
     info: WorkerInfo | None
@@ -71,26 +71,26 @@ class _Local(threading.local):
 
 
 class _Shared:
-    """What the threads of a node have in common with its backend."""
+    """The state that the threads of a node share with its backend."""
 
     def __init__(self, pipeline: View[Any], hook: Callable[..., Any] | None, budget_ns: int) -> None:
         self.pipeline = pipeline
         self.hook = hook
         self.budget_ns = budget_ns
-        # A place in the queue is for whichever job comes first then; an urgent one is put first.
+        # A place in the queue is not tied to a job: the worker takes the first job. Urgent jobs go first.
         self.queue: SimpleQueue[_Shared | None] = SimpleQueue()
         self.jobs: deque[Job] = deque()
         self.events: SimpleQueue[Event | None] = SimpleQueue()
         self.cancelled: set[int] = set()
-        # By ticket. Whoever takes an entry out decides: the worker, that the job is done; `stop`, that the
-        # worker is given up.
+        # By ticket. The thread that removes an entry decides. If the worker removes it, the job is done. If
+        # `stop` removes it, the worker is abandoned.
         self.running: dict[int, _Run] = {}
         self.closed = False
         self.local = _Local()
 
 
 class _Worker:
-    """One thread. It gets what it shares with others anew with every job, and holds nothing between two."""
+    """One thread. It gets the shared state again with every job, and drops it between jobs."""
 
     def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
         self.info = info
@@ -119,20 +119,20 @@ class _Worker:
         except BaseException as error:
             shared.events.put(Failed(self.info.id, error))
             return False
-        shared.local.info = get_worker_info()  # the hook may have added what leads back to the node
+        shared.local.info = get_worker_info()  # the hook may have added references to the node
         set_worker_info(None)
         shared.local.evaluator = Evaluator(shared.pipeline)
         return True
 
     def _do(self, shared: _Shared, job: Job) -> bool:
-        """Do a job; return whether there may be another one."""
+        """Run a job. Return whether the worker goes on."""
         if shared.closed or job.ticket in shared.cancelled:
             shared.events.put(Skipped(job.ticket))
             return True
         run = shared.running[job.ticket] = _Run(self, job)
         event = self._evaluate(shared, run)
         if shared.running.pop(job.ticket, None) is None or shared.closed:
-            return False  # given up: another worker has this place, or nobody
+            return False  # the worker was abandoned and perhaps replaced, or the node is closed
         shared.events.put(event)
         return True
 
@@ -148,7 +148,7 @@ class _Worker:
 
 
 class Threads(Backend):
-    """Evaluates jobs in threads of this process, one for each of `infos`.
+    """Evaluate jobs in threads of this process, one thread for each of `infos`.
 
     A job whose items take longer than `budget_ns` ends early.
     """
@@ -168,14 +168,14 @@ class Threads(Backend):
         self._restarts = 0
 
     def start(self) -> None:
-        # A thread starts with an empty context; the error policy must hold in workers too.
+        # A thread starts with an empty context, but the error policy must hold in workers, too.
         self._context = copy_context()
         for info in self._infos:
             self._launch(info)
 
     def _launch(self, info: WorkerInfo) -> None:
-        # Closing waits for the workers it knows. One that ran its first instruction after the interpreter's
-        # end would take the process down.
+        # Closing waits only for the workers in `_workers`. A worker that is missing there could run its
+        # first instruction after the interpreter's end, which crashes the process.
         with CtrlCHeld():
             self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
 
@@ -209,7 +209,7 @@ class Threads(Backend):
     def stop(self, ticket: int) -> None:
         run = self._shared.running.pop(ticket, None)
         if run is None:
-            return  # it was done meanwhile
+            return  # the job ended before this call
         number, events = run.worker.info.id, self._shared.events
         outcomes = run.take(len(run.sink.outcomes.values))
         if outcomes.values:
@@ -232,7 +232,7 @@ class Threads(Backend):
         return {"restarts": self._restarts}
 
     def close(self) -> None:
-        self._shared.closed = True  # perhaps again: Ctrl-C may have interrupted the first time
+        self._shared.closed = True  # may be set already, if Ctrl-C interrupted the first call
         for _ in self._infos:
             self._shared.queue.put(None)
         deadline = monotonic() + GRACE_S
@@ -240,4 +240,4 @@ class Threads(Backend):
             if worker.thread is not threading.current_thread():
                 worker.thread.join(max(0.0, deadline - monotonic()))
         self._workers.clear()
-        drained(self._shared.events, 0)  # nobody wants them any more
+        drained(self._shared.events, 0)  # discard the events

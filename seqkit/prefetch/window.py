@@ -1,18 +1,18 @@
-"""The order of one consumer: what to ask for next, and what to hand out next.
+"""The order of one consumer: which chunk to submit next, and which chunk to hand out next.
 
 Guarantees
 ----------
-- chunks are handed out in plan order, each once, whatever order they complete in; or, where order does not
-  matter, as they complete;
-- at most `limit` items are asked for and not handed out, never an index beyond the plan;
-- the plan is drawn once, no further ahead than the limit; an exception of the plan ends it.
+- With order, chunks are handed out in plan order, each once, no matter in which order they complete.
+  Without order, they are handed out as they complete.
+- At most `limit` items are asked for and not handed out, and never an index beyond the plan.
+- The plan is drawn once, no further ahead than the limit. An exception of the plan ends it.
 
 Relies on
 ---------
-- `draw` being called by one thread at a time, without a lock, and everything else under the dispatcher's
-  lock.
+- `draw` is called by one thread at a time, without a lock. All other methods are called under the
+  dispatcher's lock.
 
-Knows no threads, no clock, no processes, and nothing about items.
+This module does not depend on threads, clocks, processes or the content of items.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Chunk:
     ----------
     indices : range, array or list
     result : Result or None
-        What arrived, None until then.
+        The result, None until it has arrived.
     asked : bool
-        Is a worker expected to deliver it?
+        Whether a worker is expected to deliver the chunk.
     was_asked : bool
-        Was a worker expected to deliver it before? Then the consumer may be waiting for it.
+        Whether a worker was expected to deliver it before. Then the consumer may be waiting for it.
     deaths : int
         How many workers have died at its first item.
     fatal : bool
-        Did its item cost its workers their lives?
+        Whether the item ended all workers that tried it.
     dropped : bool
-        Is nobody waiting for it any more?
+        Whether no consumer waits for it any more.
     worker : int or None
         Number of the worker that delivered it.
     """
@@ -66,23 +66,23 @@ class Chunk:
 
 
 class Window:
-    """The chunks of one consumer, from the next to hand out to the last drawn.
+    """The chunks of one consumer, from the next chunk to hand out to the last chunk drawn.
 
     Parameters
     ----------
     plan : iterable
-        The indices to read, in order; drawn once, lazily.
+        The indices to read, in order. Drawn once, lazily.
     limit : int
-        Most items drawn and not yet handed out; 0: none but the one the consumer waits for.
+        Most items drawn and not yet handed out. 0 allows only the item that the consumer waits for.
     in_order : bool
-        Hand out in plan order, or whatever has arrived first?
+        Whether to hand out in plan order, or in the order of arrival.
 
     Attributes
     ----------
     failure : BaseException or None
-        The plan's exception, which ended it.
+        The exception that ended the plan.
     is_drawn : bool
-        Has the plan been drawn to its end?
+        Whether the plan has been drawn to its end.
 
     Examples
     --------
@@ -109,9 +109,9 @@ class Window:
     # ---------------------------------------------------------------- asking
 
     def room(self, size: int, depth: int, waiting: bool = False) -> int:
-        """Return how many chunks of `size` items may be drawn, at most `depth` being pending.
+        """Return how many chunks of `size` items may be drawn, with at most `depth` chunks pending.
 
-        A waiting consumer gets at least the item it waits for, whatever the limit.
+        A waiting consumer gets at least the item that it waits for, even above the limit.
         """
         if self.is_drawn:
             return 0
@@ -119,7 +119,7 @@ class Window:
         return max(0, min(depth - len(self._chunks), -(-items // size)))
 
     def draw(self, chunks: int, size: int) -> list[Chunk]:
-        """Draw chunks of up to `size` items from the plan; this may run user code, so no lock may be held."""
+        """Draw chunks of up to `size` items from the plan. This may run user code: hold no lock."""
         drawn: list[Chunk] = []
         items = max(self.limit, 1) - self._items
         try:
@@ -137,16 +137,16 @@ class Window:
         return drawn
 
     def add(self, drawn: list[Chunk]) -> None:
-        """Append chunks that were drawn, unless the sequence has ended meanwhile."""
+        """Append the drawn chunks, unless the sequence has ended since the draw."""
         if not self._has_ended:
             self._chunks.extend(drawn)
             self._items += sum(map(len, drawn))
             self._unasked += len(drawn)
 
     def ask(self, size: int, may_repeat: bool = True) -> Chunk | None:
-        """Return the next chunk to evaluate, of up to `size` items; None where all are asked for.
+        """Return the next chunk to evaluate, of up to `size` items, or None if all are asked for.
 
-        `may_repeat`: also if it was asked for before.
+        With `may_repeat`, the chunk may have been asked for before.
         """
         if not self._unasked:
             return None
@@ -160,7 +160,7 @@ class Window:
         return chunk
 
     def _split(self, at: int, chunk: Chunk, size: int) -> Chunk:
-        """Cut a chunk behind its first `size` items; return the rest, which nobody has been asked for."""
+        """Cut a chunk after its first `size` items. Return the rest, which is not asked for."""
         rest = Chunk(chunk.indices[size:])
         rest.was_asked = chunk.was_asked
         chunk.indices = chunk.indices[:size]
@@ -169,21 +169,21 @@ class Window:
         return rest
 
     def take_back(self, chunk: Chunk) -> None:
-        """Ask for a chunk again: its job was not begun, or was lost."""
+        """Ask for a chunk again. Its job was not begun, or was lost."""
         if not chunk.dropped:
             chunk.asked, chunk.was_asked = False, True
             self._unasked += 1
 
     def has_unasked(self) -> bool:
-        """Are there chunks that no worker has been asked for?"""
+        """Return whether any chunk has not been asked for."""
         return self._unasked > 0
 
     # ---------------------------------------------------------------- results
 
     def deliver(self, chunk: Chunk, result: Any, *, is_asked: bool = False) -> Chunk | None:
-        """Give a chunk the result of its first items; return the chunk of the others, if there are any.
+        """Store the result of a chunk's first items. Return the chunk of the other items, if there are any.
 
-        `is_asked`: their job is still running.
+        `is_asked`: the job of the other items is still running.
         """
         count, rest = result.count, None
         if count < len(chunk):
@@ -196,21 +196,21 @@ class Window:
         return rest
 
     def isolate(self, chunk: Chunk) -> None:
-        """Cut a chunk behind its first item, the one that its worker was at."""
+        """Cut a chunk after its first item, which its worker was evaluating."""
         if len(chunk) > 1:
             self._split(self._chunks.index(chunk), chunk, 1).was_asked = True
 
     def scatter(self, chunk: Chunk) -> None:
-        """Cut a chunk into its items, and ask for each by itself."""
+        """Cut a chunk into single items, and ask for each of them separately."""
         at = self._chunks.index(chunk)
         self.take_back(chunk)
         while len(chunk) > 1:
             chunk, at = self._split(at, chunk, 1), at + 1
 
     def end_at(self, chunk: Chunk, count: int) -> None:
-        """The sequence ends behind the first `count` items of a chunk: drop everything after them.
+        """End the sequence after the first `count` items of a chunk, and drop all later chunks.
 
-        Out of order, other chunks may lie before the end, and find out for themselves.
+        Without order, other chunks may lie before the end. Their own results show whether they do.
         """
         self.is_drawn = self._has_ended = True
         at = self._chunks.index(chunk)
@@ -231,7 +231,7 @@ class Window:
             chunk.result.discard()
 
     def ready(self) -> Chunk | None:
-        """Return the chunk that can be handed out now, if there is one."""
+        """Return the chunk that can be handed out now, or None."""
         for chunk in self._chunks:
             if chunk.result is not None:
                 return chunk
@@ -240,7 +240,7 @@ class Window:
         return None
 
     def hand_out(self, chunk: Chunk) -> None:
-        """Give the consumer a chunk that is ready."""
+        """Remove a ready chunk, which now belongs to the consumer."""
         if self._chunks[0] is chunk:
             self._chunks.popleft()
         else:
@@ -255,21 +255,21 @@ class Window:
         return self._items
 
     def ended(self) -> bool:
-        """Has everything been handed out?"""
+        """Return whether all chunks have been handed out."""
         return self.is_drawn and not self._chunks
 
     def starving(self) -> bool:
-        """Does the consumer wait for a chunk that nobody has been asked for yet?"""
+        """Return whether the consumer waits for a chunk that has not been asked for."""
         if not self._chunks:
             return not self.is_drawn
         return not (self._chunks[0].asked if self._in_order else any(chunk.asked for chunk in self._chunks))
 
     def arrived(self) -> list[Chunk]:
-        """Return the chunks that wait to be handed out, the last one first."""
+        """Return the chunks that wait to be handed out, the last chunk first."""
         return [chunk for chunk in reversed(self._chunks) if chunk.result is not None]
 
     def end(self) -> list[Chunk]:
-        """Forget everything that has not been handed out, and return it."""
+        """Forget and return all chunks that have not been handed out."""
         left = list(self._chunks)
         self._chunks.clear()
         self._items = self._unasked = 0
