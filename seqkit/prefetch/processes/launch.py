@@ -1,20 +1,21 @@
-"""Starting processes: when to fork, how to boot a fresh interpreter, and how a worker begins.
+"""Start processes: when to fork, how to boot a fresh interpreter, and how a worker begins.
 
-The start methods of `multiprocessing` are not used. They run an unguarded main script again, refuse children
-to daemonic workers and join at exit. A script that uses seqkit runs its own code once.
+The start methods of `multiprocessing` are not used. They run an unguarded main script again, refuse
+children to daemonic workers and join at exit. A script that uses seqkit runs its own code once.
 
 Guarantees
 ----------
-- a worker inherits exactly the descriptors of `worker.Descriptors` and the standard streams. A fresh
-  interpreter has standard streams also where this process closed its own;
-- a judged fork happens only where every other Python thread is known to be irrelevant to workers;
-- a worker ends with the parent, even in the middle of an item. Ctrl-C is left to the parent.
+- A worker inherits exactly the descriptors of `worker.Descriptors` and the standard streams. A fresh
+  interpreter has standard streams even if this process closed its own.
+- Without an explicit "fork", a fork happens only if all other Python threads are known to be irrelevant to
+  workers.
+- A worker ends with the parent, even in the middle of an item. Ctrl-C is left to the parent.
 
 Relies on
 ---------
-- Linux: pidfd;
-- `sys._current_frames` showing every thread that runs Python code. A native thread without a Python frame,
-  such as one of an idle BLAS pool, is not seen.
+- Linux: pidfd.
+- `sys._current_frames` shows every thread that runs Python code. A native thread without a Python frame,
+  such as a thread of an idle BLAS pool, is not seen.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from .worker import Descriptors, Worker, tell
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """What the workers of a node have in common."""
+    """The data that all workers of a node share."""
 
     spec: Spec
     pipeline: View[Any]
@@ -70,13 +71,13 @@ _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
 def watched(pid: int) -> int:
-    """Return a pidfd of a new child. Without one it cannot be monitored, so it is killed."""
+    """Return a pidfd of a new child. Without a pidfd the child cannot be monitored, so it is killed."""
     try:
         return linux.pidfd_open(pid)
     except OSError:  # out of descriptors
         os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
-            for _ in range(1000):  # a second in all
+            for _ in range(1000):  # one second in total
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     break
                 time.sleep(0.001)
@@ -90,7 +91,7 @@ def kill(pidfd: int) -> None:
 
 
 def how_ended(status: int | None) -> str:
-    """Return how a process ended, from its wait status; None stands for a status that is not known.
+    """Return how a process ended, from its wait status. None stands for an unknown status.
 
     >>> how_ended(9), how_ended(3 << 8)
     ('was killed by signal 9 (SIGKILL)', 'exited with status 3')
@@ -103,9 +104,9 @@ def how_ended(status: int | None) -> str:
     return f"exited with status {os.waitstatus_to_exitcode(status)}"
 
 
-# -------------------------------------------------------------------- forking where it is safe
+# -------------------------------------------------------------------- fork only if it is safe
 
-# Modules, with those below them, whose threads do nothing that workers could miss or wait for.
+# Modules (with their submodules) whose threads do nothing that workers could miss or wait for.
 _HARMLESS = (
     "tqdm._monitor",
     "ipykernel",
@@ -115,10 +116,10 @@ _HARMLESS = (
     "pydevd",
     "_pydevd_bundle",
     "_pydev_bundle",
-    "seqkit.prefetch.threads",  # an idle worker; one that evaluates an item has frames of other modules, too
+    "seqkit.prefetch.threads",  # idle workers; a worker that evaluates an item has frames of other modules, too
 )
-# Packages in which such a thread may be while it waits or works. Left out are those that import, have a pool
-# of threads, or hold the lock of a class.
+# Packages that a harmless thread may run code of while it waits or works. Excluded are packages that
+# import, have a pool of threads, or hold the lock of a class.
 _PLUMBING = (sys.stdlib_module_names | {"tornado", "zmq", "jupyter_client", "traitlets", "decorator"}) - {
     "_frozen_importlib",
     "_frozen_importlib_external",
@@ -133,7 +134,7 @@ _PLUMBING = (sys.stdlib_module_names | {"tornado", "zmq", "jupyter_client", "tra
 _THREAD: Any = threading.Thread
 _BOOTSTRAP = {method.__code__ for method in (_THREAD._bootstrap, _THREAD._bootstrap_inner, _THREAD.run)}
 _EVENT_WAIT = threading.Event.wait.__code__
-# Longer than a fork takes to begin, and short enough for a thread that takes the interpreter first.
+# Longer than a fork takes to begin, and short enough for a thread that gets the interpreter first.
 _SWITCH_S = 0.1
 
 _judging = threading.Lock()
@@ -164,19 +165,19 @@ def is_safe() -> bool:
 
 
 def _is_harmless(innermost: FrameType | None) -> bool:
-    """Judge a thread by its whole stack."""
+    """Return whether a thread is harmless, from its whole stack."""
     codes, names = [], []
     frame = innermost
     while frame is not None:
         name = frame.f_globals.get("__name__")
-        # A debugger starts all threads through a function of its own.
+        # A debugger starts all threads through its own function.
         if frame.f_code not in _BOOTSTRAP and name != "_pydev_bundle.pydev_monkey":
             codes.append(frame.f_code)
             names.append(name if isinstance(name, str) else "")
         frame = frame.f_back
-    if not names:  # its target is a function in C, which may do anything
+    if not names:  # the target is a C function, which may do anything
         return False
-    if _EVENT_WAIT in codes and set(names) == {"threading"}:  # its target, or it is a `threading.Timer`
+    if _EVENT_WAIT in codes and set(names) == {"threading"}:  # the target is `Event.wait`, or it is a `Timer`
         return True
     return _is_below(names[-1], _HARMLESS) and all(
         name.partition(".")[0] in _PLUMBING or _is_below(name, _HARMLESS) for name in names
@@ -188,19 +189,19 @@ def _is_below(name: str, modules: tuple[str, ...]) -> bool:
 
 
 def fork() -> int:
-    """Fork whatever other threads do; return what `os.fork` returns."""
-    flush_streams()  # or the child would write it once more
+    """Fork, no matter what other threads do. Return the result of `os.fork`."""
+    flush_streams()  # otherwise the child would write the buffered output again
     with warnings.catch_warnings():
-        # CPython 3.12 warns of every other thread. Whether they matter was judged, or the user chose to fork.
+        # CPython 3.12 warns about any other thread. The threads were checked, or the user chose to fork.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def fork_if_harmless() -> int:
-    """Fork if no other thread matters to a worker; return -1 if one does, or what `os.fork` returns.
+    """Fork if no other thread matters to a worker. Return the result of `os.fork`, or -1 without a fork.
 
-    No thread that waits for the interpreter gets it between the last look at the stacks and the fork, unless
-    a function registered with `os.register_at_fork` waits for it.
+    A thread that waits for the interpreter does not get it between the last check of the stacks and the
+    fork, unless a function registered with `os.register_at_fork` waits for that thread.
     """
     if not is_safe() or not _judging.acquire(blocking=False):
         return -1
@@ -208,7 +209,7 @@ def fork_if_harmless() -> int:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
         try:
-            time.sleep(0)  # for a thread that began to wait under the old interval
+            time.sleep(0)  # lets a thread run that began to wait under the old interval
             return fork() if is_safe() else -1
         finally:
             sys.setswitchinterval(interval)
@@ -220,20 +221,21 @@ def fork_if_harmless() -> int:
 
 
 def surroundings() -> bytes:
-    """Return variables, directory and module path of this process, pickled for workers that are not forks."""
+    """Return variables, directory and module path of this process, pickled for workers that are not
+    forks."""
     return pickle.dumps((environment(), context.current_directory(), module_path()))
 
 
 def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfit:
-    """Move to the surroundings of the process that made a shipment; return what it holds."""
-    linux.tie_to(fds.tether)  # nothing else ends a process that imports when the parent is gone
+    """Apply the surroundings of the process that made a shipment. Return the content of the shipment."""
+    linux.tie_to(fds.tether)  # otherwise a process whose parent dies during an import would not end
     head, end, size = place
     content = Segment(shipped, size, private=True)
     variables, directory, sys.path[:] = pickle.loads(content.block(end, size - end).data)
     os.environ.clear()
     os.environ.update(variables)
     if directory is not None:
-        with suppress(OSError):  # it was deleted meanwhile
+        with suppress(OSError):  # the directory may have been deleted
             os.chdir(directory)
     block = content.block(0, end)
     spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
@@ -244,9 +246,9 @@ def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfi
 
 
 def interpreter(code: str, fds: tuple[int, ...]) -> int:
-    """Start a Python that sees the same modules and arguments; return its pid. It runs no main script.
+    """Start a Python that has the same modules and arguments. Return its pid. It runs no main script.
 
-    The code finds the descriptors in `fds`.
+    The code can use the descriptors in `fds`.
     """
     if not _has_streams():
         raise RuntimeError(
@@ -256,19 +258,19 @@ def interpreter(code: str, fds: tuple[int, ...]) -> int:
     argv = list(map(str, getattr(sys, "argv", ())))
     same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
     process = subprocess.Popen(
-        # The system lets arguments be longer than it lets code be.
+        # Arguments are separate from the code, because the system allows longer arguments in total.
         [sys.executable, *_flags(), "-c", f"{same}; {code}", *argv[1:]],
         pass_fds=fds,
         env=environment(),
         stdin=subprocess.DEVNULL,
-        process_group=0,  # Ctrl-C on the terminal is this process's affair
+        process_group=0,  # only this process handles Ctrl-C on the terminal
     )
-    process.returncode = 0  # the pid is ours to wait for, also when this object is collected
+    process.returncode = 0  # the engine waits for the pid, so the Popen object must not, even when collected
     return process.pid
 
 
 def _has_streams() -> bool:
-    """Are the standard streams open, and none of their numbers used for a descriptor of the engine's?"""
+    """Return whether the standard streams are open, and the engine uses none of their numbers."""
     try:
         return all(map(os.get_inheritable, range(3)))
     except OSError:
@@ -278,15 +280,15 @@ def _has_streams() -> bool:
 def module_path() -> list[str]:
     """Return `sys.path` for another process.
 
-    What is relative means two directories: the current one, in which this process would look now, and the
-    one it began in, in which it found what it imported then.
+    A relative entry stands for two directories. One is the current directory, in which this process would
+    search now. The other is the initial directory, in which it found the modules that it imported then.
     """
     bases = dict.fromkeys(base for base in (context.current_directory(), context.ORIGIN) if base)
     path: list[str] = []
     entries: list[Any] = sys.path
     for entry in entries:
-        if isinstance(entry, str):  # Python, too, passes over everything else
-            entry = str(entry)  # a subclass may show itself as anything
+        if isinstance(entry, str):  # Python ignores all other entries, too
+            entry = str(entry)  # the repr of a subclass may be anything
             path += [entry] if os.path.isabs(entry) else [_below(base, entry) for base in bases]
     return path
 
@@ -298,25 +300,25 @@ def _below(base: str, entry: str) -> str:
 def _flags() -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     if context.current_directory() is None:
-        flags.append("-P")  # 3.13 fails where it looks for modules in a directory that was deleted
+        flags.append("-P")  # Python 3.13 fails if it searches for modules in a deleted directory
     return flags
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for a fresh Python, whose libraries are to have few threads."""
-    # One by one: another thread may delete some meanwhile, over which `dict` fails.
+    """Return the environment variables for a fresh Python, with limits for the threads of its libraries."""
+    # Copy one variable at a time, because `dict` fails if another thread deletes a variable.
     variables = {name: value for name in os.environ if (value := os.environ.get(name)) is not None}
     _limit_threads(variables, native_threads())
     return variables
 
 
-# -------------------------------------------------------------------- the life of a worker
+# -------------------------------------------------------------------- in the worker process
 
 _pools: tuple[int, threadpoolctl.ThreadpoolController] | None = None
 
 
 def native_pools() -> threadpoolctl.ThreadpoolController:
-    """Return the native thread pools of this process. They are searched again when a module was imported."""
+    """Return the native thread pools of this process. Search again if a module was imported since."""
     global _pools
     if _pools is None or _pools[0] != len(sys.modules):
         _pools = len(sys.modules), threadpoolctl.ThreadpoolController()
@@ -324,9 +326,9 @@ def native_pools() -> threadpoolctl.ThreadpoolController:
 
 
 def _limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
-    """Have libraries that are still to be loaded start few threads; 0 leaves them alone.
+    """Limit the threads of libraries that are not loaded yet; 0 sets no limit.
 
-    They read this when they load, which spares a pool of threads that would then idle.
+    Libraries read these variables when they are loaded. So no pool of idle threads is created.
     """
     if threads:
         for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
@@ -334,16 +336,16 @@ def _limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
 
 
 def be_worker(number: int, outfit: Outfit, forget: Callable[[], None] = lambda: None) -> NoReturn:
-    """Be worker `number` until the parent closes the node, or is gone.
+    """Run as worker `number` until the parent closes the node, or is gone.
 
-    `forget` closes the descriptors of the process that this one was forked from.
+    `forget` closes the descriptors of the process that this process was forked from.
     """
     try:
         forget()
         _settle(outfit.fds)
         if threads := outfit.spec.native_threads:
             _limit_threads(os.environ, threads)
-            for pool in native_pools().lib_controllers:  # for good, so by no context that restores them
+            for pool in native_pools().lib_controllers:  # not in a context manager, which would restore them
                 pool.set_num_threads(threads)
         _work(number, outfit)
     except BrokenPipeError:
@@ -367,26 +369,26 @@ def _work(number: int, outfit: Outfit) -> None:
         _report_failure(number, fds, spec.layout.error_at(number), error)
         return
     tell(fds, number, Kind.READY, items=os.getpid())
-    _stand_back()  # not before, or the start would take longer beside busy processes
+    _stand_back()  # not earlier, because a start beside busy processes would take longer
     Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
     leave_worker()
 
 
 def _report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
-    """Tell the parent that this worker cannot start."""
+    """Report to the parent that this worker cannot start."""
     data = Record.of(error).dumps(LEAST_CELL_BYTES)
     os.pwrite(fds.segment, data, error_at)
     tell(fds, number, Kind.FAILED, items=len(data))
 
 
 def _settle(fds: Descriptors) -> None:
-    """Make a process a worker: without the parent's signal handlers, and tied to the parent's life."""
+    """Turn a process into a worker: reset the parent's signal handlers, and end with the parent."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    # What was inherited by fork stays out of the collector's way, so that its pages stay shared.
+    # Exclude inherited objects from garbage collection, so that their pages stay shared.
     gc.freeze()
     linux.tie_to(fds.tether)
 
@@ -396,17 +398,18 @@ def _settle(fds: Descriptors) -> None:
         poll.poll()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    # The tether is cut only once every inherited copy of its other end is closed; a pidfd tells at once.
-    # `threading` would wait for the thread to begin, and forks of user code would miss it.
+    # The tether breaks only when every inherited copy of its other end is closed. A pidfd reports at once.
+    # `threading` is not used: it would wait for the thread to begin, and forks by user code would miss the
+    # thread.
     _thread.start_new_thread(watch, ())
 
 
 def _stand_back() -> None:
-    """Have the scheduler not interrupt the reader whenever a job wakes this process.
+    """Tell the scheduler not to interrupt the consumer when a job wakes this process.
 
-    The scheduler expects the writer of a pipe to wait for an answer, and gives its processor to the process
-    that it wakes. The reader would hand out a third fewer small items while a processor idles (`python -m
-    tests.benchmarks transport`). The share of processor time stays the same.
+    The scheduler expects the writer of a pipe to wait for an answer, and gives the writer's processor to
+    the process that it wakes. The consumer would hand out a third fewer small items while a processor is
+    idle (`python -m tests.benchmarks transport`). The share of processor time stays the same.
     """
     with suppress(OSError, AttributeError):
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
@@ -414,13 +417,13 @@ def _stand_back() -> None:
 
 
 def leave() -> NoReturn:
-    """End the process without what the parent's interpreter would do at its exit."""
+    """End the process without the exit code of the parent's interpreter (`atexit` hooks and finalisers)."""
     flush_streams()
     os._exit(0)
 
 
 def spawn(number: int, shipment: Shipment, outfit: Outfit) -> int:
-    """Start a worker as a fresh interpreter; return its pid."""
+    """Start a worker as a fresh interpreter. Return its pid."""
     error_at = outfit.spec.layout.error_at(number)
     code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
     return interpreter(code, (shipment.fd, *astuple(outfit.fds)))
@@ -428,7 +431,7 @@ def spawn(number: int, shipment: Shipment, outfit: Outfit) -> int:
 
 def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
     for fd in (shipped, *rest):
-        os.set_inheritable(fd, False)  # what an item starts may live longer than the node
+        os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
     fds = Descriptors(*rest)
     try:
         outfit = open_shipment(shipped, place, fds)

@@ -1,18 +1,18 @@
 """Linux system calls of the process engine, on every build of Python.
 
-Python has a function for a system call only if the C library and kernel headers of the machine that built it
-knew the call. Builds for old machines (conda, uv) therefore lack `os.memfd_create`, `os.pidfd_open` and
-others on kernels that support them. This module then makes the system call itself, through ctypes.
+Python has a function for a system call only if the C library and kernel headers of the build machine had
+the call. Builds for old machines (conda, uv) therefore lack `os.memfd_create`, `os.pidfd_open` and others
+on kernels that support them. In that case this module makes the system call itself, through ctypes.
 
 Guarantees
 ----------
-- importing this module works on every platform, and imports neither ctypes nor fcntl;
-- descriptors returned here are closed on exec;
-- a failed system call raises `OSError` with the errno of the kernel.
+- Importing this module works on every platform, and imports neither ctypes nor fcntl.
+- Descriptors returned here are closed on exec.
+- A failed system call raises `OSError` with the errno of the kernel.
 
 Relies on
 ---------
-- Linux 5.3 or later. `missing` says why the engine cannot run, and never raises.
+- Linux 5.3 or later. `missing` returns the reason why the engine cannot run, and never raises.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MADV_REMOVE: int = getattr(mmap, "MADV_REMOVE", 9)
 _MADV_DONTDUMP: int = getattr(mmap, "MADV_DONTDUMP", 16)
 _MFD_CLOEXEC = 1
 
-# Numbers of memfd_create, by the beginning of the machine's name. A 32-bit Python may run on a 64-bit kernel.
+# Numbers of memfd_create, by the start of the machine's name. A 32-bit Python may run on a 64-bit kernel.
 _MEMFD_CREATE = (
     {"x86_64": 319, "aarch64": 279, "riscv64": 279, "loongarch64": 279, "ppc64": 360, "s390x": 350}
     if sys.maxsize > 1 << 32
     else {"x86_64": 356, "i": 356, "arm": 385, "aarch64": 385}
 )
-# The same on all of these machines.
+# These numbers are the same on all of these machines.
 _PIDFD_SEND_SIGNAL = 424
 _PIDFD_OPEN = 434
 
@@ -71,7 +71,7 @@ def pidfd_send_signal(pidfd: int, number: int) -> None:
 
 
 def dont_dump(memory: mmap.mmap) -> None:
-    """Leave a mapping out of core dumps, where the system can.
+    """Exclude a mapping from core dumps, if the system supports it.
 
     The dump of a crashed worker would otherwise read, and so allocate, a sparse segment of many GiB. A
     process that maps the segment again must call this for its own mapping. A forked process need not.
@@ -90,7 +90,7 @@ def _memfd_number() -> int:
 
 def _syscall(number: int, *arguments: int | bytes) -> int:
     """Make a system call. An int is passed as a long, and bytes as a pointer."""
-    _memfd_number()  # numbers are known for these machines only
+    _memfd_number()  # raises for machines whose numbers are not known
     import ctypes
 
     function = ctypes.CDLL(None, use_errno=True).syscall
@@ -103,7 +103,7 @@ def _syscall(number: int, *arguments: int | bytes) -> int:
     return result
 
 
-# -------------------------------------------------------------------- can the engine run here?
+# -------------------------------------------------------------------- check whether the engine can run
 
 
 def available() -> bool:
@@ -113,10 +113,10 @@ def available() -> bool:
 
 @cache
 def missing() -> str:
-    """Return why the engine cannot run here, as the end of a sentence; "" if it can.
+    """Return why the engine cannot run here, as the end of a sentence, or "" if it can.
 
-    The first call makes the system calls for real: a kernel, a container or Python itself may lack any of
-    them.
+    The first call really makes the system calls, because a kernel, a container or Python itself may lack
+    any of them.
     """
     if sys.platform != "linux":
         return f"it needs Linux, this is {sys.platform}"
@@ -128,7 +128,7 @@ def missing() -> str:
         name = "pidfd_open"
         fds.append(pidfd_open(os.getpid()))
         name = "pidfd_send_signal"
-        pidfd_send_signal(fds[-1], 0)  # checks only that a signal could be sent
+        pidfd_send_signal(fds[-1], 0)  # only checks that a signal could be sent
     except ImportError:
         return f"this Python has neither {name} nor ctypes"
     except OSError as error:
@@ -145,14 +145,14 @@ def _reason(name: str, error: OSError) -> str:
         return f"it needs Linux 5.3 or later, and {name} is missing in {system.release} ({system.machine})"
     if error.errno in (errno.EPERM, errno.EACCES):
         return f"{name} is forbidden here, for example by the seccomp profile of a container"
-    return ""  # the system call exists and fails for a passing reason, such as too many open files
+    return ""  # the system call exists, and failed for a temporary reason, such as too many open files
 
 
 # -------------------------------------------------------------------- the ends of processes
 
 
 def is_readable(fd: int, within_s: float = 0.0) -> bool:
-    """Wait until a descriptor is readable: that of a process when it has ended."""
+    """Wait until a descriptor is readable. A pidfd is readable when its process has ended."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(max(0.0, within_s) * 1000))
@@ -189,12 +189,12 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> int | None:
             return status
         if time.monotonic() >= deadline:
             break
-        time.sleep(0.001)  # a debugger has the status first
+        time.sleep(0.001)  # a debugger gets the status first
     return None
 
 
 def can_tether() -> bool:
-    """Return whether `tie_to` is safe: whether a pipe signals the exit of its writers only.
+    """Return whether `tie_to` is safe: whether a pipe sends a signal only when its writers exit.
 
     Before Linux 5.6, closing any end of a pipe signals all of its readers. There, the exit of one worker
     would kill the others.
@@ -204,24 +204,24 @@ def can_tether() -> bool:
 
 
 def tie_to(fd: int) -> bool:
-    """Have the kernel kill this process when the last writer of a pipe is gone; return whether it will.
+    """Make the kernel kill this process when the last writer of a pipe is gone. Return whether it will.
 
-    `fd` is the reading end, which several processes may share. No byte may ever be written to the pipe.
-    A thread that watches the parent cannot end a process whose main thread holds the interpreter lock. The
-    thread is needed all the same: for kernels without a tether, and for a parent that is gone already.
+    `fd` is the reading end, which several processes may share. No byte may ever be written to the pipe. A
+    thread that watches the parent cannot end a process whose main thread holds the interpreter lock. The
+    thread is needed anyway: for kernels without a tether, and if the parent is already gone.
     """
     import fcntl
 
     if not can_tether():
         return False
     try:
-        # The owner is a property of the open file, which workers share until each opens it again.
+        # The owner is a property of the open file. Workers share the open file, so open it again.
         own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
         return True
-    except OSError:  # no /proc, or a kernel of another make
+    except OSError:  # no /proc, or not a regular Linux kernel
         return False
 
 
@@ -229,7 +229,7 @@ def tie_to(fd: int) -> bool:
 
 
 def make_wake() -> tuple[int, int]:
-    """Return two descriptors: one to poll and `clear`, and one to `wake` it through.
+    """Return two descriptors: one to poll and `clear`, and one to pass to `wake`.
 
     This is a pipe rather than an eventfd, because every Python has pipes.
     """

@@ -2,9 +2,9 @@
 
 Guarantees
 ----------
-- nothing is ever visible in /dev/shm, and the memory is gone with the last process that maps it;
-- pages exist only where they were written, so a segment may be generously large;
-- a segment is not part of core dumps.
+- No file is ever visible in /dev/shm. The memory is freed with the last process that maps it.
+- Pages are allocated only when they are written, so a segment may be generously large.
+- A segment is not part of core dumps.
 
 Units: sizes and offsets in bytes.
 """
@@ -34,36 +34,37 @@ class Segment:
     fd = -1
 
     def __init__(self, fd: int, size: int, *, private: bool = False, new: bool = False) -> None:
-        self.fd = fd  # ours to close, whatever comes
+        self.fd = fd  # this object closes it, even if the rest fails
         self.size = size
         if new:
             os.ftruncate(fd, size)
         flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
         self._map = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        linux.dont_dump(self._map)  # a core dump would touch every page of it
+        linux.dont_dump(self._map)  # a core dump would allocate every page
 
     @classmethod
     def create(cls, size: int, name: str = "seqkit") -> Segment:
         return cls(linux.memfd_create(name), size, new=True)
 
     def block(self, offset: int, size: int) -> Block:
-        """Return the bytes at an offset as an array; the mapping lives as long as it or its views do."""
+        """Return the bytes at an offset as an array. The mapping lives as long as the array or its
+        views."""
         return np.frombuffer(self._map, np.uint8, size, offset)
 
     def punch(self, start: int, stop: int) -> None:
-        """Give the pages that lie wholly between two offsets back to the system; they read as zeros then."""
+        """Return the whole pages between two offsets to the system. They then read as zeros."""
         start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
         if start < stop:
             with suppress(OSError):  # locked pages stay
                 self._map.madvise(linux.MADV_REMOVE, start, stop - start)
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Have something called before the memory goes, when nobody has a block of it any more."""
+        """Register a function to call before the memory is freed, when no block of it is left."""
         pid = os.getpid()
         weakref.finalize(self._map, lambda: call() if os.getpid() == pid else None).atexit = False
 
     def close(self) -> None:
-        """Give the descriptor back; blocks stay valid. Dropping the segment does it too."""
+        """Close the descriptor. Blocks stay valid. Dropping the segment has the same effect."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

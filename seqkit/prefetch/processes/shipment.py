@@ -2,10 +2,9 @@
 
 Guarantees
 ----------
-- A pipeline is pickled once for all workers. Pickle and arrays are in one segment, which every
-  worker maps copy-on-write: private and writable, but in memory once.
-- Arrays that share memory are stored once, and share memory in a worker.
-- Arrays over mapped files are not stored (see `maps`).
+- A pipeline is pickled once for all workers. The pickle and the arrays are in one segment. Every worker
+  maps it copy-on-write: private and writable, but in memory only once.
+- Arrays that share memory are stored once, and also share memory in a worker.
 
 Relies on
 ---------
@@ -28,12 +27,12 @@ WARN_BYTES = 64 << 20
 
 
 class Shipment:
-    """Spec and pipeline, pickled into a segment that every worker maps.
+    """A spec and a pipeline, pickled into a segment that every worker maps.
 
     Attributes
     ----------
     place : tuple of int
-        Where the pickle begins and ends, and where `beside` ends.
+        The start and the end of the pickle, and the end of `beside`.
     fd : int
         The descriptor of the segment.
     nbytes : int
@@ -67,7 +66,7 @@ class Shipment:
 
 
 def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str | None:
-    """Return the warning for a pickle of so many bytes; None if it is small.
+    """Return the warning for a pickle of `nbytes` bytes, or None if it is small.
 
     Parameters
     ----------
@@ -75,7 +74,7 @@ def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str 
     context : str
         The start method of the workers.
     threads : iterable of str
-        Names of the threads that made forking unsafe, if that is why `context` was chosen.
+        Names of the threads that made forking unsafe, if `context` was chosen for that reason.
 
     Examples
     --------

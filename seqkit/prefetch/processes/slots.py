@@ -1,22 +1,23 @@
 """The slots of a node: equal parts of its segment, which are leased to consumers.
 
-Every job in flight has a slot of its own, as long as there are enough. The slot that was freed last is used
-first, because its memory is most likely in the processor's cache.
+Every job in flight has its own slot, as long as there are enough slots. The slot that was freed last is
+used first, because its memory is most likely in the processor's cache.
 
 Guarantees
 ----------
-- a slot is in one place: free, out with a job or its result, leased to a consumer, lent to a forked process
-  or a device, or kept by a worker. This object alone knows where;
-- a leased slot comes back when the last array, sub-view or memoryview over it is gone, and not before;
-- a late release cannot free a newer lease: every lease is a token of its own;
-- releasing is safe from any thread, in the garbage collector, at interpreter exit and after a fork,
-  because it puts the lease into a queue, in C, and does nothing else.
+- A slot is in exactly one place. It is free, out with a job or its result, leased to a consumer, lent to a
+  forked process or a device, or kept by a worker. Only this object knows where.
+- A leased slot is freed when the last array, sub-view or memoryview over it is gone, and not before.
+- A late release cannot free a newer lease, because every lease is a separate token.
+- Releasing is safe from any thread, in the garbage collector, at interpreter exit and after a fork. It only
+  puts the lease into a queue, in C.
 
 Relies on
 ---------
-- being called only in the parent, and by one thread at a time (the dispatcher's lock). But the thread that
-  receives may call `filled`, `release` and `retire` for jobs in flight, and `restore` and `bury`, beside
-  another one: each moves a slot from one container to another in single steps.
+- This object is used only in the parent, and by one thread at a time (the dispatcher's lock). There is one
+  exception: the thread that receives may call `filled`, `release` and `retire` for jobs in flight, and
+  `restore` and `bury`, at the same time as another thread. Each of these moves a slot from one container to
+  another in single steps.
 
 Units: sizes and offsets in bytes.
 """
@@ -36,29 +37,29 @@ import numpy as np
 from ..codec import Block, address
 from .segment import PAGE, Segment
 
-# When so many results in a row leave most of a slot unused, the rest of its pages goes back to the system.
+# After so many small results in a row, the unused pages of a slot are returned to the system.
 SMALL_IN_A_ROW = 8
 SPARE_BYTES = 1 << 20
 
 
 class Pinner(Protocol):
-    """Locks pages for a device that copies from them by itself."""
+    """Locks pages for a device that copies from them asynchronously."""
 
     def pin(self, address: int, nbytes: int) -> None:
-        """Lock memory; from now on the device may copy from it while the program goes on."""
+        """Lock memory. From now on the device may copy from it asynchronously."""
 
     def unpin(self, address: int) -> None:
-        """Unlock what was locked at this address."""
+        """Unlock the memory that was locked at this address."""
 
     def fence(self) -> Callable[[], bool]:
-        """Return what says whether the copies are over that have been asked for up to now."""
+        """Return a function that reports whether the copies requested so far have finished."""
 
 
 class _Lease(weakref.ref[Block]):
-    """A reader's hold on a slot.
+    """A consumer's hold on a slot.
 
-    When the array is gone, it goes into a queue itself: what Ctrl-C strikes in a callback, Python drops, and
-    so a callback of Python code might lose the slot.
+    When the array is gone, the lease puts itself into a queue. This must not be a callback in Python code:
+    Python drops a Ctrl-C that arrives in a callback, and the slot could be lost.
     """
 
     __slots__ = ("slot",)
@@ -70,20 +71,20 @@ _NO_LEASE.slot = -1
 
 
 class SlotPool:
-    """Where the slots are: the parent's books.
+    """Records the place of every slot, in the parent.
 
     Parameters
     ----------
     segment : Segment
     count : int
-        How many slots there are.
+        Number of slots.
     slot_bytes : int
     offset : int
-        Where in the segment the first slot begins.
+        Offset of the first slot in the segment.
     pinner : Pinner, optional
-        Locks the memory of a slot when it is first leased, and says when it may be used again.
+        Locks the memory of a slot at its first lease, and reports when the slot may be used again.
     most_leases : int
-        Slots that consumers may hold; further results are copied out.
+        Most slots that consumers may hold. Further results are copied out.
 
     Examples
     --------
@@ -114,16 +115,16 @@ class SlotPool:
         self._segment = segment
         self._offset = offset
         self._pinner = pinner
-        self._pinned: dict[int, int] = {}  # how many bytes of a slot are locked
-        self._extents = [0] * count  # how many bytes of a slot have pages
+        self._pinned: dict[int, int] = {}  # number of locked bytes of a slot
+        self._extents = [0] * count  # number of bytes of a slot that have pages
         self._small_in_a_row = [0] * count
-        # Where the slots are.
+        # The places of the slots.
         self._free = list(reversed(range(count)))
         self._out: set[int] = set()
         self._leases: dict[int, _Lease] = {}
         self._lent: set[int] = set()
-        self._kept: dict[int, int] = {}  # the worker that has memory of a slot
-        # Its `put` is written in C and takes no lock: it may be called in the garbage collector.
+        self._kept: dict[int, int] = {}  # the worker that still holds memory of a slot
+        # Its `put` is written in C and takes no lock, so the garbage collector may call it.
         self._returned: SimpleQueue[weakref.ref[Block]] = SimpleQueue()
         self._loans: deque[tuple[list[int], Callable[[], bool]]] = deque()
 
@@ -136,7 +137,7 @@ class SlotPool:
         return len(self._free)
 
     def reserve(self) -> int:
-        """Return a free slot for a job; -1 if there is none."""
+        """Return a free slot for a job, or -1 if there is none."""
         if not self.available():
             return -1
         slot = self._free.pop()
@@ -144,9 +145,10 @@ class SlotPool:
         return slot
 
     def filled(self, slot: int, nbytes: int | None) -> None:
-        """A worker has written the first bytes of a slot; None: it died, and nobody knows how many.
+        """Record that a worker has written the first `nbytes` bytes of a slot.
 
-        After some small results, the pages of the rest go back to the system.
+        None: the worker died, and the number of bytes is unknown. After several small results, the unused
+        pages are returned to the system.
         """
         extent = self._extents[slot]
         nbytes = self.slot_bytes if nbytes is None else min(nbytes, self.slot_bytes)
@@ -160,23 +162,23 @@ class SlotPool:
             self._extents[slot], self._small_in_a_row[slot] = nbytes, 0
 
     def release(self, slot: int) -> None:
-        """Take back a slot that is out, and that no consumer holds."""
+        """Free a slot that is out, and that no consumer holds."""
         self._out.remove(slot)
         self._free.append(slot)
 
     def retire(self, slot: int, worker: int) -> None:
-        """Set a slot aside that is out: a worker still has memory of it."""
+        """Keep a slot out of use, because a worker still holds memory of it."""
         self._out.remove(slot)
         self._kept[slot] = worker
 
     def restore(self, slot: int, worker: int) -> None:
-        """Take back a slot of which a worker has no memory any more."""
+        """Free a slot of which the worker no longer holds memory."""
         if self._kept.get(slot) == worker:
             del self._kept[slot]
             self._free.append(slot)
 
     def bury(self, worker: int) -> None:
-        """Take back what a dead worker kept."""
+        """Free the slots that a dead worker kept."""
         for slot in list(self._kept):
             self.restore(slot, worker)
 
@@ -188,7 +190,7 @@ class SlotPool:
         return len(self._leases) + len(self._lent)
 
     def kept(self) -> int:
-        """Return of how many slots workers have memory."""
+        """Return how many slots are kept because workers hold memory of them."""
         return len(self._kept)
 
     def block(self, slot: int, size: int) -> Block:
@@ -196,7 +198,7 @@ class SlotPool:
         return self._segment.block(self._offset + slot * self.slot_bytes, size)
 
     def lease(self, slot: int, size: int) -> Block:
-        """Return the first bytes of a slot; it comes back by itself when the array and its views are gone."""
+        """Return the first bytes of a slot. The slot is freed when the array and its views are gone."""
         block = self.block(slot, size)
         if self._pinner is not None and size > self._pinned.get(slot, 0):
             self._pin(slot, size, address(block), self._pinner)
@@ -207,10 +209,10 @@ class SlotPool:
         return block
 
     def _pin(self, slot: int, size: int, start: int, pinner: Pinner) -> None:
-        """Lock as much of a slot as is used now, which is rarely more than it was."""
+        """Lock the used part of a slot. It is rarely larger than the part that is already locked."""
         nbytes, is_first = min(-(-size // PAGE) * PAGE, self.slot_bytes), slot not in self._pinned
         if self._pinned.get(slot):
-            self._pinned[slot] = 0  # in case that so much more cannot be locked
+            self._pinned[slot] = 0  # in case locking the larger part fails
             pinner.unpin(start)
         pinner.pin(start, nbytes)
         self._pinned[slot] = nbytes
@@ -218,14 +220,14 @@ class SlotPool:
             self._segment.at_end(partial(pinner.unpin, start))
 
     def are_all_leased(self) -> bool:
-        """Do consumers hold as many slots as they may?"""
+        """Return whether consumers hold as many slots as they may."""
         if not self._returned.empty():
             self._take_back()
         return len(self._leases) >= self.most_leases
 
     def await_release(self, timeout_s: float) -> None:
-        """Wait until a lease comes back; called without a lock."""
-        # In C from end to end: a Ctrl-C between `get` and `put` would lose the slot.
+        """Wait until a lease is returned. Called without a lock."""
+        # This runs completely in C, because a Ctrl-C between `get` and `put` would lose the slot.
         leases = iter(partial(self._returned.get, timeout=timeout_s), None)
         with suppress(Empty):
             next(map(self._returned.put, leases))
@@ -239,19 +241,20 @@ class SlotPool:
         self.copies += 1
 
     def has_leases(self) -> bool:
-        """Is any slot leased? From any thread."""
+        """Return whether any slot is leased. Callable from any thread."""
         return bool(self._leases)
 
     def lend(self, is_over: Callable[[], bool]) -> None:
-        """Use no slot again that is leased now until `is_over()`; from any thread, at any moment."""
+        """Do not reuse the slots that are leased now until `is_over()`. Callable at any time, from any
+        thread."""
         for _, was_over in list(self._loans):
-            was_over()  # else nobody may look for long
+            was_over()  # otherwise a loan might not be checked for a long time
         self._loans.append((list(self._leases), is_over))
 
     def give_back(self) -> None:
-        """Give back the pages of all slots that nobody holds; none of them will be used again."""
+        """Return the pages of all slots without a holder to the system. The slots are not used again."""
         if not self._leases or self._pinner is not None:
-            return  # all of it goes, or nothing may
+            return  # without leases all memory is freed soon; locked pages must stay
         self._take_back()
         for slot in range(len(self._extents)):
             if slot not in self._leases and slot not in self._lent:
@@ -263,7 +266,7 @@ class SlotPool:
             try:
                 lease = cast(_Lease, self._returned.get_nowait())
             except Empty:
-                break  # one that waits, in `await_release`, has it and will put it back
+                break  # a thread in `await_release` has the lease and will put it back
             slot = lease.slot
             if self._leases.get(slot) is lease:
                 del self._leases[slot]
@@ -278,7 +281,7 @@ class SlotPool:
             loan = self._loans.popleft()
             if not loan[1]():
                 self._loans.append(loan)
-        lent = {slot for slots, _ in list(self._loans) for slot in slots}  # one more may come meanwhile
+        lent = {slot for slots, _ in list(self._loans) for slot in slots}  # copied: `lend` may add a loan
         for slot in self._lent - lent:
             self._lent.discard(slot)
             self._free.append(slot)

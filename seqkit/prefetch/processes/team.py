@@ -1,18 +1,18 @@
-"""The worker processes of a node: starting, deaths, replacing, and their end.
+"""The worker processes of a node: start them, detect deaths, replace and end them.
 
 Guarantees
 ----------
-- a worker is forked where that is safe or asked for, else it comes from a template. This is judged anew for
-  every worker;
-- a worker that was forked while other threads lived, and does not begin within `BEGIN_S`, is killed and
-  started from a template;
-- a worker that cannot be started does not end a node that has others. It is tried again later;
-- Ctrl-C during a start leaves no process and no descriptor behind;
-- a process that cannot be killed delays the end of a node by at most `REAP_S`.
+- A worker is forked if that is safe or requested. Otherwise it comes from a template. This is checked again
+  for every worker.
+- A worker that was forked while other threads lived, and does not begin within `BEGIN_S`, is killed and
+  started from a template.
+- A worker that cannot be started does not end a node that has other workers. The start is retried later.
+- Ctrl-C during a start leaves no process and no descriptor behind.
+- A process that cannot be killed delays the end of a node by at most `REAP_S`.
 
 Relies on
 ---------
-- being called by one thread at a time.
+- Methods are called by one thread at a time.
 """
 
 from __future__ import annotations
@@ -35,65 +35,66 @@ from .launch import Outfit
 from .shipment import Shipment, size_warning
 from .template import REAP_S, Says, Template
 
-# How long a worker that was forked while other threads lived may take to begin. It takes milliseconds.
+# How long a worker that was forked while other threads lived may take to begin. It usually takes
+# milliseconds.
 BEGIN_S = 10.0
-# When to try again to start workers that could not be started.
+# When to retry after workers could not be started.
 RETRY_S = 0.25
-# So many workers in one place may die without having begun a job. They may have been killed from outside, but
-# that must not go on for ever.
+# Limit of successive workers with one number that die before they begin a job. They may have been killed
+# from outside, but the replacement must not continue without limit.
 MOST_IDLE_DEATHS = 8
 
 
 @dataclass(slots=True, eq=False)
 class WorkerHandle:
-    """A worker as the parent sees it."""
+    """A worker, on the parent's side."""
 
     number: int
-    spare: int = 1  # how many more may be started in its place before one of them is ready
-    idle: int = 0  # how many in its place were ready, and died without having begun a job
-    pid: int = 0  # 0 until the template, or the worker itself, has told it
+    spare: int = 1  # how many more workers with this number may be started before one of them is ready
+    idle: int = 0  # how many workers with this number were ready, and died without having begun a job
+    pid: int = 0  # 0 until the template or the worker itself has reported it
     pidfd: int = -1
-    is_child: bool = True  # else of the template, which says when it ends
-    begins_by: float | None = None  # when a worker that was forked beside other threads is given up
+    is_child: bool = True  # False for a child of the template, which reports its end
+    begins_by: float | None = None  # deadline for a worker that was forked while other threads lived
     is_doomed: bool = False
     is_dead: bool = False
-    # Written by the transport.
+    # The transport writes these.
     ready: bool = False
-    stopped: int = 0  # the job over which it was killed
+    stopped: int = 0  # the job for which the worker was killed
 
     def has_ended(self, within_s: float) -> bool:
         return self.is_dead or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
 
     def kill(self) -> None:
-        self.is_doomed = True  # if the template has still to tell its pidfd
+        self.is_doomed = True  # in case the template has not reported the pidfd yet
         if self.pidfd >= 0:
             launch.kill(self.pidfd)
 
 
 @dataclass(eq=False)
 class Team:
-    """Starts and watches the workers of a node.
+    """Start and monitor the workers of a node.
 
     Parameters
     ----------
     outfit : Outfit
     context : "fork", "forkserver", "spawn" or None
-        How workers start; None judges whether to fork.
+        How workers start. None checks whether forking is safe.
     poll : select.poll
-        Where descriptors are registered for which `notice` is to be called.
+        The poll object for the descriptors for which `notice` is to be called.
     isolate : callable
-        Called in a forked worker first, to close what it must not keep.
+        Called first in a forked worker, to close the parent's descriptors.
     """
 
     outfit: Outfit
     context: str | None
     poll: select.poll
     isolate: Callable[[], None]
-    handles: dict[int, WorkerHandle] = field(default_factory=dict)  # of those that live or start, by number
+    handles: dict[int, WorkerHandle] = field(default_factory=dict)  # living or starting workers, by number
     _template: Template | None = None
     _shipment: Shipment | None = None
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
-    _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # who is to be started, by number
+    _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # workers to be started, by number
     _retry_at: float = 0.0
     _deaths: list[tuple[WorkerHandle, str]] = field(default_factory=list)
     _failures: list[Failed] = field(default_factory=list)
@@ -101,7 +102,7 @@ class Team:
     # ---------------------------------------------------------------- starting
 
     def start(self) -> None:
-        """Begin to start all workers."""
+        """Begin to start all workers. Do not wait until they are ready."""
         _check_nesting()
         for number in range(self.outfit.spec.num_workers):
             self._employ(WorkerHandle(number))
@@ -123,11 +124,11 @@ class Team:
         matter = launch.threads_that_matter() if self.context is None else set()
         names = [thread.name for thread in threading.enumerate() if thread.ident in matter]
         text = size_warning(nbytes, self.context or "forkserver", names)
-        if text is not None:  # Python shows a warning once
+        if text is not None:  # Python shows the same warning only once
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle], bool]) -> bool:
-        """Begin a worker; return whether it was begun."""
+        """Begin to start a worker. Return whether it was begun."""
         with CtrlCHeldFromChildren():
             if not begin(handle):
                 return False
@@ -138,8 +139,8 @@ class Team:
             return True
 
     def _fork(self, handle: WorkerHandle) -> bool:
-        """Fork a worker unless another thread matters by now."""
-        launch.native_pools()  # searched once, not by every worker
+        """Fork a worker, unless another thread matters by now."""
+        launch.native_pools()  # search here, so that the workers need not search
         pid = launch.fork() if self.context == "fork" else launch.fork_if_harmless()
         if pid == 0:
             launch.be_worker(handle.number, self.outfit, self._forget_the_parents)
@@ -150,7 +151,7 @@ class Team:
         return pid > 0
 
     def _forget_the_parents(self) -> None:
-        """In a forked worker: close what is the parent's."""
+        """Close the parent's descriptors in a forked worker."""
         self.isolate()
         _local.starting = None
         self.forget()
@@ -178,10 +179,10 @@ class Team:
         for fd in template.fds:
             self.poll.register(fd, select.POLLIN)
 
-    # ---------------------------------------------------------------- what happens
+    # ---------------------------------------------------------------- events
 
     def patience_s(self, wait_s: float | None) -> float | None:
-        """Return how long to poll, at most `wait_s`; then call `do_what_is_due`."""
+        """Return how long to poll, at most `wait_s`. Call `do_what_is_due` after that."""
         due = [handle.begins_by for handle in self.handles.values() if handle.begins_by is not None]
         if self._vacant:
             due.append(self._retry_at)
@@ -191,7 +192,7 @@ class Team:
         return left_s if wait_s is None else min(left_s, wait_s)
 
     def do_what_is_due(self) -> None:
-        """Give up the workers that have not begun in time, and start those that could not be started."""
+        """Kill workers that have not begun in time, and retry to start workers."""
         late = [handle for handle in self.handles.values() if handle.begins_by is not None]
         if not late and not self._vacant:
             return
@@ -199,7 +200,7 @@ class Team:
         for handle in late:
             assert handle.begins_by is not None
             if handle.begins_by <= now:
-                self.context = "forkserver"  # for those to come
+                self.context = "forkserver"  # for later workers
                 handle.spare += 1
                 handle.begins_by = None
                 handle.kill()
@@ -207,7 +208,7 @@ class Team:
             self._fill()
 
     def notice(self, fd: int) -> None:
-        """Look at a descriptor that is readable. Those of others are ignored."""
+        """Handle a readable descriptor. Descriptors of other owners are ignored."""
         handle = self._by_fd.get(fd)
         if handle is None:
             if self._template is not None and fd in self._template.fds:
@@ -219,12 +220,12 @@ class Team:
         try:
             for says, worker, value, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
-                if handle is None:  # then there is an error
+                if handle is None:  # the template itself failed, so there is an error
                     self._failures += [Failed(min(self.handles, default=0), error)] if error else []
                 elif says == Says.FORKED:
                     handle.pid, handle.pidfd = value, pidfd
-                    if pidfd < 0:  # there was no room for it in the table of descriptors
-                        # The number is not used again before the template has reaped the process.
+                    if pidfd < 0:  # no free descriptor was left to receive it
+                        # The pid is not reused before the template has reaped the process.
                         os.kill(value, signal.SIGKILL)
                     elif handle.is_doomed:
                         handle.kill()
@@ -238,7 +239,7 @@ class Team:
             self._lose(template, str(error))
 
     def _lose(self, template: Template, reason: str) -> None:
-        """Go on without a template that has ended: its workers live on, but for those that had not begun."""
+        """Continue without a template that has ended. Its workers live on, except those not yet begun."""
         for fd in template.fds:
             with suppress(KeyError):
                 self.poll.unregister(fd)
@@ -262,19 +263,19 @@ class Team:
         self._deaths.append((handle, cause or launch.how_ended(status)))
 
     def deaths(self) -> list[tuple[WorkerHandle, str]]:
-        """Return the workers that have died, and how. Call `replace` for each."""
+        """Return the workers that have died, and the causes. Call `replace` for each worker."""
         deaths, self._deaths = self._deaths, []
         return deaths
 
     def failures(self) -> list[Failed]:
-        """Return why the node cannot go on, if it cannot."""
+        """Return the reasons why the node cannot go on. Empty if it can."""
         failures, self._failures = self._failures, []
         return failures
 
     # ---------------------------------------------------------------- replacing
 
     def replace(self, handle: WorkerHandle, cause: str, has_worked: bool) -> bool:
-        """Start a worker in the place of a dead one; return whether its place is to be filled."""
+        """Start a replacement for a dead worker. Return whether the worker is to be replaced."""
         self._drop(handle)
         idle = handle.idle + 1 if handle.ready and not has_worked else 0
         if idle > MOST_IDLE_DEATHS or not (handle.ready or handle.spare):
@@ -287,7 +288,7 @@ class Team:
         return True
 
     def _fill(self) -> None:
-        """Start workers where there are none."""
+        """Start the missing workers."""
         _check_nesting()
         for handle in list(self._vacant.values()):
             try:
@@ -297,7 +298,7 @@ class Team:
                 return
 
     def _vacate(self, handle: WorkerHandle, error: BaseException) -> None:
-        """Note that a worker could not be started. If there is no other one, the node cannot go on."""
+        """Record that a worker could not be started. If there is no other worker, the node cannot go on."""
         self._vacant[handle.number] = WorkerHandle(handle.number, handle.spare, handle.idle)
         self._retry_at = monotonic() + RETRY_S
         if not self.handles:
@@ -306,10 +307,10 @@ class Team:
     def _drop(self, handle: WorkerHandle) -> None:
         del self.handles[handle.number]
 
-    # ---------------------------------------------------------------- the end
+    # ---------------------------------------------------------------- shut down
 
     def wait(self, grace_s: float) -> None:
-        """Give the workers time to leave."""
+        """Give the workers time to end."""
         if self._template is not None:
             self._hear(self._template)
         deadline = monotonic() + grace_s
@@ -323,7 +324,7 @@ class Team:
                 left.discard(pidfd)
 
     def end(self) -> None:
-        """Kill the workers that are still there, and give everything back."""
+        """Kill the remaining workers, and free all resources."""
         for handle in self.handles.values():
             handle.kill()
         self.wait(REAP_S)
@@ -335,7 +336,7 @@ class Team:
         self.forget()
 
     def forget(self) -> None:
-        """Close the descriptors. In a forked child that is all: the processes are the parent's."""
+        """Close the descriptors. In a forked child that is all, because the parent owns the processes."""
         for handle in self.handles.values():
             if handle.pidfd >= 0:
                 with suppress(OSError):
@@ -359,10 +360,10 @@ _local = _Local()
 
 
 def _check_nesting() -> None:
-    if _local.starting is not None:  # a fork within the hooks of another might wait for their locks
+    if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on their locks
         raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
 
 
 def starting() -> Team | None:
-    """Return the team of which this thread starts a worker."""
+    """Return the team for which this thread is starting a worker."""
     return _local.starting

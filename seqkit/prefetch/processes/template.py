@@ -5,17 +5,17 @@ pipeline once. Its workers share the memory of the pipeline copy-on-write, and s
 
 Guarantees
 ----------
-- starting a worker waits neither for an interpreter to boot nor for a pipeline to be unpickled: answers are
-  messages on a socket, which the node polls with everything else;
-- a template has one node and one thread;
-- a template ends with the node's end of the socket, or with the parent, however that ends. It kills and
-  reaps its workers first;
-- a worker that dies early, or a fork that fails, costs that worker only;
-- a worker has the directory, variables and module path that the parent had when the pipeline was pickled.
+- Starting a worker does not wait for an interpreter to boot or a pipeline to be unpickled. Answers are
+  messages on a socket, which the node polls together with its other descriptors.
+- A template has one node and one thread.
+- A template ends when the node closes its end of the socket, or when the parent ends for any reason. It
+  first kills and reaps its workers.
+- A worker that dies early, or a fork that fails, affects only that worker.
+- A worker has the directory, variables and module path that the parent had when the pipeline was pickled.
 
 Relies on
 ---------
-- Linux: pidfd, descriptors sent over a socket that keeps messages apart.
+- Linux: pidfd, and descriptors sent over a socket that preserves message boundaries.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from .launch import be_worker, fork, interpreter, kill, leave, native_pools, ope
 from .shipment import Shipment
 from .worker import Descriptors
 
-# How long a killed process may take to end; then it is left alone. One that waits for a disk or a network
-# file system cannot be killed.
+# How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
+# network file system cannot be killed.
 REAP_S = 2.0
-# How long a template may take to see that it is to end, before it is killed.
+# How long a template may take to notice that it must end, before it is killed.
 GRACE_S = 0.25
 
-# To a template: the number of a worker. From a template: what it says, the number of the worker, and a value.
-# A pickled record may follow.
+# A message to a template is the number of a worker. A message from a template is its kind (`Says`), the
+# number of the worker, and a value. A pickled record may follow.
 _START = struct.Struct("<q")
 _ANSWER = struct.Struct("<3q")
 _MESSAGE_BYTES = 1 << 16
 
 
 class Says:
-    """What a template says."""
+    """The kinds of messages from a template."""
 
-    FORKED = 0  # the worker has this pid; its pidfd comes along
-    ENDED = 1  # the worker ended with this wait status, or -1 if it is not known
-    FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; with a record
+    FORKED = 0  # the worker has this pid; its pidfd is attached
+    ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown
+    FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
 
 
 class Template:
-    """The template of a node, as the node sees it."""
+    """The template of a node, on the node's side."""
 
     def __init__(self, shipment: Shipment, fds: Descriptors) -> None:
         with CtrlCHeldFromChildren():
@@ -77,27 +77,28 @@ class Template:
 
     @property
     def fds(self) -> list[int]:
-        """The descriptors to poll; then call `answers`."""
+        """The descriptors to poll. Call `answers` when one is readable."""
         return [fd for fd in (self._socket.fileno(), self._pidfd) if fd >= 0]
 
     def start(self, number: int) -> None:
-        """Ask for a worker."""
-        with suppress(ConnectionError):  # it has ended: `answers` will say so, and perhaps why
+        """Request a worker."""
+        with suppress(ConnectionError):  # the template has ended; `answers` reports it, perhaps with a reason
             self._socket.send(_START.pack(number))
 
     def answers(self) -> Iterator[tuple[int, int, int, int, BaseException | None]]:
-        """Yield the messages that have come: what it says, worker, value, pidfd, error.
+        """Yield the received messages: kind, worker, value, pidfd, error.
 
         Raises `ConnectionError` when the template has ended.
         """
-        # A child that was forked meanwhile may hold the other end of the socket, which then has no end.
+        # A child forked since then may hold the other end of the socket. Then the socket does not report
+        # its end.
         has_ended = linux.is_readable(self._pidfd)
         while True:
             message, fds = b"", list[int]()
             try:
                 message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
             except ConnectionError:
-                continue  # it left something unread: this comes once, and before what it said
+                continue  # the template left messages unread: raised once, before its own messages
             except BlockingIOError:
                 if not has_ended:
                     return
@@ -108,9 +109,9 @@ class Template:
             yield says, worker, value, pidfd, pickle.loads(record).rebuild() if record else None
 
     def close(self) -> None:
-        """End the template and the workers that it still has."""
+        """End the template and its remaining workers."""
         deadline = time.monotonic() + GRACE_S
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)
             while linux.is_readable(self._socket.fileno(), deadline - time.monotonic()):
                 for _, _, _, pidfd, _ in self.answers():
@@ -122,7 +123,7 @@ class Template:
         self.forget()
 
     def forget(self) -> None:
-        """Close the descriptors: in a forked child the template is the parent's."""
+        """Close the descriptors. In a forked child that is all, because the parent owns the template."""
         _sockets.discard(self._socket)
         self._socket.close()
         if self._pidfd >= 0:
@@ -130,7 +131,7 @@ class Template:
             self._pidfd = -1
 
 
-# Those in use: the garbage collector must not find a socket before its owner, who closes it.
+# Sockets in use. Keep them alive, so that the garbage collector does not close one before its owner does.
 _sockets: set[socket.socket] = set()
 
 
@@ -138,20 +139,20 @@ def _gone() -> ConnectionError:
     return ConnectionError("prefetch: the template process ended; see what it wrote to stderr")
 
 
-# -------------------------------------------------------------------- in the process
+# -------------------------------------------------------------------- in the template process
 
 
 def be_template(place: Sequence[int], fd: int, *fds: int) -> NoReturn:
-    """Receive a pipeline, and fork workers, until the socket is closed or the parent is gone."""
+    """Receive a pipeline and fork workers, until the socket is closed or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = socket.socket(fileno=fd)
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
         for one in (fd, *fds):
-            os.set_inheritable(one, False)  # what an item starts may live longer than the node
+            os.set_inheritable(one, False)  # a process that an item starts may outlive the node
         _serve(channel, place, fds, workers)
     except ConnectionError:
-        pass  # the node is closed, or the parent gone
+        pass  # the node is closed, or the parent is gone
     except BaseException as error:
         _tell_error(channel, -1, error)
     for pidfd in workers:

@@ -1,19 +1,21 @@
-"""The backend of processes: jobs out through one pipe, records back through another, results in slots.
+"""The backend of processes: jobs go through one pipe, records return through another, results lie in slots.
 
 Guarantees
 ----------
-- workers pull: any idle worker takes the next job, without the parent's help;
-- nothing polls at intervals: one wait covers results, worker deaths and `wake`;
-- a worker that dies costs at most the job it had, and that is reported as `Lost`; it is replaced;
-- a job that was taken and never claimed is revoked before it is sent again, so no two workers ever write
-  one slot;
-- no worker can block the parent;
-- a constant number of descriptors: 13, 1 for every worker, and 2 for a template;
-- after `close`, no process, descriptor or name is left; leased memory lives on by itself.
+- Workers pull jobs. Any idle worker takes the next job, without the parent's help.
+- There is no polling at intervals. One wait covers results, worker deaths and `wake`.
+- A worker that dies loses at most the job it had. The job is reported as `Lost`, and the worker is
+  replaced.
+- A job that was taken and never claimed is revoked before it is sent again. So two workers never write to
+  one slot.
+- A worker cannot block the parent.
+- The number of descriptors is constant: 13, plus 1 for every worker, and 2 for a template.
+- After `close`, no process, descriptor or name is left. Leased memory stays valid.
 
 Relies on
 ---------
-- the parent alone writing jobs, in ticket order, so what is queued is always the last that was sent;
+- Only the parent writes jobs, in ticket order. So the jobs in a pipe are always the last jobs that were
+  sent.
 - Linux: memfd, pidfd.
 """
 
@@ -35,7 +37,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.random  # noqa: F401  a worker forked while another thread imports it would wait for ever
+import numpy.random  # noqa: F401  a worker forked while another thread imports it would deadlock
 
 from ...errors import seterr
 from ...view import View
@@ -69,14 +71,14 @@ from .wire import (
 )
 from .worker import Descriptors
 
-# How long a worker that has nothing to do may take to leave when the node is closed, and how long one that
-# computes may go on; then it is killed.
+# How long workers may take to end when the node is closed. After that they are killed, even if they are
+# computing an item.
 GRACE_S = 0.25
-# How long a worker that has taken a job is given to see that it was revoked, or the parent to see the claim.
+# How long to wait until a worker sees that its job was revoked, or the parent sees that a job was claimed.
 VISIBLE_S = 0.001
-# How long a worker whose files are closed may take to end.
+# How long to wait for a worker to end whose files are already closed.
 END_S = 1.0
-# How often it is looked whether a process that user code forked has ended.
+# How often to check whether a process that user code forked has ended.
 LOOK_S = 0.1
 SLOT_BYTES_MAX = 1 << 30
 READ_BYTES = 1 << 16
@@ -84,28 +86,28 @@ READ_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class _Sent:
-    """A job in flight: its cell, how many items it has, and how far they are."""
+    """A job in flight: its cell, the number of its items, and their progress."""
 
     cell: int
     items: int
     slot: int = -1
-    seen: int = 0  # items that were finished at the last look
+    seen: int = 0  # how many items were finished at the last `collect`
     delivered: int = 0
-    file: int = -1  # with its indices, if they are many
+    file: int = -1  # the file with its indices, if they do not fit the cell
     is_urgent: bool = False
 
 
 class Processes(Backend):
-    """Evaluates jobs in worker processes.
+    """Evaluate jobs in worker processes.
 
     Parameters
     ----------
     pipeline : View
     settings : Settings
     context : "fork", "forkserver", "spawn" or None
-        How workers start; None where it is judged whether to fork.
+        How workers start. None checks whether forking is safe.
     seed : int
-        Seeds the global generators of workers.
+        Seed for the global generators of workers.
     budget_ns : int
         How long a job of several items may take.
     """
@@ -128,11 +130,11 @@ class Processes(Backend):
         self._team: Team | None = None
         self._sent: dict[int, _Sent] = {}  # by ticket, in the order of sending
         self._events: list[Event] = []
-        self._unread = b""  # the beginning of a record
+        self._unread = b""  # the beginning of an incomplete record
         self._unsent: dict[int, _Sent] = {}
-        self._records: tuple[list[bytes], list[bytes]] = [], []  # not sent: of jobs, and of urgent ones
-        # Held where jobs are noted and written, so that whoever counts sees both or neither. Reentrant: a
-        # signal handler may read on, as everywhere.
+        self._records: tuple[list[bytes], list[bytes]] = [], []  # unsent records: jobs, and urgent jobs
+        # Held while jobs are noted and written, so that `_orphans` sees both or neither. Reentrant, because
+        # a signal handler may read the node.
         self._sending = threading.RLock()
         self._closed = False
         self._ended = False
@@ -144,7 +146,7 @@ class Processes(Backend):
     # ---------------------------------------------------------------- starting
 
     def start(self) -> None:
-        with CtrlCHeld():  # for nobody else has the descriptors yet
+        with CtrlCHeld():  # an interruption could lose descriptors that are not stored yet
             self._make_pipes()
             self._make_segment()
         self._spec = Spec(
@@ -184,9 +186,9 @@ class Processes(Backend):
         os.set_blocking(results_out, False)
         os.set_blocking(jobs_out, False)
         os.set_blocking(urgent_out, False)
-        # What is in flight must fit the pipe, so that nobody blocks in a write. A write that does not fit the
-        # rest of a page begins another one, and a page is not free before it is read to its end: it is
-        # certain only that two pages hold one page of records.
+        # The jobs in flight must fit the pipe, so that no write blocks. A write that does not fit the rest
+        # of a page begins another page, and a page is not free before it is read completely. So only one
+        # page of records is sure to fit in two pages.
         pages = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // PAGE
         self.capacity = min(self.capacity, max(1, pages // 2 * (PAGE // JOB.size)))
 
@@ -199,7 +201,7 @@ class Processes(Backend):
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
-            except OSError:  # a limit on address space or file size: neither need be that large
+            except OSError:  # a limit of address space or file size: try smaller slots and cells
                 may_shrink = self._settings.shm_size is None and slot_bytes > 0
                 if may_shrink and (slot_bytes >= cell_bytes or cell_bytes <= LEAST_CELL_BYTES):
                     slot_bytes = slot_bytes // 2 // PAGE * PAGE
@@ -220,7 +222,7 @@ class Processes(Backend):
 
     def _slot_bytes(self, slots: int) -> int:
         if self._settings.shm_size is None:
-            # What is not written costs nothing but address space.
+            # Pages that are not written cost only address space.
             slot_bytes = min(os.sysconf("SC_PHYS_PAGES") * PAGE // 4, SLOT_BYTES_MAX)
             limit, _ = resource.getrlimit(resource.RLIMIT_AS)
             if limit != resource.RLIM_INFINITY:
@@ -230,8 +232,9 @@ class Processes(Backend):
         return self._settings.shm_size // slots // PAGE * PAGE
 
     def _isolate(self) -> None:
-        """In a forked worker: close the parent's ends, without which a pipe has no end."""
-        # The numbers may soon mean something else, which a fork of user code keeps.
+        """Close the parent's pipe ends in a forked worker. Otherwise the pipes would never report their
+        end."""
+        # The numbers may soon stand for other files, which a fork by user code must not close.
         _living.discard(weakref.ref(self))
         for name in ("send", "hurry", "receive", "woken", "wake", "hold"):
             os.close(self._fds[name])
@@ -261,10 +264,10 @@ class Processes(Backend):
         cell.assign(job.ticket)
         self._unsent[job.ticket] = sent
         record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch)
-        self._records[job.is_urgent].append(record)  # last: a job that is sent must be known
+        self._records[job.is_urgent].append(record)  # last, because a job must be noted before it is sent
 
     def _packed(self, indices: Any, cell: Cell, sent: _Sent) -> tuple[int, int, int, int]:
-        """Write indices into a cell, or where they are larger than that, into a file."""
+        """Write indices into a cell, or into a file if they do not fit."""
         packed = pack(indices, cell.indices())
         if isinstance(packed, tuple):
             return *packed, 0, 0
@@ -272,7 +275,7 @@ class Processes(Backend):
         return Packing.FILE, len(packed), sent.file, 0
 
     def flush(self) -> None:
-        """Send what was submitted, in as many writes as there are workers: each wakes one that is idle."""
+        """Send the submitted jobs. Use one write per worker, because each write wakes one idle worker."""
         if not any(self._records):
             return
         (records, urgent), self._records = self._records, ([], [])
@@ -280,7 +283,7 @@ class Processes(Backend):
             self._sent.update(self._unsent)
             self._unsent.clear()
             self._write(self._fds["hurry"], urgent)
-            self._control.announce(len(urgent))  # not before: a worker that looks in vain does not look again
+            self._control.announce(len(urgent))  # after the write: a worker looks once per announcement
             self._write(self._fds["send"], records)
 
     def _write(self, fd: int, records: list[bytes]) -> None:
@@ -302,16 +305,16 @@ class Processes(Backend):
         assert self._team is not None
         timeout_s = self._team.patience_s(timeout_s)
         wait_ms = None if timeout_s is None else max(0, int(timeout_s * 1000) + 1)
-        if self._events:  # `running_s` has found some
+        if self._events:  # `running_s` may have found events
             wait_ms = 0
         for fd, _ in self._poll.poll(wait_ms):
             if fd == self._fds["woken"]:
                 linux.clear(fd)
             else:
                 self._team.notice(fd)
-        self._read()  # what a worker delivered before it died
-        if not self._closed:  # by the interpreter's exit, while a daemon thread reads
-            self._team.do_what_is_due()  # after reading: consumers may come long after the workers began
+        self._read()  # before the deaths: includes results that a worker delivered before it died
+        if not self._closed:  # the interpreter's exit closes it while a daemon thread reads
+            self._team.do_what_is_due()  # after reading, because messages may have waited for a long time
             for handle, cause in self._team.deaths():
                 self._bury(handle, cause)
             self._events += self._team.failures()
@@ -319,9 +322,9 @@ class Processes(Backend):
         return events
 
     def _read(self) -> None:
-        """Read whatever has come."""
+        """Read all records that have arrived."""
         count = READ_BYTES
-        while count == READ_BYTES:  # else that was all
+        while count == READ_BYTES:  # a shorter read means that the pipe is empty
             try:
                 data = os.read(self._fds["receive"], READ_BYTES)
             except BlockingIOError:
@@ -350,24 +353,24 @@ class Processes(Backend):
             handle = self._handles[worker]
             handle.begins_by = None
             handle.ready = kind == Kind.READY
-            handle.pid = number  # the template may not yet have told it
+            handle.pid = number  # the template's message may not have arrived yet
 
     def _finish(
         self, ticket: int, worker: int, count: int, used: int, cost_ns: int, file: int, flags: int
     ) -> None:
-        """Take the items of a job that is over; their arrays lie in its slot or in a file."""
+        """Accept the items of a job that is over. Their arrays lie in its slot or in a file."""
         sent, memory, problem = self._sent[ticket], None, None
         if file >= 0:
             handle = self._handles[worker]
             try:
                 memory = from_file(handle.pid, file, used)
             except OSError as error:
-                # The file of a worker that is about to die may go before it.
+                # The file of a worker that is dying may disappear before the worker does.
                 if handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
                     self._lose(ticket, is_dead=True)
                     self._events.append(Skipped(ticket))
                     return
-                problem = error  # no memory, no descriptors, or no /proc
+                problem = error  # out of memory or descriptors, or no /proc
             self._miss(used)
         cell, slot = self._cells[sent.cell], sent.slot
         table, payload = cell.table(sent.delivered, count), cell.payload_bytes(sent.items)
@@ -408,12 +411,12 @@ class Processes(Backend):
         return Done(ticket, result, 0, worker, is_last=False)
 
     def _skip(self, ticket: int) -> None:
-        if ticket in self._sent:  # else it was cancelled, and is long sent again
+        if ticket in self._sent:  # otherwise the job was cancelled and sent again long ago
             self._lose(ticket)
             self._events.append(Skipped(ticket))
 
     def _lose(self, ticket: int, is_dead: bool = False) -> None:
-        """A job is over without its last items: it was not begun, or its worker died with it."""
+        """End a job without its last items. It was not begun, or its worker died with it."""
         slot = self._sent[ticket].slot
         self._land(ticket)
         if slot >= 0:
@@ -422,7 +425,7 @@ class Processes(Backend):
             self.pool.release(slot)
 
     def _land(self, ticket: int) -> None:
-        """A job is no longer in flight."""
+        """Remove a job that is no longer in flight."""
         sent = self._sent.pop(ticket)
         self._cells[sent.cell].let_go(ticket)
         self._free_cells.append(sent.cell)
@@ -430,7 +433,7 @@ class Processes(Backend):
             os.close(sent.file)
 
     def _miss(self, nbytes: int) -> None:
-        """Count a result that came in a file, and tell the first time that one does not fit a slot."""
+        """Count a result that came in a file. Warn the first time that a result does not fit a slot."""
         slot_bytes = self._layout.slot_bytes
         self.misses += slot_bytes > 0
         if nbytes > slot_bytes > 0 and not self._warned:
@@ -446,7 +449,7 @@ class Processes(Backend):
     # ---------------------------------------------------------------- deaths
 
     def _bury(self, handle: WorkerHandle, cause: str) -> None:
-        """A worker is gone: report what it had, and replace it."""
+        """Report the job of a dead worker, and replace the worker."""
         assert self._team is not None
         has_worked = bool(self._control.claimed(handle.number)[1])
         if handle.ready:
@@ -460,7 +463,7 @@ class Processes(Backend):
         if sent is None:
             self._send_back_orphans()
         elif handle.stopped not in (0, ticket):
-            self._skip(ticket)  # just begun when the worker was killed for the job before
+            self._skip(ticket)  # the worker was killed for its previous job, and had just begun this one
         else:
             cell = self._cells[sent.cell]
             if cell.finished() > sent.delivered:
@@ -473,19 +476,20 @@ class Processes(Backend):
         self.pool.bury(number)
 
     def _send_back_orphans(self) -> None:
-        """Find the job of a worker that died between taking it and claiming it, if there is one."""
-        os.sched_yield()  # to living workers that are about to claim or have just delivered
+        """Find the job of a worker that died after taking it and before claiming it, if there is one."""
+        os.sched_yield()  # lets living workers claim a job or deliver a result
         self._read()
         orphans = self._orphans()
         if not orphans:
             return
-        # It is one of these; a living worker that takes very long to claim may yet turn up with another.
-        # Either that worker sees that its job is revoked, or we see that it claimed the job before.
+        # The lost job is one of these. Another of these may belong to a living worker that takes very long
+        # to claim it. Revoke all of them. Either that worker sees that its job is revoked, or this thread
+        # sees that the job was claimed before.
         for ticket in orphans:
             self._cells[self._sent[ticket].cell].assign(0)
         time.sleep(VISIBLE_S)
         lost = set(orphans).intersection(self._orphans())
-        self._read()  # last: what claimed and delivered its job meanwhile looked like it, too
+        self._read()  # last: a job that was claimed and delivered in between also looked like an orphan
         for ticket in lost:
             self._skip(ticket)
 
@@ -494,17 +498,17 @@ class Processes(Backend):
         taken: list[int] = []
         with self._sending:
             for is_urgent, pipe in enumerate(("jobs", "urgent")):
-                # What is still in a pipe are the last jobs sent through it.
+                # The unread jobs of a pipe are the last jobs that were sent through it.
                 unread = fcntl.ioctl(self._fds[pipe], termios.FIONREAD, bytes(4))
                 sent = [ticket for ticket, job in self._sent.items() if job.is_urgent == is_urgent]
                 taken += sent[: len(sent) - struct.unpack("i", unread)[0] // JOB.size]
         claims = {self._control.claimed(handle.number)[0] for handle in self._handles.values()}
         return [ticket for ticket in taken if ticket not in claims]
 
-    # ---------------------------------------------------------------- time, waking, the end
+    # ---------------------------------------------------------------- time, wake up and close
 
     def running_s(self) -> dict[int, float]:
-        self._read()  # a job that is done, only that nobody has looked for it, does not run
+        self._read()  # a job that is done, but whose result was not read yet, must not count as running
         begun: dict[int, int] = {}
         for handle in self._handles.values():
             ticket = self._control.claimed(handle.number)[0]
@@ -548,23 +552,23 @@ class Processes(Backend):
                 self._begin_to_close()
                 if self._team is not None:
                     self._team.wait(GRACE_S)
-        finally:  # a second Ctrl-C does not wait
-            with CtrlCHeld():  # what strikes before it leaves the rest to the next call
+        finally:  # also after a second Ctrl-C, which ends the wait
+            with CtrlCHeld():  # a Ctrl-C before this block leaves the rest to the next call
                 self._end()
 
     def _begin_to_close(self) -> None:
-        """Let those leave that have nothing to do."""
+        """Let idle workers end."""
         self._closed = True
-        if self._team is not None:  # which comes last, when everything else is there
+        if self._team is not None:  # the team is created last, so everything else exists
             self._final = self._counts()
             self.pool.wake()
             self._control.close()
         with CtrlCHeld():
             for name in {"send", "hurry"} & self._fds.keys():
-                os.close(self._fds.pop(name))  # who waits for a job reads the end of the pipe
+                os.close(self._fds.pop(name))  # a worker that waits for a job reads the end of the pipe
 
     def _end(self) -> None:
-        """Kill the workers that are still there, and give everything back."""
+        """Kill the remaining workers, and free all resources."""
         if self._team is not None:
             self._team.end()
             self._team = None
@@ -574,24 +578,24 @@ class Processes(Backend):
         if self._segment is not None:
             self._segment.close()
             self._segment = None
-        while self._fds:  # a thread that forks may put in and take out another one meanwhile
+        while self._fds:  # a thread that forks may add and remove a descriptor in the meantime
             os.close(self._fds.popitem()[1])
-        _living.discard(weakref.ref(self))  # last: what is forked meanwhile is not to keep any of them
+        _living.discard(weakref.ref(self))  # last: until here, a new fork must close the remaining descriptors
         self._ended = True
 
-    # ---------------------------------------------------------------- forks that are not ours
+    # ---------------------------------------------------------------- forks by user code
 
     def lend(self, is_over: Callable[[], bool]) -> None:
-        """Before a fork: keep the arrays that are leased as they are until the child has ended."""
-        with suppress(AttributeError):  # closed, perhaps at this moment
+        """Before a fork, lend the leased slots to the child until the child has ended."""
+        with suppress(AttributeError):  # the backend is closed, perhaps at this moment
             self.pool.lend(is_over)
 
     def has_leases(self) -> bool:
-        """Do consumers hold arrays in slots?"""
+        """Return whether consumers hold arrays in slots."""
         return hasattr(self, "pool") and self.pool.has_leases()
 
     def forget(self) -> None:
-        """In a child that user code forked: close the engine's descriptors, so that they can end."""
+        """Close the engine's descriptors in a child forked by user code, so that pipes report their end."""
         fds = [*self._fds.values()]
         if self._segment is not None:
             fds.append(self._segment.fd)
@@ -602,46 +606,47 @@ class Processes(Backend):
         if self._team is not None:
             self._team.forget()
         self._fds.clear()
-        self._sent.clear()  # its cells are the parent's: nothing to cancel here
+        self._sent.clear()  # the cells belong to the parent, so there is nothing to cancel here
         self._unsent.clear()
         self._closed = True
-        _living.discard(weakref.ref(self))  # a fork of the child's own finds other things under these numbers
+        _living.discard(weakref.ref(self))  # a fork of the child must not close reused descriptor numbers
 
 
 class _Child:
-    """A process that user code forks: a pipe has its end when nobody else holds the other one."""
+    """A process forked by user code. Its end is seen by a pipe whose other end only the child holds."""
 
     def __init__(self) -> None:
-        ours, self.theirs = os.pipe()  # the child keeps the second one for its life
+        ours, self.theirs = os.pipe()  # the child holds the second end as long as it lives
         self._ours = [ours]
         self._look_at = 0.0
 
     def has_ended(self) -> bool:
         now = time.monotonic()
         if self._ours and now >= self._look_at:
-            self._look_at = now + LOOK_S  # every job asks
+            self._look_at = now + LOOK_S  # limit the checks, because every job calls this method
             if linux.is_readable(self._ours[0]):
                 self.close()
         return not self._ours
 
     def close(self) -> None:
-        with suppress(IndexError):  # another thread was first
+        with suppress(IndexError):  # another thread has closed it
             os.close(self._ours.pop())
 
     __del__ = close
 
 
 class _Forking(threading.local):
-    child: _Child | None = None  # which this thread is about to fork
+    child: _Child | None = None  # the child that this thread is about to fork
 
 
-# A plain set, which is copied at once: others are closed, by the garbage collector too, and made meanwhile.
+# A plain set, which is copied in one step: backends are created and closed at any time, by the garbage
+# collector too.
 _living: set[weakref.ref[Processes]] = set()
 _forking = _Forking()
 
 
 def _others() -> list[Processes]:
-    """Return the backends that live, but for the one that this thread forks a worker of."""
+    """Return the living backends, except the backend for which this thread forks a worker."""
     backends = [reference() for reference in list(_living)]
     team = starting()
     return [other for other in backends if other is not None and (team is None or other._team is not team)]
@@ -656,13 +661,13 @@ def _before_fork() -> None:
         except OSError:
 
             def is_over() -> bool:
-                return False  # there is no way to tell
+                return False  # without a pipe, the end of the child is not known
 
         for backend in lenders:
             backend.lend(is_over)
 
 
-def _after_fork_in_parent() -> None:  # also where the fork failed: then the child has ended
+def _after_fork_in_parent() -> None:  # also runs if the fork failed: then the child counts as ended
     child, _forking.child = _forking.child, None
     if child is not None:
         os.close(child.theirs)

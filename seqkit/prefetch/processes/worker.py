@@ -2,16 +2,18 @@
 
 Guarantees
 ----------
-- whatever an item raises, `SystemExit` and `KeyboardInterrupt` included, becomes the outcome of that item;
-- a value that cannot be pickled costs its own item only, and the error says why;
-- an item is complete in shared memory before it counts as finished, and before the next one begins;
-- memory of a slot that outlives its item is noticed: the slot is then not used again until that memory is
-  gone;
-- when the parent is gone, so is the worker, even in the middle of an item; Ctrl-C is for the parent alone.
+- Any exception of an item, `SystemExit` and `KeyboardInterrupt` included, becomes the outcome of that item.
+- A value that cannot be pickled fails only its own item. The error gives the reason.
+- An item is complete in shared memory before it counts as finished, and before the next item begins.
+- Memory of a slot that outlives its item is detected. The slot is then not used again until that memory is
+  gone.
+- When the parent is gone, the worker ends too, even in the middle of an item. Only the parent handles
+  Ctrl-C.
 
 Relies on
 ---------
-- being single-threaded but for the watch on the parent, so that `seqkit.empty` needs no lock.
+- The worker is single-threaded except for the thread that watches the parent, so `seqkit.empty` needs no
+  lock.
 """
 
 from __future__ import annotations
@@ -57,16 +59,17 @@ from .wire import (
     unpack,
 )
 
-# A job of several items ends when it has so many bytes.
+# A job of several items ends when its results reach this size.
 GROUP_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """What a worker inherits.
+    """The file descriptors that a worker inherits.
 
-    The shared pipes of jobs, of urgent jobs and of results; two to end with the parent: its pidfd, and the
-    reading end of a pipe that only the parent can write to; and the segment.
+    They are: the shared pipes of jobs, urgent jobs and results; the parent's pidfd; the reading end of a
+    pipe that only the parent can write to; and the segment. The pidfd and the reading end make the worker
+    end with the parent.
     """
 
     jobs: int
@@ -78,10 +81,10 @@ class Descriptors:
 
 
 class Writer:
-    """Writes the items of one job into its cell and slot, each as soon as it is finished.
+    """Write the items of one job into its cell and slot, each item as soon as it is finished.
 
-    What does not fit the slot is kept aside and ends the job; everything then goes into a file, in the
-    layout that a larger slot would have had.
+    Data that does not fit the slot is kept in `beside` and ends the job. Then the contents of the slot and
+    this data go into a file, with the layout of a larger slot.
     """
 
     def __init__(self, worker: Worker, cell: Cell, items: int, slot: Block) -> None:
@@ -94,12 +97,12 @@ class Writer:
         self.block = slot
         self.used = 0
         self.buffers = 0
-        self.beside: list[tuple[int, Any]] = []  # what did not fit, by offset
-        self.allocated = False  # has user code had memory of the slot?
+        self.beside: list[tuple[int, Any]] = []  # data that did not fit the slot, by offset
+        self.allocated = False  # whether user code got memory of the slot
         self.put, self._enter = self._numbers_first(cell.words, cell.doubles)
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-        """Return an array in the slot, or None where that gains nothing or cannot be."""
+        """Return an array in the slot, or None if the array is too small or does not fit."""
         nbytes = dtype.itemsize * math.prod(shape)
         at = aligned(self.used)
         if nbytes < INLINE_BYTES or dtype.hasobject or at + nbytes > len(self.block):
@@ -165,7 +168,7 @@ class Writer:
             self._place(start, memoryview(tail))
             self.used, self.buffers = end, self.buffers + 1
             start, end = start + Entry.IN_MEMORY, end + Entry.IN_MEMORY
-        # What does not fit the slot must not be seen before it is sent.
+        # Data that does not fit the slot must not be visible before it is sent.
         is_inside = not self.beside
         if is_inside:
             self._words[3] = self.used
@@ -181,13 +184,14 @@ class Writer:
             self.block[offset:end] = np.frombuffer(buffer, np.uint8)
 
     def _has_room(self) -> bool:
-        """Is there room for another item like the largest so far, and is it not yet time to deliver?"""
+        """Return whether the largest item so far would fit once more, and the job is below
+        `GROUP_BYTES`."""
         if self.used + self._payload_used > GROUP_BYTES:
             return False
         return not self._largest or aligned(self.used) + self._largest <= len(self.block)
 
     def contents(self) -> list[Any]:
-        """Return the parts of the slot, and what did not fit it, in order."""
+        """Return the parts of the slot, and then the data that did not fit it, in order."""
         position = self.beside[0][0] if self.beside else self.used
         within = min(position, len(self.block))
         parts: list[Any] = [self.block[:within].data, bytes(position - within)]
@@ -219,7 +223,7 @@ class Worker:
         self._cells = cells_of(segment, spec.layout)
         self.evaluator = Evaluator(pipeline)
         self._kept: dict[int, weakref.ref[Block]] = {}  # memory of slots that outlived its item
-        self._let_go: deque[int] = deque()  # slots of which no memory is left
+        self._let_go: deque[int] = deque()  # slots whose memory user code no longer holds
         self._files: list[tuple[Cell, int, int]] = []  # by cell and ticket: the parent may still read them
         self._arrivals = select.epoll()
         self._urgent_seen = 0
@@ -227,7 +231,7 @@ class Worker:
             self._arrivals.register(pipe, select.EPOLLIN | linux.EPOLLEXCLUSIVE)
 
     def serve(self) -> None:
-        """Take jobs until there will be no more."""
+        """Run jobs until there are no more."""
         while len(message := self._next_job()) == JOB.size and not self.control.closing:
             ticket, number, slot, is_whole, packing, a, b, c, epoch = JOB.unpack(message)
             self._close_files()
@@ -253,8 +257,8 @@ class Worker:
         if epoch != self.seeding.epoch:
             self.seeding.begin(epoch)
         if len(indices) == 1:
-            # Memory of the slot is for the item of a job of one: of several, one might use it again for the
-            # next.
+            # Only the item of a single-item job may use memory of the slot. In a longer job, an item might
+            # write to it again during the next item.
             with evaluating(writer.allocate):
                 is_end = self.evaluator.run(epoch, indices, writer)
         else:
@@ -265,7 +269,7 @@ class Worker:
         self._deliver(ticket, cell, slot, writer, is_end, begun_ns)
 
     def _next_job(self) -> bytes:
-        """Wait for a job; of no bytes when there will be none."""
+        """Wait for a job. Return no bytes when there are no more jobs."""
         while True:
             sent = self.control.urgent
             if sent != self._urgent_seen:
@@ -278,7 +282,7 @@ class Worker:
                 self._arrivals.poll()
 
     def _memory(self, slot: int) -> Block:
-        """Return the memory of a slot; of no bytes where there is none."""
+        """Return the memory of a slot, or an empty block if there is no slot."""
         if slot < 0:
             return self.segment.block(0, 0)
         size = self.layout.slot_bytes
@@ -294,13 +298,13 @@ class Worker:
         survives = writer.allocated and self._survives(slot, writer)
         if survives:
             flags |= Flag.SURVIVES
-        # User code may write again, while it makes the next item, to memory that survives.
+        # User code may write to memory that survives, while it computes the next item.
         if writer.beside or (survives and writer.buffers):
             file = to_file(writer.contents())
             self._files.append((cell, ticket, file))
         cost_ns = monotonic_ns() - begun_ns
         tell(self.fds, self.number, Kind.DONE, ticket, count, writer.used, cost_ns, file, flags)
-        writer.beside.clear()  # for the writer itself, in a cycle, stays until it is collected
+        writer.beside.clear()  # the writer is part of a cycle, and stays until it is collected
         while self._let_go:
             tell(self.fds, self.number, Kind.LET_GO, items=self._let_go.popleft())
 
@@ -313,7 +317,7 @@ class Worker:
                 self._files.remove(file)
 
     def _survives(self, slot: int, writer: Writer) -> bool:
-        """Does user code still hold memory of a slot that is about to be handed over?"""
+        """Return whether user code still holds memory of a slot that is about to be sent."""
         reference = weakref.ref(writer.block)
         writer.block = self._memory(slot)
         if not _outlives(reference):
@@ -329,7 +333,7 @@ class Worker:
 
 
 def _outlives(block: weakref.ref[Any]) -> bool:
-    """Does memory outlive its item? In a cycle, as every saved exception is one, it only seems to."""
+    """Return whether memory outlives its item. Collect garbage first: a saved exception is a cycle."""
     if block() is not None:
         gc.collect(1)
     return block() is not None
