@@ -116,7 +116,7 @@ _HARMLESS = (
     "pydevd",
     "_pydevd_bundle",
     "_pydev_bundle",
-    "seqkit.prefetch.threads",  # idle workers; a worker that evaluates an item has frames of other modules, too
+    "seqkit.prefetch.threads",  # idle workers; a busy worker has frames of other modules, too
 )
 # Packages that a harmless thread may run code of while it waits or works. Excluded are packages that
 # import, have a pool of threads, or hold the lock of a class.

@@ -580,7 +580,8 @@ class Processes(Backend):
             self._segment = None
         while self._fds:  # a thread that forks may add and remove a descriptor in the meantime
             os.close(self._fds.popitem()[1])
-        _living.discard(weakref.ref(self))  # last: until here, a new fork must close the remaining descriptors
+        # Last: until here, a new fork must close the remaining descriptors.
+        _living.discard(weakref.ref(self))
         self._ended = True
 
     # ---------------------------------------------------------------- forks by user code
