@@ -77,9 +77,11 @@ class _Shared:
         self.pipeline = pipeline
         self.hook = hook
         self.budget_ns = budget_ns
-        # A place in the queue is not tied to a job: the worker takes the first job. Urgent jobs go first.
+        # A place in the queue is not tied to a job: the worker takes the first urgent job, or else the first
+        # other job.
         self.queue: SimpleQueue[_Shared | None] = SimpleQueue()
-        self.jobs: deque[Job] = deque()
+        self.urgent_jobs: deque[Job] = deque()
+        self.other_jobs: deque[Job] = deque()
         self.events: SimpleQueue[Event | None] = SimpleQueue()
         self.cancelled: set[int] = set()
         # By ticket. The thread that removes an entry decides. If the worker removes it, the job is done. If
@@ -87,6 +89,17 @@ class _Shared:
         self.running: dict[int, _Run] = {}
         self.closed = False
         self.local = _Local()
+
+    def put(self, job: Job) -> None:
+        (self.urgent_jobs if job.is_urgent else self.other_jobs).append(job)
+        self.queue.put(self)
+
+    def next_job(self) -> Job:
+        """Return the next job. Call it once for each entry of the queue."""
+        try:
+            return self.urgent_jobs.popleft()
+        except IndexError:
+            return self.other_jobs.popleft()
 
 
 class _Worker:
@@ -104,7 +117,7 @@ class _Worker:
     def _work(self) -> None:
         goes_on = self._begin()
         while goes_on and (shared := self._queue.get()) is not None:
-            goes_on = self._do(shared, shared.jobs.popleft())
+            goes_on = self._do(shared, shared.next_job())
             del shared
         leave_worker()
 
@@ -180,8 +193,7 @@ class Threads(Backend):
             self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
 
     def submit(self, job: Job) -> None:
-        (self._shared.jobs.appendleft if job.is_urgent else self._shared.jobs.append)(job)
-        self._shared.queue.put(self._shared)
+        self._shared.put(job)
 
     def receive(self, timeout_s: float | None) -> list[Event]:
         received = drained(self._shared.events, timeout_s)
