@@ -17,7 +17,7 @@ from seqkit.prefetch.results import Outcomes, Result
 __all__ = ["Fake", "a_node", "a_node_of_chunks", "arrive", "in_threads", "named", "parts", "rest", "take"]
 
 
-class Parcel(Result):
+class FakeResult(Result):
     """A result, perhaps in one of the fake's slots, which notes what is done with it."""
 
     def __init__(self, fake: Fake, indices: list[Any], in_slot: bool) -> None:
@@ -198,7 +198,7 @@ class Fake:
         left = self.left[ticket]
         indices, self.left[ticket] = left[:count], left if count is None else left[count:]
         in_slot = is_last and self._is_over(ticket)
-        self.send(Done(ticket, Parcel(self, indices, in_slot), cost_ns, 0, is_last, is_end))
+        self.send(Done(ticket, FakeResult(self, indices, in_slot), cost_ns, 0, is_last, is_end))
 
     def _is_over(self, ticket: int) -> bool:
         """Forget a job; return whether it had a slot."""
