@@ -1,8 +1,8 @@
 """Draw the figures of the reference pages: the items of a view and their source items.
 
 The script runs each combinator on a few coloured tokens and draws the result, so figures agree with the code.
-``python docs/figures.py`` writes ``docs/reference/figures/<name>.svg``. With ``--check`` it writes nothing and
-fails if a figure is not up to date.
+``python docs/figures.py`` writes ``docs/reference/figures/<name>.svg``. With ``--check`` it writes nothing
+and fails if a figure is not up to date.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Train a small convolutional network of PyTorch on scikit-learn's digits.
 
-The script is an ordinary PyTorch script, except for the import of the loader. With ``--torch`` it uses PyTorch's
-own loader. It needs the ``examples`` and ``torch`` extras and no network connection.
+The script is an ordinary PyTorch script, except for the import of the loader. With ``--torch`` it uses
+PyTorch's own loader. It needs the ``examples`` and ``torch`` extras and no network connection.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Read real pictures and real text serially, in threads and in processes.
 
 All methods must return the same batches, bit for bit. The script prints the speed of each method. At the end
-it checks that no process and no file is left. It needs no network and no ``if __name__ == "__main__"``, although
-it starts processes that run the functions defined here.
+it checks that no process and no file is left. It needs no network. It starts processes that run the functions
+defined here, and still needs no ``if __name__ == "__main__"``.
 
 Run it with ``make demo``, or with Python after installing the ``examples`` extra.
 """
@@ -128,4 +128,4 @@ results = [show("pictures", pictures(), 16), show("modules", modules(), 8)]
 left = left_behind() - before
 print("\nDecoding pictures releases the interpreter lock, so threads help; tokenizing in Python does not.")
 print("Left behind:", ", ".join(sorted(left)) or "nothing")
-sys.exit(0 if all(results) and not left else "quickstart: batches differ, or processes or files are left; see above")
+sys.exit(0 if all(results) and not left else "quickstart: batches differ, or a process or file is left")
