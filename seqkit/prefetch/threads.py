@@ -27,7 +27,7 @@ from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from ..view import View
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
-from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
+from .protocol import Backend, Done, Event, Failed, Job, Lost, PlanOrder, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 
@@ -109,6 +109,7 @@ class _Worker:
         self.info = info
         self._queue = shared.queue
         self._first: _Shared | None = shared
+        self._order = PlanOrder()
         self.thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
         )
@@ -139,7 +140,7 @@ class _Worker:
 
     def _do(self, shared: _Shared, job: Job) -> bool:
         """Run a job. Return whether the worker goes on."""
-        if shared.closed or job.ticket in shared.cancelled:
+        if shared.closed or job.ticket in shared.cancelled or self._order.skips(job.consumer, job.known):
             shared.events.put(Skipped(job.ticket))
             return True
         run = shared.running[job.ticket] = _Run(self, job)
@@ -156,7 +157,10 @@ class _Worker:
         is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began)
         evaluator.leave_if_forked()
         set_worker_info(None)
-        result = Ready.sized(run.take(len(run.sink.outcomes.values)))
+        count = len(run.sink.outcomes.values)
+        if count < len(job.indices) and not is_end:
+            self._order.ended_early(job.consumer, job.ticket)
+        result = Ready.sized(run.take(count))
         return Done(job.ticket, result, perf_counter_ns() - begun, self.info.id, is_end=is_end)
 
 
