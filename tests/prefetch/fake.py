@@ -26,7 +26,7 @@ class FakeResult(Result):
         self.in_slot = in_slot
         self.is_over = False  # claimed or discarded
         self.count = len(indices)
-        self.nbytes = 0
+        self.nbytes = fake.item_bytes * len(indices)
 
     def _leave_slot(self, *, is_leased: bool = False) -> None:
         self.fake.free += self.in_slot and not is_leased
@@ -83,6 +83,7 @@ class Fake:
         self.when_looked_at: Callable[[], Any] = lambda: None
         self.when_waiting_for_memory: Callable[[], Any] = lambda: pytest.fail("waits for memory")
         self.leases_stay = self.all_leased = self.memory_is_short = False
+        self.item_bytes = 0
         self.refused: dict[Any, Exception] = {}
         self.running: dict[int, float] = {}
         # What happened.
