@@ -20,8 +20,9 @@ from .context import WorkerInfo, empty, get_worker_info
 from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
 from .lazy import lazy_names as _lazy_names
 from .loader.collate import default_collate, default_convert
+from .source import view
 from .transforms import ClipSequence, PadSequence
-from .view import View, view
+from .view import View
 from .views.add_cache import add_cache
 from .views.arange import arange
 from .views.batch import batch, unbatch

@@ -26,63 +26,39 @@ Every optional hook must agree with its default; `seqkit.testing.check_view` hol
 from __future__ import annotations
 
 import operator
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
-from itertools import chain, compress, islice, repeat
-from typing import Any, Generic, NoReturn, Protocol, Self, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
 from .chaining import Chainable
 from .checks import positive_int
-from .errors import EndOfSequence, EvaluationError, fail
+from .errors import EndOfSequence, EvaluationError
 from .indices import (
-    UNKNOWN,
     Endless,
     IndexArray,
     Indices,
     Length,
     Plan,
     Unsized,
-    as_array,
     as_index_map,
     as_list,
-    as_slice,
     each,
     unsized_range,
 )
+from .iteration import Progress, restarting
+from .trace import creation_site, locate
 
-__all__ = [
-    "Indexable",
-    "Progress",
-    "Source",
-    "T",
-    "U",
-    "V",
-    "View",
-    "in_order",
-    "locate",
-    "name_of",
-    "restarting",
-    "step_over",
-    "until_the_end",
-    "view",
-    "write",
-]
+__all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "name_of", "write"]
 
 # The types of items, in the signatures of all combinators.
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
-
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TESTING = _HERE + "testing" + os.sep
 
 
 class Indexable(Protocol[T_co]):
@@ -126,7 +102,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._sources = sources
         if n is not None:
             self._n: Length = n
-        self._site = _creation_site()
+        self._site = creation_site()
         self._randoms: int = 0  # how many random nodes the expression holds: salts the seed of the next
         if wrong := [type(source).__name__ for source in sources if not isinstance(source, View)]:
             raise TypeError(f"{self._name}: its sources must be views, got {wrong[0]}; lay view() over it")
@@ -174,6 +150,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
+
+    def _described(self, sources: list[str]) -> str:
+        return f"{self._name}({', '.join(self._arguments(sources))})"
 
     def _remarks(self) -> list[str]:
         return []
@@ -351,86 +330,6 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return i
 
 
-class Source(View[T_co]):
-    """The leaf of every expression: an indexable object that is not a view itself.
-
-    Needs no more than ``[i]`` for non-negative ints, and ``len`` for a known length. An exception of
-    the object's own is reported against this view; one of unknown length ends where ``[i]`` raises
-    IndexError or StopIteration.
-    """
-
-    def __init__(self, data: Any) -> None:
-        super().__init__((), len(data) if hasattr(data, "__len__") else UNKNOWN)
-        self._data = data
-
-    def _get(self, i: int) -> T_co:
-        try:
-            item: T_co = self._data[i]
-            return item
-        except Exception as error:
-            self._refuse(i, error)
-
-    def _refuse(self, i: int, error: Exception) -> NoReturn:
-        """Raise what the data's own exception at index `i` means."""
-        if self._n is UNKNOWN and isinstance(error, IndexError | StopIteration):
-            raise EndOfSequence(f"the sequence ends before index {i}") from error
-        fail(self, i, error)
-
-    def _iter(self, plan: Plan) -> Iterator[T_co]:
-        data, kind, n = self._data, type(self._data), self._n
-        if kind in _ITERATES_AS_INDEXED and len(data) == n:
-            if isinstance(plan, range) and plan == range(len(data)):
-                return islice(data, len(data))  # a list that grows meanwhile has no more items for us
-            if kind is range and data.start == 0 and data.step == 1:
-                return cast(Iterator[T_co], each(plan))  # the items are the indices
-            if kind is not np.ndarray:
-                return map(data.__getitem__, plan)  # cannot fail, so nothing to survive
-        return super()._iter(plan)
-
-    def _getmany(self, indices: Indices) -> Sequence[T_co]:
-        data = self._data
-        if isinstance(data, np.ndarray):
-            if isinstance(indices, range):
-                return cast(Sequence[T_co], data[as_slice(indices)])
-            return cast(Sequence[T_co], data[as_array(indices)])
-        if hasattr(data, "__getitems__") and len(indices) and self._n is not UNKNOWN:
-            return self._getitems(as_list(indices))
-        items: list[T_co] = []
-        wanted = as_list(indices)
-        try:
-            for i in wanted:
-                items.append(data[i])  # what was read before an error says where it is
-        except Exception as error:
-            self._refuse(wanted[len(items)], error)
-        return items
-
-    def _getitems(self, indices: list[int]) -> Sequence[T_co]:
-        try:
-            items = self._data.__getitems__(indices)
-            if isinstance(items, Mapping | str | bytes):
-                raise TypeError(
-                    f"__getitems__ returned a {type(items).__name__}, not a list of {len(indices)} items"
-                )
-            if len(items) != len(indices):
-                raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
-        except Exception as error:
-            fail(self, indices[0], error, f"reading {len(indices)} items at once")
-        return cast(Sequence[T_co], items)
-
-    def _set(self, i: int, value: Any) -> None:
-        write(partial(operator.setitem, self._data, i, value))
-
-    def _check_settable(self, i: int) -> None:
-        if not hasattr(self._data, "__setitem__"):
-            raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
-        return self
-
-
-_ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}
-
-
 _held_back: ContextVar[list[Callable[[], object]] | None] = ContextVar("seqkit_writes", default=None)
 
 
@@ -453,65 +352,6 @@ def write(action: Callable[[], object]) -> None:
         held_back.append(action)
 
 
-def view(source: Indexable[T]) -> View[T]:
-    """Return `source` as a view: itself if it is one, a thin wrapper otherwise.
-
-    Views understand slices, index arrays, masks and method chaining.
-
-    Parameters
-    ----------
-    source : View or indexable
-        Anything with ``[i]`` for non-negative ints, usually with ``len``: list, array, string, range,
-        data set. A dict is indexed by 0, 1, 2, … like everything else.
-
-    Returns
-    -------
-    View
-
-    Raises
-    ------
-    TypeError
-        If `source` cannot be indexed.
-
-    Notes
-    -----
-    Costs about 0.1 µs more per access than indexing the source.
-
-    Examples
-    --------
-    >>> letters = view("seqkit")
-    >>> letters[-1], list(letters[::2]), list(letters[[0, 0, 5]])
-    ('t', ['s', 'q', 'i'], ['s', 's', 't'])
-    """
-    return as_view(source, "view")
-
-
-def as_view(source: Indexable[T], who: str) -> View[T]:
-    """Return `source` as a view, or say who cannot do with it.
-
-    >>> as_view(5, "batch")
-    Traceback (most recent call last):
-    TypeError: batch: a sequence needs [i] and usually len(), got int
-    """
-    if isinstance(source, View):
-        return source
-    if isinstance(source, type):
-        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}; make an instance")
-    if _is_a_number(source):
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
-    if not hasattr(source, "__getitem__"):
-        hint = "; make a list of it, or see uniter" if hasattr(source, "__iter__") else ""
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
-    return Source(source)
-
-
-def _is_a_number(source: Any) -> bool:
-    """Is it an array without axes, as numbers of numpy are, too?"""
-    if isinstance(source, str | bytes | np.void):
-        return False  # of numpy's own types, which have no axes either
-    return hasattr(type(source), "ndim") and source.ndim == 0
-
-
 def in_order(items: Iterable[T]) -> Iterator[T]:
     """Iterate items as their indices have it, where iterating a view itself may take them as they come.
 
@@ -519,133 +359,6 @@ def in_order(items: Iterable[T]) -> Iterator[T]:
     ['a', 'b', 'c']
     """
     return items._iter(items._plan()) if isinstance(items, View) else iter(items)
-
-
-class Progress:
-    """How far an iteration came: shared by the generators that carry it on after errors."""
-
-    __slots__ = ("_uncounted", "done", "skipped")
-
-    def __init__(self) -> None:
-        self._uncounted = repeat(True, sys.maxsize)
-        self.skipped = 0
-        self.done = False
-
-    def counted(self, items: Iterator[T]) -> Iterator[T]:
-        """Return `items`, counted as they are drawn: in C, a fifth cheaper than adding up in the loop."""
-        return compress(items, self._uncounted)
-
-    @property
-    def position(self) -> int:
-        """How many items were counted, or skipped."""
-        return sys.maxsize - operator.length_hint(self._uncounted) + self.skipped
-
-
-def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
-    """Return an iterator that lives on after an error.
-
-    A generator is finished once it raises. ``run(progress)`` makes a fresh one that carries on behind the
-    failed item; it sets ``progress.done`` when it ends by itself. `chain` switches from one generator to
-    the next in C, so items pay nothing for this.
-    """
-    return chain.from_iterable(_Runs(run))
-
-
-class _Runs(Generic[T]):
-    """The runs of an iterator. No generator: `chain` gives up a source that refuses to be asked by two."""
-
-    __slots__ = ("_progress", "_run")
-
-    def __init__(self, run: Callable[[Progress], Iterator[T]]) -> None:
-        self._run = run
-        self._progress = Progress()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Iterator[T]:
-        if self._progress.done:
-            raise StopIteration
-        return self._run(self._progress)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an iterator stands in the middle and cannot be copied or pickled; its view can")
-
-
-def each_with(f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
-    """Iterate ``f(i, item)`` over the items of a plan; lives on after an error of either."""
-    indices = each(plan)
-
-    def run(progress: Progress) -> Iterator[T]:
-        for i in indices:
-            try:
-                item = next(items)
-            except StopIteration:
-                break
-            yield f(i, item)
-        progress.done = True
-
-    return restarting(run)
-
-
-def step_over(iterator: Iterator[Any]) -> None:
-    """Draw one item of an iterator in vain; its error too is lost to the one that led here."""
-    try:
-        next(iterator, None)
-    except Exception:
-        pass
-
-
-def until_the_end(source: View[T], indices: Iterable[int]) -> list[T]:
-    """Return the items at some indices, in order, as far as there are any.
-
-    Without iterating, which of what can only be iterated would be another pass.
-
-    >>> from seqkit.testing import UnsizedSource
-    >>> until_the_end(view(UnsizedSource("abc")), range(1, 9))
-    ['b', 'c']
-    """
-    items: list[T] = []
-    try:
-        for i in indices:
-            items.append(source._get(i))
-    except EndOfSequence:
-        pass
-    return items
-
-
-def locate(error: EvaluationError, asked: View[Any], index: Any) -> None:
-    """Complete the path of an error: from the item that was asked for to the one that failed.
-
-    Found by walking the expression again, so that items which succeed never pay for it.
-    """
-    if error.view is None or (error.path and error.path[0] == (asked, index)):
-        return
-    error.path = _path(asked, index, error.view, error.index) or error.path
-
-
-def _path(node: View[Any], i: Any, target: View[Any], wanted: Any) -> tuple[tuple[View[Any], Any], ...]:
-    trail: list[tuple[View[Any], Any]] = []
-    pending: list[tuple[int, View[Any], Any]] = [(0, node, i)]
-    while pending:
-        depth, node, i = pending.pop()
-        del trail[depth:]
-        trail.append((node, i))
-        if node is target and i == wanted:
-            return tuple(trail)
-        parts = [(depth + 1, source, j) for source, indices in node._parts(i) for j in indices]
-        pending.extend(reversed(parts))
-    return ()
-
-
-def _creation_site() -> tuple[str, int, str]:
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        filename = frame.f_code.co_filename
-        if not filename.startswith(_HERE) or filename.startswith(_TESTING):
-            break
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -659,9 +372,6 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def _expression(node: View[Any], budget: Iterator[int] | None = None) -> str:
-    if isinstance(node, Source):
-        n = "?" if isinstance(node._n, Unsized) else node._n
-        return f"<{type(node._data).__name__} of {n}>"
     budget = iter(range(30)) if budget is None else budget  # views shown in all
     inner = [_expression(s, budget) if next(budget, None) is not None else "…" for s in node._sources[:5]]
-    return f"{node._name}({', '.join(node._arguments(inner[:4] + ['…'] * (len(inner) > 4)))})"
+    return node._described(inner[:4] + ["…"] * (len(inner) > 4))

@@ -10,7 +10,9 @@ from typing import Any
 from ..checks import check_callable, optional_int, optional_number
 from ..errors import fail
 from ..indices import Indices, Plan, as_list
-from ..view import Indexable, T, View, as_view, each_with, name_of
+from ..iteration import each_with
+from ..source import as_view
+from ..view import Indexable, T, View, name_of
 
 __all__ = ["Debug", "debug"]
 

@@ -6,7 +6,8 @@ from html import escape
 from typing import Any
 
 from ..indices import Unsized
-from ..view import Indexable, Source, View, as_view
+from ..source import Source, as_view
+from ..view import Indexable, View
 
 __all__ = ["explain", "notebook", "outline"]
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from ..checks import check_callable
 from ..indices import Indices, Plan
-from ..view import Indexable, Progress, T, View, as_view, restarting
+from ..iteration import Progress, restarting
+from ..source import as_view
+from ..view import Indexable, T, View
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 

@@ -11,8 +11,10 @@ from typing import Any
 from ..checks import check_callable, positive_int
 from ..errors import EvaluationError
 from ..indices import Indices, Plan
+from ..iteration import Progress, restarting
 from ..prefetch.node import Prefetch
-from ..view import Indexable, Progress, View, as_view, restarting
+from ..source import as_view
+from ..view import Indexable, View
 from .explain import outline
 
 __all__ = ["Profile", "Stage", "profile"]

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..context import in_process_worker
 from ..indices import UNKNOWN, Endless, Indices, Plan
-from ..view import Indexable, T, View, as_view, restarting
+from ..iteration import restarting
+from ..source import as_view
+from ..view import Indexable, T, View
 from .dispatcher import Reader
 from .engine import Engine
 from .errors import reraise

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..view import Source, View
+from ..source import Source
+from ..view import View
 from .sources import NarrowSource
 
 __all__ = [

@@ -15,7 +15,10 @@ from ..checks import check_callable, optional_int
 from ..context import private_memory
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import Indices, Length, Plan, Unsized, as_list, each
-from ..view import Indexable, Progress, T, View, as_view, locate, restarting, write
+from ..iteration import Progress, restarting
+from ..source import as_view
+from ..trace import locate
+from ..view import Indexable, T, View, write
 from .once import Contents, Flight, Missing, holding_many
 from .stores import ABSENT, Directory, Keeper, Memory
 

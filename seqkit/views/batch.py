@@ -12,19 +12,10 @@ from ..checks import as_bool, check_callable, optional_int, positive_int
 from ..context import empty
 from ..errors import EndOfSequence, EvaluationError, brief, fail
 from ..indices import UNKNOWN, Endless, Expanded, Indices, Length, Plan, Unsized, as_list, each
-from ..view import (
-    Indexable,
-    Progress,
-    T,
-    U,
-    View,
-    as_view,
-    locate,
-    name_of,
-    restarting,
-    step_over,
-    until_the_end,
-)
+from ..iteration import Progress, restarting, step_over, until_the_end
+from ..source import as_view
+from ..trace import locate
+from ..view import Indexable, T, U, View, name_of
 from .deferred import Deferred
 from .grouped import Groups
 

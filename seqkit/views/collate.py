@@ -8,7 +8,9 @@ from typing import Any, overload
 
 from ..checks import check_sequences
 from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized
-from ..view import Indexable, Progress, T, U, V, View, as_view, restarting, step_over
+from ..iteration import Progress, restarting, step_over
+from ..source import as_view
+from ..view import Indexable, T, U, V, View
 
 __all__ = ["Collate", "collate", "in_step"]
 

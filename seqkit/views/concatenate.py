@@ -11,7 +11,8 @@ import numpy as np
 
 from ..checks import check_sequences
 from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, each
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 from .grouped import iterate_in_turn, read_grouped
 
 __all__ = ["Concatenate", "concatenate"]

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..checks import optional_int
 from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Translated, Unsized, as_array
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 
 __all__ = ["Cycle", "cycle"]
 

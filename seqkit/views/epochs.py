@@ -11,7 +11,8 @@ import numpy as np
 from ..checks import optional_int
 from ..errors import fail
 from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Length, Plan, Unsized, as_array
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 from .grouped import read_grouped
 from .shuffle import shuffle
 

@@ -11,7 +11,8 @@ import numpy as np
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
-from ..view import Indexable, T, View, as_view, in_order, name_of
+from ..source import as_view
+from ..view import Indexable, T, View, in_order, name_of
 from .deferred import Deferred
 
 __all__ = ["Filter", "filter"]

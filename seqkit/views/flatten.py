@@ -22,7 +22,10 @@ from ..indices import (
     as_list,
     each,
 )
-from ..view import Indexable, Progress, T, View, as_view, in_order, locate, restarting
+from ..iteration import Progress, restarting
+from ..source import as_view
+from ..trace import locate
+from ..view import Indexable, T, View, in_order
 from .deferred import Deferred
 from .grouped import Groups
 

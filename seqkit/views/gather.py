@@ -10,7 +10,8 @@ import numpy as np
 
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN, IndexArray, Indices, Length, Plan, Translated, Unsized, as_index_map, select
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 
 __all__ = ["Gather", "gather", "take"]
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError
 from ..indices import IndexArray, Plan, each
-from ..view import Progress, View, locate, restarting
+from ..iteration import Progress, restarting
+from ..trace import locate
+from ..view import View
 
 __all__ = ["Groups", "iterate_in_turn", "read_grouped"]
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Selected, Unsized, as_list, each
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 from .grouped import iterate_in_turn, read_grouped
 
 __all__ = ["Interleave", "interleave"]

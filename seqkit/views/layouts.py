@@ -32,7 +32,8 @@ import numpy.typing as npt
 
 from ..context import MAIN, empty
 from ..indices import Indices, as_array, as_list, as_slice
-from ..view import Source, View, in_order
+from ..source import Source
+from ..view import View, in_order
 from .stores import replace_file
 
 __all__ = ["LAYOUTS", "Layout", "lay_out", "read_layout", "write_layout"]

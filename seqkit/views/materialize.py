@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..context import private_memory
 from ..indices import UNBOUNDED
-from ..view import Indexable, T, View, as_view, in_order
+from ..source import as_view
+from ..view import Indexable, T, View, in_order
 
 __all__ = ["materialize"]
 

@@ -26,7 +26,8 @@ from ..indices import (
     each,
 )
 from ..randomness import as_name, as_seed, node_key
-from ..view import Indexable, T, View, as_view, in_order
+from ..source import as_view
+from ..view import Indexable, T, View, in_order
 from .epochs import epochs
 from .grouped import iterate_in_turn, read_grouped
 

@@ -10,7 +10,8 @@ from typing import Any
 from ..context import private_memory
 from ..errors import fail
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 from .layouts import LAYOUTS, Layout, lay_out, read_layout, write_layout
 
 __all__ = ["Pack", "load_packed", "pack"]

@@ -10,8 +10,10 @@ import numpy as np
 from ..checks import check_callable
 from ..errors import fail
 from ..indices import Indices, Plan, as_list
+from ..iteration import each_with
 from ..randomness import as_name, as_seed, item_generator, node_key
-from ..view import Indexable, T, U, View, as_view, each_with, name_of
+from ..source import as_view
+from ..view import Indexable, T, U, View, name_of
 
 __all__ = ["RandomMap", "random_map"]
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ..checks import positive_int
 from ..indices import Unsized, compact
 from ..randomness import Permutation, as_seed, node_key
-from ..view import Indexable, T, View, as_view, in_order
+from ..source import as_view
+from ..view import Indexable, T, View, in_order
 
 __all__ = ["random_split"]
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 from ..checks import as_bool, positive_int
 from ..indices import Unsized
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 from .concatenate import concatenate
 
 __all__ = ["shard"]

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from ..checks import positive_int
 from ..indices import Indices, Plan, Translated, Unsized
 from ..randomness import NumpyPermutation, Permutation, as_name, as_seed, node_key
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 
 __all__ = ["Shuffle", "shuffle"]
 

@@ -8,7 +8,9 @@ from typing import Any, Literal, cast, overload
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import Indices, Length, Plan, as_list, nth
-from ..view import Indexable, Progress, T, U, V, View, as_view, name_of, restarting
+from ..iteration import Progress, restarting
+from ..source import as_view
+from ..view import Indexable, T, U, V, View, name_of
 from .collate import Collate, in_step
 
 __all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]

@@ -14,7 +14,8 @@ import numpy as np
 from ..checks import positive_int
 from ..errors import fail
 from ..indices import IndexArray, Unsized
-from ..view import Indexable, Source, T, View, as_view, in_order
+from ..source import Source, as_view
+from ..view import Indexable, T, View, in_order
 
 __all__ = ["Split", "split"]
 

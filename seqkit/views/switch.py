@@ -11,7 +11,10 @@ import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, each
-from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting
+from ..iteration import Progress, restarting
+from ..source import as_view
+from ..trace import locate
+from ..view import Indexable, T, U, View
 from .collate import in_step
 
 __all__ = ["Case", "Switch", "case", "switch"]

@@ -14,7 +14,8 @@ from ..checks import optional_int, positive_int
 from ..context import close_with_worker
 from ..errors import EndOfSequence, fail, summary
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
-from ..view import Progress, T, View, in_order, name_of, restarting
+from ..iteration import Progress, restarting
+from ..view import T, View, in_order, name_of
 
 __all__ = ["Uniter", "uniter"]
 

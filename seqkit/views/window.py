@@ -9,7 +9,10 @@ from typing import Any, Literal
 from ..checks import positive_int
 from ..errors import EndOfSequence, EvaluationError
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
-from ..view import Indexable, Progress, T, View, as_view, locate, restarting, until_the_end
+from ..iteration import Progress, restarting, until_the_end
+from ..source import as_view
+from ..trace import locate
+from ..view import Indexable, T, View
 
 __all__ = ["Window", "window"]
 

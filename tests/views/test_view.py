@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.source import Source
 from seqkit.testing import CountingSource, ExplodingSource, UnsizedSource
-from seqkit.view import Source
 
 from .helpers import FailsAt, Naturals, agree_after_errors, says
 
