@@ -15,6 +15,7 @@ import typing as _typing
 from . import loader as _loader
 from . import prefetch as _package  # noqa: F401
 from .chaining import attach as _attach
+from .chaining import attach_joining as _attach_joining
 from .chaining import attach_lazily as _attach_lazily
 from .context import WorkerInfo, empty, get_worker_info
 from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
@@ -25,7 +26,7 @@ from .transforms import ClipSequence, PadSequence
 from .view import View
 from .views.add_cache import add_cache
 from .views.arange import arange
-from .views.batch import batch, unbatch
+from .views.batch import batch
 from .views.collate import collate
 from .views.concatenate import concatenate
 from .views.cycle import cycle
@@ -45,6 +46,7 @@ from .views.shuffle import shuffle
 from .views.smap import smap, starmap
 from .views.split import split
 from .views.switch import case, switch
+from .views.unbatch import unbatch
 from .views.uniter import uniter
 from .views.window import window
 
@@ -199,8 +201,11 @@ for _function in (
     window,
 ):
     _attach(_function)
+_attach(gather, name="take")
 for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
+for _function in (collate, concatenate):
+    _attach_joining(_function)
 for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile"):
     _attach_lazily(_name, __name__)
 

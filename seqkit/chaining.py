@@ -15,7 +15,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Chainable", "attach", "attach_lazily"]
+__all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -24,10 +24,11 @@ class Chainable(Generic[T_co]):
     """Where the methods are: the base class of `View`, with items of type `T_co`."""
 
 
-def attach(function: Callable[..., Any], position: int = 0) -> None:
+def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:
     """Make `function` a method of every view, the view being its argument number `position`."""
 
-    name, before = function.__name__, ", ".join(list(signature(function).parameters)[:position])
+    name = name or function.__name__
+    before = ", ".join(list(signature(function).parameters)[:position])
 
     @wraps(function)
     def method(self: Chainable[Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -35,7 +36,20 @@ def attach(function: Callable[..., Any], position: int = 0) -> None:
             raise TypeError(f"{name}: {before} comes first, and by position: view.{name}({before}, …)")
         return function(*args[:position], self, *args[position:], **kwargs)
 
+    method.__name__ = name
     method.__doc__ = f"Return ``{name}`` of this view; see `seqkit.{name}`."
+    setattr(Chainable, name, method)
+
+
+def attach_joining(function: Callable[..., Any]) -> None:
+    """Make a function of several sequences a method of every view, the view being the first of them."""
+    name = function.__name__
+
+    def method(self: Chainable[Any], /, *others: Any) -> Any:
+        return function([self, *others])
+
+    method.__name__ = name
+    method.__doc__ = f"Return ``{name}([view, *others])`` for this view; see `seqkit.{name}`."
     setattr(Chainable, name, method)
 
 

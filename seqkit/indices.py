@@ -37,6 +37,7 @@ __all__ = [
     "as_slice",
     "compact",
     "each",
+    "ends",
     "nth",
     "select",
     "unsized_range",
@@ -92,37 +93,37 @@ def unsized_range(key: slice, n: Unsized, who: str) -> range:
     return range(start, stop, step)
 
 
-def as_index_map(indices: Any, who: str, n: Length) -> range | IndexArray:
-    """Return `indices` as an index map into a sequence of length `n`: a range or an integer array.
+def as_index_map(indices: Any, who: str, length: Callable[[], Length]) -> range | IndexArray:
+    """Return `indices` as an index map into a sequence: a range or an integer array.
 
-    Boolean masks of length `n` select the positions that are true. Indices that count from the end are
-    turned into those from the start; what is out of range stays as it is, and fails when it is read.
+    Boolean masks select the positions that are true. Negative indices count from the end. An index out of
+    range stays as it is, and fails when its item is read. `length` is called for masks and negative indices.
 
-    >>> as_index_map([2, -3], "gather: indices", 3)
+    >>> as_index_map([2, -3], "gather: indices", lambda: 3)
     array([2, 0])
-    >>> as_index_map(np.array([True, False, True]), "gather: indices", 3)
+    >>> as_index_map(np.array([True, False, True]), "gather: indices", lambda: 3)
     array([0, 2])
     """
     if isinstance(indices, range):
         if not indices or min(indices[0], indices[-1]) >= 0:
             return indices
-        return _from_start(as_array(indices), n)
+        return _from_start(as_array(indices), length)
     array = _index_array(indices, who)
     if array.ndim != 1:
         raise TypeError(f"{who} must be one-dimensional, got {array.ndim} dimensions")
     if array.dtype == np.bool_:
-        if len(array) != n:
+        if len(array) != (n := length()):
             raise IndexError(f"{who}: a mask of {len(array)} flags does not fit a sequence of length {n}")
         return np.flatnonzero(array)
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{who} must be ints, got {array.dtype} ({_preview(indices)})")
-    return _from_start(array, n)
+    return _from_start(array, length)
 
 
-def _from_start(array: IndexArray, n: Length) -> IndexArray:
-    if isinstance(n, Unsized) or array.dtype.kind == "u" or _least(array) >= 0:
+def _from_start(array: IndexArray, length: Callable[[], Length]) -> IndexArray:
+    if array.dtype.kind == "u" or _least(array) >= 0 or isinstance(n := length(), Unsized):
         return array
     return np.where((array < 0) & (array >= -n), array + np.int64(n), array)
 
@@ -243,6 +244,17 @@ def nth(plan: Plan, position: int) -> int:
     if isinstance(plan, np.ndarray):
         return int(plan[position])
     return next(islice(iter(plan), position, None))
+
+
+def ends(plan: Plan) -> bool:
+    """Is a plan known to end?
+
+    >>> ends(range(3)), ends(Translated(range(3), list)), ends(Endless())
+    (True, True, False)
+    """
+    while hasattr(plan, "plan"):  # one that is made of another
+        plan = plan.plan
+    return isinstance(plan, range | list | np.ndarray)
 
 
 class Endless:

@@ -1,23 +1,24 @@
-"""Iterators that survive errors."""
+"""Iterators that survive errors: `next` after an exception returns the following item."""
 
 from __future__ import annotations
 
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, compress, repeat
+from itertools import chain, compress, islice, repeat
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from .errors import EndOfSequence
+from .errors import EndOfSequence, EvaluationError
 from .indices import Plan, each
+from .trace import locate
 
-__all__ = ["Progress", "each_with", "restarting", "step_over", "until_the_end"]
+__all__ = ["Progress", "draw", "each_with", "first_error", "restarting", "surviving", "until_the_end"]
 
 T = TypeVar("T")
 
 
 class Progress:
-    """How far an iteration came: shared by the generators that carry it on after errors."""
+    """The position of an iteration. The generators that continue it after errors share it."""
 
     __slots__ = ("_uncounted", "done", "skipped")
 
@@ -27,28 +28,29 @@ class Progress:
         self.done = False
 
     def counted(self, items: Iterator[T]) -> Iterator[T]:
-        """Return `items`, counted as they are drawn: in C, a fifth cheaper than adding up in the loop."""
+        """Return `items`, counted as they are drawn. This is a fifth cheaper than counting in the loop."""
         return compress(items, self._uncounted)
 
     @property
     def position(self) -> int:
-        """How many items were counted, or skipped."""
+        """The number of items counted or skipped so far."""
         return sys.maxsize - operator.length_hint(self._uncounted) + self.skipped
 
 
 def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
-    """Return an iterator that lives on after an error.
+    """Return an iterator that continues after an error.
 
-    A generator is finished once it raises. ``run(progress)`` makes a fresh one that carries on behind the
-    failed item; it sets ``progress.done`` when it ends by itself. `chain` switches from one generator to
-    the next in C, so items pay nothing for this.
+    A generator is finished once it raises. ``run(progress)`` makes a new generator that continues after the
+    failed item, and sets ``progress.done`` at the end. `chain` switches between the generators in C, so
+    items cost nothing extra.
     """
     return chain.from_iterable(_Runs(run))
 
 
 class _Runs(Generic[T]):
-    """The runs of an iterator. No generator: `chain` gives up a source that refuses to be asked by two."""
+    """The generators of a `restarting` iterator."""
 
+    # A class, because `chain` drops a generator that two threads use at once.
     __slots__ = ("_progress", "_run")
 
     def __init__(self, run: Callable[[Progress], Iterator[T]]) -> None:
@@ -64,37 +66,77 @@ class _Runs(Generic[T]):
         return self._run(self._progress)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an iterator stands in the middle and cannot be copied or pickled; its view can")
+        raise TypeError("Iterators cannot be copied or pickled. Copy or pickle the view instead.")
 
 
-def each_with(f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
-    """Iterate ``f(i, item)`` over the items of a plan; lives on after an error of either."""
+def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any]:
+    """Iterate ``read(i)`` for the indices of a plan of `view`, and continue after an error.
+
+    `read` usually draws from iterators over the sources of the view. It raises `EndOfSequence` where the
+    sequence ends. After any other exception the iterators must be at the next index of the plan. An
+    interrupt such as Ctrl-C can leave them anywhere, so each later item is read with ``view._get``.
+    """
     indices = each(plan)
 
-    def run(progress: Progress) -> Iterator[T]:
+    def run(progress: Progress) -> Iterator[Any]:
+        nonlocal read
         for i in indices:
             try:
-                item = next(items)
-            except StopIteration:
+                item = read(i)
+            except EndOfSequence:
                 break
-            yield f(i, item)
+            except Exception as error:
+                if isinstance(error, EvaluationError):
+                    locate(error, view, i)
+                raise
+            except BaseException:
+                read = view._get
+                raise
+            yield item
         progress.done = True
 
     return restarting(run)
 
 
-def step_over(iterator: Iterator[Any]) -> None:
-    """Draw one item of an iterator in vain; its error too is lost to the one that led here."""
-    try:
-        next(iterator, None)
-    except Exception:
-        pass
+def each_with(view: Any, f: Callable[[int, Any], Any], items: Iterator[Any], plan: Plan) -> Iterator[Any]:
+    """Iterate ``f(i, item)`` over the items of a plan of `view`, and continue after an error."""
+
+    def read(i: int) -> Any:
+        for item in items:
+            return f(i, item)
+        raise EndOfSequence(f"the sequence ends before index {i}")
+
+    return surviving(view, plan, read)
+
+
+def draw(items: Iterator[T], start: int, stop: int, failed: dict[int, Exception]) -> list[T | None]:
+    """Draw items `start` to `stop` of an iterator: None for items that fail, whose errors go to `failed`.
+
+    >>> draw(iter("abc"), 5, 7, {})
+    ['a', 'b']
+    """
+    found: list[T | None] = []
+    while start + len(found) < stop:
+        try:
+            found.extend(islice(items, stop - start - len(found)))
+            break
+        except Exception as error:
+            failed[start + len(found)] = error
+            found.append(None)
+    return found
+
+
+def first_error(failed: dict[int, Exception]) -> Exception:
+    """Return the error of the first item that failed, and forget all, so that no error refers to itself."""
+    error = failed[min(failed)]
+    failed.clear()
+    return error
 
 
 def until_the_end(source: Any, indices: Iterable[int]) -> list[Any]:
-    """Return the items at some indices, in order, as far as there are any.
+    """Return the items of a view at some indices, in order, up to the end of the sequence.
 
-    Without iterating, which of what can only be iterated would be another pass.
+    Reads by index: iterating some sources would start another pass.
 
     >>> from seqkit import view
     >>> from seqkit.testing import UnsizedSource

@@ -1,9 +1,9 @@
-"""The leaf of every expression: a view over an object that is none."""
+"""The leaf of every expression: a view over an object of the user."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NoReturn, Self, cast
@@ -12,7 +12,7 @@ import numpy as np
 
 from .errors import EndOfSequence, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
-from .view import Indexable, T, T_co, View, write
+from .view import Indexable, T, T_co, View
 
 __all__ = ["Source", "as_view", "view"]
 
@@ -51,7 +51,7 @@ def view(source: Indexable[T]) -> View[T]:
 
 
 def as_view(source: Indexable[T], who: str) -> View[T]:
-    """Return `source` as a view, or say who cannot do with it.
+    """Return `source` as a view, or raise TypeError naming the caller.
 
     >>> as_view(5, "batch")
     Traceback (most recent call last):
@@ -60,28 +60,28 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
     if isinstance(source, View):
         return source
     if isinstance(source, type):
-        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}; make an instance")
+        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
     if _is_a_number(source):
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
     if not hasattr(source, "__getitem__"):
-        hint = "; make a list of it, or see uniter" if hasattr(source, "__iter__") else ""
+        hint = ". Make a list of it, or see uniter." if hasattr(source, "__iter__") else ""
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
     return Source(source)
 
 
 def _is_a_number(source: Any) -> bool:
-    """Is it an array without axes, as numbers of numpy are, too?"""
+    """Is it an array without dimensions? Numbers of numpy are such arrays."""
     if isinstance(source, str | bytes | np.void):
-        return False  # of numpy's own types, which have no axes either
+        return False  # numpy's own string types have no dimensions either
     return hasattr(type(source), "ndim") and source.ndim == 0
 
 
 class Source(View[T_co]):
     """The leaf of every expression: an indexable object that is not a view itself.
 
-    Needs no more than ``[i]`` for non-negative ints, and ``len`` for a known length. An exception of
-    the object's own is reported against this view; one of unknown length ends where ``[i]`` raises
-    IndexError or StopIteration.
+    The object needs only ``[i]`` for non-negative ints, and ``len`` for a known length. Its exceptions are
+    reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
+    StopIteration.
     """
 
     def __init__(self, data: Any) -> None:
@@ -96,7 +96,7 @@ class Source(View[T_co]):
             self._refuse(i, error)
 
     def _refuse(self, i: int, error: Exception) -> NoReturn:
-        """Raise what the data's own exception at index `i` means."""
+        """Raise the meaning of an exception that the object raised at index `i`."""
         if self._n is UNKNOWN and isinstance(error, IndexError | StopIteration):
             raise EndOfSequence(f"the sequence ends before index {i}") from error
         fail(self, i, error)
@@ -105,11 +105,11 @@ class Source(View[T_co]):
         data, kind, n = self._data, type(self._data), self._n
         if kind in _ITERATES_AS_INDEXED and len(data) == n:
             if isinstance(plan, range) and plan == range(len(data)):
-                return islice(data, len(data))  # a list that grows meanwhile has no more items for us
+                return islice(data, len(data))  # not the items that are appended during the iteration
             if kind is range and data.start == 0 and data.step == 1:
                 return cast(Iterator[T_co], each(plan))  # the items are the indices
             if kind is not np.ndarray:
-                return map(data.__getitem__, plan)  # cannot fail, so nothing to survive
+                return map(data.__getitem__, plan)  # cannot fail, so there are no errors to survive
         return super()._iter(plan)
 
     def _getmany(self, indices: Indices) -> Sequence[T_co]:
@@ -118,13 +118,13 @@ class Source(View[T_co]):
             if isinstance(indices, range):
                 return cast(Sequence[T_co], data[as_slice(indices)])
             return cast(Sequence[T_co], data[as_array(indices)])
-        if hasattr(data, "__getitems__") and len(indices) and self._n is not UNKNOWN:
+        if getattr(data, "__getitems__", None) and len(indices) and self._n is not UNKNOWN:
             return self._getitems(as_list(indices))
         items: list[T_co] = []
         wanted = as_list(indices)
         try:
             for i in wanted:
-                items.append(data[i])  # what was read before an error says where it is
+                items.append(data[i])
         except Exception as error:
             self._refuse(wanted[len(items)], error)
         return items
@@ -142,12 +142,10 @@ class Source(View[T_co]):
             fail(self, indices[0], error, f"reading {len(indices)} items at once")
         return cast(Sequence[T_co], items)
 
-    def _set(self, i: int, value: Any) -> None:
-        write(partial(operator.setitem, self._data, i, value))
-
-    def _check_settable(self, i: int) -> None:
+    def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):
             raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
+        return (partial(operator.setitem, self._data, i, value),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
         return self
@@ -157,4 +155,5 @@ class Source(View[T_co]):
         return f"<{type(self._data).__name__} of {n}>"
 
 
+# Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
 _ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}

@@ -147,7 +147,7 @@ CLASSES_AND_LAWS = [
     (broken(__repr__=lambda self: f"Same({list(self)})"), "building_reads_nothing"),
     (broken(__repr__=lambda self: "x" * 10**4), "repr_is_short"),
     (broken(_parts=lambda self, i: ()), "parts_name_what|reading_an_item|failures_concern"),
-    (broken(_at_epoch=lambda self, epoch: self[1:]), "epochs_are_absolute"),
+    (broken(_keyed=lambda self, sources, epoch: self[1:]), "epochs_are_absolute"),
     (broken(_rebuild=lambda self, sources: sk.view([])), "rebuilding_changes_nothing"),
     (broken(__reduce__=lambda self: (Same, ([],))), "building_reads_nothing"),
     (broken(_set=lambda self, i, value: None), "written_items_are_read_back_or_refused"),
@@ -186,7 +186,7 @@ def test_an_iterator_without_end_is_cut_off() -> None:
 
 def test_a_length_that_reads_must_be_declared() -> None:
     def build(source: Any) -> sk.View[Any]:
-        return sk.unbatch(sk.batch(source, 2), 2)
+        return sk.flatten(sk.batch(source, 2))
 
     check_view(build, list, length_reads=True)
     with pytest.raises(AssertionError, match="selecting_reads_nothing"):

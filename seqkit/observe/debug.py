@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..checks import check_callable, optional_int, optional_number
@@ -12,7 +12,7 @@ from ..errors import fail
 from ..indices import Indices, Plan, as_list
 from ..iteration import each_with
 from ..source import as_view
-from ..view import Indexable, T, View, name_of
+from ..view import Indexable, T, View, name_of, sized
 
 __all__ = ["Debug", "debug"]
 
@@ -68,7 +68,7 @@ def debug(
     check_callable(clock, "debug: clock")
     max_calls = optional_int(max_calls, "debug: max_calls", least=0)
     max_rate = optional_number(max_rate, "debug: max_rate", "calls per second")
-    return Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate, clock))
+    return sized(Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate, clock)))
 
 
 class Limits:
@@ -105,7 +105,7 @@ class Debug(View[Any]):
     """The view behind `debug`."""
 
     def __init__(self, source: View[Any], func: Callable[[int, Any], object], limits: Limits) -> None:
-        super().__init__((source,), source._n)
+        super().__init__((source,))
         self._func = func
         self._limits = limits
 
@@ -127,10 +127,10 @@ class Debug(View[Any]):
         return items
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return each_with(self._report, self._sources[0]._iter(plan), plan)
+        return each_with(self, self._report, self._sources[0]._iter(plan), plan)
 
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(i, value)
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._sources[0]._set(i, value)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Debug(sources[0], self._func, self._limits)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..indices import Unsized
 from ..source import Source, as_view
-from ..view import Indexable, View
+from ..view import Indexable, View, is_measured
 
 __all__ = ["explain", "notebook", "outline"]
 
@@ -82,7 +82,7 @@ def _head(node: View[Any]) -> str:
 def _note(node: View[Any]) -> str:
     if isinstance(node, Source):
         return ""
-    if not node._measured:
+    if not is_measured(node):
         return ", ".join(["length not known yet", *node._remarks()])
     n = node._n
     length = f"no length: {n.reason}" if isinstance(n, Unsized) else f"length {n}"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..checks import check_callable
+from ..errors import EndOfSequence
 from ..indices import Indices, Plan
-from ..iteration import Progress, restarting
+from ..iteration import surviving
 from ..source import as_view
-from ..view import Indexable, T, View
+from ..view import Indexable, T, View, sized
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 
@@ -53,7 +54,7 @@ def monitor_throughput(
     ([0, 1, 2], 0.25, 4.0)
     """
     check_callable(clock, "monitor_throughput: clock")
-    return MonitorThroughput(as_view(sequence, "monitor_throughput"), Meter(clock))
+    return sized(MonitorThroughput(as_view(sequence, "monitor_throughput"), Meter(clock)))
 
 
 class Meter:
@@ -83,7 +84,7 @@ class MonitorThroughput(View[T]):
     """The view behind `monitor_throughput`."""
 
     def __init__(self, source: View[Any], meter: Meter) -> None:
-        super().__init__((source,), source._n)
+        super().__init__((source,))
         self._meter = meter
 
     def read_delay(self) -> float:
@@ -135,21 +136,17 @@ class MonitorThroughput(View[T]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         items, clock, meter = self._sources[0]._iter(plan), self._meter.clock, self._meter
 
-        def run(progress: Progress) -> Iterator[Any]:
-            while True:
-                begun = clock()
-                try:
-                    item = next(items)
-                except StopIteration:
-                    break
+        def read(i: int) -> Any:
+            begun = clock()
+            for item in items:
                 meter.add(1, clock() - begun)
-                yield item
-            progress.done = True
+                return item
+            raise EndOfSequence(f"the sequence ends before index {i}")
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(i, value)
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._sources[0]._set(i, value)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return MonitorThroughput(sources[0], self._meter)

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any
 
 from ..checks import check_callable, positive_int
-from ..errors import EvaluationError
+from ..errors import EndOfSequence, EvaluationError
 from ..indices import Indices, Plan
-from ..iteration import Progress, restarting
+from ..iteration import surviving
 from ..prefetch.node import Prefetch
 from ..source import as_view
 from ..view import Indexable, View
@@ -206,13 +206,14 @@ class _Probe(View[Any]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         items = self._sources[0]._iter(plan)
 
-        def run(progress: Progress) -> Iterator[Any]:
-            while (item := self._timed(1, next, items, _END)) is not _END:
-                yield item
-            self.items -= 1  # the end is none
-            progress.done = True
+        def read(i: int) -> Any:
+            item = self._timed(1, next, items, _END)
+            if item is _END:
+                self.items -= 1
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            return item
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return _Probe(sources[0], self._meter)

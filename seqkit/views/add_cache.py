@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
 
 from ..checks import check_callable, optional_int
 from ..context import private_memory
-from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import Indices, Length, Plan, Unsized, as_list, each
-from ..iteration import Progress, restarting
+from ..errors import EndOfSequence, fail
+from ..indices import Indices, Plan, Unsized, as_list, ends
+from ..iteration import surviving
 from ..source import as_view
-from ..trace import locate
-from ..view import Indexable, T, View, write
-from .once import Contents, Flight, Missing, holding_many
+from ..view import Indexable, T, View, sized
+from .decided import Decided
+from .once import Contents, Flight, holding_many
 from .stores import ABSENT, Directory, Keeper, Memory
 
 __all__ = ["AddCache", "add_cache"]
@@ -114,7 +115,9 @@ def add_cache(
     if cache_size is None and cache is None and max_bytes is None:
         cache_size = 1
     path = None if store is None else os.path.abspath(store)
-    return AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
+    return sized(
+        AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
+    )
 
 
 def _check_keeper(cache: Any) -> None:
@@ -137,12 +140,12 @@ class Settings:
     key: StoreKey | None
     scope: str = ""
 
-    def contents(self, n: Length) -> Contents:
+    def contents(self, source: View[Any]) -> Contents:
         keeper = {} if self.cache is None else self.cache
         memory = Memory(keeper, self.cache_size, self.max_bytes, self.policy == "lru")
         if self.store is None:
             return Contents(memory, None)
-        length = None if self.key is not None or isinstance(n, Unsized) else n
+        length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
         return Contents(memory, Directory(self.store, length, self.scope))
 
     def emptied(self) -> Settings:
@@ -163,9 +166,9 @@ class AddCache(View[T]):
     """The view behind `add_cache`."""
 
     def __init__(self, source: View[T], settings: Settings, contents: Contents | None = None) -> None:
-        super().__init__((source,), source._n)
+        super().__init__((source,))
         self._settings = settings
-        self._contents = settings.contents(source._n) if contents is None else contents
+        self._contents = settings.contents(source) if contents is None else contents
 
     def clear(self) -> None:
         """Forget every item, those in the store too: they are computed anew when they are read next."""
@@ -243,28 +246,15 @@ class AddCache(View[T]):
         return found
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not self._reads_ahead:
+        if not (self._reads_ahead and ends(plan)):
             return super()._iter(plan)
-        missing = Missing(plan, self._holds)
-        items, numbered, torn = self._sources[0]._iter(missing), enumerate(each(plan)), False
+        held = Decided(plan, self._holds)  # the other items are read from the source, which works ahead
+        items, positions = self._sources[0]._iter(held.where(False)), count()
 
-        def run(progress: Progress) -> Iterator[Any]:
-            nonlocal torn
-            for number, i in numbered:
-                try:
-                    # After an interrupt nobody knows which item comes next: each is read for itself then.
-                    item = self._draw(i, items) if missing.at(number) and not torn else self._get(i)
-                except EndOfSequence:
-                    break
-                except BaseException as error:
-                    if isinstance(error, EvaluationError):
-                        locate(error, self, i)
-                    torn = torn or not isinstance(error, Exception)
-                    raise
-                yield item
-            progress.done = True
+        def read(i: int) -> Any:
+            return self._get(i) if held.at(next(positions)) else self._draw(i, items)
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
     def _draw(self, i: int, items: Iterator[Any]) -> Any:
         """Return the next of the items that are read from the source, and keep it."""
@@ -307,16 +297,13 @@ class AddCache(View[T]):
 
     # ---------------------------------------------------------------- writing
 
-    def _check_settable(self, i: int) -> None:
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._contents.store is not None:
             raise TypeError("add_cache does not support assignment with a store, which outlives the source")
-        super()._check_settable(i)
-
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(i, value)
-        # What is read back may differ from what was written; and where views lie between, other items may
-        # be made of the same.
-        write(partial(self._contents.forget, None if self._sources[0]._sources else i))
+        # The item that is read back may differ from the one written. With views beneath, other items may be
+        # made of the same source item.
+        forgotten = None if self._sources[0]._sources else i
+        return [*self._sources[0]._set(i, value), partial(self._contents.forget, forgotten)]
 
     # ---------------------------------------------------------------- the expression
 
@@ -325,12 +312,10 @@ class AddCache(View[T]):
             return AddCache(sources[0], self._settings, self._contents)
         return AddCache(sources[0], self._settings.fresh(self._settings.scope))
 
-    def _at_epoch(self, epoch: int) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         if not self._randoms:
-            return self  # with what it holds
-        keyed = AddCache(self._sources[0]._at_epoch(epoch), self._settings.fresh(f"epoch-{epoch}"))
-        keyed._site = self._site
-        return keyed
+            return self  # with the items that it holds
+        return AddCache(sources[0], self._settings.fresh(f"epoch-{epoch}"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AddCache, (self._sources[0], self._settings.emptied())

@@ -12,7 +12,7 @@ from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
 from ..source import as_view
-from ..view import Indexable, T, View, in_order, name_of
+from ..view import Indexable, T, View, in_order, is_measured, name_of
 from .deferred import Deferred
 
 __all__ = ["Filter", "filter"]
@@ -70,7 +70,7 @@ def filter(  # noqa: A001 - the field's word for it
     check_callable(progress, "filter: progress", optional=True)
     is_eager = as_bool(eager, "filter: eager")
     source = as_view(sequence, "filter")
-    if source._measured and source._n is UNBOUNDED:
+    if is_measured(source) and source._n is UNBOUNDED:
         raise TypeError(f"filter: the sequence needs an end, and has none: {UNBOUNDED.reason}")
     filtered = Filter(pred, source, progress)
     if is_eager:
@@ -88,33 +88,30 @@ class Chosen(NamedTuple):
 class Filter(View[T]):
     """The view behind `filter`: a gather whose indices are found when they are needed."""
 
+    _length_reads = True
+
     def __init__(
         self,
         pred: Callable[[Any], Any],
         source: View[T],
         progress: Callable[[int, int | None], Any] | None,
     ) -> None:
-        super().__init__((source,), None)
+        super().__init__((source,))
         self._pred = pred
         self._progress = progress
         self._scanned: Deferred[Chosen] = Deferred()
 
     @property
     def indices(self) -> IndexArray:
-        """The positions of the items in the sequence that was filtered, in ascending order: an int array."""
+        """The positions of the items in the filtered sequence, in ascending order: an int array."""
         return self._chosen.indices
 
     @property
     def _chosen(self) -> Chosen:
         return self._scanned.get(self._scan)
 
-    @property
-    def _n(self) -> int:  # type: ignore[override]
+    def _length(self) -> int:
         return len(self._chosen.indices)
-
-    @property
-    def _measured(self) -> bool:  # type: ignore[override]
-        return self._scanned.known
 
     def _scan(self) -> Chosen:
         source, found, count = self._sources[0], array("q"), 0
@@ -145,10 +142,10 @@ class Filter(View[T]):
         return self._chosen.view._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
-        return self._chosen.view._take(indices)
+        return self._chosen.view._take(indices) if self._scanned.known else super()._take(indices)
 
-    def _set(self, i: int, value: Any) -> None:
-        self._chosen.view._set(i, value)
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._chosen.view._set(i, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return self._chosen.view._parts(i)

@@ -9,25 +9,13 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 
 from ..checks import positive_int
-from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import (
-    UNBOUNDED,
-    UNKNOWN,
-    IndexArray,
-    Indices,
-    Plan,
-    Translated,
-    Unsized,
-    as_array,
-    as_list,
-    each,
-)
-from ..iteration import Progress, restarting
+from ..errors import EndOfSequence, fail
+from ..indices import UNBOUNDED, UNKNOWN, IndexArray, Indices, Plan, Translated, Unsized, as_array, as_list
+from ..iteration import surviving
 from ..source import as_view
-from ..trace import locate
-from ..view import Indexable, T, View, in_order
+from ..view import Indexable, T, View, in_order, is_measured, sized
 from .deferred import Deferred
-from .grouped import Groups
+from .groups import Groups
 
 __all__ = ["Flatten", "flatten"]
 
@@ -70,15 +58,9 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     """
     source = as_view(sequence, "flatten")
     if lengths is None:
-        if source._measured and source._n is UNBOUNDED:
-            raise TypeError("flatten: a sequence that never ends needs lengths, got None")
-        return Flatten((source,))
+        return sized(Flatten((source,)))
     known = lengths if isinstance(lengths, View) else as_view(_checked(lengths), "flatten")
-    if isinstance(known._n, Unsized):
-        raise TypeError(f"flatten: lengths must be a sequence with a length, got {lengths!r}")
-    if source._measured and not isinstance(source._n, Unsized) and known._n != source._n:
-        raise ValueError(f"flatten: lengths must be as many as the sequences, {source._n}, got {known._n}")
-    return Flatten((source, known))
+    return sized(Flatten((source, known)))
 
 
 def _checked(lengths: Any) -> list[int]:
@@ -93,29 +75,40 @@ class Flatten(View[Any]):
     `_ends` holds the index behind the last item of each sequence.
     """
 
+    _length_reads = True
+
     def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        super().__init__(sources, None)
+        super().__init__(sources)
         self._found: Deferred[IndexArray] = Deferred()
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse sources that do not fit, as far as their lengths are known without reading items."""
+        source, *given = self._sources
+        n = source._n if is_measured(source) else UNKNOWN
+        if not given and n is UNBOUNDED:
+            raise TypeError("flatten: a sequence that never ends needs lengths, got None")
+        if given and is_measured(given[0]):
+            if isinstance(given[0]._n, Unsized):
+                raise TypeError(f"flatten: lengths must be a sequence with a length, got {given[0]!r}")
+            if not isinstance(n, Unsized) and given[0]._n != n:
+                raise ValueError(f"flatten: lengths must be as many as the sequences, {n}, got {given[0]._n}")
 
     @property
     def _ends(self) -> IndexArray:
         return self._found.get(self._measure)
 
-    @property
-    def _n(self) -> int:  # type: ignore[override]
+    def _length(self) -> int:
         ends = self._ends
         return int(ends[-1]) if len(ends) else 0
 
-    @property
-    def _measured(self) -> bool:  # type: ignore[override]
-        return self._found.known
-
     def _measure(self) -> IndexArray:
         measured = enumerate(in_order(self._sources[-1]))
-        lengths = [self._length(which, item) for which, item in measured]
+        lengths = [self._size(which, item) for which, item in measured]
+        self._check()
         return np.cumsum(lengths, dtype=np.int64)
 
-    def _length(self, which: int, item: Any) -> int:
+    def _size(self, which: int, item: Any) -> int:
         try:
             if len(self._sources) == 1:
                 return len(item)
@@ -152,7 +145,7 @@ class Flatten(View[Any]):
         try:
             items = self._sources[0]._get(which)
         except EndOfSequence:
-            self._refuse(i, _the_end())
+            self._refuse(i)
         return self._pick(i, which, items)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
@@ -161,7 +154,7 @@ class Flatten(View[Any]):
         try:
             found = dict(zip(needed, self._sources[0]._getmany(needed), strict=True))
         except EndOfSequence:
-            self._refuse(as_list(indices)[which.index(needed[-1])], _the_end())
+            self._refuse(as_list(indices)[which.index(needed[-1])])
         starts: dict[int, int] = {}
         items: list[Any] = []
         for i, w in zip(as_list(indices), which, strict=True):
@@ -174,34 +167,28 @@ class Flatten(View[Any]):
         """Read a sequence once for all its items that follow each other in the plan."""
         if self._sources[0]._n is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
             return super()._iter(plan)  # where the sequences end, the iteration of them would
-        sequences = self._sources[0]._iter(self._outer_plan(plan))
-        numbered = zip(each(plan), Translated(plan, self._which), strict=True)
-        groups, held, start = Groups(self._sources[0], sequences), -1, None
+        groups = Groups(self._sources[0]._iter(self._outer_plan(plan)))
+        numbers, held, start = iter(Translated(plan, self._which)), -1, None
 
-        def run(progress: Progress) -> Iterator[Any]:
+        def read(i: int) -> Any:
             nonlocal held, start
-            for i, which in numbered:
-                if which != held:
-                    held, start = which, None
-                try:
-                    items = groups.read(which)
-                except Exception as failure:
-                    self._refuse(i, failure)
-                item = self._pick(i, which, items, start)
-                if start is None:
-                    start = self._start(which)
-                yield item
-            progress.done = True
+            which = next(numbers)
+            if which != held:
+                held, start = which, None
+            try:
+                items = groups.read(which)
+            except EndOfSequence:
+                self._refuse(i)
+            item = self._pick(i, which, items, start)
+            if start is None:
+                start = self._start(which)
+            return item
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
-    def _refuse(self, i: int, failure: Exception) -> NoReturn:
-        """Raise what came instead of the sequence of item `i`."""
-        if isinstance(failure, EvaluationError):
-            locate(failure, self, i)
-        if isinstance(failure, EndOfSequence):
-            fail(self, i, failure)  # there was to be more: not an end of this view
-        raise failure
+    def _refuse(self, i: int) -> NoReturn:
+        """Raise an error for item `i`: the sequences ended too early, which is not the end of this view."""
+        fail(self, i, EndOfSequence("there is no further group"))
 
     def _outer_plan(self, plan: Plan) -> Plan:
         if isinstance(plan, range) and plan.step == 1 and plan:
@@ -228,7 +215,3 @@ class _Changes:
 
     def __iter__(self) -> Iterator[int]:
         return (i for i, _ in groupby(self.plan))
-
-
-def _the_end() -> EndOfSequence:
-    return EndOfSequence("there is no further group")

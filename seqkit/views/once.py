@@ -14,15 +14,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..errors import EvaluationError, seterr
-from ..indices import Plan, each
 from .stores import ABSENT, Directory, Memory
 
-__all__ = ["Contents", "Flight", "Missing", "holding_many"]
+__all__ = ["Contents", "Flight", "holding_many"]
 
 
 class _Local(threading.local):
@@ -165,33 +164,6 @@ class Contents:
         self._flights = {}
         if not interrupted.acquire(blocking=False):
             self.memory.mend()
-
-
-class Missing:
-    """The part of a plan that is not kept, and so is to be read from the source.
-
-    Decided once for every position, when it is first drawn: a source that reads ahead and the reader must
-    agree on it, whatever comes and goes in between.
-    """
-
-    def __init__(self, plan: Plan, holds: Callable[[int], bool]) -> None:
-        self._plan = plan
-        self._holds = holds
-        self._undecided = each(plan)
-        self._decided = bytearray()
-        self._lock = threading.Lock()
-
-    def at(self, number: int) -> bool:
-        """Is the item at this position of the plan read from the source?"""
-        with self._lock:
-            while len(self._decided) <= number:
-                self._decided.append(not self._holds(next(self._undecided)))
-        return bool(self._decided[number])
-
-    def __iter__(self) -> Iterator[int]:
-        for number, i in enumerate(each(self._plan)):
-            if self.at(number):
-                yield i
 
 
 _alive: weakref.WeakSet[Contents] = weakref.WeakSet()

@@ -11,9 +11,10 @@ from ..checks import check_callable
 from ..errors import fail
 from ..indices import Indices, Plan, as_list
 from ..iteration import each_with
-from ..randomness import as_name, as_seed, item_generator, node_key
+from ..randomness import as_name, as_seed, item_generator
 from ..source import as_view
 from ..view import Indexable, T, U, View, name_of
+from .random import Random
 
 __all__ = ["RandomMap", "random_map"]
 
@@ -72,8 +73,8 @@ def random_map(
     )
 
 
-class RandomMap(View[Any]):
-    """The view behind `random_map`."""
+class RandomMap(Random):
+    """The view that `random_map` returns."""
 
     def __init__(
         self,
@@ -83,13 +84,8 @@ class RandomMap(View[Any]):
         epoch: int,
         name: str | None,
     ) -> None:
-        super().__init__((source,), source._n)
-        self._key = node_key("random_map", seed, epoch, self._randoms if name is None else name)
-        self._randoms += 1
+        super().__init__((source,), seed, epoch, name)
         self._f = f
-        self._seed = seed
-        self._epoch = epoch
-        self._given_name = name
 
     def _apply(self, i: int, item: Any) -> Any:
         try:
@@ -105,15 +101,10 @@ class RandomMap(View[Any]):
         return [self._apply(i, item) for i, item in zip(as_list(indices), items, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return each_with(self._apply, self._sources[0]._iter(plan), plan)
+        return each_with(self, self._apply, self._sources[0]._iter(plan), plan)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
-
-    def _at_epoch(self, epoch: int) -> View[Any]:
-        keyed = RandomMap(self._f, self._sources[0]._at_epoch(epoch), self._seed, epoch, self._given_name)
-        keyed._site = self._site
-        return keyed
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f), *sources, f"seed={self._seed}"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from ..checks import optional_int
 from ..errors import brief
 from ..indices import UNBOUNDED, Indices
-from ..view import T, View, write
+from ..view import T, View
 
 __all__ = ["Repeat", "repeat"]
 
@@ -62,8 +62,8 @@ class Repeat(View[Any]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return [self._value] * len(indices)
 
-    def _set(self, i: int, value: Any) -> None:
-        write(partial(setattr, self, "_value", value))
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return (partial(setattr, self, "_value", value),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self  # not a copy, which would not see what is assigned

@@ -7,15 +7,14 @@ from typing import Any, Literal, cast, overload
 
 from ..checks import as_bool, check_callable
 from ..errors import fail
-from ..indices import Indices, Length, Plan, as_list, nth
-from ..iteration import Progress, restarting
+from ..indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
+from ..iteration import Progress, draw, first_error, restarting, surviving
 from ..source import as_view
-from ..view import Indexable, T, U, V, View, name_of
-from .collate import Collate, in_step
+from ..view import Indexable, T, U, V, View, name_of, sized
+from .collate import Collate
+from .in_step import InStep, Zip
 
 __all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]
-
-Zip = Literal["strict", "shortest"]
 
 
 @overload
@@ -110,11 +109,17 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         return Smap(f, as_view(sequences[0], "smap"))
     views = tuple(as_view(s, "smap") for s in sequences)
     if batched:
-        return BatchedSmap(f, *in_step(views, zip, "smap"))
-    return Smap(Spread(f, "smap"), Collate(views, None, zip, "smap"))
+        return sized(BatchedSmap(f, views, zip))
+    return Smap(Spread(f, "smap"), sized(Collate(views, None, zip, "smap")))
 
 
-def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
+@overload
+def starmap(
+    f: Callable[..., U], sequence: Indexable[Iterable[Any]], *, first: Literal[False] = False
+) -> View[U]: ...
+@overload
+def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool) -> View[Any]: ...
+def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool = False) -> View[Any]:
     """Return the view of ``f(*item)`` for every item of a sequence; ``f(**item)`` for mappings.
 
     Parameters
@@ -123,6 +128,9 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
         Called with the unpacked item, each time it is read.
     sequence : View or indexable
         Of tuples, lists or mappings.
+    first : bool
+        Call `f` with the first part only, and return the item with the result in its place. For samples such
+        as (image, label), of which only the image is transformed. Not for mappings.
 
     Returns
     -------
@@ -131,11 +139,12 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     Raises
     ------
     TypeError
-        If `f` is not callable or `sequence` cannot be indexed.
+        If `f` is not callable, `sequence` cannot be indexed, or `first` is not a bool.
 
     Notes
     -----
-    One call of `f` per access. After ``starmap`` of SeqTools and `itertools.starmap`.
+    One call of `f` per access. After ``starmap`` of SeqTools and `itertools.starmap`, and ``transform_first``
+    of Gluon.
 
     Examples
     --------
@@ -143,9 +152,12 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     [8, 9]
     >>> starmap(dict, [{"x": 1}])[0]
     {'x': 1}
+    >>> list(starmap(str.upper, [("a", 0), ("b", 1)], first=True))
+    [('A', 0), ('B', 1)]
     """
     check_callable(f, "starmap: f")
-    return Smap(Spread(f, "starmap"), as_view(sequence, "starmap"))
+    spread = First if as_bool(first, "starmap: first") else Spread
+    return Smap(spread(f, "starmap"), as_view(sequence, "starmap"))
 
 
 class Spread:
@@ -160,16 +172,26 @@ class Spread:
         return self.f(**item) if isinstance(item, Mapping) else self.f(*item)
 
 
-class Smap(View[Any]):
-    """The view behind `smap` and `starmap`.
+class First(Spread):
+    """Call a function with the first part of an item, and put the result in its place."""
 
-    A chain of maps is one loop over its functions: `_base` is what lies under the whole chain and
-    `_steps` holds its functions in order, so that depth costs neither stack frames nor, pickled, nesting.
+    def __call__(self, item: Iterable[Any]) -> Any:
+        if isinstance(item, Mapping | str | bytes):
+            raise TypeError(f"starmap: first=True needs a tuple or list, got {type(item).__name__}")
+        part, *rest = item
+        return [self.f(part), *rest] if isinstance(item, list) else (self.f(part), *rest)
+
+
+class Smap(View[Any]):
+    """The view that `smap` and `starmap` return.
+
+    A chain of maps is one loop over its functions. `_base` is the source of the whole chain, and `_steps`
+    holds its functions in order. So a deep chain needs no deep stack, neither to read it nor to pickle it.
     """
 
     def __init__(self, f: Callable[[Any], Any], source: View[Any]) -> None:
-        super().__init__((source,), source._n)
-        if type(f) is Spread:
+        super().__init__((source,), vars(source).get("_n"))
+        if isinstance(f, Spread):
             self._name = f.who
         if type(source) is Smap:
             self._base: View[Any] = source._base
@@ -180,6 +202,9 @@ class Smap(View[Any]):
         else:
             self._base = source
             self._steps = ((0, f),)
+
+    def _length(self) -> Length:
+        return self._base._n
 
     def _get(self, i: int) -> Any:
         item = self._base._get(i)
@@ -260,11 +285,6 @@ class Smap(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return _stack_maps(sources[0], [(f, None) for _, f in self._steps[-1:]])
 
-    def _at_epoch(self, epoch: int) -> View[Any]:
-        if not self._randoms:
-            return self
-        return _stack_maps(self._base._at_epoch(epoch), self._chain())
-
     def _chain(self) -> list[tuple[Callable[[Any], Any], Any]]:
         return [(f, self._layer(step)._site) for step, f in self._steps]
 
@@ -276,11 +296,13 @@ class Smap(View[Any]):
         return [name_of(self._steps[-1][1]), *sources]
 
 
-class BatchedSmap(View[Any]):
-    """The view behind `smap` of a function that takes many items."""
+class BatchedSmap(InStep):
+    """The view that `smap` returns for a function of many items."""
 
-    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], n: Length) -> None:
-        super().__init__(sources, n)
+    BLOCK = 256  # most items that iteration maps at once
+
+    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
+        super().__init__(sources, zip)
         self._f = f
 
     def _get(self, i: int) -> Any:
@@ -290,7 +312,9 @@ class BatchedSmap(View[Any]):
         return self._map(indices) if len(indices) else []
 
     def _map(self, indices: Indices) -> Sequence[Any]:
-        columns = [source._getmany(indices) for source in self._sources]
+        return self._apply(indices, self._columns(indices))
+
+    def _apply(self, indices: Indices, columns: list[Sequence[Any]]) -> Sequence[Any]:
         try:
             items = self._f(*columns)
             if len(items) != len(indices):
@@ -300,8 +324,40 @@ class BatchedSmap(View[Any]):
             fail(self, as_list(indices)[0], error, many)
         return cast(Sequence[Any], items)
 
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        """Map blocks of items, and the items of a block in which one fails again, one by one."""
+        if self._n is UNKNOWN or self._by_index:
+            return super()._iter(plan)
+        cursor, size, single = Cursor(plan), 32, 0
+        items: Iterator[Any] = iter(())
+        ahead = [source._iter(plan) for source in self._sources] if self._reads_ahead else None
+
+        def read(i: int) -> Any:
+            nonlocal size, items, single
+            for item in items:
+                return item
+            if not single:
+                block, size = cursor.take(size), self.BLOCK
+                try:
+                    items = iter(self._map(block) if ahead is None else self._draw(block, ahead))
+                    return next(items)
+                except Exception:
+                    items, single = iter(()), len(block)
+            single -= 1
+            return self._get(i)
+
+        return surviving(self, plan, read)
+
+    def _draw(self, block: Indices, ahead: list[Iterator[Any]]) -> Sequence[Any]:
+        """Map the next items of iterators over the sources, where those read ahead."""
+        failed: dict[int, Exception] = {}
+        columns: list[Sequence[Any]] = [draw(items, 0, len(block), failed) for items in ahead]
+        if failed:
+            raise first_error(failed)
+        return self._apply(block, columns)
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return BatchedSmap(self._f, sources, self._n)
+        return BatchedSmap(self._f, sources, self._zip)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f), *sources, "batched=True"]

@@ -11,11 +11,12 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from ..cached import cached
 from ..checks import positive_int
 from ..errors import fail
 from ..indices import IndexArray, Unsized
 from ..source import Source, as_view
-from ..view import Indexable, T, View, in_order
+from ..view import Indexable, T, View, in_order, sized
 
 __all__ = ["Split", "split"]
 
@@ -69,29 +70,43 @@ def split(sequence: Any, edges: Any) -> View[Any]:
     >>> list(split("abcdef", [(0, 4), (2, 6), (9, 12)]))
     ['abcd', 'cdef', '']
     """
-    source = as_view(sequence, "split")
-    if isinstance(source._n, Unsized):
-        raise TypeError(f"split: the sequence needs a length, and has none: {source._n.reason}")
-    return Split(source, np.array(_bounds(edges, source._n), np.int64).reshape(-1, 2))
+    return sized(Split(as_view(sequence, "split"), _listed(edges)))
 
 
-def _bounds(edges: Any, n: int) -> list[tuple[int, int]]:
-    """Return where every part starts and stops."""
+def _listed(edges: Any) -> int | list[int] | list[tuple[int, int]]:
+    """Return the edges as an int, a list of ints or a list of pairs."""
     if hasattr(edges, "__index__") and not getattr(edges, "ndim", 0):
-        parts = positive_int(edges, "split: edges", least=0) + 1
-        if n % parts:
-            raise ValueError(
-                f"split: edges must be a number of cuts that makes equal parts, got {parts - 1}"
-                f" for a sequence of length {n}, which {parts} does not divide"
-            )
-        size = n // parts
-        return [(i * size, (i + 1) * size) for i in range(parts)]
+        return positive_int(edges, "split: edges", least=0)
     if not isinstance(edges, Iterable) or isinstance(edges, str | bytes):
         raise _unfit(edges)
     marks = list(in_order(edges))
     if all(hasattr(mark, "__index__") and not getattr(mark, "ndim", 0) for mark in marks):
-        return _between([operator.index(mark) for mark in marks], n)
-    return [_range(mark, n, edges) for mark in marks]
+        return [operator.index(mark) for mark in marks]
+    return [_pair(mark, edges) for mark in marks]
+
+
+def _pair(mark: Any, edges: Any) -> tuple[int, int]:
+    try:
+        start, stop = map(operator.index, mark)
+    except (TypeError, ValueError):
+        raise _unfit(edges) from None
+    return start, stop
+
+
+def _bounds(edges: Any, n: int) -> list[tuple[int, int]]:
+    """Return where each part of a sequence of n items starts and stops."""
+    if isinstance(edges, int):
+        parts = edges + 1
+        if n % parts:
+            raise ValueError(
+                f"split: edges must be a number of cuts that makes equal parts, got {edges}"
+                f" for a sequence of length {n}, which {parts} does not divide"
+            )
+        size = n // parts
+        return [(i * size, (i + 1) * size) for i in range(parts)]
+    if all(isinstance(mark, int) for mark in edges):
+        return _between(edges, n)
+    return [_range(start, stop, n) for start, stop in edges]
 
 
 def _between(cuts: list[int], n: int) -> list[tuple[int, int]]:
@@ -101,11 +116,7 @@ def _between(cuts: list[int], n: int) -> list[tuple[int, int]]:
     return list(pairwise([0, *(min(max(cut, 0), n) for cut in wrapped), n]))
 
 
-def _range(mark: Any, n: int, edges: Any) -> tuple[int, int]:
-    try:
-        start, stop = map(operator.index, mark)
-    except (TypeError, ValueError):
-        raise _unfit(edges) from None
+def _range(start: int, stop: int, n: int) -> tuple[int, int]:
     start, stop, _ = slice(start, stop).indices(n)
     return start, max(start, stop)
 
@@ -117,12 +128,23 @@ def _unfit(edges: Any) -> TypeError:
 
 
 class Split(View[Any]):
-    """The view behind `split`; a row of `_bounds` says where a part starts and stops."""
+    """The view that `split` returns."""
 
-    def __init__(self, source: View[Any], bounds: IndexArray) -> None:
-        super().__init__((source,), len(bounds))
-        self._bounds = bounds
+    def __init__(self, source: View[Any], edges: int | list[int] | list[tuple[int, int]]) -> None:
+        super().__init__((source,))
+        self._edges = edges
         self._slices = isinstance(source, Source) and _slices_itself(source._data)
+
+    @cached
+    def _bounds(self) -> IndexArray:
+        """An array whose rows say where a part starts and stops."""
+        n = self._sources[0]._n
+        if isinstance(n, Unsized):
+            raise TypeError(f"split: the sequence needs a length, and has none: {n.reason}")
+        return np.array(_bounds(self._edges, n), np.int64).reshape(-1, 2)
+
+    def _length(self) -> int:
+        return len(self._bounds)
 
     def _members(self, i: int) -> range:
         return range(*self._bounds[i].tolist())
@@ -136,18 +158,18 @@ class Split(View[Any]):
         except Exception as error:
             fail(self, i, error)
 
-    def _set(self, i: int, value: Any) -> None:
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
         members, values = self._members(i), list(value)
         if len(values) != len(members):
             raise ValueError(f"split: assigned {len(values)} values to a part of {len(members)} items")
-        for j, item in zip(members, values, strict=True):
-            self._sources[0]._set(j, item)
+        source = self._sources[0]
+        return [w for j, item in zip(members, values, strict=True) for w in source._set(j, item)]
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Split(sources[0], self._bounds)
+        return Split(sources[0], self._edges)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, f"<{len(self._bounds)} parts>"]

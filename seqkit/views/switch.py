@@ -5,17 +5,18 @@ from __future__ import annotations
 import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, each
-from ..iteration import Progress, restarting
+from ..errors import EndOfSequence, fail
+from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
+from ..iteration import each_with, surviving
 from ..source import as_view
-from ..trace import locate
-from ..view import Indexable, T, U, View
-from .collate import in_step
+from ..view import Indexable, T, U, View, sized
+from .decided import Decided
+from .in_step import InStep
 
 __all__ = ["Case", "Switch", "case", "switch"]
 
@@ -54,7 +55,7 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     >>> list(switch([True, False, 1, ""], "abcd", range(4)))
     ['a', 1, 'c', 3]
     """
-    return Switch(tuple(as_view(s, "switch") for s in (condition, x, y)))
+    return sized(Switch(tuple(as_view(s, "switch") for s in (condition, x, y))))
 
 
 def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
@@ -93,17 +94,18 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     """
     if not values:
         raise ValueError("case: at least one sequence to select from is needed, got none")
-    return Case(tuple(as_view(s, "case") for s in (selector, *values)))
+    return sized(Case(tuple(as_view(s, "case") for s in (selector, *values))))
 
 
-class Case(View[Any]):
-    """The view behind `case`; its first source is the selector."""
+class Case(InStep):
+    """The view that `case` returns. Its first source is the selector."""
 
-    def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        super().__init__(*_in_step(sources, self._name))
+    def _length(self) -> Length:
+        n = super()._length()
+        return self._sources[0]._n if isinstance(n, Unsized) else n
 
-    def _chosen(self, i: int, selected: Any) -> View[Any]:
-        """Return the sequence that an item of the selector stands for."""
+    def _choose(self, i: int, selected: Any) -> int:
+        """Return the number of the source that an item of the selector stands for."""
         k = len(self._sources) - 1
         try:
             which = int(selected) if isinstance(selected, np.bool_) else operator.index(selected)
@@ -111,60 +113,77 @@ class Case(View[Any]):
             fail(self, i, error, "in selector")
         if not -k <= which < k:
             raise IndexError(f"{self._name}: selector[{i}] is {which}, outside [{-k}, {k})")
-        return self._sources[which % k + 1]
+        return which % k + 1
 
-    def _item(self, i: int, selected: Any) -> Any:
-        try:
-            return self._chosen(i, selected)._get(i)
-        except EndOfSequence as end:
-            raise IndexError(f"{self._name}: of the sequence selected for item {i}, {end}") from None
+    def _chosen(self, i: int) -> View[Any]:
+        return self._sources[self._choose(i, self._at(self._sources[0], i))]
 
     def _get(self, i: int) -> Any:
-        return self._item(i, self._sources[0]._get(i))
+        return self._item(i, self._chosen(i))
+
+    def _item(self, i: int, chosen: View[Any]) -> Any:
+        try:
+            return chosen._get(i)
+        except EndOfSequence as end:
+            raise IndexError(f"{self._name}: of the sequence selected for item {i}, {end}") from None
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if any(source._n is UNKNOWN for source in self._sources):
             return super()._getmany(indices)
         wanted = as_list(indices)
         selected = self._sources[0]._getmany(indices)
-        chosen = [self._chosen(i, which) for i, which in zip(wanted, selected, strict=True)]
-        shares: defaultdict[View[Any], list[int]] = defaultdict(list)
-        for i, source in zip(wanted, chosen, strict=True):
-            shares[source].append(i)
-        found = {source: iter(source._getmany(share)) for source, share in shares.items()}
-        return [next(found[source]) for source in chosen]
+        chosen = [self._choose(i, which) for i, which in zip(wanted, selected, strict=True)]
+        shares: defaultdict[int, list[int]] = defaultdict(list)
+        for i, which in zip(wanted, chosen, strict=True):
+            shares[which].append(i)
+        found = {which: iter(self._sources[which]._getmany(share)) for which, share in shares.items()}
+        return [next(found[which]) for which in chosen]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        selector, indices = self._sources[0]._iter(plan), each(plan)
+        if self._by_index:
+            return super()._iter(plan)
+        if ends(plan) and any(source._reads_ahead for source in self._sources[1:]):
+            return self._ahead(plan)
+        return each_with(self, self._select, self._sources[0]._iter(plan), plan)
 
-        def run(progress: Progress) -> Iterator[Any]:
-            for i in indices:
-                try:
-                    selected = next(selector)
-                except StopIteration:
-                    break
-                try:
-                    item = self._item(i, selected)
-                except EvaluationError as error:
-                    locate(error, self, i)
-                    raise
-                yield item
-            progress.done = True
+    def _select(self, i: int, selected: Any) -> Any:
+        return self._item(i, self._sources[self._choose(i, selected)])
 
-        return restarting(run)
+    def _ahead(self, plan: Plan) -> Iterator[Any]:
+        """Let each source know which of its items will be read. The selector is read as they work ahead."""
+        selector = self._sources[0]._iter(plan)
 
-    def _set(self, i: int, value: Any) -> None:
-        self._chosen(i, self._sources[0]._get(i))._set(i, value)
+        def decide(i: int) -> int | Exception:
+            try:
+                for selected in selector:
+                    return self._choose(i, selected)
+                return EndOfSequence(f"the sequence ends before index {i}")
+            except Exception as error:
+                return error
 
-    def _check_settable(self, i: int) -> None:
-        self._chosen(i, self._sources[0]._get(i))._check_settable(i)
+        decided = Decided(plan, decide)
+        chosen = [source._iter(decided.where(k)) for k, source in enumerate(self._sources[1:], 1)]
+        positions = count()
+
+        def read(i: int) -> Any:
+            which = decided.at(next(positions))
+            if isinstance(which, Exception):
+                raise which
+            for item in chosen[which - 1]:
+                return item
+            raise IndexError(f"{self._name}: the sequence selected for item {i} ends before index {i}")
+
+        return surviving(self, plan, read)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._chosen(i)._set(i, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         yield self._sources[0], (i,)
         try:
-            chosen = self._chosen(i, self._sources[0]._get(i))
+            chosen = self._chosen(i)
         except Exception:
-            return  # nothing was chosen
+            return  # the selector failed
         yield chosen, (i,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
@@ -172,16 +191,10 @@ class Case(View[Any]):
 
 
 class Switch(Case):
-    """The view behind `switch`; its first source is the condition."""
+    """The view that `switch` returns. Its first source is the condition."""
 
-    def _chosen(self, i: int, selected: Any) -> View[Any]:
+    def _choose(self, i: int, selected: Any) -> int:
         try:
-            return self._sources[1 if selected else 2]
+            return 1 if selected else 2
         except Exception as error:
             fail(self, i, error, "in condition")
-
-
-def _in_step(sources: tuple[View[Any], ...], who: str) -> tuple[tuple[View[Any], ...], Length]:
-    """Return sequences as they are read side by side; where none has a length, the selector says why."""
-    sources, n = in_step(sources, "strict", who)
-    return sources, sources[0]._n if isinstance(n, Unsized) else n

@@ -124,7 +124,7 @@ def test_indices_behind_an_unknown_end_fail_when_they_are_read() -> None:
     found = agree_after_errors(sk.gather(UnsizedSource("abc"), [2, 7, 0]))
     assert (found[0], found[1].kind, found[2]) == ("c", IndexError, "a")
     with pytest.raises(
-        IndexError, match=r"^gather: indexes\[1\] is 7, and the sequence ends before index 7$"
+        IndexError, match=r"^gather: item 1 is item 7 of its source, and the sequence ends before index 7$"
     ):
         sk.gather(UnsizedSource("abc"), [2, 7, 0])[1]
 
