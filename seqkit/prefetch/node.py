@@ -167,8 +167,7 @@ class Prefetch(View[T]):
     _reads_ahead = True
 
     def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
-        super().__init__((source,), source._n)
-        self._reads_ahead = True
+        super().__init__((source,))
         self._settings = settings
         self._engine = engine or Engine(source, settings)
         self._epoch = -1  # the epoch of submitted jobs; workers hold the pipeline as the user passed it
@@ -260,10 +259,10 @@ class Prefetch(View[T]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Prefetch(sources[0], self._settings)
 
-    def _at_epoch(self, epoch: int) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         # Needed even if nothing is random, because the epoch seeds the global generators of process
         # workers.
-        keyed = Prefetch(self._sources[0]._at_epoch(epoch), self._settings, self._engine)
+        keyed = Prefetch(sources[0], self._settings, self._engine)
         keyed._epoch = epoch
         return keyed
 
