@@ -46,5 +46,5 @@ class cached(Generic[T]):  # noqa: N801 - a decorator
         if instance is None:
             return self
         value = self._compute(instance)
-        vars(instance)[self._name] = value
+        setattr(instance, self._name, value)  # not by `vars`: it would slow down all attributes
         return value

@@ -9,10 +9,19 @@ from itertools import chain, compress, islice, repeat
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from .errors import EndOfSequence, EvaluationError
-from .indices import Plan, each
+from .indices import Plan, each, nth
 from .trace import locate
 
-__all__ = ["Progress", "draw", "each_with", "first_error", "restarting", "surviving", "until_the_end"]
+__all__ = [
+    "Progress",
+    "draw",
+    "each_with",
+    "first_error",
+    "located",
+    "restarting",
+    "surviving",
+    "until_the_end",
+]
 
 T = TypeVar("T")
 
@@ -98,15 +107,50 @@ def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any
     return restarting(run)
 
 
-def each_with(view: Any, f: Callable[[int, Any], Any], items: Iterator[Any], plan: Plan) -> Iterator[Any]:
-    """Iterate ``f(i, item)`` over the items of a plan of `view`, and continue after an error."""
+def located(view: Any, plan: Plan, items: Iterator[T]) -> Iterator[T]:
+    """Iterate `items`, the items of a plan of `view`, and continue after an error, as `surviving` does.
 
-    def read(i: int) -> Any:
-        for item in items:
-            return f(i, item)
-        raise EndOfSequence(f"the sequence ends before index {i}")
+    `items` must itself continue after an error, as `map` does. Then no Python code runs for an item.
+    """
 
-    return surviving(view, plan, read)
+    def run(progress: Progress) -> Iterator[T]:
+        nonlocal items
+        try:
+            yield from progress.counted(items)
+        except Exception as error:
+            if isinstance(error, EvaluationError):
+                locate(error, view, nth(plan, progress.position))
+            progress.skipped += 1
+            raise
+        except BaseException as interrupt:
+            if not isinstance(interrupt, GeneratorExit):
+                progress.skipped += 1
+                items = surviving(view, islice(each(plan), progress.position, None), view._get)
+            raise
+        progress.done = True
+
+    return restarting(run)
+
+
+def each_with(view: Any, f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
+    """Iterate ``f(i, item)`` over the items of a plan of `view`, and continue after an error of either."""
+    indices = each(plan)
+
+    def run(progress: Progress) -> Iterator[T]:
+        for i in indices:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            try:
+                result = f(i, item)
+            except EvaluationError as error:
+                locate(error, view, i)
+                raise
+            yield result
+        progress.done = True
+
+    return restarting(run)
 
 
 def draw(items: Iterator[T], start: int, stop: int, failed: dict[int, Exception]) -> list[T | None]:
@@ -116,14 +160,13 @@ def draw(items: Iterator[T], start: int, stop: int, failed: dict[int, Exception]
     ['a', 'b']
     """
     found: list[T | None] = []
-    while start + len(found) < stop:
+    while True:
         try:
             found.extend(islice(items, stop - start - len(found)))
-            break
+            return found
         except Exception as error:
             failed[start + len(found)] = error
             found.append(None)
-    return found
 
 
 def first_error(failed: dict[int, Exception]) -> Exception:

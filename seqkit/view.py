@@ -35,7 +35,6 @@ from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overloa
 
 import numpy as np
 
-from .cached import cached
 from .chaining import Chainable
 from .checks import positive_int
 from .errors import EvaluationError
@@ -71,6 +70,16 @@ class Indexable(Protocol[T_co]):
     def __getitem__(self, i: int, /) -> T_co: ...
 
 
+class _FoundWhenNeeded:
+    """The length of a view before it is first needed. An attribute of the view then takes its place."""
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is None:
+            return self
+        n = view._n = view._known = view._length()
+        return n
+
+
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
@@ -96,7 +105,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
     _length_reads = False
-    _n: Length = cast(Any, cached(lambda self: self._length()))
+    _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
 
@@ -106,13 +115,16 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def __init__(self, sources: tuple[View[Any], ...], n: Length | None = None) -> None:
         self._sources = sources
+        self._known = n
         if n is not None:
             self._n = n
         self._site = creation_site()
         self._randoms: int = 0  # number of random views in the expression: salts the seed of the next one
-        if wrong := [type(source).__name__ for source in sources if not isinstance(source, View)]:
-            raise TypeError(f"{self._name}: sources must be views, got {wrong[0]}. Wrap it with view().")
-        for source in sources:
+        checked: tuple[Any, ...] = sources
+        for source in checked:
+            if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
+                kind = type(source).__name__
+                raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
             self._randoms += source._randoms
             if source._reads_ahead:
                 self._reads_ahead = True
@@ -222,7 +234,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
                 return self._fancy(key)
             key = self._as_int(key)
-        n = self._n
+        n = self._known  # faster than `_n`, which the class has too
+        if n is None:
+            n = self._n
         if key < 0:
             key = self._wrap(key)
         if key >= n:
@@ -356,7 +370,7 @@ def is_measured(view: View[Any]) -> bool:
     pending = [view]
     while pending:
         node = pending.pop()
-        if "_n" not in vars(node):
+        if node._known is None:
             if node._length_reads:
                 return False
             pending.extend(node._sources)
@@ -369,7 +383,10 @@ def sized(view: _SomeView) -> _SomeView:
     `_length` may refuse the lengths of the sources. Wrong lengths then fail when the view is built, or at
     the first need of the length if a source must be scanned first.
     """
-    if is_measured(view):
+    if not view._length_reads:
+        for source in view._sources:
+            if source._known is None and not is_measured(source):
+                return view
         view._n  # noqa: B018 - finds it
     return view
 

@@ -41,8 +41,8 @@ ROOMS: dict[str, set[str]] = {
     "chaining": set(),
     "trace": {"errors"},
     "iteration": {"errors", "indices", "trace"},
-    "view": {"cached", "chaining", "errors", "indices", "checks", "iteration", "trace"},
-    "source": {"view", "errors", "indices"},
+    "view": {"chaining", "errors", "indices", "checks", "iteration", "trace"},
+    "source": {"chaining", "view", "errors", "indices"},
     "serializable": {"checks"},
     "transforms": {"checks"},
     "views": {

@@ -101,7 +101,7 @@ def rename(self: Any, i: int) -> Any:
 def constructor(length: Callable[[int], int]) -> Any:
     def construct(self: Any, source: Any) -> None:
         Same.__init__(self, source)
-        self._n = length(self._n)
+        self._n = self._known = length(self._n)
 
     return construct
 

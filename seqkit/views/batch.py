@@ -171,7 +171,8 @@ class Batch(View[Any]):
         items = self._sources[0]._iter(self._item_plan(plan))
 
         def read(i: int) -> Any:
-            members, failed = self._members(i), dict[int, Exception]()
+            members = self._members(i)
+            failed: dict[int, Exception] = {}
             drawn = draw(items, members.start, members.stop, failed)
             if failed:
                 raise first_error(failed)

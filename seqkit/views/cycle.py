@@ -81,6 +81,9 @@ class Cycle(Selection):
     def _where(self, i: int) -> int:
         return i % self._period
 
+    def _get(self, i: int) -> Any:
+        return self._sources[0]._get(i % self._period)
+
     def _many(self, indices: Indices) -> Indices:
         period = self._period
         if not len(indices):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN, IndexArray, Indices, Length, Plan, Selected, as_list, each, ends
-from ..iteration import surviving
+from ..iteration import located
 from ..view import View
 
 __all__ = ["Ends", "Several", "read_grouped"]
@@ -61,15 +61,7 @@ class Several(View[Any]):
     def _in_turn(self, plan: Plan, turns: Iterator[int], shares: Sequence[Plan]) -> Iterator[Any]:
         """Iterate each source over its share of a plan, and take each item from the source in turn."""
         items = [source._iter(share) for source, share in zip(self._sources, shares, strict=True)]
-
-        def read(i: int) -> Any:
-            for which in turns:
-                for item in items[which]:
-                    return item
-                break
-            raise EndOfSequence(f"the sequence ends before index {i}")
-
-        return surviving(self, plan, read)
+        return located(self, plan, map(next, map(items.__getitem__, turns)))
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         which, j = self._place(i)

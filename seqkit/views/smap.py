@@ -190,7 +190,7 @@ class Smap(View[Any]):
     """
 
     def __init__(self, f: Callable[[Any], Any], source: View[Any]) -> None:
-        super().__init__((source,), vars(source).get("_n"))
+        super().__init__((source,), source._known)
         if isinstance(f, Spread):
             self._name = f.who
         if type(source) is Smap:

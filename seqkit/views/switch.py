@@ -119,11 +119,11 @@ class Case(InStep):
         return self._sources[self._choose(i, self._at(self._sources[0], i))]
 
     def _get(self, i: int) -> Any:
-        return self._item(i, self._chosen(i))
+        return self._item(i, self._at(self._sources[0], i))
 
-    def _item(self, i: int, chosen: View[Any]) -> Any:
+    def _item(self, i: int, selected: Any) -> Any:
         try:
-            return chosen._get(i)
+            return self._sources[self._choose(i, selected)]._get(i)
         except EndOfSequence as end:
             raise IndexError(f"{self._name}: of the sequence selected for item {i}, {end}") from None
 
@@ -144,10 +144,7 @@ class Case(InStep):
             return super()._iter(plan)
         if ends(plan) and any(source._reads_ahead for source in self._sources[1:]):
             return self._ahead(plan)
-        return each_with(self, self._select, self._sources[0]._iter(plan), plan)
-
-    def _select(self, i: int, selected: Any) -> Any:
-        return self._item(i, self._sources[self._choose(i, selected)])
+        return each_with(self, self._item, self._sources[0]._iter(plan), plan)
 
     def _ahead(self, plan: Plan) -> Iterator[Any]:
         """Let each source know which of its items will be read. The selector is read as they work ahead."""

@@ -138,18 +138,21 @@ class Window(View[Any]):
 
     def _stream(self, plan: Plan, items: Iterator[Any]) -> Iterator[Any]:
         """Make windows of the items of `_item_plan`, and of the items shared with the window before."""
-        held, kept, failed = range(0), list[Any](), dict[int, Exception]()
+        held, kept = range(0), list[Any]()
+        failed: dict[int, Exception] = {}
 
         def read(i: int) -> Any:
             nonlocal held, kept, failed
             members = self._members(i)
-            fresh: dict[int, Exception] = {}
             shared = _overlap(members, held)
-            between = kept[shared.start - held.start : shared.stop - held.start]
-            kept = draw(items, members.start, shared.start, fresh) + between
+            kept = kept[shared.start - held.start : shared.stop - held.start]
+            fresh: dict[int, Exception] = {}
+            if members.start < shared.start:
+                kept = draw(items, members.start, shared.start, fresh) + kept
             kept += draw(items, shared.stop, members.stop, fresh)
             held = members
-            failed = {j: error for j, error in failed.items() if j in members} | fresh
+            if fresh or failed:
+                failed = {j: error for j, error in failed.items() if j in members} | fresh
             found = kept[:] if fresh else self._checked(i, kept)
             if failed:
                 raise failed[min(failed)]
