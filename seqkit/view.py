@@ -120,9 +120,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             self._n = n
         self._site = creation_site()
         self._randoms: int = 0  # number of random views in the expression: salts the seed of the next one
-        checked: tuple[Any, ...] = sources
-        for source in checked:
-            if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
+        for source in sources:
+            if not isinstance(cast(Any, source), Chainable):  # faster than View, which is an abstract base class
                 kind = type(source).__name__
                 raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
             self._randoms += source._randoms

@@ -67,7 +67,7 @@ def profile(
     probes: dict[int, _Probe] = {}
     probed = _probed(source, meter, probes)
     for probe in probes.values():
-        probe.reset()  # of what was read to know a length
+        probe.tally.items, probe.tally.seconds = 0, 0.0  # without the reads that found lengths
     most = int(min(n, source._n))
     count = 0
     try:
@@ -149,40 +149,43 @@ def _stages(source: View[Any], probes: dict[int, _Probe]) -> Iterator[Stage]:
     for line, node in outline(source):
         if id(node) not in seen:
             seen.add(id(node))
-            probe = probes.get(id(node))
-            items, seconds = (0, 0.0) if probe is None else (probe.items, probe.seconds)
-            yield Stage(line.strip().removeprefix("└─ "), items, seconds, line)
+            tally = probes[id(node)].tally if id(node) in probes else _Tally()
+            yield Stage(line.strip().removeprefix("└─ "), tally.items, tally.seconds, line)
 
 
 def _probed(node: View[Any], meter: _Meter, probes: dict[int, _Probe]) -> View[Any]:
-    """Return an expression with a probe on every view of it."""
+    """Return an expression with a probe on each of its views."""
     if isinstance(node, Prefetch):
         return _probed(node._sources[0], meter, probes)
     if id(node) not in probes:
         sources = tuple(_probed(source, meter, probes) for source in node._sources)
-        probes[id(node)] = _Probe(node._rebuild(sources), meter)
+        probes[id(node)] = _Probe(node._rebuild(sources), meter, _Tally())
     return probes[id(node)]
 
 
 class _Meter:
-    """The time that went by in probes within the one that is being read."""
+    """The time spent in the probes below the one that is being read."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.inner = 0.0
 
 
-class _Probe(View[Any]):
-    """A view that takes the time of another, and leaves out that of the probes beneath."""
+@dataclass
+class _Tally:
+    """The items read through a probe, and its own time. The probes of all epochs of a view share it."""
 
-    def __init__(self, source: View[Any], meter: _Meter) -> None:
+    items: int = 0
+    seconds: float = 0.0
+
+
+class _Probe(View[Any]):
+    """A view that measures the time of another, without the time of the probes below."""
+
+    def __init__(self, source: View[Any], meter: _Meter, tally: _Tally) -> None:
         super().__init__((source,), source._n)
         self._meter = meter
-        self.reset()
-
-    def reset(self) -> None:
-        self.items = 0
-        self.seconds = 0.0
+        self.tally = tally
 
     def _timed(self, count: int, read: Callable[..., Any], *args: Any) -> Any:
         meter = self._meter
@@ -190,11 +193,11 @@ class _Probe(View[Any]):
         begun = meter.clock()
         try:
             found = read(*args)
-            self.items += count
+            self.tally.items += count
             return found
         finally:
             taken = meter.clock() - begun
-            self.seconds += taken - meter.inner
+            self.tally.seconds += taken - meter.inner
             meter.inner = before + taken
 
     def _get(self, i: int) -> Any:
@@ -209,14 +212,14 @@ class _Probe(View[Any]):
         def read(i: int) -> Any:
             item = self._timed(1, next, items, _END)
             if item is _END:
-                self.items -= 1
+                self.tally.items -= 1
                 raise EndOfSequence(f"the sequence ends before index {i}")
             return item
 
         return surviving(self, plan, read)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return _Probe(sources[0], self._meter)
+        return _Probe(sources[0], self._meter, self.tally)
 
 
 _END = object()
