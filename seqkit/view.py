@@ -121,7 +121,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._site = creation_site()
         self._randoms: int = 0  # number of random views in the expression: salts the seed of the next one
         for source in sources:
-            if not isinstance(cast(Any, source), Chainable):  # faster than View, which is an abstract base class
+            if not isinstance(
+                cast(Any, source), Chainable
+            ):  # faster than View, which is an abstract base class
                 kind = type(source).__name__
                 raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
             self._randoms += source._randoms

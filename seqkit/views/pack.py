@@ -12,7 +12,9 @@ from ..errors import fail
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
 from ..source import as_view
 from ..view import Indexable, T, View
-from .layouts import LAYOUTS, Layout, lay_out, read_layout, write_layout
+from .lay_out import lay_out
+from .layouts import LAYOUTS, Layout
+from .packed_file import read_layout, write_layout
 
 __all__ = ["Pack", "load_packed", "pack"]
 
