@@ -264,6 +264,11 @@ class Smap(View[Any]):
         step = 0
         items = self._base._getmany(indices)
         try:
+            if len(self._steps) == 1:
+                ((step, f),) = self._steps
+                for item in items:
+                    results.append(f(item))
+                return results
             for item in items:
                 for step, f in self._steps:
                     item = f(item)

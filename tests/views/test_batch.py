@@ -215,3 +215,11 @@ def test_a_last_short_batch_is_written_at_its_own_size_or_padded() -> None:
 def test_batches_that_a_function_makes_are_not_written() -> None:
     with says(TypeError, "batch does not support assignment through this collate_fn"):
         sk.batch([1, 2], 2, collate_fn=sum)[0] = [3, 4]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_batches_that_are_lists_or_tuples_can_be_written(kind: Any) -> None:
+    items = [1, 2, 3]
+    view = sk.batch(items, 2, collate_fn=kind)
+    view[0] = kind([8, 9])
+    assert (items, view[0]) == ([8, 9, 3], kind([8, 9]))
