@@ -1,7 +1,7 @@
 """seqkit: lazy, indexable sequence combinators, and a prefetch engine that copies no arrays.
 
-Anything with ``len`` and ``[i]`` is a source. Functions lay lazy views over it; every view is again a
-sequence. Nothing is computed until an item is asked for.
+Anything with ``len`` and ``[i]`` is a source. Functions wrap it in lazy views, and every view is a sequence
+again. Nothing is computed until an item is requested.
 
 >>> import seqkit as sk
 >>> squares = sk.smap(lambda x: x * x, range(1000))

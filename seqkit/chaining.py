@@ -1,6 +1,6 @@
 """Method chaining: every function whose first argument is a sequence, as a method of `View`.
 
-Attached here, in one place at the top, so that the base class need not know the combinators::
+The methods are attached in one place, so that the base class does not import the combinators::
 
     sk.view(paths).smap(decode).shuffle(seed=0).batch(32).prefetch(4)
 
@@ -21,11 +21,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Chainable(Generic[T_co]):
-    """Where the methods are: the base class of `View`, with items of type `T_co`."""
+    """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
 
 
 def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:
-    """Make `function` a method of every view, the view being its argument number `position`."""
+    """Make `function` a method of every view. The view is passed as argument number `position`."""
 
     name = name or function.__name__
     before = ", ".join(list(signature(function).parameters)[:position])
@@ -42,7 +42,7 @@ def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> N
 
 
 def attach_joining(function: Callable[..., Any]) -> None:
-    """Make a function of several sequences a method of every view, the view being the first of them."""
+    """Make a function of a list of sequences a method of every view. The view is the first of the list."""
     name = function.__name__
 
     def method(self: Chainable[Any], /, *others: Any) -> Any:
@@ -59,7 +59,7 @@ def attach_lazily(name: str, module: str) -> None:
 
 
 class _LazyMethod:
-    """A method that imports its function when it is first looked up, and is then replaced by `attach`."""
+    """A method that imports its function when it is first used. `attach` then replaces it."""
 
     def __init__(self, name: str, module: str) -> None:
         self._name = name

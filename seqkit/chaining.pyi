@@ -1,7 +1,7 @@
 """The methods of every view, for type checkers; `seqkit` attaches the same ones when it is imported.
 
-A function whose first parameter is the sequence is a method as it stands. The others are written out, without
-the sequence; what comes before it is then given by position.
+A function whose first parameter is the sequence is used as a method unchanged. The other methods are written
+out without the sequence. The parameters before the sequence are then positional only.
 """
 
 from collections.abc import Callable, Iterable

@@ -57,32 +57,33 @@ def batch(
     k : int
         Items per batch, at least 1.
     drop_last : bool
-        Leave out a last batch of fewer than k items; the same as ``last="discard"``.
+        Discard a last batch of fewer than k items. The same as ``last="discard"``.
     pad : object
-        Complete a short last batch with this; None (the default) leaves it short.
+        Fill a short last batch with this object. None (the default) leaves it short.
     collate_fn : callable, optional
-        Turns the list of items into what the batch shall be. ``numpy.asarray``, ``numpy.array`` and
-        ``numpy.stack`` read an array source with one fancy index, and stack arrays right into the slot of
-        a process worker, see `seqkit.empty`.
+        Makes a batch of the list of items. With ``numpy.asarray``, ``numpy.array`` and ``numpy.stack``, an
+        array source is read with one fancy index, and arrays are stacked in the shared memory of a process
+        worker, see `seqkit.empty`. Batches of a ``list`` or ``tuple`` function, or of these, can be assigned.
     last : "keep", "discard" or "pad", optional
-        What becomes of a short last batch; ``"pad"`` makes None a legal `pad`.
+        Keep, discard or pad a short last batch. With ``"pad"``, None is a legal `pad`.
 
     Returns
     -------
     View
-        Of length ``ceil(n / k)``, or ``n // k`` where the short batch is discarded.
+        Of length ``ceil(n / k)``, or ``n // k`` if a short batch is discarded.
 
     Raises
     ------
     TypeError
-        If `k` is no int, `drop_last` no bool, `collate_fn` not callable, or `sequence` cannot be indexed.
+        If `k` is not an int, `drop_last` not a bool, `collate_fn` not callable, or `sequence` cannot be
+        indexed.
     ValueError
-        If `k` is below 1, `last` unknown, or `last` at odds with `drop_last` or `pad`.
+        If `k` is below 1, `last` is unknown, or `last` contradicts `drop_last` or `pad`.
 
     Notes
     -----
-    k reads per access, in one batched read where the source offers it. After ``batch`` of SeqTools; known
-    elsewhere as ``BatchView``, ``chunks``.
+    One batched read of k items per access. After ``batch`` of SeqTools; known elsewhere as ``BatchView``,
+    ``chunks``.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class Batch(View[Any]):
         self._pad = pad
         self._given_fn = collate_fn
         self._collate_fn = _stacked if collate_fn in _ARRAY_COLLATES else collate_fn
-        # A collate function that says so gets the items of an array source as one array.
+        # A collate function with this attribute gets the items of an array source as one array.
         self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
 
     def _length(self) -> Length:
@@ -215,7 +216,7 @@ _ARRAY_COLLATES = (np.asarray, np.array, np.stack)
 
 
 def _stacked(items: Any) -> Any:
-    """Return the items as one array, in memory that is the batch's own and, in a worker, in its slot."""
+    """Return the items as one new array, in a process worker in shared memory."""
     if isinstance(items, list) and not _alike(items):
         return np.asarray(items)
     if isinstance(items, np.ndarray):

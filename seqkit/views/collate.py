@@ -31,30 +31,31 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
     Parameters
     ----------
     sequences : iterable of View or indexable, or mapping of names to them
-        At least one, all of the same length (those that have one). A mapping gives dict items.
+        At least one. All that have a length must have the same one. A mapping gives dict items.
+    **named : View or indexable
+        The sequences by name, in place of a mapping.
 
     Returns
     -------
-    View
+    Collate
+        Its method ``select(*names)`` returns the view of some columns.
 
     Raises
     ------
     TypeError
-        If `sequences` is no iterable, or a sequence cannot be indexed.
+        If `sequences` is not an iterable, if a sequence cannot be indexed, or with both kinds of arguments.
     ValueError
         Without a sequence, or if lengths differ.
 
-    Notes
-    -----
-    One access to every sequence per item. After ``collate`` of SeqTools; known elsewhere as ``zip``,
-    ``StackDataset`` or ``ArrayDataset``. `default_collate` is something else: it stacks the samples of a
-    batch.
+    Notes ----- One access to each sequence per item. After ``collate`` of SeqTools; known elsewhere as
+    ``zip``, ``StackDataset`` or ``ArrayDataset``. Not to be confused with `default_collate`, which stacks the
+    samples of a batch.
 
     Examples
     --------
     >>> list(collate([[1, 2], "ab"]))
     [(1, 'a'), (2, 'b')]
-    >>> collate({"x": [1, 2], "y": "ab"})[1]
+    >>> collate(x=[1, 2], y="ab")[1]
     {'x': 2, 'y': 'b'}
     """
     if named and sequences is not None:

@@ -30,7 +30,8 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     Parameters
     ----------
     sequences : iterable of View or indexable
-        All with a length but the last, which may be unbounded. None at all gives an empty view.
+        Only the last one may be unbounded. If one has an unknown length, so has the view. An empty iterable
+        gives an empty view.
 
     Returns
     -------
@@ -39,13 +40,14 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     Raises
     ------
     TypeError
-        If `sequences` is no iterable, or a mapping; if a sequence cannot be indexed, or one before the last
-        has no length.
+        If `sequences` is not an iterable or is a mapping, if a sequence cannot be indexed, or if one before
+        the last is unbounded.
 
     Notes
     -----
-    One binary search per access; concatenations of concatenations are flattened. After ``concatenate`` of
-    SeqTools; known elsewhere as ``ConcatDataset``, ``chain``.
+    One binary search per access. A concatenation of concatenations is one view. An index after the end of a
+    sequence of unknown length reads that sequence once to find its length. After ``concatenate`` of SeqTools;
+    known elsewhere as ``ConcatDataset``, ``chain``.
 
     Examples
     --------

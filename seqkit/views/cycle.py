@@ -19,14 +19,14 @@ __all__ = ["Cycle", "cycle"]
 
 
 def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
-    """Return the view of a sequence repeated over and over, for ever or up to `limit` items.
+    """Return the view of a sequence repeated without end, or up to `limit` items.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of known length; not empty, unless `limit` is 0.
+        Of known length, and not empty unless `limit` is 0.
     limit : int, optional
-        Length of the view, at least 0. None (the default) goes on for ever.
+        Length of the view, 0 or more. None (the default): unbounded.
 
     Returns
     -------
@@ -35,14 +35,14 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or `limit` is no int.
+        If `sequence` cannot be indexed or has no length, or `limit` is not an int.
     ValueError
-        If `limit` is negative, or `sequence` is empty and there would be items.
+        If `limit` is negative, or if `sequence` is empty and `limit` is not 0.
 
     Notes
     -----
-    One division more per access. After ``cycle`` of SeqTools and `itertools.cycle`; known elsewhere as
-    ``repeat``. Every pass gives the same items: `epochs` is for those that differ.
+    One division per access. After ``cycle`` of SeqTools and `itertools.cycle`; known elsewhere as ``repeat``.
+    Each pass has the same items. Use `epochs` for a new random order in each pass.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class Cycle(Selection):
         return super()._iter(plan)
 
     def _passes(self, plan: Plan) -> Iterator[range]:
-        """Cut a plan without gaps where a pass over the source ends."""
+        """Cut a plan of consecutive indices at the ends of passes over the source."""
         i, stop = (plan.start, plan.stop) if isinstance(plan, range) else (0, self._n)
         while i < stop:
             first = i % self._period

@@ -1,4 +1,4 @@
-"""`Decided`: a decision about each item of a plan, made once for all who iterate the plan."""
+"""`Decided`: a decision about each item of a plan, made once for all iterations of the plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["Decided"]
 class Decided:
     """Decisions about the items of a plan, made in order, each when it is first needed.
 
-    Views split a plan with it. The consumer, and sources that work ahead of it, must split it alike, even if
-    the decision would be another one at a later time.
+    A view uses it to split a plan among sources that work ahead. All of them must use the same decisions,
+    even if the decision would differ at a later time.
 
     >>> seen = Decided([7, 8, 9], lambda i: i % 2)
     >>> list(seen.where(1)), seen.at(1)

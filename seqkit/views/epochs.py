@@ -21,19 +21,19 @@ __all__ = ["Epochs", "epochs"]
 
 
 def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None) -> View[T]:
-    """Return the view of n passes over a sequence, one after the other, pass e being its ``at_epoch(e)``.
+    """Return the view of n passes over a sequence. Pass e is its ``at_epoch(e)``.
 
-    The passes are one sequence: what works ahead of the reader does not stop where one ends.
+    All passes are one sequence, so a `prefetch` above it works ahead across the end of a pass.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of known length, the same in every epoch; not empty, unless there is a number of passes.
+        Of known length, the same in each epoch, and not empty unless `n` is given.
     n : int, optional
-        How many passes, at least 0. None (the default) goes on for ever.
+        Number of passes, 0 or more. None (the default): unbounded.
     seed : int, optional
-        Shuffles every pass, at least 0: for a sequence in which nothing is random yet. None (the default)
-        leaves the order to `sequence`; if nothing is random there, all passes are alike.
+        Shuffle each pass with this seed, 0 or more. Only for a sequence without a random view. None (the
+        default) keeps the order of `sequence`. Passes over a sequence without a random view are then equal.
 
     Returns
     -------
@@ -42,16 +42,14 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or `n` or `seed` is no int.
+        If `sequence` cannot be indexed or has no length, or if `n` or `seed` is not an int.
     ValueError
-        If `n` or `seed` is negative, there is a seed and `sequence` is random already, or `sequence` is empty
-        and there is no `n`.
+        If `n` or `seed` is negative, if `seed` is given for a random sequence, or if `sequence` is empty and
+        `n` is None.
 
-    Notes
-    -----
-    One division more per access; the views of the last few epochs are kept. ``at_epoch(e)`` of the result
-    starts at pass ``e * n``, or at pass e if there is no end. Known elsewhere as ``repeat``; `cycle` is for
-    passes that are alike.
+    Notes ----- One division per access. The views of the last few epochs are kept. ``at_epoch(e)`` of the
+    result starts at pass ``e * n``, or at pass e if it is unbounded. Known elsewhere as ``repeat``. Use
+    `cycle` for equal passes.
 
     Examples
     --------
@@ -103,7 +101,7 @@ class Epochs(Several):
         return wanted // self._period, wanted % self._period
 
     def _source(self, which: int) -> View[Any]:
-        """Return the view of a pass; an error of its first item if its length is not that of the others."""
+        """Return the view of a pass, or raise an error if its length differs from that of the first pass."""
         found = self._recent.at(self._first + which)
         if found._n != self._period:
             message = f"pass {self._first + which} has {found._n} items, expected {self._period}"
@@ -118,7 +116,7 @@ class Epochs(Several):
     def _iter_pass(self, number: int, part: range) -> Iterator[Any]:
         try:
             return self._source(number)._iter(part)
-        except Exception:  # each item of the pass is to raise it
+        except Exception:  # then each item of the pass raises it
             start = number * self._period
             return View._iter(self, range(start + part.start, start + part.stop, part.step))
 
@@ -147,14 +145,14 @@ class Epochs(Several):
 
 
 class Recent:
-    """The view of a sequence in each of the epochs that were asked for last."""
+    """Keeps the views of a sequence for the most recent epochs."""
 
-    # Workers that are ahead of each other read two epochs at a time; reading at random gains by no number.
+    # Workers may read two epochs at a time. Random reads would not profit from a larger number.
     MOST = 4
 
     def __init__(self, source: View[Any]) -> None:
         self._source = source
-        # Replaced as a whole, so threads may share it; at worst two of them make the same view.
+        # Replaced as a whole, so threads may share it. At worst two threads make the same view.
         self._views: tuple[tuple[int, View[Any]], ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:

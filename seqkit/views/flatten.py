@@ -21,16 +21,16 @@ __all__ = ["Flatten", "flatten"]
 
 
 def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] | None = None) -> View[T]:
-    """Return the view of the items of a sequence of sequences, which may differ in length, one after another.
+    """Return the view of the items of all sequences in a sequence, one after another.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of sized, indexable sequences.
+        Of sized, indexable sequences, which may differ in length.
     lengths : sequence of int, optional
-        How long each of them is, at least 0. None (the default) reads all of them once, in order, when the
-        length or an item is first asked for, and remembers their lengths. A view is read at that time too;
-        if it is random, it is keyed for the same epochs as `sequence`.
+        The length of each sequence. None (the default) reads all sequences once, in order, when the length or
+        an item is first requested, and keeps their lengths. A view of lengths is read at that time too, and
+        keyed for the same epochs as `sequence`.
 
     Returns
     -------
@@ -39,16 +39,17 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, or never ends and there are no `lengths`; if `lengths` are no ints.
+        If `sequence` cannot be indexed, if it is unbounded and there are no `lengths`, or if `lengths` are
+        not ints.
     ValueError
-        If `lengths` are not as many as there are sequences, or negative; and, when an item is read, if its
-        sequence has another length.
+        If the number of `lengths` is wrong, or one is negative. An item raises it if its sequence has another
+        length.
 
     Notes
     -----
-    One binary search and one sequence read per item at random; each sequence is read once in order, and once
-    per batch. 8 bytes for each sequence. After ``flatten`` of Julia's MLUtils and ``flat_map`` of tf.data;
-    `concatenate` joins a few sequences known by now, `unbatch` batches of one size.
+    Random access: one binary search and one sequence read per item. Iteration and batched reads read each
+    sequence once. 8 bytes per sequence. After ``flatten`` of Julia's MLUtils and ``flat_map`` of tf.data. See
+    `concatenate` to join a few given sequences, and `unbatch` for batches of equal size.
 
     Examples
     --------
@@ -70,9 +71,9 @@ def _checked(lengths: Any) -> list[int]:
 
 
 class Flatten(View[Any]):
-    """The view behind `flatten`; a second source has the lengths of the sequences that are in the first.
+    """The view that `flatten` returns. A second source has the lengths of the sequences in the first one.
 
-    `_ends` holds the index behind the last item of each sequence.
+    `_ends` has the end of each sequence: the index after its last item.
     """
 
     _length_reads = True
@@ -117,14 +118,14 @@ class Flatten(View[Any]):
             fail(self, which, error, f"measuring item {which} of the sequence")
 
     def _which(self, block: Indices) -> IndexArray:
-        """Return which sequence each of some items is in."""
+        """Return the number of the sequence of each item."""
         return np.searchsorted(self._ends, as_array(block), side="right")
 
     def _start(self, which: int) -> int:
         return int(self._ends[which - 1]) if which else 0
 
     def _pick(self, i: int, which: int, items: Any, start: int | None = None) -> Any:
-        """Return item `i` out of its sequence, of which `start` says that its length was checked."""
+        """Return item `i` of its sequence. `start` is the first index of a sequence that was checked."""
         try:
             if start is None:
                 start = self._checked_start(which, items)
@@ -133,7 +134,7 @@ class Flatten(View[Any]):
             fail(self, i, error)
 
     def _checked_start(self, which: int, items: Any) -> int:
-        """Return the index of the first item of a sequence, if that has the length it must have."""
+        """Return the index of the first item of a sequence, after checking the length of the sequence."""
         start = self._start(which)
         size = int(self._ends[which]) - start
         if len(items) != size:
@@ -164,9 +165,9 @@ class Flatten(View[Any]):
         return items
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Read a sequence once for all its items that follow each other in the plan."""
+        """Read each sequence once for all its consecutive items in the plan."""
         if self._sources[0]._n is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
-            return super()._iter(plan)  # where the sequences end, the iteration of them would
+            return super()._iter(plan)  # the iteration would stop at the end of the sequences
         groups = Groups(self._sources[0]._iter(self._outer_plan(plan)))
         numbers, held, start = iter(Translated(plan, self._which)), -1, None
 
@@ -208,7 +209,7 @@ class Flatten(View[Any]):
 
 
 class _Changes:
-    """A plan without the repeats of an index that follow it at once."""
+    """A plan without immediate repeats of an index."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
