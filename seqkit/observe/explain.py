@@ -1,4 +1,4 @@
-"""`explain`: an expression as a drawing, and the same in notebooks."""
+"""`explain`: a drawing of an expression, also for notebooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["explain", "notebook", "outline"]
 
 
 def explain(sequence: Indexable[Any]) -> str:
-    """Return a drawing of an expression: one line per view, the outermost first, with lengths.
+    """Return a drawing of an expression: one line for each view, the outermost first, with its length.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def explain(sequence: Indexable[Any]) -> str:
 
     Notes
     -----
-    Evaluates no item.
+    Reads no item.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def explain(sequence: Indexable[Any]) -> str:
 
 
 def notebook(sequence: View[Any]) -> str:
-    """Return the drawing of an expression as notebooks show it, in HTML.
+    """Return the drawing of an expression in HTML, for notebooks.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def notebook(sequence: View[Any]) -> str:
 
 
 def outline(node: View[Any]) -> list[tuple[str, View[Any]]]:
-    """Return the views of an expression, the outermost first, each with the line that stands for it.
+    """Return the views of an expression, the outermost first, each with its line in the drawing.
 
     >>> [line for line, _ in outline(as_view("abc", "outline")[[2, 0]])]
     ['gather(<2 indices>)', '└─ <str of 3>']

@@ -1,4 +1,4 @@
-"""`monitor_throughput`: how long reading takes."""
+"""`monitor_throughput`: measure the time that reading takes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["MonitorThroughput", "monitor_throughput"]
 def monitor_throughput(
     sequence: Indexable[T], *, clock: Callable[[], float] = time.perf_counter
 ) -> MonitorThroughput[T]:
-    """Return the view of the same items, which measures how long its readers wait for them.
+    """Return the view of the same items, and measure how long consumers wait for them.
 
     Parameters
     ----------
     sequence : View or indexable
     clock : callable
-        Tells the time in seconds; `time.perf_counter` by default.
+        Returns the time in seconds. The default is `time.perf_counter`.
 
     Returns
     -------
@@ -37,12 +37,10 @@ def monitor_throughput(
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, or `clock` not called.
+        If `sequence` cannot be indexed, or `clock` is not callable.
 
-    Notes
-    -----
-    About 0.4 µs per access. The views of all epochs measure together. What workers read is not seen from
-    outside: lay the monitor over a `prefetch`, where it tells how long the reader waits, or see `profile`.
+    Notes ----- About 0.4 µs per access. The views of all epochs share one measurement. Reads in workers are
+    not counted. Put the monitor above a `prefetch` to measure how long the consumer waits, or see `profile`.
     After ``monitor_throughput`` of SeqTools.
 
     Examples
@@ -58,7 +56,7 @@ def monitor_throughput(
 
 
 class Meter:
-    """Adds up items and the seconds they took; shared by the views of all epochs."""
+    """Adds up items and seconds. The views of all epochs share it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -81,36 +79,36 @@ class Meter:
 
 
 class MonitorThroughput(View[T]):
-    """The view behind `monitor_throughput`."""
+    """The view that `monitor_throughput` returns."""
 
     def __init__(self, source: View[Any], meter: Meter) -> None:
         super().__init__((source,))
         self._meter = meter
 
     def read_delay(self) -> float:
-        """Return how many seconds an item took on average, whether it was read alone or with others.
+        """Return the average number of seconds per item, for single and batched reads.
 
         Raises
         ------
         RuntimeError
-            If nothing was read since the view was made, or `reset`.
+            If no item was read since the view was created, or since `reset`.
         """
         items, seconds = self._so_far()
         return seconds / items
 
     def throughput(self) -> float:
-        """Return how many items were read per second of waiting for them: one over `read_delay`.
+        """Return the number of items per second of waiting, which is ``1 / read_delay()``.
 
         Raises
         ------
         RuntimeError
-            If nothing was read since the view was made, or `reset`.
+            If no item was read since the view was created, or since `reset`.
         """
         items, seconds = self._so_far()
         return items / seconds if seconds else math.inf
 
     def reset(self) -> None:
-        """Forget what was measured so far."""
+        """Discard the measurement so far."""
         self._meter.reset()
 
     def _so_far(self) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""`profile`: which view of an expression costs how much."""
+"""`profile`: measure the time that each view of an expression takes."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ __all__ = ["Profile", "Stage", "profile"]
 def profile(
     sequence: Indexable[Any], n: int = 100, *, clock: Callable[[], float] = time.perf_counter
 ) -> Profile:
-    """Return how long each view of an expression takes for the first items, without the views beneath it.
+    """Return the time that each view of an expression takes for the first items, without the views below it.
 
     Parameters
     ----------
     sequence : View or indexable
     n : int
-        How many items to read at most, at least 1.
+        Largest number of items to read, 1 or more.
     clock : callable
-        Tells the time in seconds; `time.perf_counter` by default.
+        Returns the time in seconds. The default is `time.perf_counter`.
 
     Returns
     -------
     Profile
-        Print it for a table; ``costliest`` is the stage that took longest.
+        Print it to see a table. ``costliest`` is the stage that took longest.
 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, `n` is no int, or `clock` not callable.
+        If `sequence` cannot be indexed, `n` is not an int, or `clock` is not callable.
     ValueError
         If `n` is below 1.
     EvaluationError
@@ -49,8 +49,8 @@ def profile(
 
     Notes
     -----
-    Evaluates up to n items in this thread, in a copy of the expression: without workers, as a `prefetch` is
-    passed over, and with caches that start empty. Measuring adds about 1 µs per item to every view.
+    Reads up to n items in this thread, in a copy of the expression without `prefetch` and with empty caches.
+    Measuring adds about 1 µs per item and view.
 
     Examples
     --------
@@ -81,16 +81,16 @@ def profile(
 
 @dataclass(frozen=True)
 class Stage:
-    """What one view of an expression took.
+    """The time that one view of an expression took.
 
     Attributes
     ----------
     view : str
-        The view without what lies beneath it, as in `explain`.
+        The view without the views below it, as in `explain`.
     items : int
-        How many of its items were read.
+        Number of its items that were read.
     seconds : float
-        How long that took, without the views beneath it.
+        Time for these items, without the views below it.
     line : str
         Its line in the drawing of the expression.
     """
@@ -103,14 +103,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Profile:
-    """How long the views of an expression took; its text is a table.
+    """The times of the views of an expression. Its text is a table.
 
     Attributes
     ----------
     items : int
-        How many items of the whole were read.
+        Number of items of the whole expression that were read.
     stages : tuple of Stage
-        The outermost view first; a view that is used twice occurs once.
+        The outermost view first. A view that is used twice occurs once.
     """
 
     items: int
@@ -118,7 +118,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """How long all stages took together."""
+        """The time of all stages together."""
         return sum(stage.seconds for stage in self.stages)
 
     @property

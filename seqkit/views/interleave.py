@@ -21,32 +21,30 @@ Stop = Literal["longest", "shortest"]
 
 
 def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
-    """Return the view of the items of several sequences in turn: first items, then second ones, and so on.
+    """Return the view of the items of several sequences in turn: all first items, then all second items, ….
 
     Parameters
     ----------
     *sequences : View or indexable
-        Of known length, or unbounded. None at all gives an empty view.
+        If one has an unknown length, so has the view. Without sequences, the view is empty.
     stop : "longest" or "shortest"
-        What follows when a sequence is exhausted: the others go on without it (default), or the view ends
-        with the last round in which all take part.
+        When one sequence ends, continue with the others (default), or end with the last complete round.
 
     Returns
     -------
     View
-        As long as all sequences together; with ``"shortest"``, their number times the shortest length.
+        The sum of all lengths, or with ``"shortest"`` the shortest length times the number of sequences.
 
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed, or ends nobody knows where.
+        If a sequence cannot be indexed, or has an unknown length with ``"shortest"``.
     ValueError
-        If `stop` is neither of the two.
+        If `stop` is something else.
 
-    Notes
-    -----
-    Some binary searches among the sequences per access, whatever their lengths. After ``interleave`` of
-    SeqTools; known elsewhere as ``roundrobin``, ``interleave_datasets``. `mix` draws in given proportions.
+    Notes ----- A few binary searches among the sequences per access. An index reads sequences of unknown
+    length to find out whether they reach it. After ``interleave`` of SeqTools; known elsewhere as
+    ``roundrobin``, ``interleave_datasets``. See `mix` for given proportions.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def _builder(item: Any) -> _Builder:
 
 
 def _as_pickles(builder: _Builder, count: int) -> _Builder:
-    """Return a builder that takes everything and has the items of another."""
+    """Return a builder for any items, with the items of another builder."""
     pickles = _PickleBuilder()
     if count:
         layout = builder.built()
@@ -64,7 +64,7 @@ def _is_plain_array(value: Any) -> bool:
 
 
 class _Builder(Protocol):
-    """Takes items one by one, as long as they are of its kind."""
+    """Collects items of one kind. `add` returns False for an item of another kind."""
 
     def add(self, item: Any) -> bool: ...
     def built(self) -> Layout: ...
@@ -92,7 +92,7 @@ class _NumberBuilder:
 
 
 def _narrowed(values: Array) -> Array:
-    """Return ints in the smallest dtype that holds them all; floats as they are."""
+    """Return ints in the smallest dtype that holds them all. Floats are returned unchanged."""
     if values.dtype.kind == "i":
         least, most = np.min(values), np.max(values)
         for dtype in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
@@ -102,7 +102,7 @@ def _narrowed(values: Array) -> Array:
 
 
 class _ArrayBuilder:
-    """Of arrays of one dtype that differ at most in the length of their first dimension, or of scalars."""
+    """For arrays of one dtype that differ only in the length of their first dimension, and for scalars."""
 
     def __init__(self, first: Any) -> None:
         self._kinds = (np.ndarray, np.memmap) if isinstance(first, np.ndarray) else (type(first),)
@@ -162,7 +162,7 @@ class _PickleBuilder:
             raise TypeError(
                 f"pack: item {len(self._ends)}, a {type(item).__name__}, cannot be pickled: {error}"
             ) from error
-        self._pickler.clear_memo()  # every item must be readable without the others
+        self._pickler.clear_memo()  # each item must be readable without the others
         self._ends.append(self._file.tell())
         return True
 
@@ -173,7 +173,7 @@ class _PickleBuilder:
 
 
 class _Pickler(pickle.Pickler):
-    """Notes which classes of the main script the items refer to."""
+    """Records the classes of the main script that the items refer to."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -190,7 +190,7 @@ def _as_bytes(data: bytearray | memoryview) -> Array:
 
 
 def _starts(ends: Array) -> Array:
-    """Return where pieces begin, and where the last one ends, in as few bytes as will do."""
+    """Return the start of each piece and the end of the last one, in the smaller sufficient dtype."""
     starts = np.zeros(len(ends) + 1, np.uint32 if ends[-1] < 2**32 else np.int64)
     starts[1:] = ends
     return starts

@@ -1,4 +1,4 @@
-"""How `pack` lays items out in arrays, in memory and in a file.
+"""The layouts of `pack`: how items are stored in arrays, in memory and in a file.
 
 ========  =======================================  ===========================
 kind      items                                    arrays
@@ -12,7 +12,7 @@ bytes     bytes                                    bytes, starts
 pickle    anything else                            pickles, starts
 ========  =======================================  ===========================
 
-A layout begins with what its first item is; the first item that does not fit turns it into pickles.
+The first item decides the layout. If a later item does not fit, all items are pickled.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ Array = npt.NDArray[Any]
 
 
 class Layout:
-    """Items as they lie in arrays.
+    """Items that are stored in arrays.
 
     Attributes
     ----------
     small : bool
-        Are the items so small that they are best read in blocks?
+        Are the items so small that reading blocks of them is faster?
     runs_code : bool
-        Does reading an item run code of its class, which may fail?
+        Does reading an item run code of its class? Such code may fail.
     classes : tuple of type
-        Classes of the main script that the items need, which have to travel with them.
+        Classes of the main script that the items need. They are pickled with the layout.
     """
 
     kind: ClassVar[str]
@@ -108,7 +108,7 @@ class Scalars(Layout):
 
     def one(self, i: int) -> Any:
         item = self._values[i]
-        return item.copy() if isinstance(item, np.void) else item  # a record is a view of its array
+        return item.copy() if isinstance(item, np.void) else item  # a record would be a view of its array
 
     def many(self, indices: Indices) -> Any:
         return np.array(self._picked(indices))
@@ -126,7 +126,7 @@ class Rows(Layout):
         return _copied(self._values[i], self._values.shape[1:])
 
     def many(self, indices: Indices) -> Any:
-        if self._values.ndim == 1:  # arrays without dimensions are no scalars
+        if self._values.ndim == 1:  # arrays without dimensions, not scalars
             return super().many(indices)
         return np.array(self._picked(indices))
 
@@ -135,7 +135,7 @@ class Rows(Layout):
 
 
 class Pieces(Layout):
-    """Items of different lengths; `starts` says where each begins in the values, and where the last ends."""
+    """Items of different lengths. `starts` has the position of each item in the values, and the end."""
 
     def __init__(self, values: Array, starts: Array) -> None:
         super().__init__(values)
@@ -161,7 +161,7 @@ class Ragged(Pieces):
 
 
 class ByteStrings(Pieces):
-    """Items that are strings of bytes, in some code."""
+    """Items that are stored as byte strings."""
 
     kind = "bytes"
     small = True
@@ -186,7 +186,7 @@ class Strings(ByteStrings):
     kind = "str"
 
     def _decoded(self, piece: memoryview) -> Any:
-        return str(piece, "utf-8", "surrogatepass")  # names of files may hold lone surrogates
+        return str(piece, "utf-8", "surrogatepass")  # file names may contain lone surrogates
 
 
 class Pickles(ByteStrings):

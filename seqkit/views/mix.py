@@ -50,45 +50,43 @@ def mix(
 ) -> View[Any]:
     """Return the view of the items of several sequences, mixed in given proportions.
 
-    Each sequence is read in its own order. Whose turn it is at an index is a pure function of (seed, epoch,
-    node, index) and of the weights; up to any index, every sequence has had its share of the turns, rounded
-    up or down.
+    Each sequence is read in its own order. The sequence at an index is a pure function of the weights and of
+    (seed, epoch, view, index). Up to any index, each sequence has had its share of the items, rounded up or
+    down.
 
     Parameters
     ----------
     sequences : iterable of View or indexable
-        At least one; of known length, or unbounded.
+        At least one, each of known length or unbounded.
     weights : iterable of float, optional
-        A number above 0 for each sequence: its share is this by the sum of all. None (the default): equal
-        shares.
+        A number above 0 for each sequence, its share relative to the sum. None (the default): equal shares.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
     stop : "first", "last" or "cycle"
-        Ends with the first sequence that has no item left for its turn (default); or with the last, the
-        others starting anew, keyed for their next epoch; or never, all of them starting anew.
+        End when the first sequence has no further item (default). Or end when the last one has none, or
+        never: the other sequences then start again, keyed for their next epoch.
     name : str, optional
-        Salts the seed in place of the number of random nodes beneath.
+        Salts the seed. None (the default) uses the number of random views below this one.
 
     Returns
     -------
     View
-        With lengths n and shares w, of length ``min(floor(n / w))`` for ``"first"``, ``max(ceil(n / w))`` for
-        ``"last"``; unbounded for ``"cycle"``, and where no sequence ends that would have to.
+        For lengths n and shares w, its length is ``min(floor(n / w))`` with ``"first"`` and ``max(ceil(n /
+        w))`` with ``"last"``. Unbounded with ``"cycle"``, or if no relevant sequence ends.
 
     Raises
     ------
     TypeError
-        If `sequences` is no iterable, or a mapping; if a sequence cannot be indexed, or ends nobody knows
-        where; if a weight is no number, `seed` no int, or `name` no str.
+        If `sequences` is not an iterable or is a mapping, if a sequence cannot be indexed or has an unknown
+        length, or if an argument has the wrong type.
     ValueError
-        Without a sequence; if weights are not as many, not above 0, or too unequal; if an empty sequence
-        would have to start anew; if `seed` is negative or `stop` unknown.
+        Without a sequence, if the number of weights is wrong, if a weight is not above 0 or too small, if an
+        empty sequence would have to start again, or if `seed` is negative or `stop` unknown.
 
-    Notes
-    -----
-    One table lookup more per access. The table is made at the first read, has 1024 to 65,536 turns, and
-    repeats. Weights whose ratio needs larger numbers are replaced by the nearest that do with 16,384. After
-    ``mix`` of Grain; known elsewhere as ``interleave_datasets``, ``sample_from_datasets``.
+    Notes ----- One table lookup per access. The table is made at the first read. It has 1024 to 65,536
+    entries and repeats. Weights that need a longer table are rounded to multiples of 1/16,384 of their sum.
+    ``stop="last"`` needs the lengths at once. After ``mix`` of Grain; known elsewhere as
+    ``interleave_datasets``, ``sample_from_datasets``.
 
     Examples
     --------
@@ -113,13 +111,14 @@ def mix(
 
 
 def _refuse(source: View[Any]) -> NoReturn:
-    raise TypeError(f"mix: a sequence must have a length or be unbounded, of {source!r} {UNKNOWN.reason}")
+    why = UNKNOWN.reason
+    raise TypeError(f"mix: each sequence must have a length or be unbounded, got {source!r}: {why}")
 
 
 def _starting_anew(
     sources: tuple[View[Any], ...], shares: Sequence[int], stop: Stop
 ) -> tuple[Length, tuple[View[Any], ...]]:
-    """Return the greatest length of a mixture, and its sequences: `epochs` of those that start anew."""
+    """Return the greatest length of a mixture, and its sequences: `epochs` of those that start again."""
     if stop == "first":
         return UNBOUNDED, sources
     if stop == "cycle" and not all(map(is_measured, sources)):
@@ -128,7 +127,7 @@ def _starting_anew(
     if stop == "last" and not any(lengths):
         return UNBOUNDED, sources
     if not all(lengths):
-        raise ValueError(f"mix: an empty sequence cannot start anew, as stop={stop!r} asks for")
+        raise ValueError(f"mix: an empty sequence cannot start again, as stop={stop!r} requires")
     if stop == "cycle" or any(isinstance(n, Unsized) for n in lengths):
         return UNBOUNDED, tuple(s if isinstance(s._n, Unsized) else epochs(s) for s in sources)
     period = sum(shares)

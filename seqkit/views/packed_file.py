@@ -28,7 +28,7 @@ def _aligned(offset: int) -> int:
 
 
 def write_layout(layout: Layout, path: str) -> None:
-    """Write a layout to a file, which replaces another one once it is complete."""
+    """Write a layout to a file. An existing file is replaced when the new one is complete."""
     arrays = [np.ascontiguousarray(values) for values in layout.arrays()]
     described, end = [], 0
     for values in arrays:
@@ -49,11 +49,11 @@ def write_layout(layout: Layout, path: str) -> None:
 
 
 def read_layout(path: str) -> Layout:
-    """Return the layout that lies in a file, mapped into memory."""
+    """Return the layout in a file, mapped into memory."""
     with open(path, "rb") as file:
         start = file.read(len(_MAGIC) + 8)
         if start[: len(_MAGIC)] != _MAGIC:
-            _refuse(path, "is no file of packed items")
+            _refuse(path, "is not a file of packed items")
         length = int.from_bytes(start[len(_MAGIC) :], "little")
         try:
             header = json.loads(file.read(length))

@@ -18,7 +18,8 @@ _END = object()
 
 @dataclass(frozen=True)
 class Stopped:
-    """Why a pass gave no further item: an error at item `at`, or with None the end after `at` items.
+    """The reason why a pass has no further item: an error at item `at`, or with None the end after `at`
+    items.
 
     `again` says that it is what was said before: the iterable fails there, and nothing behind can be reached.
     """
@@ -29,7 +30,7 @@ class Stopped:
 
 
 class _Pass:
-    """One pass over an iterable; `position` is the index of the item that comes next."""
+    """One pass over an iterable. `position` is the index of its next item."""
 
     def __init__(self, items: Iterator[Any], position: int = 0, ours: bool = True) -> None:
         self.items = items
@@ -49,7 +50,7 @@ class _Pass:
 
 
 class Passes:
-    """The passes that are open over an iterable, in the order of their last use, and the items kept.
+    """The open passes over an iterable, in the order of their last use, and the kept items.
 
     Shallow copies of a view share them, for a one-shot iterator stands at one place only; other copies
     begin without.
@@ -72,20 +73,20 @@ class Passes:
         return Passes, (self.iterable, self.cache_size, self.n_parallel, position)
 
     def after_fork(self) -> Passes:
-        """Return passes for the process that this one became: copied iterators may share files."""
+        """Return new passes for a forked process, because copied iterators may share open files."""
         fresh = Passes(self.iterable, self.cache_size, self.n_parallel)
         fresh._open.clear()
         fresh._inherited = self  # never closed here, which might be felt where they come from
         return fresh
 
     def start(self) -> _Pass:
-        """Begin a pass, which belongs to the caller."""
+        """Start a new pass, which the caller must close."""
         iterable = self.iterable
         items = in_order(iterable if isinstance(iterable, Iterable) else iterable())
         return _Pass(items, ours=items is not iterable)
 
     def leave_open(self, current: _Pass, position: int) -> None:
-        """Let whoever reads on by index have a pass that stopped on its way, if there is room for it."""
+        """Keep an unfinished pass for later reads by index, if the number of open passes allows it."""
         with self._lock:
             if len(self._open) < self.n_parallel:
                 self._open.append(_Pass(current.items, position))
@@ -124,7 +125,7 @@ class Passes:
         return Stopped(at, error, again)
 
     def _nearest(self, i: int) -> _Pass:
-        """Return the pass that stands nearest before item `i`, or a new one, as the one used last."""
+        """Return the pass with the nearest position up to `i`, or a new pass."""
         if self._open and self._open[-1].position == i:
             return self._open[-1]
         behind = [one for one in self._open if one.position <= i]
@@ -142,7 +143,7 @@ class Passes:
         return nearest
 
     def close(self) -> None:
-        """Close the passes that are open, at the end of a worker; an index begins another one."""
+        """Close the open passes, at the end of a worker. The next read starts a new pass."""
         with self._lock:
             while self._open and not self.one_shot:
                 self._open.pop().close()
@@ -163,7 +164,7 @@ class Passes:
                 del self._kept[next(iter(self._kept))]
 
     def _lose(self, failed: _Pass) -> int:
-        """Give up a pass that raised, for nobody knows where it stands; return at which item it did."""
+        """Drop a pass that raised, because its position is unknown. Return the index of the failed item."""
         at = failed.position
         if self.one_shot:
             failed.position += 1  # there is no other: the item is lost

@@ -13,7 +13,7 @@ __all__ = ["Random"]
 
 
 class Random(View[Any]):
-    """A view that is keyed by seed, epoch, and its name or its number among the random views beneath."""
+    """A view that is keyed by seed, epoch, and its name or the number of random views below it."""
 
     def __init__(
         self,

@@ -26,11 +26,11 @@ def random_map(
     *,
     name: str | None = None,
 ) -> View[U]:
-    """Return the view of ``f(item, rng)``, every item with a random generator of its own.
+    """Return the view of ``f(item, rng)``, with a random generator for each item.
 
-    The generator of item i is a pure function of (seed, epoch, node, i): augmentation comes out bitwise
-    the same for any number of workers, threads or processes, at random access and after a resume, and
-    inserting another stage that is not random does not change it.
+    The generator of item i is a pure function of (seed, epoch, view, i). So the results are bitwise the same
+    for any number of workers, in threads or processes, at random access and after a resume. Inserting a stage
+    that is not random does not change them.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def random_map(
         Called with the item and a fresh `numpy.random.Generator`.
     sequence : View or indexable
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
     name : str, optional
-        Salts the seed in place of the number of random nodes beneath.
+        Salts the seed. None (the default) uses the number of random views below this one.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def random_map(
     Raises
     ------
     TypeError
-        If `f` is not callable, `sequence` cannot be indexed, `seed` is no int, or `name` no str.
+        If `f` is not callable, `sequence` cannot be indexed, `seed` is not an int, or `name` not a str.
     ValueError
         If `seed` is negative.
 

@@ -1,4 +1,4 @@
-"""`shuffle`: a random order that needs no memory and stays indexable."""
+"""`shuffle`: a random order that needs no memory and can be indexed."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ def shuffle(
 ) -> View[T]:
     """Return the view of the items of a sequence in random order.
 
-    The order is a pure function of (seed, epoch) and of the node's place among the random nodes of the
-    expression; every item occurs exactly once.
+    The order is a pure function of (seed, epoch) and the number of random views below. Each item occurs once.
 
     Parameters
     ----------
     sequence : View or indexable
         Of known length, below 2**63.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
     epoch : int
-        Number of the pass, at least 0; another epoch is another order. See `View.at_epoch`.
+        Number of the pass, 0 or more. Each epoch has another order. See `View.at_epoch`.
     name : str, optional
-        Salts the seed in place of the number of random nodes beneath, which otherwise keeps two shuffles
-        of one seed apart.
+        Salts the seed. None (the default) uses the number of random views below this one, so that two
+        shuffles with one seed differ.
     order : "keyed" or "numpy"
-        A keyed permutation that needs no memory (default), or just that of
-        ``numpy.random.default_rng(seed).permutation(len(sequence))``, for experiments that began with it: a
-        table of 8 bytes per item, neither salted nor named. Later epochs draw from generators spawned of it.
+        A keyed permutation that needs no memory (default), or the permutation
+        ``numpy.random.default_rng(seed).permutation(len(sequence))``, to reproduce experiments that used it.
+        The latter is a table of 8 bytes per item, without salt. Later epochs use spawned generators.
 
     Returns
     -------
@@ -55,14 +54,14 @@ def shuffle(
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, `seed` or `epoch` is no int, or `name` no str.
+        If `sequence` cannot be indexed or has no length, `seed` or `epoch` is not an int, or `name` not a
+        str.
     ValueError
-        If `seed` or `epoch` is negative, the sequence too long, `order` unknown, or a numpy order named.
+        If `seed` or `epoch` is negative, the sequence is too long, `order` is unknown, or a numpy order has a
+        name.
 
-    Notes
-    -----
-    No memory at 65,536 items and above, a table below. Some 2 µs per scattered access, some ten
-    nanoseconds per index in sequence. After Grain's index shuffle.
+    Notes ----- No memory from 65,536 items on, and a table below. About 2 µs per scattered access, about ten
+    nanoseconds per consecutive index. After Grain's index shuffle.
 
     Examples
     --------

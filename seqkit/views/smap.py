@@ -1,4 +1,4 @@
-"""`smap` and `starmap`: a function laid over the items of a sequence."""
+"""`smap` and `starmap`: apply a function to the items of a sequence."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ def smap(
     f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
 ) -> View[Any]: ...
 def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
-    """Return the view of ``f(item)`` for every item of a sequence, or of several in step.
+    """Return a lazy view of ``f(item)`` for each item of a sequence, or of several sequences side by side.
 
     Parameters
     ----------
     f : callable
-        Called with one item of each sequence, each time an item is read: nothing is remembered.
+        Called with one item of each sequence, each time an item is read. Results are not kept.
     *sequences : View or indexable
         At least one.
     zip : "strict" or "shortest"
-        With sequences of different lengths: refuse them (default), or end with the shortest.
+        Refuse sequences of different lengths (default), or end with the shortest one.
     batched : bool
-        Does `f` take many items at once, and return as many? It is called with a list of items of each
-        sequence, or an array where the sequence is one: of all items that are read together (a batch above
-        it, ``numpy.asarray``), else of one.
+        Set if `f` takes many items and returns as many. It is called with a list of items of each sequence,
+        or with an array if the sequence is one. A batched read, such as that of a `batch` above, is one call.
+        Iteration calls `f` with blocks of up to 256 items. If a block fails, its items are mapped one by one.
 
     Returns
     -------
@@ -77,15 +77,13 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     Raises
     ------
     TypeError
-        If `f` is not callable, `batched` no bool, or a sequence cannot be indexed.
+        If `f` is not callable, `batched` is not a bool, or a sequence cannot be indexed.
     ValueError
-        Without a sequence, with unequal lengths under ``"strict"``, or with an unknown `zip`. At reading,
-        as the cause of an `EvaluationError`: if a batched `f` returns another number of items than it got.
+        Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. A read raises it
+        if a batched `f` returns a wrong number of items.
 
-    Notes
-    -----
-    One call of `f` per access, or per batched access; maps over maps are fused into one view. After ``smap``
-    of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
+    Notes ----- One call of `f` per access, or per batched access. A map of a map is read in one loop. After
+    ``smap`` of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
 
     Examples
     --------
@@ -120,7 +118,7 @@ def starmap(
 @overload
 def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool) -> View[Any]: ...
 def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool = False) -> View[Any]:
-    """Return the view of ``f(*item)`` for every item of a sequence; ``f(**item)`` for mappings.
+    """Return a lazy view of ``f(*item)`` for each item of a sequence, or ``f(**item)`` for mappings.
 
     Parameters
     ----------
@@ -161,7 +159,7 @@ def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first:
 
 
 class Spread:
-    """Call a function with the parts of an item as its arguments; `who` asks for it."""
+    """Call a function with the parts of an item as its arguments. `who` is the name of the combinator."""
 
     def __init__(self, f: Callable[..., Any], who: str) -> None:
         self.f = f
@@ -239,7 +237,7 @@ class Smap(View[Any]):
         progress.done = True
 
     def _run_one(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
-        # The same loop for a single function: half of all maps, and a third faster.
+        # The same loop for a single function, which is the most common case, is a third faster.
         ((step, f),) = self._steps
         try:
             for item in progress.counted(items):
@@ -254,8 +252,8 @@ class Smap(View[Any]):
         progress.done = True
 
     def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress) -> None:
-        """Tell what the function met; who calls raises again what is no error of an item."""
-        progress.skipped -= 1  # unlike an item that the source failed to give, this one is counted
+        """Report an exception of a function. The caller re-raises other exceptions, such as interrupts."""
+        progress.skipped -= 1  # this item was counted, unlike an item that the source failed to give
         if isinstance(error, Exception):
             fail(self._layer(step), nth(plan, progress.position), error)
 
@@ -278,7 +276,7 @@ class Smap(View[Any]):
         return results
 
     def _layer(self, step: int) -> Smap:
-        """Return the map of the chain whose function is number `step`."""
+        """Return the view of the chain whose function is number `step`."""
         layer = self
         for _ in range(len(self._steps) - 1 - step):
             layer = cast(Smap, layer._sources[0])
@@ -294,7 +292,7 @@ class Smap(View[Any]):
         return [(f, self._layer(step)._site) for step, f in self._steps]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Flat, so that a chain of any length pickles and copies without nesting.
+        # Flat, so that pickling a long chain does not nest.
         return _stack_maps, (self._base, self._chain())
 
     def _arguments(self, sources: list[str]) -> list[str]:
@@ -330,7 +328,7 @@ class BatchedSmap(InStep):
         return cast(Sequence[Any], items)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Map blocks of items, and the items of a block in which one fails again, one by one."""
+        """Map blocks of items. If a block fails, map its items one by one."""
         if self._n is UNKNOWN or self._by_index:
             return super()._iter(plan)
         cursor, size, single = Cursor(plan), 32, 0

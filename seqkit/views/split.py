@@ -32,18 +32,18 @@ def split(sequence: Indexable[Any], edges: Edges) -> View[Any]: ...
 def split(sequence: Any, edges: Any) -> View[Any]:
     """Return the view of the parts of a sequence, cut at `edges`.
 
-    A part is what slicing the sequence gives: a list of a list, an array of an array, a view of a view or of
-    what cannot be sliced. Nothing is cut until the part is read.
+    A part is a slice of the sequence: a list for a list, an array for an array, a view for a view or for an
+    object that cannot be sliced. A part is made when it is read.
 
     Parameters
     ----------
     sequence : View or indexable
         Of known length n.
     edges : int, iterable of int, or iterable of (int, int)
-        An int of at least 0: at how many places to cut, into ``edges + 1`` parts of equal length. Ints in
-        ascending order: where to cut, ``[3, 5]`` into ``[:3]``, ``[3:5]`` and ``[5:]``. Pairs (start, stop):
-        the parts themselves, in any order; they may overlap, and leave gaps. Negative positions count from
-        the end, positions beyond either end mean that end, as in slices.
+        An int, 0 or more: the number of cuts, which make ``edges + 1`` parts of equal length. Ints in
+        ascending order: the positions of the cuts. ``[3, 5]`` cuts into ``[:3]``, ``[3:5]`` and ``[5:]``.
+        Pairs (start, stop): the parts, in any order. They may overlap or leave gaps. Positions are those of
+        slices: negative ones count from the end, and those past either end mean that end.
 
     Returns
     -------
@@ -52,14 +52,13 @@ def split(sequence: Any, edges: Any) -> View[Any]:
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or `edges` are none of the three.
+        If `sequence` cannot be indexed or has no length, or if `edges` is something else.
     ValueError
-        If the parts cannot be equal, the number of cuts is negative, or cut points are not in order.
+        If the parts cannot be equal, the number of cuts is negative, or positions are not in order.
 
-    Notes
-    -----
-    One slice per access, and two ints of memory per part. After ``split`` of SeqTools, where a part beyond
-    the end has one item and negative positions mean 0; known elsewhere as ``array_split``, ``chunks``.
+    Notes ----- One slice per access, and two ints of memory per part. After ``split`` of SeqTools, where a
+    part past the end has one item and negative positions mean 0. Known elsewhere as ``array_split``,
+    ``chunks``.
 
     Examples
     --------
@@ -137,7 +136,7 @@ class Split(View[Any]):
 
     @cached
     def _bounds(self) -> IndexArray:
-        """An array whose rows say where a part starts and stops."""
+        """An array with a row (start, stop) for each part."""
         n = self._sources[0]._n
         if isinstance(n, Unsized):
             raise TypeError(f"split: the sequence needs a length, and has none: {n.reason}")

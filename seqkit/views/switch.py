@@ -1,4 +1,4 @@
-"""`switch` and `case`: each item from the sequence that another one selects."""
+"""`switch` and `case`: take each item from one of several sequences, which another one selects."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     Parameters
     ----------
     condition : View or indexable
-        Of anything that is true or false: bools, numpy bools, numbers, strings.
+        Items are taken as true or false: bools, numpy bools, numbers, strings.
     x, y : View or indexable
-        Of the length of `condition`, as far as they have one.
+        Sequences that have a length must have that of `condition`.
 
     Returns
     -------
     View
-        Of the common length; where none of the three has one, of that of `condition`.
+        Of the common length. If no sequence has one, of the length of `condition`.
 
     Raises
     ------
@@ -43,11 +43,10 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     ValueError
         If lengths differ.
     IndexError
-        When an item is read, if `x` or `y` ends before it.
+        An item raises it if the selected sequence ends before it.
 
-    Notes
-    -----
-    One access to `condition` and one to the sequence selected; the other is not read. After ``switch`` of
+    Notes ----- One access to `condition` and one to the selected sequence. The other sequence is not read. If
+    one of them works ahead, such as a `prefetch`, iteration reads `condition` ahead too. After ``switch`` of
     SeqTools; known elsewhere as ``where``, ``select``.
 
     Examples
@@ -64,14 +63,14 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     Parameters
     ----------
     selector : View or indexable
-        Of ints in ``[-k, k)``, where k is the number of `values`; negative ones count from the last.
+        Of ints in ``[-k, k)``, where k is the number of `values`. Negative ones count from the last.
     *values : View or indexable
-        At least one, of the length of `selector`, as far as they have one.
+        At least one. Sequences that have a length must have that of `selector`.
 
     Returns
     -------
     View
-        Of the common length; where no sequence has one, of that of `selector`.
+        Of the common length. If no sequence has one, of the length of `selector`.
 
     Raises
     ------
@@ -80,12 +79,10 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     ValueError
         Without `values`, or if lengths differ.
     IndexError
-        When an item is read, if its selector is out of range or the sequence selected ends before it.
+        An item raises it if its selector is out of range, or if the selected sequence ends before it.
 
-    Notes
-    -----
-    One access to `selector` and one to the sequence selected; the others are not read. After ``case`` of
-    SeqTools; known elsewhere as ``choose``.
+    Notes ----- One access to `selector` and one to the selected sequence. The others are not read. Reads
+    ahead like `switch`. After ``case`` of SeqTools; known elsewhere as ``choose``.
 
     Examples
     --------

@@ -19,13 +19,13 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Turns:
-    """Which of several sequences has the turn at any index, and for which of its items.
+    """The schedule of a mixture: the sequence at each index, and the item of that sequence.
 
-    A block of turns is made once and repeats. In it, item j of a sequence with share w has a window of turns
-    in which its coming keeps the sequence within one item of its share at every index; so have all items of
-    all sequences if each turn goes to that item, of those whose window is open, whose window closes first
-    (R. Tijdeman, The chairman assignment problem, 1980). Which of several that close together, and which
-    neighbours can be exchanged afterwards without leaving their windows, is drawn at random.
+    A block of turns is made once and repeats. In a block, each item has a window of turns. If all items stay
+    in their windows, each sequence is within one item of its share at every index. Giving each turn to the
+    item whose open window closes first keeps all items in their windows (R. Tijdeman, The chairman assignment
+    problem, 1980). Ties are broken at random. Afterwards, neighbours are exchanged at random if both stay in
+    their windows.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Turns:
     ([(0, 0), (0, 1), (0, 2), (1, 0)], True)
     """
 
-    LEAST = 1024  # shorter blocks would be felt as a rhythm
+    LEAST = 1024  # in a shorter block, the repetition would be noticeable
     EXCHANGES = 32
 
     def __init__(self, shares: tuple[int, ...], key: int) -> None:
@@ -56,27 +56,27 @@ class Turns:
         return Turns, (self.shares, self.key)  # without the table
 
     def at(self, i: int) -> tuple[int, int]:
-        """Return which sequence has the turn, and for which item."""
+        """Return the sequence at index `i`, and the index of the item there."""
         which, ranks = self._table
         number, place = divmod(i, self.block)
         w = which.item(place)
         return w, number * self.shares[w] * self._repeats + ranks.item(place)
 
     def many(self, indices: Indices) -> tuple[IntArray, IntArray]:
-        """Return which sequences have the turns, and for which items."""
+        """Return the sequences at some indices, and the indices of the items there."""
         which, ranks = self._table
         numbers, places = np.divmod(as_array(indices).astype(np.int64, copy=False), self.block)
         w = which[places].astype(np.int64)
         return w, numbers * self._quotas[w] + ranks[places]
 
     def before(self, i: int) -> list[int]:
-        """Return how many turns each sequence has had before index `i`."""
+        """Return the number of items of each sequence before index `i`."""
         number, place = divmod(i, self.block)
         counts = np.bincount(self._table[0][:place], minlength=len(self.shares))
         return [number * int(q) + int(c) for q, c in zip(self._quotas, counts, strict=True)]
 
     def each(self, start: int, stop: Length) -> Iterator[int]:
-        """Yield which sequence has the turn, from one index to another."""
+        """Yield the sequence at each index from `start` to `stop`."""
         for number in count(start // self.block):
             first = number * self.block
             if first >= stop:
@@ -85,7 +85,7 @@ class Turns:
 
     @cached
     def _table(self) -> tuple[npt.NDArray[Any], IntArray]:
-        """For every turn of a block, the sequence that has it, and which of its items in the block."""
+        """For each turn of a block, the sequence, and the number of its item in the block."""
         random = np.random.Philox(key=self.key)
         which, ranks = self._scheduled(random)
         for number in range(self.EXCHANGES):
@@ -96,7 +96,7 @@ class Turns:
         shares = np.array(self.shares, np.int64)
         which = np.repeat(np.arange(len(shares)), self._quotas)
         ranks = np.concatenate([np.arange(quota) for quota in self._quotas])
-        # No share is ever missed by more than 1 - 1 / slack; for one sequence any number would do.
+        # No share is missed by more than 1 - 1 / slack. For one sequence any slack works.
         slack = max(2 * len(shares) - 2, 2)
         opens = -(-(ranks * slack + 1) * self._period // (slack * shares[which])) - 1
         closes = ((ranks + 1) * slack - 1) * self._period // (slack * shares[which])
@@ -112,7 +112,7 @@ class Turns:
         return which[order], ranks[order]
 
     def _exchange(self, which: IntArray, ranks: IntArray, odd: int, random: np.random.Philox) -> None:
-        """Exchange every other pair of neighbouring turns, if chance will and both stay in their windows."""
+        """Exchange random pairs of neighbouring turns if both items stay in their windows."""
         first = np.arange(odd, self.block - 1, 2)
         second = first + 1
         raw = random.random_raw(-(-len(first) // 64)).astype("<u8")

@@ -25,12 +25,12 @@ def unbatch(
     Parameters
     ----------
     sequence : View or indexable
-        Of sized, indexable batches, each of `batch_size` items but the last.
+        Of sized, indexable batches. All but the last have `batch_size` items.
     batch_size : int
-        Items per batch, at least 1.
+        Items per batch, 1 or more.
     last_batch_size : int, optional
-        Items of the last batch, in ``[0, batch_size]``; 0 means that it is full. None (the default) reads
-        the last batch when the length is first needed.
+        Items of the last batch, in ``[0, batch_size]``. 0 means that it is full. None (the default) reads the
+        last batch when the length is first needed. A last batch that cannot be read counts as full.
 
     Returns
     -------
@@ -39,13 +39,12 @@ def unbatch(
     Raises
     ------
     TypeError
-        If a size is no int or `sequence` cannot be indexed.
+        If a size is not an int, or `sequence` cannot be indexed.
     ValueError
-        If a size is out of range; and, when an item is read, if its batch has another size.
+        If a size is out of range. An item raises it if its batch has a wrong size.
 
-    Notes
-    -----
-    One batch read per item at random, one per batch in order. After ``unbatch`` of SeqTools.
+    Notes ----- Random access reads one batch per item. Iteration and batched reads read each batch once.
+    After ``unbatch`` of SeqTools.
 
     Examples
     --------
@@ -92,8 +91,7 @@ class Unbatch(View[Any]):
             return self._batch_size
 
     def _size(self, which: int, items: Any) -> int:
-        """Return how many items batch `which` must have; where the number of batches is unknown, only
-        the last may have fewer."""
+        """Return the size that batch `which` must have. Only the last batch may be smaller."""
         if self._n is UNKNOWN and len(items) < self._batch_size and self._ends_after(which):
             return len(items)
         return int(min(self._batch_size, self._n - which * self._batch_size))
@@ -106,7 +104,7 @@ class Unbatch(View[Any]):
         return False
 
     def _pick(self, i: int, items: Any) -> Any:
-        """Return item `i` out of its batch."""
+        """Return item `i` of its batch."""
         which, place = divmod(i, self._batch_size)
         try:
             size = self._size(which, items)

@@ -24,23 +24,23 @@ def uniter(
     n_parallel: int = 1,
     size: int | None = None,
 ) -> View[T]:
-    """Return the view of the items of an iterable, which is iterated as far as the index says.
+    """Return the view of the items of an iterable. Reading item i iterates up to it.
 
-    An index ahead of the last one goes on from there, one behind it starts a new pass from the beginning.
+    A larger index continues the iteration. A smaller one starts a new pass from the beginning.
 
     Parameters
     ----------
     iterable : iterable or callable
-        What gives the same items each time it is iterated, or a function that returns an iterator of them,
-        such as a generator function. A one-shot iterator can be read forwards only.
+        An iterable that gives the same items each time, or a function that returns an iterator, such as a
+        generator function. A one-shot iterator can only be read forwards.
     cache_size : int
-        How many items to keep, those drawn last, at least 0: so far back an index costs nothing.
+        Number of most recent items to keep, 0 or more. Reading a kept item costs nothing.
     n_parallel : int
-        Most passes to keep open side by side, at least 1: one for each place that is read in turn. A pass is
-        opened when an index lies before all others; the one used longest ago makes room for it.
+        Largest number of open passes, 1 or more. Use one for each position that is read in turn. A new pass
+        replaces the least recently used one.
     size : int, optional
-        How many items there are, at least 0. None (the default) asks ``len(iterable)``; where there is none
-        either, the view has no length, and ends where the iterable does.
+        Number of items, 0 or more. None (the default) uses ``len(iterable)``. If the iterable has no length,
+        the length of the view is unknown, and it ends with the iterable.
 
     Returns
     -------
@@ -49,15 +49,13 @@ def uniter(
     Raises
     ------
     TypeError
-        If `iterable` is neither of the two, or a number is no int.
+        If `iterable` is neither iterable nor callable, or a number is not an int.
     ValueError
         If a number is too small.
 
-    Notes
-    -----
-    Forwards, as many items as were skipped, per access; backwards, as many as lie before it. A batch of
-    indices is read in ascending order, and iteration is a pass of its own. One thread reads at a time.
-    Iterators are closed when they are done with. After ``uniter`` of SeqTools.
+    Notes ----- A forward access draws the skipped items, and a backward access all items before the index. A
+    batch of indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a
+    time. Finished iterators are closed. After ``uniter`` of SeqTools.
 
     Examples
     --------
@@ -86,7 +84,7 @@ def _length(iterable: Any) -> Length:
 
 
 class Uniter(View[Any]):
-    """The view behind `uniter`."""
+    """The view that `uniter` returns."""
 
     def __init__(self, passes: Passes, n: Length) -> None:
         super().__init__((), n)
@@ -99,7 +97,7 @@ class Uniter(View[Any]):
         return found
 
     def _own(self) -> Passes:
-        """Return the passes, which are this process's own."""
+        """Return the passes of this process."""
         if self._passes.pid != os.getpid():
             self._passes = self._passes.after_fork()
         return self._passes
@@ -128,7 +126,7 @@ class Uniter(View[Any]):
         return super()._iter(plan)
 
     def _stream(self, stop: int | None) -> Iterator[Any]:
-        """Iterate in a pass of its own; after an error in a new one, for who knows where the old one is?"""
+        """Iterate in a new pass, and after an error in another one, because the old position is unknown."""
         position, broken = 0, -1
 
         def run(progress: Progress) -> Iterator[Any]:

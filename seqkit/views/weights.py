@@ -20,7 +20,7 @@ MOST_ROUNDED = 1 << 14
 
 
 def as_shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
-    """Return weights as small ints: how many turns each sequence has in a period."""
+    """Return weights as small ints: the number of turns of each sequence in a period."""
     if weights is None:
         return (1,) * k
     if type(weights) is not list and not isinstance(weights, Iterable):
@@ -38,10 +38,10 @@ def as_shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
 
 
 def _weight(weight: Any) -> Fraction:
-    from fractions import Fraction  # not with seqkit: it loads `decimal`
+    from fractions import Fraction  # not when seqkit is imported: it loads `decimal`
 
     try:
-        # As it is written: the float 0.1 stands for a tenth, not for the binary fraction next to it.
+        # By its decimal notation: the float 0.1 means a tenth, not the nearest binary fraction.
         exact = Fraction(str(weight))
     except ValueError:
         kind = ValueError if isinstance(weight, float | np.floating) else TypeError
@@ -53,7 +53,7 @@ def _weight(weight: Any) -> Fraction:
 
 
 def _rounded(exact: Sequence[int]) -> tuple[int, ...]:
-    """Return the small ints whose ratios are nearest to those of the weights."""
+    """Return the small ints whose ratios are nearest to the ratios of the weights."""
     total, smallest = sum(exact), min(exact)
     if smallest * MOST_ROUNDED < total:
         raise ValueError(

@@ -19,40 +19,38 @@ __all__ = ["Window", "window"]
 def window(
     sequence: Indexable[T], size: int, stride: int = 1, *, last: Last | None = None, pad: Any = None
 ) -> View[list[T]]:
-    """Return the view of lists of `size` successive items, each starting `stride` items after the one before.
+    """Return the view of lists of `size` successive items, starting at every `stride`-th item.
 
     Parameters
     ----------
     sequence : View or indexable
         May be unbounded.
     size : int
-        Items per window, at least 1.
+        Items per window, 1 or more.
     stride : int
-        How far a window starts behind the one before, at least 1. From `size` on, windows do not overlap.
+        Distance between the starts of neighbouring windows, 1 or more. From `size` on, windows do not
+        overlap.
     last : "discard", "keep" or "pad", optional
-        What becomes of the items behind the last full window, if no window has them: they are left out, or
-        make one more window, which is short, or completed with `pad`. None (the default) discards them,
-        unless a `pad` is given.
+        Items after the last full window are discarded, kept in a short window, or kept in a window filled
+        with `pad`. None (the default) discards them, unless `pad` is given.
     pad : object
-        Completes a last window; None is legal under ``last="pad"``.
+        Fills a short last window. None is legal with ``last="pad"``.
 
     Returns
     -------
     View
-        Of length ``(n - size) // stride + 1`` if items are discarded and there are as many as `size`.
+        Of length ``(n - size) // stride + 1`` if items are discarded and n is at least `size`.
 
     Raises
     ------
     TypeError
-        If `size` or `stride` is no int, or `sequence` cannot be indexed.
+        If `size` or `stride` is not an int, or `sequence` cannot be indexed.
     ValueError
-        If `size` or `stride` is below 1, `last` unknown, or `last` at odds with `pad`.
+        If `size` or `stride` is below 1, `last` is unknown, or `last` contradicts `pad`.
 
-    Notes
-    -----
-    `size` reads per access, in one batched read. In order, items that windows share are read once, whatever
-    the overlap. After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``,
-    ``rolling``; its steps are also called ``hop`` or ``shift``.
+    Notes ----- One batched read of `size` items per access. Iteration reads items that windows share once.
+    After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``, ``rolling``.
+    The stride is also called ``hop`` or ``shift``.
 
     Examples
     --------
@@ -68,7 +66,7 @@ def window(
 
 
 class Window(View[Any]):
-    """The view behind `window`."""
+    """The view that `window` returns."""
 
     def __init__(self, source: View[Any], size: int, stride: int, last: Last, pad: Any) -> None:
         super().__init__((source,))
@@ -129,7 +127,7 @@ class Window(View[Any]):
         return self._stream(plan, self._sources[0]._iter(self._item_plan(plan)))
 
     def _item_plan(self, plan: Plan) -> Plan:
-        """Return the items of the source to read, in order: those that the window before has not."""
+        """Return the plan of the source: the items that the window before does not have."""
         if isinstance(plan, Endless) and self._stride <= self._size:
             return plan
         if isinstance(plan, range) and plan and 0 < plan.step * self._stride <= self._size:
@@ -172,13 +170,13 @@ class Window(View[Any]):
 
 
 def _overlap(members: range, held: range) -> range:
-    """Return the common part of two ranges of step 1; where there is none, an empty one at the end."""
+    """Return the common part of two ranges of step 1, or an empty range at the end of `members`."""
     start, stop = max(members.start, held.start), min(members.stop, held.stop)
     return range(start, stop) if start < stop else range(members.stop, members.stop)
 
 
 class _Fresh:
-    """The plan of the items that each window of a plan has, and the window before has not."""
+    """The plan of the items that each window has and the window before does not have."""
 
     def __init__(self, plan: Plan, members: Callable[[int], range]) -> None:
         self.plan = plan
