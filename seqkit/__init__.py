@@ -1,7 +1,7 @@
 """seqkit: lazy, indexable sequence combinators, and a prefetch engine that copies no arrays.
 
-Anything with ``len`` and ``[i]`` is a source. Functions lay lazy views over it; every view is again a
-sequence. Nothing is computed until an item is asked for.
+Anything with ``len`` and ``[i]`` is a source. Functions wrap it in lazy views, and every view is a sequence
+again. Nothing is computed until an item is requested.
 
 >>> import seqkit as sk
 >>> squares = sk.smap(lambda x: x * x, range(1000))
@@ -15,16 +15,18 @@ import typing as _typing
 from . import loader as _loader
 from . import prefetch as _package  # noqa: F401
 from .chaining import attach as _attach
+from .chaining import attach_joining as _attach_joining
 from .chaining import attach_lazily as _attach_lazily
 from .context import WorkerInfo, empty, get_worker_info
 from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
 from .lazy import lazy_names as _lazy_names
 from .loader.collate import default_collate, default_convert
+from .source import view
 from .transforms import ClipSequence, PadSequence
-from .view import View, view
+from .view import View
 from .views.add_cache import add_cache
 from .views.arange import arange
-from .views.batch import batch, unbatch
+from .views.batch import batch
 from .views.collate import collate
 from .views.concatenate import concatenate
 from .views.cycle import cycle
@@ -44,6 +46,7 @@ from .views.shuffle import shuffle
 from .views.smap import smap, starmap
 from .views.split import split
 from .views.switch import case, switch
+from .views.unbatch import unbatch
 from .views.uniter import uniter
 from .views.window import window
 
@@ -198,8 +201,11 @@ for _function in (
     window,
 ):
     _attach(_function)
+_attach(gather, name="take")
 for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
+for _function in (collate, concatenate):
+    _attach_joining(_function)
 for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile"):
     _attach_lazily(_name, __name__)
 

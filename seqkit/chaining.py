@@ -1,6 +1,6 @@
 """Method chaining: every function whose first argument is a sequence, as a method of `View`.
 
-Attached here, in one place at the top, so that the base class need not know the combinators::
+The methods are attached in one place, so that the base class does not import the combinators::
 
     sk.view(paths).smap(decode).shuffle(seed=0).batch(32).prefetch(4)
 
@@ -15,19 +15,20 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Chainable", "attach", "attach_lazily"]
+__all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Chainable(Generic[T_co]):
-    """Where the methods are: the base class of `View`, with items of type `T_co`."""
+    """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
 
 
-def attach(function: Callable[..., Any], position: int = 0) -> None:
-    """Make `function` a method of every view, the view being its argument number `position`."""
+def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:
+    """Make `function` a method of every view. The view is passed as argument number `position`."""
 
-    name, before = function.__name__, ", ".join(list(signature(function).parameters)[:position])
+    name = name or function.__name__
+    before = ", ".join(list(signature(function).parameters)[:position])
 
     @wraps(function)
     def method(self: Chainable[Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -35,7 +36,20 @@ def attach(function: Callable[..., Any], position: int = 0) -> None:
             raise TypeError(f"{name}: {before} comes first, and by position: view.{name}({before}, …)")
         return function(*args[:position], self, *args[position:], **kwargs)
 
+    method.__name__ = name
     method.__doc__ = f"Return ``{name}`` of this view; see `seqkit.{name}`."
+    setattr(Chainable, name, method)
+
+
+def attach_joining(function: Callable[..., Any]) -> None:
+    """Make a function of a list of sequences a method of every view. The view is the first of the list."""
+    name = function.__name__
+
+    def method(self: Chainable[Any], /, *others: Any) -> Any:
+        return function([self, *others])
+
+    method.__name__ = name
+    method.__doc__ = f"Return ``{name}([view, *others])`` for this view; see `seqkit.{name}`."
     setattr(Chainable, name, method)
 
 
@@ -45,7 +59,7 @@ def attach_lazily(name: str, module: str) -> None:
 
 
 class _LazyMethod:
-    """A method that imports its function when it is first looked up, and is then replaced by `attach`."""
+    """A method that imports its function when it is first used. `attach` then replaces it."""
 
     def __init__(self, name: str, module: str) -> None:
         self._name = name

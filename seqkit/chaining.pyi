@@ -1,7 +1,7 @@
 """The methods of every view, for type checkers; `seqkit` attaches the same ones when it is imported.
 
-A function whose first parameter is the sequence is a method as it stands. The others are written out, without
-the sequence; what comes before it is then given by position.
+A function whose first parameter is the sequence is used as a method unchanged. The other methods are written
+out without the sequence. The parameters before the sequence are then positional only.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,23 +17,23 @@ from .prefetch.node import prefetch as _prefetch
 from .view import Indexable, U, V, View
 from .views.add_cache import add_cache as _add_cache
 from .views.batch import batch as _batch
-from .views.batch import unbatch as _unbatch
 from .views.cycle import cycle as _cycle
 from .views.epochs import epochs as _epochs
 from .views.filter import Filter
 from .views.flatten import flatten as _flatten
 from .views.gather import gather as _gather
+from .views.in_step import Zip
 from .views.interleave import Stop
 from .views.materialize import materialize as _materialize
 from .views.pack import pack as _pack
 from .views.random_split import random_split as _random_split
 from .views.shard import shard as _shard
 from .views.shuffle import shuffle as _shuffle
-from .views.smap import Zip
 from .views.split import split as _split
+from .views.unbatch import unbatch as _unbatch
 from .views.window import window as _window
 
-__all__ = ["Chainable", "attach", "attach_lazily"]
+__all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -58,6 +58,10 @@ class Chainable(Generic[T_co]):
     unbatch = _unbatch
     window = _window
 
+    take = _gather
+
+    def collate(self, *others: Indexable[Any]) -> View[tuple[Any, ...]]: ...
+    def concatenate(self, *others: Indexable[U]) -> View[T_co | U]: ...
     def filter(
         self,
         pred: Callable[[T_co], Any],
@@ -113,7 +117,13 @@ class Chainable(Generic[T_co]):
     def smap(
         self, f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
     ) -> View[Any]: ...
-    def starmap(self: Chainable[Iterable[Any]], f: Callable[..., U], /) -> View[U]: ...
+    @overload
+    def starmap(
+        self: Chainable[Iterable[Any]], f: Callable[..., U], /, *, first: Literal[False] = False
+    ) -> View[U]: ...
+    @overload
+    def starmap(self: Chainable[Iterable[Any]], f: Callable[..., Any], /, *, first: bool) -> View[Any]: ...
 
-def attach(function: Callable[..., Any], position: int = 0) -> None: ...
+def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None: ...
+def attach_joining(function: Callable[..., Any]) -> None: ...
 def attach_lazily(name: str, module: str) -> None: ...

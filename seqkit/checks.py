@@ -1,4 +1,4 @@
-"""What arguments may be: each check returns what is allowed, or says who refuses what."""
+"""Argument checks: each returns the checked value, or raises an error that names the argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["as_bool", "check_callable", "check_sequences", "optional_int", "opti
 
 
 def positive_int(value: Any, who: str, least: int = 1, other: str = "") -> int:
-    """Return an int of at least `least`; `other` names what is allowed besides.
+    """Return an int of at least `least`. `other` names further allowed values in the error message.
 
     >>> positive_int(3, "batch: k")
     3
@@ -63,7 +63,7 @@ def optional_number(value: Any, who: str, unit: str) -> float | None:
 
 
 def as_bool(value: Any, who: str) -> bool:
-    """Return a bool of Python or numpy as one of Python.
+    """Return a bool of Python or numpy as a bool of Python.
 
     >>> as_bool("no", "shard: contiguous")
     Traceback (most recent call last):
@@ -75,7 +75,7 @@ def as_bool(value: Any, who: str) -> bool:
 
 
 def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
-    """Refuse what cannot be called; None too, unless it is optional.
+    """Raise TypeError unless a value is callable, or None if that is allowed.
 
     >>> check_callable("abs", "smap: f")
     Traceback (most recent call last):
@@ -86,7 +86,7 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
 
 
 def check_sequences(value: Any, who: str) -> None:
-    """Refuse what holds no sequences one after the other; the order of a mapping's keys is none.
+    """Raise TypeError unless a value is an iterable of sequences. A mapping is not one.
 
     >>> check_sequences({"x": [1, 2]}, "mix: sequences")
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
-"""What code that runs for an item may ask of its surroundings.
+"""Functions for code that runs inside a worker: `empty` and `get_worker_info`.
 
-Outside a prefetch worker everything here is a harmless default: `empty` is `numpy.empty` and
-`get_worker_info` is None. The engine installs the real thing for the thread that evaluates.
+Outside a prefetch worker, `empty` is `numpy.empty` and `get_worker_info` returns None. The engine sets them
+up for each thread that evaluates items.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = [
     "set_worker_info",
 ]
 
-# What the main module is called; the second is its name in a child of `multiprocessing`.
+# The names of the main module. The second one is used in a child process of `multiprocessing`.
 MAIN = ("__main__", "__mp_main__")
 
 
 def current_directory() -> str | None:
-    """Return the working directory; None where it was deleted."""
+    """Return the working directory, or None if it was deleted."""
     try:
         return os.getcwd()
     except OSError:
         return None
 
 
-# Where this process was when seqkit was imported, and modules by then were found from.
+# The working directory when seqkit was imported. Relative module paths refer to it.
 ORIGIN = current_directory()
 
 Allocator = Callable[[tuple[int, ...], "np.dtype[Any]"], "npt.NDArray[Any] | None"]
@@ -56,20 +56,20 @@ Allocator = Callable[[tuple[int, ...], "np.dtype[Any]"], "npt.NDArray[Any] | Non
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Who evaluates the current item.
+    """The worker that evaluates the current item.
 
     Attributes
     ----------
     id : int
         Number of the worker, in ``[0, num_workers)``.
     num_workers : int
-        How many workers the prefetch node has.
+        Number of workers of the prefetch view.
     seed : int
-        Seed of this worker, in ``[0, 2**64)``: distinct for every worker of every node.
+        Seed of this worker, in ``[0, 2**64)``. Each worker of each prefetch view has another one.
     method : str
         ``"thread"`` or ``"process"``.
     dataset : object
-        The data set of a `DataLoader` as this worker has it; None in other nodes.
+        The data set of a `DataLoader` in this worker. None in other prefetch views.
     """
 
     id: int
@@ -80,7 +80,7 @@ class WorkerInfo:
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """The generator of this worker, seeded with `seed`. It goes on from item to item."""
+        """The random generator of this worker, seeded with `seed`. Its state continues from item to item."""
         return np.random.default_rng(self.seed)
 
 
@@ -98,7 +98,7 @@ _local = _Local()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Return who evaluates the current item, or None outside a prefetch worker.
+    """Return the worker that evaluates the current item, or None outside a prefetch worker.
 
     Known to PyTorch users as ``torch.utils.data.get_worker_info``.
 
@@ -111,7 +111,7 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def set_worker_info(info: WorkerInfo | None) -> None:
-    """Say who evaluates in the current thread from now on (the engine calls this)."""
+    """Set the worker of the current thread. Called by the engine."""
     global _in_process_worker
     _in_process_worker = _in_process_worker or (info is not None and info.method == "process")
     _local.info = info
@@ -121,7 +121,7 @@ _in_process_worker = False
 
 
 def in_process_worker() -> bool:
-    """Is this process a worker, in whatever thread of it? (the engine asks)"""
+    """Is this process a worker? Called by the engine."""
     return _in_process_worker
 
 
@@ -129,7 +129,7 @@ _left_open: weakref.WeakSet[Closable] = weakref.WeakSet()  # in a process worker
 
 
 def close_with_worker(opened: Closable) -> None:
-    """Have what a view opened for itself closed when the worker that opened it ends."""
+    """Close an object when the worker that opened it ends."""
     if _in_process_worker:
         _left_open.add(opened)
     elif _local.info is not None:
@@ -138,38 +138,38 @@ def close_with_worker(opened: Closable) -> None:
 
 
 def leave_worker() -> None:
-    """Close what is still open, at the end of a worker (the engine calls this)."""
+    """Close all objects that are still open when a worker ends. Called by the engine."""
     for opened in list(_left_open if _in_process_worker else _local.left_open or ()):
         opened.close()
 
 
 def flush_streams() -> None:
-    """Write what is buffered, before a fork or the end of a worker (the engine calls this)."""
+    """Flush stdout and stderr, before a fork or at the end of a worker. Called by the engine."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # there may be none, or a closed one, or one of the user's
+        except Exception:  # the stream may be None, closed, or an object of the user
             pass
 
 
 def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:
-    """Return an uninitialised array, placed where the result will be handed over if possible.
+    """Return an uninitialised array, in shared memory if possible.
 
-    In a process worker of `prefetch` the memory lies inside the shared-memory slot of the current item:
-    an array filled there reaches the reader without any copy. Everywhere else, and where the slot is
-    full, this is `numpy.empty`. Fill it and return it; do not keep it for the next item.
+    In a process worker of `prefetch` the array is allocated in the shared-memory slot of the current item, so
+    it reaches the consumer without a copy. Elsewhere, and if the slot is full, this is `numpy.empty`. Fill
+    the array and return it. Do not keep it for the next item.
 
     Parameters
     ----------
     shape : int or sequence of int
         Shape in items.
     dtype : dtype-like
-        Any dtype; those holding Python objects always get ordinary memory.
+        Any dtype. Arrays of Python objects always get ordinary memory.
 
     Returns
     -------
     numpy.ndarray
-        C-contiguous, its first byte on a multiple of 64 when it lies in a slot.
+        C-contiguous. In a slot, its address is a multiple of 64.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: npt.DTypeLike =
         try:
             dims = _dims(shape)
         except TypeError:
-            return np.empty(shape, dtype)  # which says what is wrong
+            return np.empty(shape, dtype)  # raises the error of numpy
         array = allocate(*_expanded(dims, np.dtype(dtype)))
         if array is not None:
             return array
@@ -193,12 +193,12 @@ def _dims(shape: Any) -> tuple[int, ...]:
         return (shape,)
     try:
         return tuple(map(index, shape))
-    except TypeError:  # no sequence: a number then, which an array of no dimensions is, too
+    except TypeError:  # a number, perhaps an array without dimensions
         return (index(shape),)
 
 
 def _expanded(dims: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and dtype of an array whose items numpy takes apart, when they are arrays themselves."""
+    """Return shape and dtype of an array as numpy stores it: a dtype with a shape extends the shape."""
     while dtype.subdtype is not None:
         dtype, more = dtype.subdtype
         dims += more
@@ -206,9 +206,9 @@ def _expanded(dims: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[tuple[int, .
 
 
 class evaluating:  # noqa: N801 - a context like `contextlib.suppress`
-    """Let `empty` take its memory from `allocate` in this thread inside a block (the engine's)."""
+    """A context in which `empty` gets its memory from `allocate`, in this thread. Used by the engine."""
 
-    # Not a generator: this is entered for every job.
+    # A class is faster than a generator, and every job enters this context.
     __slots__ = ("_allocate", "_before")
 
     def __init__(self, allocate: Allocator | None) -> None:
@@ -223,17 +223,17 @@ class evaluating:  # noqa: N801 - a context like `contextlib.suppress`
 
 
 def is_placing() -> bool:
-    """May `empty` give something else than `numpy.empty`, here and now?"""
+    """May `empty` return shared memory in this thread now?"""
     return _local.allocate is not None
 
 
 def private_memory() -> Any:
-    """Return a context in which `empty` is `numpy.empty`: for views that keep what they compute."""
+    """Return a context in which `empty` is `numpy.empty`, for views that keep their items."""
     return evaluating(None)
 
 
 def _after_fork_in_child() -> None:
-    _local.allocate = None  # the slot is the parent's
+    _local.allocate = None  # the slot belongs to the parent
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,8 +1,8 @@
 """Every exception class of seqkit, and the policy that decides how a failing item is reported.
 
-A failing item never ends an iteration and never looks like the end of a sequence. By default what the
-user's code raised arrives as the ``__cause__`` of an `EvaluationError` that names the item and the view;
-`seterr` or `errstate` switch to letting the original exception pass through.
+A failing item never ends an iteration. By default it raises an `EvaluationError` that names the item and the
+view. The exception of the user's code is its ``__cause__``. `seterr` and `errstate` let the original
+exception pass through instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
 
 
 class EvaluationError(RuntimeError):
-    """An item could not be computed; the ``__cause__`` is what the user's code raised.
+    """An item could not be computed. The ``__cause__`` is the exception of the user's code.
 
     Attributes
     ----------
@@ -43,10 +43,10 @@ class EvaluationError(RuntimeError):
     view : View | None
         The innermost view that failed.
     path : tuple[tuple[View, int], ...]
-        From the view that was asked down to the one that failed, each with the index asked of it,
-        as far as it is known: ``batch[3] → shuffle[97] → smap[1204]``.
+        The views from the requested one down to the one that failed, each with the index read from it, as far
+        as they are known: ``batch[3] → shuffle[97] → smap[1204]``.
     worker : int | None
-        Number of the worker that evaluated the item, ``None`` in the reading process and in tasks of
+        Number of the worker that evaluated the item. None in the consumer's process and in tasks of
         executors.
 
     Examples
@@ -60,7 +60,7 @@ class EvaluationError(RuntimeError):
     (True, 1, ZeroDivisionError('division by zero'))
     """
 
-    # For classes derived from this one that forget to initialise it.
+    # Defaults for subclasses that do not call `__init__`.
     index: Any = None
     view: Any = None
     path: tuple[tuple[Any, Any], ...] = ()
@@ -92,12 +92,12 @@ class EvaluationError(RuntimeError):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The views stay behind: they may not pickle, and the text already names them.
+        # Without the views: they may not pickle, and the text names them.
         return _rebuild_error, (type(self), str(self), self.index, self.worker)
 
 
 class WorkerDied(EvaluationError):
-    """A worker process ended (killed, crashed, exited) while it computed an item.
+    """A worker process was killed, crashed or exited while it computed an item.
 
     >>> issubclass(WorkerDied, EvaluationError)
     True
@@ -120,9 +120,9 @@ class ItemTimeout(EvaluationError, TimeoutError):
 
 
 class SlotsExhausted(RuntimeError):
-    """The reader holds as many results of a prefetch node in shared memory as it may.
+    """The consumer holds all shared-memory slots of a prefetch view.
 
-    Raised where ``on_exhausted`` asks for it. The item is not lost: read it again once others are dropped.
+    Raised if ``on_exhausted="raise"``. The item is not lost: drop other results, then read it again.
 
     >>> issubclass(SlotsExhausted, RuntimeError)
     True
@@ -130,11 +130,11 @@ class SlotsExhausted(RuntimeError):
 
 
 class RemoteError(Exception):
-    """Stands for an exception of another process that cannot be rebuilt in this one; its text names it."""
+    """Replaces an exception of another process that cannot be unpickled. Its text names that exception."""
 
 
 class EndOfSequence(IndexError):
-    """A source of unknown length has no item at this index: the sequence ends before it."""
+    """A sequence of unknown length ends before this index."""
 
 
 def _rebuild_error(
@@ -146,13 +146,13 @@ def _rebuild_error(
 def seterr(evaluation: Policy | None = None) -> Policy:
     """Set how a failing item is reported from now on, and return the setting.
 
-    Holds for the current thread (or context) and for the workers started from it.
+    The setting applies to the current thread (or context) and to the workers started from it.
 
     Parameters
     ----------
     evaluation : "wrap", "passthrough" or None
-        ``"wrap"`` (the default of seqkit) raises `EvaluationError` from what the user's code raised;
-        ``"passthrough"`` raises the user's exception itself. ``None`` changes nothing.
+        ``"wrap"`` (the default of seqkit) raises `EvaluationError` from the user's exception.
+        ``"passthrough"`` raises the user's exception itself. None changes nothing.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def seterr(evaluation: Policy | None = None) -> Policy:
 
 
 def errstate(evaluation: Policy) -> AbstractContextManager[None]:
-    """Report failing items this way inside a ``with`` block; see `seterr`.
+    """Set how failing items are reported inside a ``with`` block. See `seterr`.
 
     Parameters
     ----------
@@ -212,12 +212,11 @@ def _during(evaluation: Policy) -> Iterator[None]:
 
 
 def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
-    """Raise what the policy asks for after `error` was met at item `index` of `view`.
+    """Raise `error`, the exception of item `index` of `view`, as the policy demands.
 
-    Call it from an ``except`` block around user code, and around nothing else: the end of another sequence
-    that the code met is an error of this one. An `EvaluationError` of a view further in passes unchanged,
-    and a RecursionError, which is rather a matter of how deep the views lie. What stands for an exception of
-    another process is wrapped under either policy: nobody could catch it by its class.
+    Call it only from an ``except`` block around user code: if that code reads to the end of another sequence,
+    this is an error here. An `EvaluationError` of an inner view passes unchanged, and so does a
+    RecursionError. A `RemoteError` is wrapped under both policies, because its class says nothing.
     """
     try:
         if isinstance(error, EvaluationError | RecursionError):
@@ -227,7 +226,7 @@ def fail(view: Any, index: Any, error: Exception, doing: str = "") -> NoReturn:
         message = f"{view._name}[{brief(index)}] failed{' ' + doing if doing else ''}: {summary(error)}"
         raise EvaluationError(message, index=index, view=view) from error
     finally:
-        del error  # or it and this frame would hold one another, and all that the callers have
+        del error  # avoids a reference cycle with this frame
 
 
 def brief(value: Any) -> str:
@@ -240,7 +239,7 @@ def brief(value: Any) -> str:
 
 
 def summary(error: BaseException) -> str:
-    """Return type and text of an exception, whatever its ``__str__`` does.
+    """Return type and text of an exception, even if its ``__str__`` fails.
 
     >>> summary(ValueError("bad header"))
     'ValueError: bad header'
@@ -250,5 +249,5 @@ def summary(error: BaseException) -> str:
     except Exception:
         text = "<its text cannot be shown>"
     if isinstance(error, RemoteError):
-        return text  # which is a summary already
+        return text  # already a summary
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

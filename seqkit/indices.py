@@ -1,11 +1,11 @@
 """Pure index arithmetic: keys, index maps and access plans.
 
-An *index map* is a `range` or a one-dimensional integer array: item ``i`` of a selection is item
-``map[i]`` of what it selects from. `range` is exact in every corner (negative steps, bounds past either
-end) and slices of it cost nothing, so a slice is an index map like any other.
+An *index map* is a `range` or a one-dimensional integer array. Item ``i`` of a selection is item ``map[i]``
+of its source. A `range` handles negative steps and bounds past either end exactly, and slicing it costs
+nothing. So every slice is an index map.
 
-A *plan* is the sequence of indices an iteration is going to read, known in advance and possibly endless.
-It can be iterated any number of times: a `range`, an index array, a list, or one of the classes here.
+A *plan* is the sequence of indices that an iteration will read. It is known in advance and may be endless. It
+can be iterated any number of times: a `range`, an index array, a list, or one of the classes here.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = [
     "as_slice",
     "compact",
     "each",
+    "ends",
     "nth",
     "select",
     "unsized_range",
@@ -47,7 +48,7 @@ Indices = range | IndexArray | list[int]
 
 
 class Unsized(float):
-    """A length that is no number: greater than every index, with the reason why `len` refuses."""
+    """The length of a sequence that has none. It is greater than every index, and says why `len` fails."""
 
     reason: str
 
@@ -67,7 +68,7 @@ Length = int | Unsized
 
 
 class Plan(Protocol):
-    """Indices that are going to be read, in order; every `iter` starts anew."""
+    """The indices that will be read, in order. Each `iter` starts at the first one."""
 
     def __iter__(self) -> Iterator[int]: ...
 
@@ -92,43 +93,43 @@ def unsized_range(key: slice, n: Unsized, who: str) -> range:
     return range(start, stop, step)
 
 
-def as_index_map(indices: Any, who: str, n: Length) -> range | IndexArray:
-    """Return `indices` as an index map into a sequence of length `n`: a range or an integer array.
+def as_index_map(indices: Any, who: str, length: Callable[[], Length]) -> range | IndexArray:
+    """Return `indices` as an index map into a sequence: a range or an integer array.
 
-    Boolean masks of length `n` select the positions that are true. Indices that count from the end are
-    turned into those from the start; what is out of range stays as it is, and fails when it is read.
+    Boolean masks select the positions that are true. Negative indices count from the end. An index out of
+    range stays as it is, and fails when its item is read. `length` is called for masks and negative indices.
 
-    >>> as_index_map([2, -3], "gather: indices", 3)
+    >>> as_index_map([2, -3], "gather: indices", lambda: 3)
     array([2, 0])
-    >>> as_index_map(np.array([True, False, True]), "gather: indices", 3)
+    >>> as_index_map(np.array([True, False, True]), "gather: indices", lambda: 3)
     array([0, 2])
     """
     if isinstance(indices, range):
         if not indices or min(indices[0], indices[-1]) >= 0:
             return indices
-        return _from_start(as_array(indices), n)
+        return _from_start(as_array(indices), length)
     array = _index_array(indices, who)
     if array.ndim != 1:
         raise TypeError(f"{who} must be one-dimensional, got {array.ndim} dimensions")
     if array.dtype == np.bool_:
-        if len(array) != n:
+        if len(array) != (n := length()):
             raise IndexError(f"{who}: a mask of {len(array)} flags does not fit a sequence of length {n}")
         return np.flatnonzero(array)
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{who} must be ints, got {array.dtype} ({_preview(indices)})")
-    return _from_start(array, n)
+    return _from_start(array, length)
 
 
-def _from_start(array: IndexArray, n: Length) -> IndexArray:
-    if isinstance(n, Unsized) or array.dtype.kind == "u" or _least(array) >= 0:
+def _from_start(array: IndexArray, length: Callable[[], Length]) -> IndexArray:
+    if array.dtype.kind == "u" or _least(array) >= 0 or isinstance(n := length(), Unsized):
         return array
     return np.where((array < 0) & (array >= -n), array + np.int64(n), array)
 
 
 def _least(array: IndexArray) -> int:
-    return min(array.tolist()) if array.size < 64 else int(array.min())  # numpy's takes a while to begin
+    return min(array.tolist()) if array.size < 64 else int(array.min())
 
 
 def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
@@ -172,7 +173,7 @@ def as_list(indices: Indices | Iterable[int]) -> list[int]:
 
 
 def as_array(indices: Indices) -> IndexArray:
-    """Return the indices as an integer array; ranges without going over their items.
+    """Return the indices as an integer array. A range is not iterated.
 
     >>> as_array(range(3))
     array([0, 1, 2])
@@ -183,30 +184,30 @@ def as_array(indices: Indices) -> IndexArray:
 
 
 def as_slice(indices: range) -> slice:
-    """Return the slice that selects just the positions of a range of non-negative ints.
+    """Return the slice that selects the positions of a range of non-negative ints.
 
     >>> as_slice(range(4, -1, -2))
     slice(4, None, -2)
     """
     if not indices:
         return slice(0, 0)
-    # A range that runs down to the first item stops below 0, which a slice would count from the end.
+    # A descending range that includes 0 stops at -1, which in a slice counts from the end.
     return slice(indices.start, indices.stop if indices.stop >= 0 else None, indices.step)
 
 
 def compact(indices: IndexArray, n: int) -> IndexArray:
-    """Return the array of indices of a sequence of length `n` in the smallest type for such.
+    """Return indices into a sequence of length `n` as an array of the smallest sufficient dtype.
 
     >>> compact(np.array([3, 1]), 200).dtype, compact(np.array([3, 1]), 70_000).dtype
     (dtype('uint8'), dtype('uint32'))
     """
     kind = np.min_scalar_type(max(n - 1, 0))
-    # Not uint64: together with signed ints it makes floats.
+    # Not uint64: numpy converts uint64 and signed ints to float.
     return indices.astype(kind if kind.itemsize < 8 else np.int64)
 
 
 def select(index_map: range | IndexArray, indices: Indices) -> range | IndexArray:
-    """Return the index map whose item i is ``index_map[indices[i]]``; ranges of ranges stay ranges.
+    """Return the index map whose item i is ``index_map[indices[i]]``. A range of a range is a range.
 
     >>> select(range(10, 0, -1), range(1, 9, 3))
     range(9, 1, -3)
@@ -221,7 +222,7 @@ def select(index_map: range | IndexArray, indices: Indices) -> range | IndexArra
 
 
 def each(plan: Plan) -> Iterator[int]:
-    """Iterate a plan as Python ints, of which arrays are not made.
+    """Iterate a plan as Python ints, which the items of an array are not.
 
     >>> list(each(np.array([2, 0])))
     [2, 0]
@@ -233,7 +234,7 @@ def each(plan: Plan) -> Iterator[int]:
 
 
 def nth(plan: Plan, position: int) -> int:
-    """Return the index that a plan reads at `position`.
+    """Return the index at a position of a plan.
 
     >>> nth(range(5, 10), 2)
     7
@@ -243,6 +244,17 @@ def nth(plan: Plan, position: int) -> int:
     if isinstance(plan, np.ndarray):
         return int(plan[position])
     return next(islice(iter(plan), position, None))
+
+
+def ends(plan: Plan) -> bool:
+    """Is a plan known to end?
+
+    >>> ends(range(3)), ends(Translated(range(3), list)), ends(Endless())
+    (True, True, False)
+    """
+    while hasattr(plan, "plan"):  # a plan that is derived from another
+        plan = plan.plan
+    return isinstance(plan, range | list | np.ndarray)
 
 
 class Endless:
@@ -269,8 +281,8 @@ class Translated:
     [0, 10, 20]
     """
 
-    # Small blocks first, so that the first item comes at once; large ones later, so that the cost
-    # of calling numpy is shared by many indices.
+    # The first block is small, so that the first item is available soon. Later blocks are large, so that
+    # many indices share the cost of calling numpy.
     FIRST_BLOCK = 32
     LAST_BLOCK = 8192
 
@@ -290,7 +302,7 @@ class Translated:
 
 
 class Expanded:
-    """A plan in which every index stands for several: the plan of a batch's items.
+    """A plan with several indices for each index of another plan, such as the items of batches.
 
     >>> list(Expanded(range(2), lambda i: range(i * 3, i * 3 + 3)))
     [0, 1, 2, 3, 4, 5]
@@ -306,13 +318,13 @@ class Expanded:
 
 
 class Selected:
-    """The part of a plan that falls to one source, in the source's own indices.
+    """The part of a plan that is read from one source, in the indices of that source.
 
     Parameters
     ----------
     plan : Plan
     local : callable
-        Index of the source's item for an index of the plan, or None where another source is meant.
+        Returns the index in the source for an index of the plan, or None if the item has another source.
 
     >>> list(Selected(range(5), lambda i: i - 3 if i >= 3 else None))
     [0, 1]
@@ -330,7 +342,7 @@ class Selected:
 
 
 class Cursor:
-    """Draws a plan piece by piece; pieces of ranges and arrays are ranges and arrays.
+    """Reads a plan in pieces. A piece of a range is a range, and a piece of an array is an array.
 
     >>> cursor = Cursor(range(5))
     >>> cursor.take(2), cursor.take(9), cursor.take(9)
@@ -345,7 +357,7 @@ class Cursor:
         self._error: Exception | None = None
 
     def take(self, size: int) -> Any:
-        """Return up to `size` further indices; an empty piece says that the plan has ended."""
+        """Return up to `size` further indices. An empty piece means that the plan has ended."""
         if self._blocks is not None:
             self._refill()
         if self._sized is not None:
@@ -358,7 +370,7 @@ class Cursor:
         except Exception as error:
             if not drawn:
                 raise
-            self._rest = _raising(error)  # behind what came before it
+            self._rest = _raising(error)  # the indices before the error come first
         return drawn
 
     def _refill(self) -> None:

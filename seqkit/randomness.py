@@ -1,8 +1,8 @@
 """Randomness as a pure function of (seed, epoch, node, index); the global generators are never touched.
 
-A *key* is made once per random node and epoch by hashing, so that neighbouring seeds, epochs and nodes
-have nothing in common. From it follow a permutation of any length (`Permutation`) and one generator per
-item (`item_generator`).
+Each random view has a *key* for each epoch. It is a hash, so neighbouring seeds, epochs and views have
+unrelated keys. The key determines a permutation of any length (`Permutation`) and one generator per item
+(`item_generator`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def as_seed(seed: Any, who: str) -> int:
     >>> one == other
     True
     """
-    # The first use of `np.random` imports it, and `hashlib` too: here, not while the first item is computed.
+    # The first use of `np.random` imports it and `hashlib`. It happens here, not while an item is computed.
     if isinstance(seed, np.random.SeedSequence):
         return int(seed.generate_state(1, np.uint64)[0])
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(1 << 63))
     if seed is None:
         return int.from_bytes(os.urandom(8), "little") >> 1
-    torch = sys.modules.get("torch")  # whoever hands us one of its generators has imported it
+    torch = sys.modules.get("torch")  # a generator of torch can only exist if torch was imported
     if torch is not None and isinstance(seed, torch.Generator):
         return int(torch.randint(1 << 62, (), generator=seed))
     if isinstance(seed, bool | np.bool_) or not hasattr(seed, "__index__"):
@@ -49,7 +49,7 @@ def as_seed(seed: Any, who: str) -> int:
 
 
 def as_name(name: Any, who: str) -> str | None:
-    """Return the name of a random node, checked.
+    """Return the name of a random view, checked.
 
     >>> as_name("noise", "shuffle: name")
     'noise'
@@ -60,20 +60,20 @@ def as_name(name: Any, who: str) -> str | None:
 
 
 def node_key(kind: str, seed: int, epoch: int, salt: int | str) -> int:
-    """Return 128 bits that stand for a random node in one epoch."""
+    """Return the 128-bit key of a random view in one epoch."""
     return int.from_bytes(digest(repr((kind, seed, epoch, salt))), "little")
 
 
 def digest(text: str) -> bytes:
-    """Return 16 bytes that stand for a text, the same in every process."""
-    import hashlib  # not with seqkit: it loads OpenSSL
+    """Return a 16-byte hash of a text, the same in every process."""
+    import hashlib  # not when seqkit is imported: it loads OpenSSL
 
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def item_generator(key: int, index: int) -> np.random.Generator:
-    """Return the generator of one item: the block of the keyed Philox stream that its index names."""
-    # The counter has four words; the upper ones hold the index, so items have 2**128 draws each.
+    """Return the generator of one item: a block of the keyed Philox stream."""
+    # The counter has four words. The index is in an upper word, so each item has 2**128 draws.
     bits = np.random.Philox(key=key, counter=np.array([0, 0, index, 0], np.uint64))
     return np.random.Generator(bits)
 
@@ -84,12 +84,11 @@ _MIX_2 = 0xD6E8_FEB8_6659_FD93
 
 
 class Permutation:
-    """A random permutation of ``range(n)``, evaluated anywhere in constant memory.
+    """A random permutation of ``range(n)``, evaluated at any index in constant memory.
 
-    Below `TABLE` items it is a table, sorted from random numbers: uniform over all permutations, where a
-    cipher on so few bits would show its structure. Above, it is a six-round unbalanced Feistel cipher on
-    the smallest power of two that holds n; what falls outside ``range(n)`` is enciphered again, less than
-    twice on average.
+    Below `TABLE` items it is a table, made by sorting random numbers: a cipher on so few bits would not be
+    random enough. From `TABLE` items on it is a six-round unbalanced Feistel cipher on the smallest power of
+    two of at least n. A result outside ``range(n)`` is enciphered again, less than twice on average.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ class Permutation:
         bits = max(n - 1, 1).bit_length()
         self._low = bits // 2
         self._high = bits - self._low
-        # Number and content of the block evaluated last; replaced as a whole, so threads may share it.
+        # Number and content of the block evaluated last. It is replaced as a whole, so threads may share it.
         self._block: tuple[int, npt.NDArray[np.int64]] = (-1, np.empty(0, np.int64))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -125,7 +124,7 @@ class Permutation:
 
     @cached_property
     def _table(self) -> npt.NDArray[np.int64]:
-        # Raw bits, not a Generator's shuffle: numpy promises that these never change.
+        # Raw bits, not `Generator.shuffle`: numpy guarantees that raw bits never change.
         return np.argsort(np.random.Philox(key=self.key).random_raw(self.n), kind="stable")
 
     @cached_property
@@ -133,7 +132,7 @@ class Permutation:
         return [int(k) for k in np.random.Philox(key=self.key).random_raw(self.ROUNDS)]
 
     def one(self, i: int) -> int:
-        """Return where the permutation sends `i`; some microseconds, in plain ints."""
+        """Return the image of `i`. Takes a few microseconds, without numpy."""
         if self.n < self.TABLE:
             return self._table.item(i)
         i = self._encipher_one(i)
@@ -142,7 +141,7 @@ class Permutation:
         return i
 
     def many(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """Return where the permutation sends each of `indices`; some ten nanoseconds each."""
+        """Return the images of `indices`. Takes about ten nanoseconds each."""
         if self.n < self.TABLE:
             return self._table[as_array(indices)]
         if isinstance(indices, range) and indices.step == 1 and 0 < len(indices) < self.BLOCK:
@@ -150,7 +149,7 @@ class Permutation:
         return self._scattered(as_array(indices))
 
     def _run(self, indices: range) -> npt.NDArray[np.int64]:
-        """Map a short run: numpy is called for whole blocks, of which the last is remembered."""
+        """Map a short run of indices. Blocks are evaluated whole, and the last one is kept."""
         number, place = divmod(indices.start, self.BLOCK)
         block = self._block
         if block[0] != number:
@@ -200,7 +199,7 @@ class Permutation:
 class NumpyPermutation:
     """The permutation that `numpy.random.default_rng` draws: a table of 8 bytes per item.
 
-    For epoch 0 that of ``default_rng(seed)``; later epochs spawn generators from the seed.
+    Epoch 0 uses ``default_rng(seed)``. Later epochs use generators spawned from the seed.
 
     Examples
     --------
@@ -223,9 +222,9 @@ class NumpyPermutation:
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=spawned)).permutation(self.n)
 
     def one(self, i: int) -> int:
-        """Return where the permutation sends `i`."""
+        """Return the image of `i`."""
         return self._table.item(i)
 
     def many(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """Return where the permutation sends each of `indices`."""
+        """Return the images of `indices`."""
         return self._table[as_array(indices)]

@@ -1,46 +1,43 @@
-"""The contract every view signs, and all sequence behaviour, written once.
+"""The contract of every view, and all sequence behaviour, written once.
 
-A view is an immutable, lazy sequence over other sequences. A combinator writes a constructor, `_get`
-and `_rebuild`, `_parts` where its default does not hold, and where it pays one of the other hooks; no
-combinator defines a dunder.
+A view is an immutable, lazy sequence over other sequences. A combinator writes a constructor, `_get` and
+`_rebuild`, and other hooks where their defaults do not fit. `View` defines every dunder method.
 
-========================  =====  ==========================================================================
-hook                      must?  promise
-========================  =====  ==========================================================================
-``_sources``              yes    tuple of input views
-``_n``                    yes    length: an int, or why there is none (`UNBOUNDED`, `UNKNOWN`)
-``_get(i)``               yes    the item; `i` is an int in ``[0, _n)``
-``_rebuild(sources)``     yes    the same expression over other sources
-``_iter(plan)``           no     the items of a plan, in order; survives errors
-``_getmany(indices)``     no     the items of a sized batch of indices
-``_take(indices)``        no     the view of an index map
-``_set(i, value)``        no     write through
-``_parts(i)``             no     which items of which sources item `i` is made of; else item `i` of each
-``_arguments(sources)``   no     the arguments that `repr` shows, given the text of the sources
-``_remarks()``            no     what `explain` says besides
-========================  =====  ==========================================================================
+=============================  =====  ====================================================================
+hook                           must?  promise
+=============================  =====  ====================================================================
+``_sources``                   yes    tuple of input views
+``_length()``                  no     an int, or why there is none (`UNBOUNDED`, `UNKNOWN`). Called when
+                                      the length is first needed. Default: that of the first source
+``_get(i)``                    yes    the item; `i` is an int in ``[0, length)``
+``_rebuild(sources)``          yes    the same view over other sources
+``_iter(plan)``                no     the items of a plan, in order. Survives errors
+``_getmany(indices)``          no     the items of a sized batch of indices
+``_take(indices)``             no     the view of a range or index array
+``_set(i, value)``             no     the functions to call in order to write item `i`
+``_parts(i)``                  no     the items of the sources that make item `i`. Default: item `i` of each
+``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
+``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
+``_remarks()``                 no     further notes for `explain`
+=============================  =====  ====================================================================
 
-Every optional hook must agree with its default; `seqkit.testing.check_view` holds them to it.
+Two class attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``:
+iterating works ahead of the consumer. Each optional hook must agree with its default, and
+`seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
 
 import operator
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import partial
-from itertools import chain, compress, islice, repeat
-from typing import Any, Generic, NoReturn, Protocol, Self, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
 from .chaining import Chainable
 from .checks import positive_int
-from .errors import EndOfSequence, EvaluationError, fail
+from .errors import EvaluationError
 from .indices import (
     UNKNOWN,
     Endless,
@@ -49,31 +46,14 @@ from .indices import (
     Length,
     Plan,
     Unsized,
-    as_array,
     as_index_map,
     as_list,
-    as_slice,
-    each,
     unsized_range,
 )
+from .iteration import surviving
+from .trace import creation_site, locate
 
-__all__ = [
-    "Indexable",
-    "Progress",
-    "Source",
-    "T",
-    "U",
-    "V",
-    "View",
-    "in_order",
-    "locate",
-    "name_of",
-    "restarting",
-    "step_over",
-    "until_the_end",
-    "view",
-    "write",
-]
+__all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
 
 # The types of items, in the signatures of all combinators.
 T = TypeVar("T")
@@ -81,29 +61,38 @@ U = TypeVar("U")
 V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TESTING = _HERE + "testing" + os.sep
+Write = Callable[[], object]
 
 
 class Indexable(Protocol[T_co]):
-    """What a view can be laid over, as type checkers see it: most sources have a length besides."""
+    """The type of a source for type checkers. Most sources have a length too."""
 
     def __getitem__(self, i: int, /) -> T_co: ...
+
+
+class _FoundWhenNeeded:
+    """The length of a view before it is first needed. An attribute of the view then takes its place."""
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is None:
+            return self
+        n = view._n = view._known = view._length()
+        return n
 
 
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
-    Nothing is computed until an item is asked for. ``view[i]`` reads one item, slices, index arrays and
-    boolean masks give views again, iteration streams. Reads are safe from many threads; views pickle if
-    their sources and functions do.
+    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays and
+    boolean masks return views. Many threads may read a view at once. A view pickles if its sources and
+    functions do.
 
     Parameters
     ----------
     sources : tuple of View
-        What the items are made of.
+        The inputs.
     n : int, Unsized or None
-        Length, frozen for the life of the view; None where the class finds it out later.
+        The length if it is known. None (the default) calls `_length` when the length is first needed.
 
     Examples
     --------
@@ -113,29 +102,38 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     (True, 2, [0, 2, 1], True)
     """
 
-    _name = "view"  # the word users know it by: snake_case of the class name
-    _reads_ahead = False  # does iterating this view work ahead of its reader?
-    _measured = True  # is the length known, without reading items to find out?
-    _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # Gather puts itself here
+    _name = "view"  # the public name: the class name in snake_case
+    _reads_ahead = False
+    _length_reads = False
+    _n: Length = cast(Any, _FoundWhenNeeded())
+    _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
+    _skip: Callable[..., View[Any]]  # set by views/gather.py
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
-    def __init__(self, sources: tuple[View[Any], ...], n: Length | None) -> None:
+    def __init__(self, sources: tuple[View[Any], ...], n: Length | None = None) -> None:
         self._sources = sources
+        self._known = n
         if n is not None:
-            self._n: Length = n
-        self._site = _creation_site()
-        self._randoms: int = 0  # how many random nodes the expression holds: salts the seed of the next
-        if wrong := [type(source).__name__ for source in sources if not isinstance(source, View)]:
-            raise TypeError(f"{self._name}: its sources must be views, got {wrong[0]}; lay view() over it")
+            self._n = n
+        self._site = creation_site()
+        self._randoms: int = 0  # number of random views in the expression: salts the seed of the next one
         for source in sources:
+            if not isinstance(
+                cast(Any, source), Chainable
+            ):  # faster than View, which is an abstract base class
+                kind = type(source).__name__
+                raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
             self._randoms += source._randoms
             if source._reads_ahead:
                 self._reads_ahead = True
 
     # ---------------------------------------------------------------- hooks
+
+    def _length(self) -> Length:
+        return self._sources[0]._n
 
     def _get(self, i: int) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} must define _get(i)")
@@ -144,21 +142,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         raise NotImplementedError(f"{type(self).__name__} must define _rebuild(sources)")
 
     def _iter(self, plan: Plan) -> Iterator[T_co]:
-        indices = each(plan)
-
-        def run(progress: Progress) -> Iterator[T_co]:
-            for i in indices:
-                try:
-                    item = self._get(i)
-                except EndOfSequence:
-                    break
-                except EvaluationError as error:
-                    locate(error, self, i)
-                    raise
-                yield item
-            progress.done = True
-
-        return restarting(run)
+        return surviving(self, plan, self._get)
 
     def _getmany(self, indices: Indices) -> Sequence[T_co]:
         return [self._get(i) for i in as_list(indices)]
@@ -166,11 +150,15 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _take(self, indices: range | IndexArray) -> View[T_co]:
         return View._gather(self, indices)
 
-    def _set(self, i: int, value: Any) -> None:
-        raise NotImplementedError
+    def _set(self, i: int, value: Any) -> Iterable[Write]:
+        raise TypeError(f"{self._name} does not support assignment")
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((source, (i,)) for source in self._sources)
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
+        changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
+        return self._rebuild(sources) if changed else self
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
@@ -178,24 +166,27 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _remarks(self) -> list[str]:
         return []
 
-    # ---------------------------------------------------------------- what users call
+    def _described(self, sources: list[str]) -> str:
+        return f"{self._name}({', '.join(self._arguments(sources))})"
+
+    # ---------------------------------------------------------------- epochs and parts
 
     def at_epoch(self, epoch: int) -> View[T_co]:
-        """Return the same expression with every random node keyed for `epoch`.
+        """Return the same expression with every random view keyed for `epoch`.
 
         Parameters
         ----------
         epoch : int
-            Number of the pass over the data, at least 0. A view starts at epoch 0.
+            Number of the pass over the data, 0 or more. A view starts at epoch 0.
 
         Raises
         ------
         TypeError, ValueError
-            If `epoch` is no int, or negative.
+            If `epoch` is not an int, or negative.
 
         Notes
         -----
-        Costs one rebuilt view per node above a random one, and nothing where nothing is random.
+        Builds one view for each random view and each view above one. Other views are reused.
 
         Examples
         --------
@@ -204,14 +195,26 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         >>> list(order.at_epoch(0)) == list(order), list(order.at_epoch(1)) == list(order)
         (True, False)
         """
-        return self._at_epoch(positive_int(epoch, "at_epoch: epoch", least=0))
+        return _at_epoch(self, positive_int(epoch, "at_epoch: epoch", least=0))
 
-    def _at_epoch(self, epoch: int) -> View[T_co]:
-        if not self._randoms:
-            return self
-        keyed = self._rebuild(tuple(source._at_epoch(epoch) for source in self._sources))
-        keyed._site = self._site
-        return keyed
+    def head(self, n: int) -> View[T_co]:
+        """Return the view of the first `n` items, or of all items if there are fewer.
+
+        >>> import seqkit as sk
+        >>> list(sk.cycle("ab").head(3)), list(sk.view("ab").head(3))
+        (['a', 'b', 'a'], ['a', 'b'])
+        """
+        n = positive_int(n, "head: n", least=0)
+        return View._skip(self, 0, 1, n) if self._n is UNKNOWN else self[:n]
+
+    def skip(self, n: int) -> View[T_co]:
+        """Return the view of all items after the first `n`. The sequence may be unbounded.
+
+        >>> import seqkit as sk
+        >>> sk.cycle("ab").skip(3)[0], list(sk.view("abc").skip(1))
+        ('b', ['b', 'c'])
+        """
+        return self[positive_int(n, "skip: n", least=0) :]
 
     # ---------------------------------------------------------------- reading
 
@@ -228,11 +231,13 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __getitem__(self, key: Any) -> Any:
         if type(key) is not int:
             if isinstance(key, slice):
-                return self._take(self._sliced(key))
+                return self._slice(key)
             if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
                 return self._fancy(key)
             key = self._as_int(key)
-        n = self._n
+        n = self._known  # faster than `_n`, which the class has too
+        if n is None:
+            n = self._n
         if key < 0:
             key = self._wrap(key)
         if key >= n:
@@ -249,6 +254,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __reversed__(self) -> Iterator[T_co]:
         return self._iter(range(len(self))[::-1])
 
+    def __add__(self, other: Any) -> View[Any]:
+        if not hasattr(other, "__getitem__"):
+            return NotImplemented
+        return self.concatenate(other)
+
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """Return the first index in ``[start, stop)`` whose item equals `value`, or raise ValueError."""
         span = self._sliced(slice(start, stop)) if start or stop is not None else self._plan()
@@ -258,12 +268,12 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         raise ValueError(f"{self._name}: {value!r} is not in the sequence")
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
-        """Return the items at `indices`, read in one go (the batched fetch that PyTorch looks for)."""
+        """Return the items at `indices` with one batched read. PyTorch's loader calls this method."""
         return list(self._getmany([self._wrap_checked(i) for i in indices]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False:
-            raise ValueError(f"{self._name}: its items are computed, so an array of them is always a copy")
+            raise ValueError(f"{self._name}: items are computed, so an array of them is always a copy")
         array = np.asarray(self._getmany(range(len(self))), dtype)
         return array if array.base is None else array.copy()
 
@@ -277,28 +287,17 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 raise ValueError(
                     f"{self._name}: assigned {len(values)} values to a slice of {len(targets)} items"
                 )
-        elif hasattr(key, "__len__"):
+        elif hasattr(key, "__len__") and getattr(key, "ndim", 1) != 0:
             raise TypeError(
-                f"{self._name}: items are assigned by an int or a slice, got {type(key).__name__}; to assign"
-                " at indices, select them first: view[indices][:] = values"
+                f"{self._name}: items are assigned by an int or a slice, got {type(key).__name__}."
+                " Select them first: view[indices][:] = values."
             )
         else:
             targets, values = [self._wrap_checked(key)], [value]
-        for i in targets:
-            self._check_settable(i)
-        with _writes() as writes:  # which are held back until every value is known to fit
-            for i, item in zip(targets, values, strict=True):
-                self._set(i, item)
-        for write_one in writes:
-            write_one()
-
-    def _check_settable(self, i: int) -> None:
-        """Raise TypeError unless all that item `i` is made of can be written, so that no half of it is."""
-        if type(self)._set is View._set:
-            raise TypeError(f"{self._name} does not support assignment")
-        for source, indices in self._parts(i):
-            for j in indices:
-                source._check_settable(j)
+        # Every value is checked before the first one is written.
+        writes = [write for i, item in zip(targets, values, strict=True) for write in self._set(i, item)]
+        for write in writes:
+            write()
 
     # ---------------------------------------------------------------- showing
 
@@ -310,6 +309,13 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _plan(self) -> Plan:
         n = self._n
         return Endless() if isinstance(n, Unsized) else range(n)
+
+    def _slice(self, key: slice) -> View[T_co]:
+        if isinstance(self._n, Unsized) and key.stop is None:
+            start, step = (1 if k is None else operator.index(k) for k in (key.start or 0, key.step))
+            if start >= 0 and step > 0:
+                return View._skip(self, start, step)
+        return self._take(self._sliced(key))
 
     def _sliced(self, key: slice) -> range:
         n = self._n
@@ -326,11 +332,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"
                 f" got {type(key).__name__}"
             )
-        return self._take(as_index_map(key, f"{self._name}: indices", self._n))
+        return self._take(as_index_map(key, f"{self._name}: indices", lambda: self._n))
 
     def _as_int(self, key: Any) -> int:
         try:
-            return int(operator.index(key))  # of a bool, index is the bool
+            return int(operator.index(key))  # `operator.index` of a bool is the bool
         except TypeError:
             raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}") from None
 
@@ -351,169 +357,43 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return i
 
 
-class Source(View[T_co]):
-    """The leaf of every expression: an indexable object that is not a view itself.
+_SomeView = TypeVar("_SomeView", bound=View[Any])
 
-    Needs no more than ``[i]`` for non-negative ints, and ``len`` for a known length. An exception of
-    the object's own is reported against this view; one of unknown length ends where ``[i]`` raises
-    IndexError or StopIteration.
+
+def is_measured(view: View[Any]) -> bool:
+    """Is the length of a view known, or can it be found without reading items?
+
+    >>> import seqkit as sk
+    >>> odd = sk.filter(lambda x: x % 2, range(5))
+    >>> is_measured(sk.batch("abc", 2)), is_measured(sk.batch(odd, 2))
+    (True, False)
     """
-
-    def __init__(self, data: Any) -> None:
-        super().__init__((), len(data) if hasattr(data, "__len__") else UNKNOWN)
-        self._data = data
-
-    def _get(self, i: int) -> T_co:
-        try:
-            item: T_co = self._data[i]
-            return item
-        except Exception as error:
-            self._refuse(i, error)
-
-    def _refuse(self, i: int, error: Exception) -> NoReturn:
-        """Raise what the data's own exception at index `i` means."""
-        if self._n is UNKNOWN and isinstance(error, IndexError | StopIteration):
-            raise EndOfSequence(f"the sequence ends before index {i}") from error
-        fail(self, i, error)
-
-    def _iter(self, plan: Plan) -> Iterator[T_co]:
-        data, kind, n = self._data, type(self._data), self._n
-        if kind in _ITERATES_AS_INDEXED and len(data) == n:
-            if isinstance(plan, range) and plan == range(len(data)):
-                return islice(data, len(data))  # a list that grows meanwhile has no more items for us
-            if kind is range and data.start == 0 and data.step == 1:
-                return cast(Iterator[T_co], each(plan))  # the items are the indices
-            if kind is not np.ndarray:
-                return map(data.__getitem__, plan)  # cannot fail, so nothing to survive
-        return super()._iter(plan)
-
-    def _getmany(self, indices: Indices) -> Sequence[T_co]:
-        data = self._data
-        if isinstance(data, np.ndarray):
-            if isinstance(indices, range):
-                return cast(Sequence[T_co], data[as_slice(indices)])
-            return cast(Sequence[T_co], data[as_array(indices)])
-        if hasattr(data, "__getitems__") and len(indices) and self._n is not UNKNOWN:
-            return self._getitems(as_list(indices))
-        items: list[T_co] = []
-        wanted = as_list(indices)
-        try:
-            for i in wanted:
-                items.append(data[i])  # what was read before an error says where it is
-        except Exception as error:
-            self._refuse(wanted[len(items)], error)
-        return items
-
-    def _getitems(self, indices: list[int]) -> Sequence[T_co]:
-        try:
-            items = self._data.__getitems__(indices)
-            if isinstance(items, Mapping | str | bytes):
-                raise TypeError(
-                    f"__getitems__ returned a {type(items).__name__}, not a list of {len(indices)} items"
-                )
-            if len(items) != len(indices):
-                raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
-        except Exception as error:
-            fail(self, indices[0], error, f"reading {len(indices)} items at once")
-        return cast(Sequence[T_co], items)
-
-    def _set(self, i: int, value: Any) -> None:
-        write(partial(operator.setitem, self._data, i, value))
-
-    def _check_settable(self, i: int) -> None:
-        if not hasattr(self._data, "__setitem__"):
-            raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
-        return self
+    pending = [view]
+    while pending:
+        node = pending.pop()
+        if node._known is None:
+            if node._length_reads:
+                return False
+            pending.extend(node._sources)
+    return True
 
 
-_ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}
+def sized(view: _SomeView) -> _SomeView:
+    """Return a view, after finding its length unless that reads items.
 
-
-_held_back: ContextVar[list[Callable[[], object]] | None] = ContextVar("seqkit_writes", default=None)
-
-
-@contextmanager
-def _writes() -> Iterator[list[Callable[[], object]]]:
-    held_back: list[Callable[[], object]] = []
-    token = _held_back.set(held_back)
-    try:
-        yield held_back
-    finally:
-        _held_back.reset(token)
-
-
-def write(action: Callable[[], object]) -> None:
-    """Change what the items are made of: at the end of an assignment, once all of it is known to fit."""
-    held_back = _held_back.get()
-    if held_back is None:
-        action()
-    else:
-        held_back.append(action)
-
-
-def view(source: Indexable[T]) -> View[T]:
-    """Return `source` as a view: itself if it is one, a thin wrapper otherwise.
-
-    Views understand slices, index arrays, masks and method chaining.
-
-    Parameters
-    ----------
-    source : View or indexable
-        Anything with ``[i]`` for non-negative ints, usually with ``len``: list, array, string, range,
-        data set. A dict is indexed by 0, 1, 2, … like everything else.
-
-    Returns
-    -------
-    View
-
-    Raises
-    ------
-    TypeError
-        If `source` cannot be indexed.
-
-    Notes
-    -----
-    Costs about 0.1 µs more per access than indexing the source.
-
-    Examples
-    --------
-    >>> letters = view("seqkit")
-    >>> letters[-1], list(letters[::2]), list(letters[[0, 0, 5]])
-    ('t', ['s', 'q', 'i'], ['s', 's', 't'])
+    `_length` may refuse the lengths of the sources. Wrong lengths then fail when the view is built, or at
+    the first need of the length if a source must be scanned first.
     """
-    return as_view(source, "view")
-
-
-def as_view(source: Indexable[T], who: str) -> View[T]:
-    """Return `source` as a view, or say who cannot do with it.
-
-    >>> as_view(5, "batch")
-    Traceback (most recent call last):
-    TypeError: batch: a sequence needs [i] and usually len(), got int
-    """
-    if isinstance(source, View):
-        return source
-    if isinstance(source, type):
-        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}; make an instance")
-    if _is_a_number(source):
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
-    if not hasattr(source, "__getitem__"):
-        hint = "; make a list of it, or see uniter" if hasattr(source, "__iter__") else ""
-        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
-    return Source(source)
-
-
-def _is_a_number(source: Any) -> bool:
-    """Is it an array without axes, as numbers of numpy are, too?"""
-    if isinstance(source, str | bytes | np.void):
-        return False  # of numpy's own types, which have no axes either
-    return hasattr(type(source), "ndim") and source.ndim == 0
+    if not view._length_reads:
+        for source in view._sources:
+            if source._known is None and not is_measured(source):
+                return view
+        view._n  # noqa: B018 - finds it
+    return view
 
 
 def in_order(items: Iterable[T]) -> Iterator[T]:
-    """Iterate items as their indices have it, where iterating a view itself may take them as they come.
+    """Iterate in index order. Iterating a `prefetch` view with ``in_order=False`` itself would not.
 
     >>> list(in_order("abc"))
     ['a', 'b', 'c']
@@ -521,147 +401,38 @@ def in_order(items: Iterable[T]) -> Iterator[T]:
     return items._iter(items._plan()) if isinstance(items, View) else iter(items)
 
 
-class Progress:
-    """How far an iteration came: shared by the generators that carry it on after errors."""
-
-    __slots__ = ("_uncounted", "done", "skipped")
-
-    def __init__(self) -> None:
-        self._uncounted = repeat(True, sys.maxsize)
-        self.skipped = 0
-        self.done = False
-
-    def counted(self, items: Iterator[T]) -> Iterator[T]:
-        """Return `items`, counted as they are drawn: in C, a fifth cheaper than adding up in the loop."""
-        return compress(items, self._uncounted)
-
-    @property
-    def position(self) -> int:
-        """How many items were counted, or skipped."""
-        return sys.maxsize - operator.length_hint(self._uncounted) + self.skipped
-
-
-def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
-    """Return an iterator that lives on after an error.
-
-    A generator is finished once it raises. ``run(progress)`` makes a fresh one that carries on behind the
-    failed item; it sets ``progress.done`` when it ends by itself. `chain` switches from one generator to
-    the next in C, so items pay nothing for this.
-    """
-    return chain.from_iterable(_Runs(run))
-
-
-class _Runs(Generic[T]):
-    """The runs of an iterator. No generator: `chain` gives up a source that refuses to be asked by two."""
-
-    __slots__ = ("_progress", "_run")
-
-    def __init__(self, run: Callable[[Progress], Iterator[T]]) -> None:
-        self._run = run
-        self._progress = Progress()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Iterator[T]:
-        if self._progress.done:
-            raise StopIteration
-        return self._run(self._progress)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an iterator stands in the middle and cannot be copied or pickled; its view can")
-
-
-def each_with(f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
-    """Iterate ``f(i, item)`` over the items of a plan; lives on after an error of either."""
-    indices = each(plan)
-
-    def run(progress: Progress) -> Iterator[T]:
-        for i in indices:
-            try:
-                item = next(items)
-            except StopIteration:
-                break
-            yield f(i, item)
-        progress.done = True
-
-    return restarting(run)
-
-
-def step_over(iterator: Iterator[Any]) -> None:
-    """Draw one item of an iterator in vain; its error too is lost to the one that led here."""
-    try:
-        next(iterator, None)
-    except Exception:
-        pass
-
-
-def until_the_end(source: View[T], indices: Iterable[int]) -> list[T]:
-    """Return the items at some indices, in order, as far as there are any.
-
-    Without iterating, which of what can only be iterated would be another pass.
-
-    >>> from seqkit.testing import UnsizedSource
-    >>> until_the_end(view(UnsizedSource("abc")), range(1, 9))
-    ['b', 'c']
-    """
-    items: list[T] = []
-    try:
-        for i in indices:
-            items.append(source._get(i))
-    except EndOfSequence:
-        pass
-    return items
-
-
-def locate(error: EvaluationError, asked: View[Any], index: Any) -> None:
-    """Complete the path of an error: from the item that was asked for to the one that failed.
-
-    Found by walking the expression again, so that items which succeed never pay for it.
-    """
-    if error.view is None or (error.path and error.path[0] == (asked, index)):
-        return
-    error.path = _path(asked, index, error.view, error.index) or error.path
-
-
-def _path(node: View[Any], i: Any, target: View[Any], wanted: Any) -> tuple[tuple[View[Any], Any], ...]:
-    trail: list[tuple[View[Any], Any]] = []
-    pending: list[tuple[int, View[Any], Any]] = [(0, node, i)]
-    while pending:
-        depth, node, i = pending.pop()
-        del trail[depth:]
-        trail.append((node, i))
-        if node is target and i == wanted:
-            return tuple(trail)
-        parts = [(depth + 1, source, j) for source, indices in node._parts(i) for j in indices]
-        pending.extend(reversed(parts))
-    return ()
-
-
-def _creation_site() -> tuple[str, int, str]:
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        filename = frame.f_code.co_filename
-        if not filename.startswith(_HERE) or filename.startswith(_TESTING):
-            break
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-
-
 def name_of(function: Callable[..., Any]) -> str:
-    """Return what a function is called in `repr`: its name, or that of its class.
+    """Return the name of a function for `repr`: its own name, or the name of its class.
 
     >>> import functools
-    >>> name_of(abs), name_of(functools.partial(pow, 2))
-    ('abs', 'partial')
+    >>> name_of(abs), name_of(functools.partial(pow, 2)), name_of(functools.partial(int))
+    ('abs', 'pow', 'int')
     """
+    while hasattr(function, "func") and not hasattr(function, "__name__"):
+        function = function.func  # of a `functools.partial`
     return getattr(function, "__name__", type(function).__name__)
 
 
+def _at_epoch(root: View[Any], epoch: int) -> View[Any]:
+    """Key every view of an expression for an epoch, each view once."""
+    keyed: dict[int, View[Any]] = {}
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        waiting = [source for source in node._sources if id(source) not in keyed]
+        if waiting:
+            pending.extend(waiting)
+            continue
+        pending.pop()
+        if id(node) not in keyed:
+            new = node._keyed(tuple(keyed[id(source)] for source in node._sources), epoch)
+            if new is not node:
+                new._site = node._site
+            keyed[id(node)] = new
+    return keyed[id(root)]
+
+
 def _expression(node: View[Any], budget: Iterator[int] | None = None) -> str:
-    if isinstance(node, Source):
-        n = "?" if isinstance(node._n, Unsized) else node._n
-        return f"<{type(node._data).__name__} of {n}>"
     budget = iter(range(30)) if budget is None else budget  # views shown in all
     inner = [_expression(s, budget) if next(budget, None) is not None else "…" for s in node._sources[:5]]
-    return f"{node._name}({', '.join(node._arguments(inner[:4] + ['…'] * (len(inner) > 4)))})"
+    return node._described(inner[:4] + ["…"] * (len(inner) > 4))

@@ -138,6 +138,14 @@ VIEWS = [
     Case("view [::-1]", lambda s: sk.view(s)[::-1], lambda x: x[::-1], writes=True),
     Case("view [::2][::-1]", lambda s: sk.view(s)[::2][::-1], lambda x: x[::2][::-1], writes=True),
     Case("view [-3:-1]", lambda s: sk.view(s)[-3:-1], lambda x: x[-3:-1], writes=True),
+    Case(
+        "view [1:] of an endless one, beside others",
+        lambda s: sk.collate([s, sk.cycle(s)[1:]]) if len(s) else sk.collate([s, s]),
+        lambda x: list(zip(x, x[1:] + x[:1], strict=True)),
+        writes="elsewhere",
+    ),
+    Case("view head", lambda s: sk.view(s).head(3), lambda x: x[:3], writes=True),
+    Case("view skip", lambda s: sk.view(s).skip(2), lambda x: x[2:], writes=True),
     Case("view [mask]", lambda s: sk.view(s)[every_other(len(s))], lambda x: x[1::2], writes=True),
 ]
 
@@ -176,6 +184,12 @@ MAPS = [
         lambda x: [max(a, b) for a, b in zip(shuffled(x, 1), x, strict=True)],
     ),
     Case("starmap", lambda s: sk.starmap(pow, s), lambda x: [a**b for a, b in x], pairs),
+    Case(
+        "starmap of first parts",
+        lambda s: sk.starmap(double, s, first=True),
+        lambda x: [(a * 2, b) for a, b in x],
+        pairs,
+    ),
     Case("starmap of mappings", lambda s: sk.starmap(dict, s), lambda x: [dict(d) for d in x], named),
     Case(
         "starmap of a collation",
@@ -224,6 +238,12 @@ SELECTIONS = [
         lambda s: sk.gather(sk.smap(double, s), back_and_forth(len(s))),
         lambda x: [i * 2 for i in x[::-1] + x],
     ),
+    Case(
+        "gather check",
+        lambda s: sk.gather(s, back_and_forth(len(s)), check=True),
+        lambda x: x[::-1] + x,
+        writes=True,
+    ),
     Case("take", lambda s: sk.take(s, back_and_forth(len(s))), lambda x: x[::-1] + x, writes=True),
 ]
 
@@ -233,7 +253,7 @@ SHAPES = [
     Case("concatenate nothing", lambda s: sk.concatenate([]), lambda x: [], sizes=(0,)),
     Case(
         "concatenate with empty parts",
-        lambda s: sk.concatenate([[], s, (), [], sk.view(s)[:1], []]),
+        lambda s: sk.concatenate([[], s, (), [], sk.view(s).head(1), []]),
         lambda x: x + x[:1],
         writes=True,
     ),
@@ -263,6 +283,13 @@ SHAPES = [
         lambda x: [{"x": i, "y": i} for i in x],
         writes=True,
     ),
+    Case(
+        "collate by keywords",
+        lambda s: sk.collate(x=s, y=s).select("y", "x"),
+        lambda x: [{"y": i, "x": i} for i in x],
+        writes=True,
+    ),
+    Case("concatenate +", lambda s: sk.view(s) + sk.view(s)[::-1], lambda x: x + x[::-1], writes=True),
     Case(
         "collate with a map",
         lambda s: sk.collate({"x": s, "y": sk.smap(str, s)}),

@@ -73,23 +73,23 @@ def test_arrays_and_lists_hold_the_same_indices(indices: Any) -> None:
 def test_an_index_map_counts_from_the_start(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 9))
     raw = data.draw(st.lists(st.integers(-n - 2, n + 1)) | ranges.map(lambda part: part[::-1]))
-    found = as_list(as_index_map(raw, "gather: indices", n))
+    found = as_list(as_index_map(raw, "gather: indices", lambda: n))
     assert found == [i + n if -n <= i < 0 else i for i in raw]
 
 
 def test_ranges_that_start_below_0_keep_their_indices() -> None:
-    assert as_list(as_index_map(range(-2, 2), "indices", 5)) == [3, 4, 0, 1]
-    assert as_list(as_index_map(range(-7, 0, 3), "indices", 5)) == [-7, 1, 4]
-    assert as_index_map(range(2, -1, -1), "indices", 5) == range(2, -1, -1)
+    assert as_list(as_index_map(range(-2, 2), "indices", lambda: 5)) == [3, 4, 0, 1]
+    assert as_list(as_index_map(range(-7, 0, 3), "indices", lambda: 5)) == [-7, 1, 4]
+    assert as_index_map(range(2, -1, -1), "indices", lambda: 5) == range(2, -1, -1)
 
 
 def test_empty_index_maps_are_ints() -> None:
     for nothing in ([], (), np.array([]), iter([])):
-        assert as_index_map(nothing, "indices", 3).dtype == np.int64  # type: ignore[union-attr]
+        assert as_index_map(nothing, "indices", lambda: 3).dtype == np.int64  # type: ignore[union-attr]
 
 
 def test_negative_indices_without_a_length_stay_and_fail_later() -> None:
-    assert as_list(as_index_map([-1, 2], "indices", UNBOUNDED)) == [-1, 2]
+    assert as_list(as_index_map([-1, 2], "indices", lambda: UNBOUNDED)) == [-1, 2]
 
 
 # -------------------------------------------------------------------- slices without a length

@@ -368,3 +368,15 @@ def test_profile_refuses_bad_arguments():
         profile("abc", 0)
     with pytest.raises(TypeError, match=r"^profile: a sequence needs"):
         profile(3)
+
+
+def test_the_views_of_all_epochs_are_one_stage_of_a_profile():
+    times = iter(range(10_000))
+    noisy = sk.random_map(lambda x, rng: x, range(4), seed=0)
+    found = sk.profile(sk.epochs(noisy, 3), clock=lambda: next(times))
+    passes, mapped, leaf = found.stages
+    assert [stage.items for stage in found.stages] == [12, 12, 12]
+    assert mapped.view.startswith("random_map")
+    assert mapped.seconds > 0
+    assert leaf.seconds > 0
+    assert found.seconds == passes.seconds + mapped.seconds + leaf.seconds

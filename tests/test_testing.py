@@ -101,7 +101,7 @@ def rename(self: Any, i: int) -> Any:
 def constructor(length: Callable[[int], int]) -> Any:
     def construct(self: Any, source: Any) -> None:
         Same.__init__(self, source)
-        self._n = length(self._n)
+        self._n = self._known = length(self._n)
 
     return construct
 
@@ -147,7 +147,7 @@ CLASSES_AND_LAWS = [
     (broken(__repr__=lambda self: f"Same({list(self)})"), "building_reads_nothing"),
     (broken(__repr__=lambda self: "x" * 10**4), "repr_is_short"),
     (broken(_parts=lambda self, i: ()), "parts_name_what|reading_an_item|failures_concern"),
-    (broken(_at_epoch=lambda self, epoch: self[1:]), "epochs_are_absolute"),
+    (broken(_keyed=lambda self, sources, epoch: self[1:]), "epochs_are_absolute"),
     (broken(_rebuild=lambda self, sources: sk.view([])), "rebuilding_changes_nothing"),
     (broken(__reduce__=lambda self: (Same, ([],))), "building_reads_nothing"),
     (broken(_set=lambda self, i, value: None), "written_items_are_read_back_or_refused"),
@@ -186,7 +186,7 @@ def test_an_iterator_without_end_is_cut_off() -> None:
 
 def test_a_length_that_reads_must_be_declared() -> None:
     def build(source: Any) -> sk.View[Any]:
-        return sk.unbatch(sk.batch(source, 2), 2)
+        return sk.flatten(sk.batch(source, 2))
 
     check_view(build, list, length_reads=True)
     with pytest.raises(AssertionError, match="selecting_reads_nothing"):
@@ -214,7 +214,7 @@ def test_arguments_of_check_view_are_checked() -> None:
 
 def test_a_view_may_read_more_than_it_needs_if_that_is_declared() -> None:
     check_view(broken(_get=read_twice), list, reads="any")
-    with pytest.raises(AssertionError, match=r"reading_an_item.* what view\[0\] reads besides.* is \{0: 1\}"):
+    with pytest.raises(AssertionError, match=r"reading_an_item.* items that view\[0\] reads and .* is \{0: 1\}"):
         check_view(broken(_get=read_twice), list)
 
 

@@ -16,11 +16,12 @@ import numpy.typing as npt
 from ..checks import check_callable, positive_int
 from ..indices import IndexArray
 from ..view import View
-from ..views.batch import batch, unbatch
+from ..views.batch import batch
 from ..views.concatenate import concatenate
 from ..views.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap import smap
+from ..views.unbatch import unbatch
 from .arguments import as_batch_size, as_flag
 from .samplers import Last, Order, SeededSampler, check_sequence, sort_order
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNBOUNDED, Unsized
-from ..view import Source, View, name_of
+from ..source import Source
+from ..view import View, name_of
 from .samplers import order_of
 from .tolerance import OnError, mended
 

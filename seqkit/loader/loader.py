@@ -13,8 +13,10 @@ from weakref import WeakSet
 
 from ..checks import positive_int
 from ..indices import Unsized
+from ..iteration import restarting
 from ..prefetch import Prefetch
-from ..view import View, as_view, restarting
+from ..source import as_view
+from ..view import View
 from .arguments import shown
 from .epoch import Epoch, Position
 from .fetch import refuse_second_epoch

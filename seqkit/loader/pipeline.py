@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ..prefetch import prefetch
-from ..view import View, as_view
+from ..source import as_view
+from ..view import View
 from ..views.batch import batch
 from ..views.shuffle import shuffle as shuffled
 from ..views.smap import smap

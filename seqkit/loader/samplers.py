@@ -17,7 +17,8 @@ import numpy.typing as npt
 from ..checks import check_callable, optional_int, positive_int
 from ..indices import IndexArray, each
 from ..randomness import Permutation, as_seed, item_generator, node_key
-from ..view import View, as_view, in_order
+from ..source import as_view
+from ..view import View, in_order
 from ..views.batch import batch
 from ..views.concatenate import concatenate
 from ..views.cycle import cycle

@@ -1,4 +1,4 @@
-"""Looking at an expression: how it is built, what its views give, and where the time goes."""
+"""Observe an expression: its structure, its items, and the time that each view takes."""
 
 from .debug import debug
 from .explain import explain, notebook

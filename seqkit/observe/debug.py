@@ -1,16 +1,18 @@
-"""`debug`: a look at items as they are read."""
+"""`debug`: call a function for items that are read."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..checks import check_callable, optional_int, optional_number
 from ..errors import fail
 from ..indices import Indices, Plan, as_list
-from ..view import Indexable, T, View, as_view, each_with, name_of
+from ..iteration import each_with
+from ..source import as_view
+from ..view import Indexable, T, View, name_of, sized
 
 __all__ = ["Debug", "debug"]
 
@@ -23,20 +25,21 @@ def debug(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> View[T]:
-    """Return the view of the same items, with a function called on those that are read.
+    """Return the view of the same items, and call a function for each item that is read.
 
     Parameters
     ----------
     sequence : View or indexable
     func : callable
-        Called with index and item after the item was read; what it returns is ignored.
+        Called with index and item after the item was read. Its result is ignored.
     max_calls : int, optional
-        Most calls, at least 0, over all readers and epochs. None (the default): no limit.
+        Largest number of calls, 0 or more, of all consumers and epochs together. None (the default): no
+        limit.
     max_rate : float, optional
-        Most calls per second, above 0: further reads within ``1 / max_rate`` seconds of a call are not
-        reported. The first always is. None (the default): no limit.
+        Largest number of calls per second, above 0. Reads within ``1 / max_rate`` seconds of a call are not
+        reported. None (the default): no limit.
     clock : callable
-        Tells the time in seconds; `time.monotonic` by default.
+        Returns the time in seconds. The default is `time.monotonic`.
 
     Returns
     -------
@@ -45,14 +48,12 @@ def debug(
     Raises
     ------
     TypeError
-        If `func` or `clock` is not callable, `sequence` cannot be indexed, or a limit is no number.
+        If `func` or `clock` is not callable, `sequence` cannot be indexed, or a limit is not a number.
     ValueError
         If a limit is out of range.
 
-    Notes
-    -----
-    One call of `func` and about 0.4 µs per access. Limits hold in each process for itself: beneath a
-    `prefetch` with processes, every worker counts its own calls. After ``debug`` of SeqTools.
+    Notes ----- One call of `func` and about 0.4 µs per access. Each process counts its own calls, so below a
+    `prefetch` with process workers the limits apply to each worker. After ``debug`` of SeqTools.
 
     Examples
     --------
@@ -66,11 +67,11 @@ def debug(
     check_callable(clock, "debug: clock")
     max_calls = optional_int(max_calls, "debug: max_calls", least=0)
     max_rate = optional_number(max_rate, "debug: max_rate", "calls per second")
-    return Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate, clock))
+    return sized(Debug(as_view(sequence, "debug"), func, Limits(max_calls, max_rate, clock)))
 
 
 class Limits:
-    """Counts calls, and says whether there may be another; shared by the views of all epochs."""
+    """Counts calls and decides about further ones. The views of all epochs share it."""
 
     def __init__(self, max_calls: int | None, max_rate: float | None, clock: Callable[[], float]) -> None:
         self.max_calls = max_calls
@@ -84,9 +85,9 @@ class Limits:
         return Limits, (self.max_calls, self.max_rate, self._clock)
 
     def allow(self) -> bool:
-        """May there be a call now?  If so, it is counted."""
+        """Is a call allowed now? If so, count it."""
         if self.max_calls is not None and self._calls >= self.max_calls:
-            return False  # for ever, so without the lock
+            return False  # this never changes, so no lock is needed
         with self._lock:
             if self.max_calls is not None and self._calls >= self.max_calls:
                 return False
@@ -100,10 +101,10 @@ class Limits:
 
 
 class Debug(View[Any]):
-    """The view behind `debug`."""
+    """The view that `debug` returns."""
 
     def __init__(self, source: View[Any], func: Callable[[int, Any], object], limits: Limits) -> None:
-        super().__init__((source,), source._n)
+        super().__init__((source,))
         self._func = func
         self._limits = limits
 
@@ -125,10 +126,10 @@ class Debug(View[Any]):
         return items
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return each_with(self._report, self._sources[0]._iter(plan), plan)
+        return each_with(self, self._report, self._sources[0]._iter(plan), plan)
 
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(i, value)
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._sources[0]._set(i, value)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Debug(sources[0], self._func, self._limits)

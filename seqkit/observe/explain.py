@@ -1,4 +1,4 @@
-"""`explain`: an expression as a drawing, and the same in notebooks."""
+"""`explain`: a drawing of an expression, also for notebooks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from html import escape
 from typing import Any
 
 from ..indices import Unsized
-from ..view import Indexable, Source, View, as_view
+from ..source import Source, as_view
+from ..view import Indexable, View, is_measured
 
 __all__ = ["explain", "notebook", "outline"]
 
 
 def explain(sequence: Indexable[Any]) -> str:
-    """Return a drawing of an expression: one line per view, the outermost first, with lengths.
+    """Return a drawing of an expression: one line for each view, the outermost first, with its length.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def explain(sequence: Indexable[Any]) -> str:
 
     Notes
     -----
-    Evaluates no item.
+    Reads no item.
 
     Examples
     --------
@@ -46,7 +47,7 @@ def explain(sequence: Indexable[Any]) -> str:
 
 
 def notebook(sequence: View[Any]) -> str:
-    """Return the drawing of an expression as notebooks show it, in HTML.
+    """Return the drawing of an expression in HTML, for notebooks.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def notebook(sequence: View[Any]) -> str:
 
 
 def outline(node: View[Any]) -> list[tuple[str, View[Any]]]:
-    """Return the views of an expression, the outermost first, each with the line that stands for it.
+    """Return the views of an expression, the outermost first, each with its line in the drawing.
 
     >>> [line for line, _ in outline(as_view("abc", "outline")[[2, 0]])]
     ['gather(<2 indices>)', '└─ <str of 3>']
@@ -81,7 +82,7 @@ def _head(node: View[Any]) -> str:
 def _note(node: View[Any]) -> str:
     if isinstance(node, Source):
         return ""
-    if not node._measured:
+    if not is_measured(node):
         return ", ".join(["length not known yet", *node._remarks()])
     n = node._n
     length = f"no length: {n.reason}" if isinstance(n, Unsized) else f"length {n}"

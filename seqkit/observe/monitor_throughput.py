@@ -1,16 +1,19 @@
-"""`monitor_throughput`: how long reading takes."""
+"""`monitor_throughput`: measure the time that reading takes."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..checks import check_callable
+from ..errors import EndOfSequence
 from ..indices import Indices, Plan
-from ..view import Indexable, Progress, T, View, as_view, restarting
+from ..iteration import surviving
+from ..source import as_view
+from ..view import Indexable, T, View, sized
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 
@@ -18,13 +21,13 @@ __all__ = ["MonitorThroughput", "monitor_throughput"]
 def monitor_throughput(
     sequence: Indexable[T], *, clock: Callable[[], float] = time.perf_counter
 ) -> MonitorThroughput[T]:
-    """Return the view of the same items, which measures how long its readers wait for them.
+    """Return the view of the same items, and measure how long consumers wait for them.
 
     Parameters
     ----------
     sequence : View or indexable
     clock : callable
-        Tells the time in seconds; `time.perf_counter` by default.
+        Returns the time in seconds. The default is `time.perf_counter`.
 
     Returns
     -------
@@ -34,12 +37,10 @@ def monitor_throughput(
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, or `clock` not called.
+        If `sequence` cannot be indexed, or `clock` is not callable.
 
-    Notes
-    -----
-    About 0.4 µs per access. The views of all epochs measure together. What workers read is not seen from
-    outside: lay the monitor over a `prefetch`, where it tells how long the reader waits, or see `profile`.
+    Notes ----- About 0.4 µs per access. The views of all epochs share one measurement. Reads in workers are
+    not counted. Put the monitor above a `prefetch` to measure how long the consumer waits, or see `profile`.
     After ``monitor_throughput`` of SeqTools.
 
     Examples
@@ -51,11 +52,11 @@ def monitor_throughput(
     ([0, 1, 2], 0.25, 4.0)
     """
     check_callable(clock, "monitor_throughput: clock")
-    return MonitorThroughput(as_view(sequence, "monitor_throughput"), Meter(clock))
+    return sized(MonitorThroughput(as_view(sequence, "monitor_throughput"), Meter(clock)))
 
 
 class Meter:
-    """Adds up items and the seconds they took; shared by the views of all epochs."""
+    """Adds up items and seconds. The views of all epochs share it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -78,36 +79,36 @@ class Meter:
 
 
 class MonitorThroughput(View[T]):
-    """The view behind `monitor_throughput`."""
+    """The view that `monitor_throughput` returns."""
 
     def __init__(self, source: View[Any], meter: Meter) -> None:
-        super().__init__((source,), source._n)
+        super().__init__((source,))
         self._meter = meter
 
     def read_delay(self) -> float:
-        """Return how many seconds an item took on average, whether it was read alone or with others.
+        """Return the average number of seconds per item, for single and batched reads.
 
         Raises
         ------
         RuntimeError
-            If nothing was read since the view was made, or `reset`.
+            If no item was read since the view was created, or since `reset`.
         """
         items, seconds = self._so_far()
         return seconds / items
 
     def throughput(self) -> float:
-        """Return how many items were read per second of waiting for them: one over `read_delay`.
+        """Return the number of items per second of waiting, which is ``1 / read_delay()``.
 
         Raises
         ------
         RuntimeError
-            If nothing was read since the view was made, or `reset`.
+            If no item was read since the view was created, or since `reset`.
         """
         items, seconds = self._so_far()
         return items / seconds if seconds else math.inf
 
     def reset(self) -> None:
-        """Forget what was measured so far."""
+        """Discard the measurement so far."""
         self._meter.reset()
 
     def _so_far(self) -> tuple[int, float]:
@@ -133,21 +134,17 @@ class MonitorThroughput(View[T]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         items, clock, meter = self._sources[0]._iter(plan), self._meter.clock, self._meter
 
-        def run(progress: Progress) -> Iterator[Any]:
-            while True:
-                begun = clock()
-                try:
-                    item = next(items)
-                except StopIteration:
-                    break
+        def read(i: int) -> Any:
+            begun = clock()
+            for item in items:
                 meter.add(1, clock() - begun)
-                yield item
-            progress.done = True
+                return item
+            raise EndOfSequence(f"the sequence ends before index {i}")
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(i, value)
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._sources[0]._set(i, value)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return MonitorThroughput(sources[0], self._meter)

@@ -1,4 +1,4 @@
-"""`profile`: which view of an expression costs how much."""
+"""`profile`: measure the time that each view of an expression takes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from itertools import islice
 from typing import Any
 
 from ..checks import check_callable, positive_int
-from ..errors import EvaluationError
+from ..errors import EndOfSequence, EvaluationError
 from ..indices import Indices, Plan
+from ..iteration import surviving
 from ..prefetch.node import Prefetch
-from ..view import Indexable, Progress, View, as_view, restarting
+from ..source import as_view
+from ..view import Indexable, View
 from .explain import outline
 
 __all__ = ["Profile", "Stage", "profile"]
@@ -21,25 +23,25 @@ __all__ = ["Profile", "Stage", "profile"]
 def profile(
     sequence: Indexable[Any], n: int = 100, *, clock: Callable[[], float] = time.perf_counter
 ) -> Profile:
-    """Return how long each view of an expression takes for the first items, without the views beneath it.
+    """Return the time that each view of an expression takes for the first items, without the views below it.
 
     Parameters
     ----------
     sequence : View or indexable
     n : int
-        How many items to read at most, at least 1.
+        Largest number of items to read, 1 or more.
     clock : callable
-        Tells the time in seconds; `time.perf_counter` by default.
+        Returns the time in seconds. The default is `time.perf_counter`.
 
     Returns
     -------
     Profile
-        Print it for a table; ``costliest`` is the stage that took longest.
+        Print it to see a table. ``costliest`` is the stage that took longest.
 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, `n` is no int, or `clock` not callable.
+        If `sequence` cannot be indexed, `n` is not an int, or `clock` is not callable.
     ValueError
         If `n` is below 1.
     EvaluationError
@@ -47,8 +49,8 @@ def profile(
 
     Notes
     -----
-    Evaluates up to n items in this thread, in a copy of the expression: without workers, as a `prefetch` is
-    passed over, and with caches that start empty. Measuring adds about 1 µs per item to every view.
+    Reads up to n items in this thread, in a copy of the expression without `prefetch` and with empty caches.
+    Measuring adds about 1 µs per item and view.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def profile(
     probes: dict[int, _Probe] = {}
     probed = _probed(source, meter, probes)
     for probe in probes.values():
-        probe.reset()  # of what was read to know a length
+        probe.tally.items, probe.tally.seconds = 0, 0.0  # without the reads that found lengths
     most = int(min(n, source._n))
     count = 0
     try:
@@ -79,16 +81,16 @@ def profile(
 
 @dataclass(frozen=True)
 class Stage:
-    """What one view of an expression took.
+    """The time that one view of an expression took.
 
     Attributes
     ----------
     view : str
-        The view without what lies beneath it, as in `explain`.
+        The view without the views below it, as in `explain`.
     items : int
-        How many of its items were read.
+        Number of its items that were read.
     seconds : float
-        How long that took, without the views beneath it.
+        Time for these items, without the views below it.
     line : str
         Its line in the drawing of the expression.
     """
@@ -101,14 +103,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Profile:
-    """How long the views of an expression took; its text is a table.
+    """The times of the views of an expression. Its text is a table.
 
     Attributes
     ----------
     items : int
-        How many items of the whole were read.
+        Number of items of the whole expression that were read.
     stages : tuple of Stage
-        The outermost view first; a view that is used twice occurs once.
+        The outermost view first. A view that is used twice occurs once.
     """
 
     items: int
@@ -116,7 +118,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """How long all stages took together."""
+        """The time of all stages together."""
         return sum(stage.seconds for stage in self.stages)
 
     @property
@@ -147,40 +149,43 @@ def _stages(source: View[Any], probes: dict[int, _Probe]) -> Iterator[Stage]:
     for line, node in outline(source):
         if id(node) not in seen:
             seen.add(id(node))
-            probe = probes.get(id(node))
-            items, seconds = (0, 0.0) if probe is None else (probe.items, probe.seconds)
-            yield Stage(line.strip().removeprefix("└─ "), items, seconds, line)
+            tally = probes[id(node)].tally if id(node) in probes else _Tally()
+            yield Stage(line.strip().removeprefix("└─ "), tally.items, tally.seconds, line)
 
 
 def _probed(node: View[Any], meter: _Meter, probes: dict[int, _Probe]) -> View[Any]:
-    """Return an expression with a probe on every view of it."""
+    """Return an expression with a probe on each of its views."""
     if isinstance(node, Prefetch):
         return _probed(node._sources[0], meter, probes)
     if id(node) not in probes:
         sources = tuple(_probed(source, meter, probes) for source in node._sources)
-        probes[id(node)] = _Probe(node._rebuild(sources), meter)
+        probes[id(node)] = _Probe(node._rebuild(sources), meter, _Tally())
     return probes[id(node)]
 
 
 class _Meter:
-    """The time that went by in probes within the one that is being read."""
+    """The time spent in the probes below the one that is being read."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.inner = 0.0
 
 
-class _Probe(View[Any]):
-    """A view that takes the time of another, and leaves out that of the probes beneath."""
+@dataclass
+class _Tally:
+    """The items read through a probe, and its own time. The probes of all epochs of a view share it."""
 
-    def __init__(self, source: View[Any], meter: _Meter) -> None:
+    items: int = 0
+    seconds: float = 0.0
+
+
+class _Probe(View[Any]):
+    """A view that measures the time of another, without the time of the probes below."""
+
+    def __init__(self, source: View[Any], meter: _Meter, tally: _Tally) -> None:
         super().__init__((source,), source._n)
         self._meter = meter
-        self.reset()
-
-    def reset(self) -> None:
-        self.items = 0
-        self.seconds = 0.0
+        self.tally = tally
 
     def _timed(self, count: int, read: Callable[..., Any], *args: Any) -> Any:
         meter = self._meter
@@ -188,11 +193,11 @@ class _Probe(View[Any]):
         begun = meter.clock()
         try:
             found = read(*args)
-            self.items += count
+            self.tally.items += count
             return found
         finally:
             taken = meter.clock() - begun
-            self.seconds += taken - meter.inner
+            self.tally.seconds += taken - meter.inner
             meter.inner = before + taken
 
     def _get(self, i: int) -> Any:
@@ -204,16 +209,17 @@ class _Probe(View[Any]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         items = self._sources[0]._iter(plan)
 
-        def run(progress: Progress) -> Iterator[Any]:
-            while (item := self._timed(1, next, items, _END)) is not _END:
-                yield item
-            self.items -= 1  # the end is none
-            progress.done = True
+        def read(i: int) -> Any:
+            item = self._timed(1, next, items, _END)
+            if item is _END:
+                self.tally.items -= 1
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            return item
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return _Probe(sources[0], self._meter)
+        return _Probe(sources[0], self._meter, self.tally)
 
 
 _END = object()

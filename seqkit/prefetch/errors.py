@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..errors import EvaluationError, RemoteError, brief, fail, seterr, summary
-from ..view import View, locate
+from ..trace import locate
+from ..view import View
 from .results import Record, RemoteTraceback
 
 

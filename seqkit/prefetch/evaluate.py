@@ -111,7 +111,7 @@ class Evaluator:
     def _at(self, epoch: int) -> View[Any]:
         """Key the pipeline for an epoch. Epoch -1 is the pipeline as the user passed it."""
         if epoch != self._epoch:
-            self.keyed = self._pipeline if epoch < 0 else self._pipeline._at_epoch(epoch)
+            self.keyed = self._pipeline if epoch < 0 else self._pipeline.at_epoch(epoch)
             self._epoch = epoch
         return self.keyed
 

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..context import in_process_worker
 from ..indices import UNKNOWN, Endless, Indices, Plan
-from ..view import Indexable, T, View, as_view, restarting
+from ..iteration import restarting
+from ..source import as_view
+from ..view import Indexable, T, View
 from .dispatcher import Reader
 from .engine import Engine
 from .errors import reraise
@@ -165,8 +167,7 @@ class Prefetch(View[T]):
     _reads_ahead = True
 
     def __init__(self, source: View[T], settings: Settings, engine: Engine | None = None) -> None:
-        super().__init__((source,), source._n)
-        self._reads_ahead = True
+        super().__init__((source,))
         self._settings = settings
         self._engine = engine or Engine(source, settings)
         self._epoch = -1  # the epoch of submitted jobs; workers hold the pipeline as the user passed it
@@ -258,10 +259,10 @@ class Prefetch(View[T]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Prefetch(sources[0], self._settings)
 
-    def _at_epoch(self, epoch: int) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         # Needed even if nothing is random, because the epoch seeds the global generators of process
         # workers.
-        keyed = Prefetch(self._sources[0]._at_epoch(epoch), self._settings, self._engine)
+        keyed = Prefetch(sources[0], self._settings, self._engine)
         keyed._epoch = epoch
         return keyed
 

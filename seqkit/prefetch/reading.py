@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import EndOfSequence, SlotsExhausted
 from ..indices import Length, Unsized
-from ..view import Progress
+from ..iteration import Progress
 from .chunking import MAX_CHUNK
 from .dispatcher import Reader, ReadsItself
 from .results import Outcomes

@@ -1,11 +1,11 @@
-"""Hold a view against a plain list: the laws that every view obeys, for views of your own too.
+"""Compare a view with a plain list. The laws apply to every view, including your own.
 
 >>> import seqkit as sk
 >>> check_view(lambda source: sk.smap(str, source), lambda items: [str(x) for x in items])
 
-Each law is a short function named after what it says; they lie in `reading`, `laziness`, `failing`,
-`writing` and `copying`. The sources that the laws lay under a view serve in tests of other things too, and
-`seqkit.testing.strategies` offers keys, index batches and plans to Hypothesis.
+Each law is a short function, named after its claim, in `reading`, `laziness`, `failing`, `writing` or
+`copying`. The sources used by the laws are useful in other tests too. `seqkit.testing.strategies` has
+Hypothesis strategies for keys, index batches and plans.
 """
 
 from .check import check_view

@@ -14,7 +14,7 @@ from .subject import Build, Dumps, Model, Reads, Subject, Writes, forms
 
 __all__ = ["check_view"]
 
-# Lengths that meet the corners of index arithmetic; first one that makes for a clear message.
+# Lengths for the corner cases of index arithmetic. The first one gives readable messages.
 SIZES = (3, 0, 1, 2, 5, 8)
 
 
@@ -28,34 +28,34 @@ def check_view(
     length_reads: bool = False,
     dumps: Dumps = cloudpickle.dumps,
 ) -> None:
-    """Hold a view against the list that it must equal.
+    """Check that a view behaves like the list that it must equal.
 
     Parameters
     ----------
     build : callable
-        Makes the view over a source. It is called many times, with sources of several kinds, also one
-        without a length: a view that needs one refuses it with a TypeError.
+        Returns the view over a source. It is called many times, with sources of several kinds. One has no
+        length: a view that needs a length must raise TypeError for it.
     model : callable
-        Makes the list that the view must equal from the list of the source's items.
+        Returns the list that the view must equal, for the list of the source's items.
     source : sequence, optional
-        The items to lay the view over. None (the default) means lists of 0 to 8 ints.
+        The items of the source. None (the default) means lists of 0 to 8 ints.
     reads : "exact", "any" or "ahead"
-        ``"exact"`` (the default): reading an item reads each item of the source at most once for each time
-        it is part of the item, and no other. ``"any"``: not so. ``"ahead"``: the view works ahead of its
-        reader, perhaps in other processes, so that reads cannot be counted; fewer questions are asked.
+        ``"exact"`` (the default): reading an item reads only the source items that it is made of, each once.
+        ``"any"``: reads are not checked. ``"ahead"``: the view works ahead of its consumer, perhaps in other
+        processes, so reads cannot be counted. Fewer laws are checked.
     writes : bool or "elsewhere", optional
-        Can every item be written (True), or none (False)? None (the default) leaves it open.
-        ``"elsewhere"``: what is written does not go into the source, or changes more than its own item, so
-        that no law holds for it.
+        Can all items be assigned (True), or none (False)? None (the default) does not check this.
+        ``"elsewhere"``: an assignment does not change the source, or changes other items too, so no law is
+        checked.
     length_reads : bool
         May finding the length read items?
     dumps : callable
-        Turns the view into a pickle; `cloudpickle.dumps` by default, which allows lambdas in `build`.
+        Pickles the view. The default, `cloudpickle.dumps`, allows lambdas in `build`.
 
     Raises
     ------
     AssertionError
-        Naming the law that does not hold, the view, and what was found.
+        If a law does not hold. The message names the law, the view and the result.
     TypeError
         If `source` has no length.
     ValueError
@@ -63,7 +63,7 @@ def check_view(
 
     Notes
     -----
-    Below a second for a view that computes little.
+    Takes less than a second for a view that computes little.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _check_reading(subject: Subject) -> None:
 
 @contextmanager
 def _named(law: Callable[..., None], subject: Subject, view: View[Any] | None = None) -> Iterator[None]:
-    """Turn any exception into an AssertionError that says which law does not hold, and for what."""
+    """Turn any exception into an AssertionError that names the law and the view."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Laws of copying: views are values, and a copy is as good as the original."""
+"""Laws of copying: a copy of a view equals the view."""
 
 from __future__ import annotations
 

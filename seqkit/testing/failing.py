@@ -1,4 +1,4 @@
-"""Laws of failure: an item that fails concerns itself only, and never looks like the end."""
+"""Laws of failure: an item that fails affects no other item, and never looks like the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ERRORS: tuple[tuple[type[Exception], Callable[[str], Exception]], ...] = (
 
 @dataclass(frozen=True)
 class Failure:
-    """What stands for an item that failed: the class of its error and the cause of it."""
+    """The outcome of an item that failed: the class of its error, and the cause."""
 
     kind: type[BaseException]
     cause: str
@@ -35,7 +35,7 @@ class Failure:
 
 
 def by_index(view: View[Any]) -> list[Any]:
-    """Return what reading item by item gives: values, and a `Failure` for each one that fails.
+    """Read each item by its index. Return the items, and a `Failure` for each item that fails.
 
     >>> import seqkit as sk
     >>> by_index(sk.smap(lambda x: 1 / x, [1, 0]))[1].cause
@@ -45,7 +45,7 @@ def by_index(view: View[Any]) -> list[Any]:
 
 
 def by_iteration(items: Iterator[Any], most: int = 10_000) -> list[Any]:
-    """Return what an iterator gives when it is asked on after errors, like `by_index`."""
+    """Return the items of an iterator, and a `Failure` for each item that fails."""
     found: list[Any] = []
     end = object()
     while len(found) < most:
@@ -125,7 +125,7 @@ def passed_through_errors_are_the_original_ones(subject: Subject) -> None:
     for kind, make, failing in _grid(subject):
         with errstate("passthrough"), subject.view(FailingSource(subject.items, failing, make)) as view:
             if subject.length_reads or (subject.ahead and kind is TwoArgumentsError):
-                continue  # it cannot be rebuilt in another process
+                continue  # it cannot be unpickled in another process
             found, again = by_index(view), by_iteration(iter(view))
             expect("items and errors of iter(view)", len(again), len(found))
             for i, (one, other) in enumerate(zip(found, again, strict=True)):
@@ -160,12 +160,12 @@ def sources_without_length_give_the_same_items(subject: Subject) -> None:
 
 
 def _grid(subject: Subject) -> Iterator[tuple[type[Exception], Callable[[str], Exception], Collection[int]]]:
-    """Yield errors, each with the items of the source that raise it: single, neighbouring, all."""
+    """Yield errors, each with the items of the source that raise it: one, two neighbours, all."""
     n = len(subject.items)
     sets: list[Collection[int]] = [*({j} for j in range(n)), *({j, j + 1} for j in range(n - 1))]
     if subject.ahead:
         sets = [{n // 2}, {1, 2}] if n > 2 else []
-    sets = sets[:: 1 + len(sets) // 16]  # of long sources, not every one
+    sets = sets[:: 1 + len(sets) // 16]  # a sample for long sources
     if n:
         sets.append(range(n))
     for kind, make in _ERRORS:
@@ -174,7 +174,7 @@ def _grid(subject: Subject) -> Iterator[tuple[type[Exception], Callable[[str], E
 
 
 def _length(subject: Subject, view: View[Any]) -> int | None:
-    """Return the length; None where an item that has to be read for it fails."""
+    """Return the length, or None if an item that must be read to find it fails."""
     try:
         return len(view)
     except EvaluationError:

@@ -1,4 +1,4 @@
-"""Laws of laziness: nothing is read before it is asked for, and no more than is asked for."""
+"""Laws of laziness: an item is read when it is requested, and no other item is."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _expect_reads(
     source.reads.clear()
     read(*arguments)
     surplus = source.reads - most
-    expect(f"what {what} reads besides what `_parts` names, by item of the source", dict(surplus), {})
+    expect(f"items that {what} reads and `_parts` does not name, with their counts,", dict(surplus), {})
 
 
 def parts_name_what_an_item_is_made_of(subject: Subject) -> None:
@@ -82,7 +82,7 @@ def parts_name_what_an_item_is_made_of(subject: Subject) -> None:
 
 
 def _changed(subject: Subject, expected: list[Any], j: int) -> list[int]:
-    """Return which items are others once item j of the source is another."""
+    """Return the items that change when item j of the source changes."""
     items = list(subject.items)
     items[j] = items[j - 1]
     others = list(subject.model(items))

@@ -1,7 +1,7 @@
-"""Laws of reading: a view gives the items of the list it stands for, however it is asked.
+"""Laws of reading: a view gives the items of its list, in every way of reading.
 
-Every law takes the view, the list, and whether to ask it fewer questions (for views that work ahead, where
-a read is a round trip).
+Each law takes the view, the list, and a flag to check fewer cases, for views that work ahead and are slower
+to read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _END = object()
 
 
 class _Index:
-    """Something that is no int and has ``__index__``."""
+    """An object with ``__index__`` that is not an int."""
 
     def __init__(self, i: int) -> None:
         self.i = i
@@ -157,7 +157,7 @@ def items_are_found_again(view: View[Any], expected: list[Any], few: bool) -> No
     try:
         expected.count(absent)
     except ValueError:
-        return  # arrays, whose comparison is no truth value in a list either
+        return  # arrays, whose comparison has no truth value
     expect("a strange object in view", absent in view, False)
     refused("its index", ValueError, view.index, absent)
     for item in expected[:3]:
@@ -219,18 +219,18 @@ LAWS: tuple[Law, ...] = (
 )
 
 
-# -------------------------------------------------------------------- what the laws ask for
+# -------------------------------------------------------------------- keys, batches and plans
 
 
 def some_slices(n: int, most: int) -> Iterable[slice]:
-    """Return the slices around a sequence of n items; where there are more than `most`, a part of them.
+    """Return slices with bounds in and around a sequence of n items, about `most` of them.
 
     >>> len(list(some_slices(3, 10_000))), len(list(some_slices(3, 100)))
     (864, 79)
     """
     bounds, steps = [None, *range(-n - 2, n + 3)], (None, 1, 2, -1, -2, -3)
     stride = -(-(len(bounds) ** 2 * len(steps)) // most)
-    while stride > 1 and gcd(stride, len(steps) * len(bounds)) > 1:  # so that all are met
+    while stride > 1 and gcd(stride, len(steps) * len(bounds)) > 1:  # so that all bounds and steps occur
         stride += 1
     return [slice(*key) for key in islice(product(bounds, bounds, steps), 0, None, stride)]
 
@@ -248,7 +248,7 @@ def _selections(n: int, few: bool) -> Iterator[Any]:
 
 
 def pick(items: list[Any], key: Any) -> list[Any]:
-    """Return the items of a list at a slice, at indices, or where a mask is true.
+    """Return the items of a list at a slice, at indices, or at the true flags of a mask.
 
     >>> pick(["a", "b", "c"], [-1, 0]), pick(["a", "b"], [False, True])
     (['c', 'a'], ['b'])
@@ -270,7 +270,7 @@ def index_batches(n: int) -> Iterator[Any]:
 
 
 def plans(n: int) -> Iterator[tuple[str, Plan]]:
-    """Yield access plans over ``[0, n)`` of every kind, with names.
+    """Yield access plans over ``[0, n)`` of all kinds, with names.
 
     >>> [list(plan) for name, plan in plans(2)][-2:]
     [[0, 1, 1, 0], [1]]
@@ -289,7 +289,7 @@ def _defined(view: View[Any], hook: str) -> Any:
 
 
 def hidden(view: View[Any], hooks: Sequence[str]) -> View[Any]:
-    """Return a view that is the same but for some hooks, which are the defaults of `View`."""
+    """Return a copy of a view in which some hooks are the defaults of `View`."""
     defaults = {hook: getattr(View, hook) for hook in hooks}
     kind = type(type(view).__name__, (type(view),), defaults)
     plain: View[Any] = object.__new__(kind)

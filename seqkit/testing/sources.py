@@ -1,4 +1,4 @@
-"""Sources that offer as little as a view may rely on, and watch what it does with them."""
+"""Sources with only the methods that a view may use. Some count reads or fail."""
 
 from __future__ import annotations
 

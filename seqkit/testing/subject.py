@@ -1,4 +1,4 @@
-"""What a law is told: how to build the view, and what it must equal."""
+"""`Subject`: a view under test, with the list that it must equal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..view import Source, View
+from ..source import Source
+from ..view import View
 from .sources import NarrowSource
 
 __all__ = [
@@ -37,7 +38,7 @@ Writes = bool | Literal["elsewhere"] | None
 
 @dataclass(frozen=True)
 class Subject:
-    """A view under test; see `check_view` for what the fields mean."""
+    """A view under test. The fields are the arguments of `check_view`."""
 
     build: Build
     model: Model
@@ -57,7 +58,7 @@ class Subject:
 
     @contextmanager
     def view(self, source: Any = None) -> Iterator[View[Any]]:
-        """Build the view over a source, by default a list of the items, and close it after use."""
+        """Build the view over a source, by default a list of the items. Close it at the end of the block."""
         built = self.build(list(self.items) if source is None else source)
         assert isinstance(built, View), f"build must return a View, got {type(built).__name__}"
         try:
@@ -83,12 +84,12 @@ def close(view: View[Any]) -> None:
 
 
 def depth(view: View[Any]) -> int:
-    """Return how many views lie on top of each other."""
+    """Return the number of layers of views."""
     return 1 + max(map(depth, view._sources), default=0)
 
 
 def needed(view: View[Any], i: int, data: Any) -> Counter[int]:
-    """Return how often each item of `data` is part of item `i`, as the views themselves tell it."""
+    """Return how often each item of `data` is part of item `i`, according to `_parts`."""
     if isinstance(view, Source):
         return Counter([i] if view._data is data else [])
     total: Counter[int] = Counter()
@@ -105,7 +106,7 @@ def expect(what: str, found: Any, wanted: Any) -> None:
 
 
 def refused(what: str, kind: type[Exception], attempt: Callable[..., Any], *arguments: Any) -> Exception:
-    """Return the exception of a call; an AssertionError unless it is one of a kind."""
+    """Return the exception of a call. Raise AssertionError unless it has the expected class."""
     try:
         result = attempt(*arguments)
     except kind as error:

@@ -1,4 +1,4 @@
-"""Laws of assignment: what is written is read back, and what cannot be written says so."""
+"""Laws of assignment: an assigned item is read back, or the assignment raises an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def written_slices_are_read_back_or_refused(subject: Subject) -> None:
 
 
 def _others(subject: Subject) -> list[Any]:
-    """Return items of the right form to write: those of the same view over the items reversed."""
+    """Return items of the right form to assign: those of the same view over the reversed items."""
     return list(subject.model(subject.items[::-1]))
 
 

@@ -1,22 +1,26 @@
-"""`add_cache`: items that were computed once are kept."""
+"""`add_cache`: keep items that were computed."""
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
 
 from ..checks import check_callable, optional_int
 from ..context import private_memory
-from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import Indices, Length, Plan, Unsized, as_list, each
-from ..view import Indexable, Progress, T, View, as_view, locate, restarting, write
-from .once import Contents, Flight, Missing, holding_many
+from ..errors import EndOfSequence, fail
+from ..indices import Indices, Plan, Unsized, as_list, ends
+from ..iteration import surviving
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .decided import Decided
+from .once import Contents, Flight, holding_many
 from .stores import ABSENT, Directory, Keeper, Memory
 
 __all__ = ["AddCache", "add_cache"]
@@ -35,35 +39,34 @@ def add_cache(
     store: str | os.PathLike[str] | None = None,
     key: StoreKey | None = None,
 ) -> AddCache[T]:
-    """Return the view of the same items, of which some are kept once they were computed.
+    """Return the view of the same items, and keep some of them once they are computed.
 
-    Items are kept by reference: who changes one in place changes what is read next. Threads that ask for the
-    same missing item wait for one evaluation, those that ask for others evaluate side by side. Failures are
-    not kept.
+    Items are kept by reference: changing a mutable item changes the kept one. If several threads request the
+    same missing item, it is computed once. Different items are computed in parallel. Failures are not kept.
 
     Parameters
     ----------
     arr : View or indexable
         Where the items come from.
     cache_size : int, optional
-        Most items to keep in memory, at least 0, which switches it off. None (the default) is 1, or no limit
-        where `max_bytes` or `cache` is given.
+        Largest number of items in memory. 0 keeps none. None (the default) means 1, or no limit if
+        `max_bytes` or `cache` is given.
     cache : mapping, optional
-        Where to keep them, by index. It needs ``in``, ``[i]``, ``[i] = item`` and ``del [i]``: a dict will
-        do. It may lose items by itself, and what it holds already is used. None (the default) is a dict of
-        the view's own.
+        Keeps the items in memory, by index. It needs ``in``, ``[i]``, ``[i] = item`` and ``del [i]``, as a
+        dict has. It may drop items by itself. Items that it holds already are used. None (the default): a new
+        dict.
     policy : "lru" or "fifo"
-        Which item goes first: the one read longest ago (default), or the one kept longest ago.
+        The item that is dropped first: the least recently read one (default), or the oldest one.
     max_bytes : int, optional
-        Most bytes to keep in memory, at least 1: the larger of `sys.getsizeof` and, where there is one,
-        ``nbytes``; also of what tuples, lists, sets and dicts hold. A larger item is not kept. None (the
-        default): no limit.
+        Most bytes in memory, 1 or more. The size of an item is the larger of `sys.getsizeof` and ``nbytes``,
+        including the parts of tuples, lists, sets and dicts. A larger item is not kept. None (the default):
+        no limit.
     store : path, optional
-        Directory where to keep all items, in files: made when the first item is written, shared by processes
-        and by later runs. None (the default) keeps items in memory only.
+        Directory in which all items are kept as files. It is created with the first item. Other processes and
+        later runs can use it too. None (the default) keeps items in memory only.
     key : callable, optional
-        Names item i in the store: returns a str, bytes, a number, None, or a tuple of such. None (the
-        default) names it by its index.
+        Returns the name of item i in the store: a str, bytes, a number, None, or a tuple of these. None (the
+        default) uses the index.
 
     Returns
     -------
@@ -74,15 +77,14 @@ def add_cache(
     TypeError
         If `arr` cannot be indexed, `cache` is a list or lacks a method, or an argument has the wrong type.
     ValueError
-        If a number or `policy` is out of range, there is a `key` without a `store`, or something else at
-        `store`; and, when an item is read, if another view has made the store since, for another length.
+        If a number or `policy` is out of range, if there is a `key` without a `store`, or if the directory at
+        `store` was not made by `add_cache` for a sequence of this length. An item may raise it too, if
+        another process has created the store since.
 
-    Notes
-    -----
-    About 0.3 µs for an item in memory, some 12 to 25 µs for one in a store. In a process worker the memory is
-    the worker's own: a cache over a `prefetch` serves better than one beneath it; a store serves all. Beneath
-    a cache, `seqkit.empty` is `numpy.empty`. After ``add_cache`` of SeqTools, where being read saves no item,
-    and iteration passes the cache by.
+    Notes ----- About 0.3 µs for an item in memory, 12 to 25 µs for an item in a store. Each process worker
+    has a memory of its own: put the cache above `prefetch`, or use a store, which all workers share. Below a
+    cache, `seqkit.empty` is `numpy.empty`. A `store` without a `key` needs the length of `arr` at once. After
+    ``add_cache`` of SeqTools, which drops the oldest item first and does not cache iteration.
 
     Examples
     --------
@@ -107,15 +109,17 @@ def add_cache(
         raise TypeError(f"add_cache: store must be a path, got {store!r}")
     check_callable(key, "add_cache: key", optional=True)
     if key is not None and store is None:
-        raise ValueError("add_cache: key names items in a store, and there is no store")
+        raise ValueError("add_cache: key needs a store, got store=None")
     if cache_size is None and cache is None and max_bytes is None:
         cache_size = 1
     path = None if store is None else os.path.abspath(store)
-    return AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
+    return sized(
+        AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
+    )
 
 
 def _check_keeper(cache: Any) -> None:
-    if isinstance(cache, type | MutableSequence):  # to ask whether a list holds i is to ask for an item
+    if isinstance(cache, type | MutableSequence):  # `i in list` would look for an item i
         raise TypeError(f"add_cache: cache must be a mapping, got {cache!r}")
     for method in ("__contains__", "__getitem__", "__setitem__", "__delitem__"):
         if not hasattr(cache, method):
@@ -124,7 +128,7 @@ def _check_keeper(cache: Any) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of `add_cache`; `scope` names the part of the store that is meant."""
+    """The arguments of `add_cache`, and `scope`, the name of a part of the store."""
 
     cache_size: int | None
     cache: Keeper | None
@@ -134,38 +138,38 @@ class Settings:
     key: StoreKey | None
     scope: str = ""
 
-    def contents(self, n: Length) -> Contents:
+    def contents(self, source: View[Any]) -> Contents:
         keeper = {} if self.cache is None else self.cache
         memory = Memory(keeper, self.cache_size, self.max_bytes, self.policy == "lru")
         if self.store is None:
             return Contents(memory, None)
-        length = None if self.key is not None or isinstance(n, Unsized) else n
+        length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
         return Contents(memory, Directory(self.store, length, self.scope))
 
     def emptied(self) -> Settings:
-        """Return the same without what is in a dict; a mapping of another kind stays as it is."""
+        """Return the same settings with an empty dict. A mapping of another type stays as it is."""
         cache: Any = self.cache
         return replace(self, cache=type(cache)()) if type(cache) in (dict, OrderedDict) else self
 
     def fresh(self, scope: str) -> Settings:
-        """Return the same for other items: with none of the user's mappings, and a part of the store."""
+        """Return the settings for other items: with a new mapping, and another part of the store."""
         if self.cache is None or type(self.cache) in (dict, OrderedDict):
             return replace(self.emptied(), scope=scope)
-        # Nobody knows what bounds the mapping had of its own.
+        # A mapping of the user may have had limits of its own, which are unknown.
         most = 1 if self.cache_size is None and self.max_bytes is None else self.cache_size
         return replace(self, cache=None, cache_size=most, scope=scope)
 
 
 class AddCache(View[T]):
-    """The view behind `add_cache`."""
+    """The view that `add_cache` returns."""
 
     def __init__(self, source: View[T], settings: Settings, contents: Contents | None = None) -> None:
-        super().__init__((source,), source._n)
+        super().__init__((source,))
         self._settings = settings
-        self._contents = settings.contents(source._n) if contents is None else contents
+        self._contents = settings.contents(source) if contents is None else contents
 
     def clear(self) -> None:
-        """Forget every item, those in the store too: they are computed anew when they are read next."""
+        """Drop all items, including those in the store. They are computed again at the next read."""
         self._contents.forget(None)
         if self._contents.store is not None:
             self._contents.store.clear()
@@ -181,14 +185,14 @@ class AddCache(View[T]):
                 try:
                     return self._land(i, flight)
                 finally:
-                    del flight  # which may have the error, whose traceback leads here
+                    del flight  # it may hold the error, whose traceback refers to this frame
             if not flight.may_be_awaited():
                 return self._evaluate(i)
             item = flight.wait()
         return item
 
     def _land(self, i: int, flight: Flight) -> Any:
-        """Get item `i` for this thread and for all that wait for it."""
+        """Get item `i` for this thread and for all threads that wait for it."""
         try:
             item = self._load(i)
             if item is ABSENT:
@@ -202,7 +206,7 @@ class AddCache(View[T]):
         return item
 
     def _evaluate(self, i: int) -> Any:
-        with private_memory():  # what is kept must not lie in the slot of the current item
+        with private_memory():  # a kept item must not be in the shared-memory slot of the current item
             return self._sources[0]._get(i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
@@ -212,12 +216,12 @@ class AddCache(View[T]):
         if len(missing) > 1:
             items.update(self._land_many(missing))
         for i in missing:
-            if items[i] is ABSENT:  # another thread is at it
+            if items[i] is ABSENT:  # another thread is computing it
                 items[i] = self._get(i)
         return [items[i] for i in wanted]
 
     def _land_many(self, indices: list[int]) -> dict[int, Any]:
-        """Get those of the items that no other thread is at, in one read."""
+        """Get the items that no other thread is computing, with one read."""
         contents, flights, found = self._contents, dict[int, Flight](), dict[int, Any]()
         try:
             for i in indices:
@@ -232,7 +236,7 @@ class AddCache(View[T]):
                     items: Any = self._sources[0]._getmany(needed)
                 rows = type(items) is np.ndarray and not items.dtype.hasobject
                 for i, item in zip(needed, items, strict=True):
-                    kept = item.copy() if rows else item  # a row would keep all the others alive
+                    kept = item.copy() if rows else item  # a row would keep the whole array alive
                     self._save(i, kept)
                     found[i] = kept
         finally:
@@ -240,31 +244,18 @@ class AddCache(View[T]):
         return found
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not self._reads_ahead:
+        if not (self._reads_ahead and ends(plan)):
             return super()._iter(plan)
-        missing = Missing(plan, self._holds)
-        items, numbered, torn = self._sources[0]._iter(missing), enumerate(each(plan)), False
+        held = Decided(plan, self._holds)
+        items, positions = self._sources[0]._iter(held.where(False)), count()
 
-        def run(progress: Progress) -> Iterator[Any]:
-            nonlocal torn
-            for number, i in numbered:
-                try:
-                    # After an interrupt nobody knows which item comes next: each is read for itself then.
-                    item = self._draw(i, items) if missing.at(number) and not torn else self._get(i)
-                except EndOfSequence:
-                    break
-                except BaseException as error:
-                    if isinstance(error, EvaluationError):
-                        locate(error, self, i)
-                    torn = torn or not isinstance(error, Exception)
-                    raise
-                yield item
-            progress.done = True
+        def read(i: int) -> Any:
+            return self._get(i) if held.at(next(positions)) else self._draw(i, items)
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
     def _draw(self, i: int, items: Iterator[Any]) -> Any:
-        """Return the next of the items that are read from the source, and keep it."""
+        """Return the next item that is read from the source, and keep it."""
         with private_memory():
             item = next(items, ABSENT)
         if item is ABSENT:
@@ -277,7 +268,7 @@ class AddCache(View[T]):
         try:
             return self._contents.holds(i, self._key(i))
         except Exception:
-            return False  # reading it will say why
+            return False  # reading the item raises the error
 
     # ---------------------------------------------------------------- the store
 
@@ -304,16 +295,13 @@ class AddCache(View[T]):
 
     # ---------------------------------------------------------------- writing
 
-    def _check_settable(self, i: int) -> None:
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._contents.store is not None:
             raise TypeError("add_cache does not support assignment with a store, which outlives the source")
-        super()._check_settable(i)
-
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(i, value)
-        # What is read back may differ from what was written; and where views lie between, other items may
-        # be made of the same.
-        write(partial(self._contents.forget, None if self._sources[0]._sources else i))
+        # The item that is read back may differ from the one written. With views beneath, other items may be
+        # made of the same source item.
+        forgotten = None if self._sources[0]._sources else i
+        return [*self._sources[0]._set(i, value), partial(self._contents.forget, forgotten)]
 
     # ---------------------------------------------------------------- the expression
 
@@ -322,12 +310,10 @@ class AddCache(View[T]):
             return AddCache(sources[0], self._settings, self._contents)
         return AddCache(sources[0], self._settings.fresh(self._settings.scope))
 
-    def _at_epoch(self, epoch: int) -> View[Any]:
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         if not self._randoms:
-            return self  # with what it holds
-        keyed = AddCache(self._sources[0]._at_epoch(epoch), self._settings.fresh(f"epoch-{epoch}"))
-        keyed._site = self._site
-        return keyed
+            return self  # and keep its items
+        return AddCache(sources[0], self._settings.fresh(f"epoch-{epoch}"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AddCache, (self._sources[0], self._settings.emptied())

@@ -20,27 +20,27 @@ def arange(
     Parameters
     ----------
     start : int
-        First item; with no `stop`, the view starts at 0 and `start` is where it stops.
+        First item. Without `stop`, the view starts at 0 and stops at `start`.
     stop : int, optional
-        The first int behind the last item.
+        End of the range, not included.
     step : int, optional
-        From one item to the next, not 0; negative steps run down. None (the default) means 1.
+        Difference between neighbouring items, not 0. None (the default) means 1.
 
     Returns
     -------
     View
-        Of the items and the length of the `range` with these arguments. Slices of it are `arange` again.
+        The items of the `range` with these arguments. A slice of it is an `arange` again.
 
     Raises
     ------
     TypeError
-        If an argument is no int.
+        If an argument is not an int.
     ValueError
         If `step` is 0.
 
     Notes
     -----
-    A multiplication per access, no memory. After ``arange`` of SeqTools and of numpy; floats are refused.
+    One multiplication per access, no memory. After ``arange`` of SeqTools and numpy, but without floats.
 
     Examples
     --------
@@ -64,10 +64,10 @@ def _as_int(value: Any, what: str) -> int:
 
 
 class Arange(View[int]):
-    """The view behind `arange`."""
+    """The view that `arange` returns."""
 
     def __init__(self, numbers: range) -> None:
-        # The built-in len refuses what does not fit a machine word; such ranges can be read all the same.
+        # `len` fails for a range of more than 2**63 items, whose items can still be read.
         n = (numbers[-1] - numbers[0]) // numbers.step + 1 if numbers else 0
         super().__init__((), n)
         self._range = numbers

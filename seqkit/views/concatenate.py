@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain
 from typing import Any, overload
 
 import numpy as np
 
+from ..cached import cached
 from ..checks import check_sequences
-from ..indices import Endless, Indices, Length, Plan, Selected, Unsized, as_array, each
-from ..view import Indexable, T, View, as_view
-from .grouped import iterate_in_turn, read_grouped
+from ..errors import EndOfSequence
+from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .several import Ends, IntArray, Several
 
 __all__ = ["Concatenate", "concatenate"]
 
@@ -27,7 +30,8 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     Parameters
     ----------
     sequences : iterable of View or indexable
-        All with a length but the last, which may be unbounded. None at all gives an empty view.
+        Only the last one may be unbounded. If one has an unknown length, so has the view. An empty iterable
+        gives an empty view.
 
     Returns
     -------
@@ -36,13 +40,14 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     Raises
     ------
     TypeError
-        If `sequences` is no iterable, or a mapping; if a sequence cannot be indexed, or one before the last
-        has no length.
+        If `sequences` is not an iterable or is a mapping, if a sequence cannot be indexed, or if one before
+        the last is unbounded.
 
     Notes
     -----
-    One binary search per access; concatenations of concatenations are flattened. After ``concatenate`` of
-    SeqTools; known elsewhere as ``ConcatDataset``, ``chain``.
+    One binary search per access. A concatenation of concatenations is one view. An index after the end of a
+    sequence of unknown length reads that sequence once to find its length. After ``concatenate`` of SeqTools;
+    known elsewhere as ``ConcatDataset``, ``chain``.
 
     Examples
     --------
@@ -54,75 +59,70 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     parts: list[View[Any]] = []
     for source in (as_view(sequence, "concatenate") for sequence in sequences):
         parts.extend(source._sources if type(source) is Concatenate else [source])
-    for part in parts[:-1]:
-        if isinstance(part._n, Unsized):
-            raise TypeError(f"concatenate: only the last sequence may lack a length, {part!r} has none")
-    return Concatenate(tuple(parts))
+    return sized(Concatenate(tuple(parts)))
 
 
-class Concatenate(View[Any]):
-    """The view behind `concatenate`; `_starts` holds the first index of every part."""
+class Concatenate(Several):
+    """The view that `concatenate` returns."""
 
-    def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        ends: list[Length] = list(accumulate(source._n for source in sources))
-        if sources and isinstance(sources[-1]._n, Unsized):
-            ends[-1] = sources[-1]._n  # a sum would be a plain float
-        super().__init__(sources, ends[-1] if ends else 0)
-        self._starts: list[int] = [0, *map(int, ends[:-1])][: len(sources)]
+    def _length(self) -> Length:
+        lengths = [source._n for source in self._sources]
+        if any(n is UNBOUNDED for n in lengths[:-1]):
+            raise TypeError("concatenate: only the last sequence may be unbounded")
+        if any(isinstance(n, Unsized) for n in lengths):
+            return UNBOUNDED if lengths[-1] is UNBOUNDED else UNKNOWN
+        return int(sum(lengths))
+
+    @cached
+    def _starts(self) -> list[int] | None:
+        """The index of the first item of each part; None if a part before the last has no length."""
+        lengths = [source._n for source in self._sources[:-1]]
+        if any(isinstance(n, Unsized) for n in lengths):
+            return None
+        return [*accumulate(map(int, lengths), initial=0)][: len(self._sources)]
+
+    @cached
+    def _ends(self) -> Ends:
+        return Ends(self._sources)
 
     def _place(self, i: int) -> tuple[int, int]:
-        """Return which part item `i` lies in, and where there."""
+        if self._starts is None:
+            return self._found(i)
         which = bisect_right(self._starts, i) - 1
         return which, i - self._starts[which]
 
-    def _get(self, i: int) -> Any:
-        which, j = self._place(i)
-        return self._sources[which]._get(j)
+    def _found(self, i: int) -> tuple[int, int]:
+        """Return the place of item `i` after finding the ends of the parts before it."""
+        j = i
+        for which in range(len(self._sources)):
+            n = self._ends.length(which, j)
+            if j < n:
+                return which, j
+            j -= int(n)
+        raise EndOfSequence(f"the sequence ends before index {i}")
 
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        wanted = as_array(indices)
-        parts = np.searchsorted(self._starts, wanted, side="right") - 1
-        if wanted.size and (parts == parts[0]).all():
-            which = int(parts[0])
-            return self._sources[which]._getmany(wanted - self._starts[which])
-        local = wanted - np.asarray(self._starts)[parts]
-        return read_grouped(parts, lambda which, positions: self._sources[which]._getmany(local[positions]))
+    def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
+        if self._starts is None:
+            return super()._places(indices)
+        wanted, starts = as_array(indices), np.asarray(self._starts, np.int64)
+        which = np.searchsorted(starts, wanted, side="right") - 1
+        return which, wanted - starts[which]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, Endless):
             return chain.from_iterable(source._iter(source._plan()) for source in self._sources)
+        if self._starts is None:
+            return View._iter(self, plan)
         if isinstance(plan, range) and plan.step == 1:
-            return chain.from_iterable(source._iter(part) for source, part in self._pieces(plan) if len(part))
-        if self._reads_ahead:
-            return self._interleaved(plan)
+            pieces = self._pieces(plan, self._starts)
+            return chain.from_iterable(source._iter(part) for source, part in pieces if len(part))
         return super()._iter(plan)
 
-    def _pieces(self, plan: range) -> Iterator[tuple[View[Any], range]]:
-        for source, start in zip(self._sources, self._starts, strict=True):
+    def _pieces(self, plan: range, starts: list[int]) -> Iterator[tuple[View[Any], range]]:
+        for source, start in zip(self._sources, starts, strict=True):
             n = source._n
             stop = plan.stop - start if isinstance(n, Unsized) else min(plan.stop - start, n)
             yield source, range(max(plan.start - start, 0), max(stop, 0))
-
-    def _interleaved(self, plan: Plan) -> Iterator[Any]:
-        """Iterate every part over its share of the plan, and pick from them in turn."""
-
-        def share(which: int) -> Plan:
-            def local(i: int) -> int | None:
-                part, j = self._place(i)
-                return j if part == which else None
-
-            return Selected(plan, local)
-
-        turns = (self._place(i)[0] for i in each(plan))
-        return iterate_in_turn(self, plan, turns, self._sources, [*map(share, range(len(self._sources)))])
-
-    def _set(self, i: int, value: Any) -> None:
-        which, j = self._place(i)
-        self._sources[which]._set(j, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        which, j = self._place(i)
-        return ((self._sources[which], (j,)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Concatenate(sources)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from ..cached import cached
 from ..checks import optional_int
-from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Translated, Unsized, as_array
-from ..view import Indexable, T, View, as_view
+from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .selection import Selection
 
 __all__ = ["Cycle", "cycle"]
 
 
 def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
-    """Return the view of a sequence repeated over and over, for ever or up to `limit` items.
+    """Return the view of a sequence repeated without end, or up to `limit` items.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of known length; not empty, unless `limit` is 0.
+        Of known length, and not empty unless `limit` is 0.
     limit : int, optional
-        Length of the view, at least 0. None (the default) goes on for ever.
+        Length of the view, 0 or more. None (the default): unbounded.
 
     Returns
     -------
@@ -32,14 +35,14 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or `limit` is no int.
+        If `sequence` cannot be indexed or has no length, or `limit` is not an int.
     ValueError
-        If `limit` is negative, or `sequence` is empty and there would be items.
+        If `limit` is negative, or if `sequence` is empty and `limit` is not 0.
 
     Notes
     -----
-    One division more per access. After ``cycle`` of SeqTools and `itertools.cycle`; known elsewhere as
-    ``repeat``. Every pass gives the same items: `epochs` is for those that differ.
+    One division per access. After ``cycle`` of SeqTools and `itertools.cycle`; known elsewhere as ``repeat``.
+    Each pass has the same items. Use `epochs` for a new random order in each pass.
 
     Examples
     --------
@@ -49,64 +52,61 @@ def cycle(sequence: Indexable[T], limit: int | None = None) -> View[T]:
     >>> forever[10**12], list(forever[4:8])
     ('b', ['b', 'c', 'a', 'b'])
     """
-    source = as_view(sequence, "cycle")
-    limit = optional_int(limit, "cycle: limit", least=0)
-    if isinstance(source._n, Unsized):
-        raise TypeError(f"cycle: the sequence needs a length, and has none: {source._n.reason}")
-    if source._n == 0 and limit != 0:
-        raise ValueError("cycle: an empty sequence makes no items; limit must then be 0")
-    return Cycle(source, limit)
+    return sized(Cycle(as_view(sequence, "cycle"), optional_int(limit, "cycle: limit", least=0)))
 
 
-class Cycle(View[Any]):
-    """The view behind `cycle`."""
+class Cycle(Selection):
+    """The view that `cycle` returns."""
 
-    # Passes of at least so many items are iterated one by one, as the ranges that many views are quickest
-    # with. Starting an iteration costs what translating as many indices does.
+    # A pass of at least this many items is iterated as a range, which many views iterate fastest. Starting
+    # an iteration costs as much as translating this many indices.
     LONG_PASS = 64
 
     def __init__(self, source: View[Any], limit: int | None) -> None:
-        n: Length = UNBOUNDED if limit is None else limit
-        super().__init__((source,), n)
+        super().__init__((source,))
         self._limit = limit
-        self._period = len(source)
+
+    @cached
+    def _period(self) -> int:
+        n = self._sources[0]._n
+        if isinstance(n, Unsized):
+            raise TypeError(f"cycle: the sequence needs a length, and has none: {n.reason}")
+        if n == 0 and self._limit != 0:
+            raise ValueError("cycle: the sequence is empty, so limit must be 0")
+        return n
+
+    def _length(self) -> Length:
+        return UNBOUNDED if self._period and self._limit is None else self._limit or 0
+
+    def _where(self, i: int) -> int:
+        return i % self._period
 
     def _get(self, i: int) -> Any:
         return self._sources[0]._get(i % self._period)
 
-    def _indices(self, block: Indices) -> Indices:
+    def _many(self, indices: Indices) -> Indices:
         period = self._period
-        if not len(block):
+        if not len(indices):
             return range(0)
-        if isinstance(block, range) and block[0] // period == block[-1] // period:
-            first = block[0] // period * period
-            return range(block.start - first, block.stop - first, block.step)
-        return as_array(block).astype(np.int64, copy=False) % period
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._sources[0]._getmany(self._indices(indices))
+        if isinstance(indices, range) and indices[0] // period == indices[-1] // period:
+            first = indices[0] // period * period
+            return range(indices.start - first, indices.stop - first, indices.step)
+        return as_array(indices).astype(np.int64, copy=False) % period
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        source = self._sources[0]
         in_order = isinstance(plan, Endless) or (isinstance(plan, range) and plan.step == 1)
         if in_order and self._period >= self.LONG_PASS and not self._reads_ahead:
-            return chain.from_iterable(map(source._iter, self._passes(plan)))
-        return source._iter(Translated(plan, self._indices))
+            return chain.from_iterable(map(self._sources[0]._iter, self._passes(plan)))
+        return super()._iter(plan)
 
     def _passes(self, plan: Plan) -> Iterator[range]:
-        """Cut a plan without gaps where a pass over the source ends."""
+        """Cut a plan of consecutive indices at the ends of passes over the source."""
         i, stop = (plan.start, plan.stop) if isinstance(plan, range) else (0, self._n)
         while i < stop:
             first = i % self._period
             last = int(min(self._period, first + stop - i))
             yield range(first, last)
             i += last - first
-
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(i % self._period, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (i % self._period,)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Cycle(sources[0], self._limit)

@@ -1,4 +1,4 @@
-"""What a view finds out about its source when it first has to know, once for all threads."""
+"""`Deferred`: a value that a view computes when it is first needed, once for all threads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Deferred(Generic[T]):
-    """A value that the first thread to need it computes, while others wait.
+    """A value that the first thread to need it computes, while other threads wait.
 
-    An error is the caller's, and the next to need the value tries again. Copies and pickles have the value
-    if it is known.
+    If the computation fails, the error is raised, and the next call tries again. Copies and pickles contain
+    the value if it is known.
 
     Examples
     --------
@@ -27,7 +27,7 @@ class Deferred(Generic[T]):
 
     def __init__(self, *value: T) -> None:
         self._value = value
-        # Again from the same thread: by code that needs the value to compute it, and must not hang.
+        # Reentrant, so that a computation that needs its own value fails and does not hang.
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -37,7 +37,7 @@ class Deferred(Generic[T]):
 
     def get(self, compute: Callable[[], T]) -> T:
         if not self._value:
-            if self._pid != os.getpid():  # a forked child: the lock may be held by a thread that is not here
+            if self._pid != os.getpid():  # a forked child: the thread that held the lock does not exist
                 self._lock, self._pid = threading.RLock(), os.getpid()
             with self._lock:
                 if not self._value:

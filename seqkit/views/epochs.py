@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from ..cached import cached
 from ..checks import optional_int
 from ..errors import fail
-from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Length, Plan, Unsized, as_array
-from ..view import Indexable, T, View, as_view
-from .grouped import read_grouped
+from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .several import IntArray, Several
 from .shuffle import shuffle
 
 __all__ = ["Epochs", "epochs"]
 
 
 def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None) -> View[T]:
-    """Return the view of n passes over a sequence, one after the other, pass e being its ``at_epoch(e)``.
+    """Return the view of n passes over a sequence. Pass e is its ``at_epoch(e)``.
 
-    The passes are one sequence: what works ahead of the reader does not stop where one ends.
+    All passes are one sequence, so a `prefetch` above it works ahead across the end of a pass.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of known length, the same in every epoch; not empty, unless there is a number of passes.
+        Of known length, the same in each epoch, and not empty unless `n` is given.
     n : int, optional
-        How many passes, at least 0. None (the default) goes on for ever.
+        Number of passes, 0 or more. None (the default): unbounded.
     seed : int, optional
-        Shuffles every pass, at least 0: for a sequence in which nothing is random yet. None (the default)
-        leaves the order to `sequence`; if nothing is random there, all passes are alike.
+        Shuffle each pass with this seed, 0 or more. Only for a sequence without a random view. None (the
+        default) keeps the order of `sequence`. Passes over a sequence without a random view are then equal.
 
     Returns
     -------
@@ -40,16 +42,14 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or `n` or `seed` is no int.
+        If `sequence` cannot be indexed or has no length, or if `n` or `seed` is not an int.
     ValueError
-        If `n` or `seed` is negative, there is a seed and `sequence` is random already, or `sequence` is empty
-        and there is no `n`.
+        If `n` or `seed` is negative, if `seed` is given for a random sequence, or if `sequence` is empty and
+        `n` is None.
 
-    Notes
-    -----
-    One division more per access; the views of the last few epochs are kept. ``at_epoch(e)`` of the result
-    starts at pass ``e * n``, or at pass e if there is no end. Known elsewhere as ``repeat``; `cycle` is for
-    passes that are alike.
+    Notes ----- One division per access. The views of the last few epochs are kept. ``at_epoch(e)`` of the
+    result starts at pass ``e * n``, or at pass e if it is unbounded. Known elsewhere as ``repeat``. Use
+    `cycle` for equal passes.
 
     Examples
     --------
@@ -62,73 +62,63 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     (True, True)
     """
     source = as_view(sequence, "epochs")
-    if isinstance(source._n, Unsized):
-        raise TypeError(f"epochs: the sequence needs a length, and has none: {source._n.reason}")
     n = optional_int(n, "epochs: n", least=0)
-    if n is None and source._n == 0:
-        raise ValueError("epochs: an empty sequence makes no items, however often; n must be an int then")
     seed = optional_int(seed, "epochs: seed", least=0)
     if seed is not None:
         if source._randoms:
-            raise ValueError("epochs: seed is for a sequence in which nothing is random, leave it out here")
+            raise ValueError("epochs: seed is for a sequence in which nothing is random. Leave it out here.")
         source = shuffle(source, seed)
-    return Epochs(source, n)
+    return sized(Epochs(source, n))
 
 
-class Epochs(View[Any]):
-    """The view behind `epochs`; its item 0 is the first of pass number `first` over the source."""
+class Epochs(Several):
+    """The view that `epochs` returns. Its item 0 is the first item of pass number `first` over the source."""
 
     def __init__(self, source: View[Any], passes: int | None, first: int = 0) -> None:
-        self._period = len(source)
-        n: Length = UNBOUNDED if passes is None else passes * self._period
-        super().__init__((source,), n)
+        super().__init__((source,))
         self._passes = passes
         self._first = first
         self._recent = Recent(source)
 
-    def _pass(self, number: int) -> View[Any]:
-        return self._recent.at(self._first + number)
+    @cached
+    def _period(self) -> int:
+        n = self._sources[0]._n
+        if isinstance(n, Unsized):
+            raise TypeError(f"epochs: the sequence needs a length, and has none: {n.reason}")
+        if n == 0 and self._passes is None:
+            raise ValueError("epochs: the sequence is empty, so n must be an int")
+        return n
 
-    def _get(self, i: int) -> Any:
-        number, j = divmod(i, self._period)
-        return self._checked(i, number)._get(j)
+    def _length(self) -> Length:
+        period = self._period
+        return UNBOUNDED if self._passes is None else self._passes * period
 
-    def _checked(self, i: int, number: int) -> View[Any]:
-        """Return the view of a pass; an error of item `i` if its length is not that of the others."""
-        found = self._pass(number)
-        if found._n != self._period:
-            message = f"pass {self._first + number} has {found._n} items, expected {self._period}"
-            fail(self, i, ValueError(message))
-        return found
+    def _place(self, i: int) -> tuple[int, int]:
+        return divmod(i, self._period)
 
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        if not len(indices):
-            return []
-        if isinstance(indices, range):
-            first = indices[0] // self._period
-            if first == indices[-1] // self._period:
-                back = first * self._period
-                part = range(indices.start - back, indices.stop - back, indices.step)
-                return self._checked(indices[0], first)._getmany(part)
+    def _places(self, indices: Indices) -> tuple[IntArray, IntArray]:
         wanted = as_array(indices).astype(np.int64, copy=False)
-        numbers, local = wanted // self._period, wanted % self._period
+        return wanted // self._period, wanted % self._period
 
-        def read(number: int, places: IndexArray) -> Sequence[Any]:
-            return self._checked(int(wanted[places[0]]), number)._getmany(local[places])
-
-        return read_grouped(numbers, read)
+    def _source(self, which: int) -> View[Any]:
+        """Return the view of a pass, or raise an error if its length differs from that of the first pass."""
+        found = self._recent.at(self._first + which)
+        if found._n != self._period:
+            message = f"pass {self._first + which} has {found._n} items, expected {self._period}"
+            fail(self, which * self._period, ValueError(message))
+        return found
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, Endless) or (isinstance(plan, range) and 0 < plan.step <= self._period):
             return chain.from_iterable(self._iter_pass(*piece) for piece in self._pieces(plan))
-        return super()._iter(plan)
+        return View._iter(self, plan)
 
     def _iter_pass(self, number: int, part: range) -> Iterator[Any]:
-        start = number * self._period
         try:
-            return self._checked(start + part.start, number)._iter(part)
-        except Exception:  # which is to be raised for every item of the pass
-            return super()._iter(range(start + part.start, start + part.stop, part.step))
+            return self._source(number)._iter(part)
+        except Exception:  # then each item of the pass raises it
+            start = number * self._period
+            return View._iter(self, range(start + part.start, start + part.stop, part.step))
 
     def _pieces(self, plan: Endless | range) -> Iterator[tuple[int, range]]:
         """Cut an ascending plan where a pass ends."""
@@ -142,24 +132,12 @@ class Epochs(View[Any]):
             yield number, part
             i += len(part) * step
 
-    def _set(self, i: int, value: Any) -> None:
-        number, j = divmod(i, self._period)
-        self._pass(number)._set(j, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        number, j = divmod(i, self._period)
-        return ((self._pass(number), (j,)),)
-
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Epochs(sources[0], self._passes, self._first)
 
-    def _at_epoch(self, epoch: int) -> View[Any]:
-        if not self._randoms:
-            return self
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         first = epoch if self._passes is None else epoch * self._passes
-        keyed = Epochs(self._sources[0], self._passes, first)
-        keyed._site = self._site
-        return keyed
+        return Epochs(self._sources[0], self._passes, first) if self._randoms else self
 
     def _arguments(self, sources: list[str]) -> list[str]:
         passes = [] if self._passes is None else [str(self._passes)]
@@ -167,14 +145,14 @@ class Epochs(View[Any]):
 
 
 class Recent:
-    """The view of a sequence in each of the epochs that were asked for last."""
+    """Keeps the views of a sequence for the most recent epochs."""
 
-    # Workers that are ahead of each other read two epochs at a time; reading at random gains by no number.
+    # Workers may read two epochs at a time. Random reads would not profit from a larger number.
     MOST = 4
 
     def __init__(self, source: View[Any]) -> None:
         self._source = source
-        # Replaced as a whole, so threads may share it; at worst two of them make the same view.
+        # Replaced as a whole, so threads may share it. At worst two threads make the same view.
         self._views: tuple[tuple[int, View[Any]], ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -184,6 +162,6 @@ class Recent:
         for number, found in self._views:
             if number == epoch:
                 return found
-        made = self._source._at_epoch(epoch)
+        made = self._source.at_epoch(epoch)
         self._views = ((epoch, made), *self._views[: self.MOST - 1])
         return made

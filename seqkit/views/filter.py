@@ -1,4 +1,4 @@
-"""`filter`: the items that a function says yes to."""
+"""`filter`: the items that satisfy a predicate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
-from ..view import Indexable, T, View, as_view, in_order, name_of
+from ..source import as_view
+from ..view import Indexable, T, View, in_order, is_measured, name_of
 from .deferred import Deferred
 
 __all__ = ["Filter", "filter"]
@@ -24,22 +25,22 @@ def filter(  # noqa: A001 - the field's word for it
     eager: bool = False,
     progress: Callable[[int, int | None], Any] | None = None,
 ) -> Filter[T]:
-    """Return the view of those items of a sequence for which a function is true.
+    """Return the view of the items of a sequence that satisfy a predicate.
 
-    Which they are is found out by one scan over the sequence, when the length or an item is first asked
-    for, and remembered. Most other combinators ask for the length when they are laid over the view.
+    The first request for an item, the length or a slice scans the sequence once and keeps the indices.
 
     Parameters
     ----------
     pred : callable
-        Called once with every item; what it returns counts as true or false.
+        The predicate. Called once with each item. Its result is taken as true or false.
     sequence : View or indexable
-        With an end. The scan iterates it: a `prefetch` node is scanned by its workers.
+        Not unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
-        Scan at once.
+        Scan now rather than at the first request.
     progress : callable, optional
-        Called during the scan after every item, with how many are done and how many there are (None where
-        nobody knows). What it raises ends the scan. Copies and pickles of the view are without.
+        Called during the scan after each item, with the number of items done and the number of all items
+        (None if unknown). An exception that it raises ends the scan. Copies and pickles of the view do not
+        have it.
 
     Returns
     -------
@@ -49,15 +50,14 @@ def filter(  # noqa: A001 - the field's word for it
     Raises
     ------
     TypeError
-        If `pred` or `progress` is not callable, `eager` no bool, or `sequence` cannot be indexed or never
-        ends.
+        If `pred` or `progress` is not callable, if `eager` is not a bool, or if `sequence` cannot be indexed
+        or is unbounded.
 
-    Notes
-    -----
-    As one `gather` over the indices, which take 1 to 8 bytes each, as few as the length of `sequence` allows.
-    An item is evaluated twice, in the scan and when it is read: filter something cheap, such as labels, and
-    `gather` the rest by the same `indices`. An item that `pred` fails for fails the scan; the next read
-    begins anew. After ``filter`` of Gluon; known elsewhere as ``where``, ``filterobs``.
+    Notes ----- Reading costs as much as a `gather` over the indices. They take 1 to 8 bytes each, depending
+    on the length of `sequence`. Each item is computed twice, in the scan and when it is read. So filter
+    something cheap, such as labels, and `gather` the rest at the same `indices`. If `pred` or an item fails,
+    the scan fails, and the next request starts a new one. After ``filter`` of Gluon; known elsewhere as
+    ``where``, ``filterobs``.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def filter(  # noqa: A001 - the field's word for it
     check_callable(progress, "filter: progress", optional=True)
     is_eager = as_bool(eager, "filter: eager")
     source = as_view(sequence, "filter")
-    if source._measured and source._n is UNBOUNDED:
+    if is_measured(source) and source._n is UNBOUNDED:
         raise TypeError(f"filter: the sequence needs an end, and has none: {UNBOUNDED.reason}")
     filtered = Filter(pred, source, progress)
     if is_eager:
@@ -78,14 +78,16 @@ def filter(  # noqa: A001 - the field's word for it
 
 
 class Chosen(NamedTuple):
-    """What a scan finds: the indices of the items, and the view of them."""
+    """The result of a scan: the indices of the items, and the view of them."""
 
     indices: IndexArray
     view: View[Any]
 
 
 class Filter(View[T]):
-    """The view behind `filter`: a gather whose indices are found when they are needed."""
+    """The view that `filter` returns: a gather whose indices are found when they are needed."""
+
+    _length_reads = True
 
     def __init__(
         self,
@@ -93,27 +95,22 @@ class Filter(View[T]):
         source: View[T],
         progress: Callable[[int, int | None], Any] | None,
     ) -> None:
-        super().__init__((source,), None)
+        super().__init__((source,))
         self._pred = pred
         self._progress = progress
         self._scanned: Deferred[Chosen] = Deferred()
 
     @property
     def indices(self) -> IndexArray:
-        """The positions of the items in the sequence that was filtered, in ascending order: an int array."""
+        """The positions of the items in the filtered sequence, in ascending order: an int array."""
         return self._chosen.indices
 
     @property
     def _chosen(self) -> Chosen:
         return self._scanned.get(self._scan)
 
-    @property
-    def _n(self) -> int:  # type: ignore[override]
+    def _length(self) -> int:
         return len(self._chosen.indices)
-
-    @property
-    def _measured(self) -> bool:  # type: ignore[override]
-        return self._scanned.known
 
     def _scan(self) -> Chosen:
         source, found, count = self._sources[0], array("q"), 0
@@ -144,10 +141,10 @@ class Filter(View[T]):
         return self._chosen.view._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
-        return self._chosen.view._take(indices)
+        return self._chosen.view._take(indices) if self._scanned.known else super()._take(indices)
 
-    def _set(self, i: int, value: Any) -> None:
-        self._chosen.view._set(i, value)
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._chosen.view._set(i, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return self._chosen.view._parts(i)
@@ -159,7 +156,7 @@ class Filter(View[T]):
         return rebuilt
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without `progress`, which speaks to who made the view, often through what cannot travel.
+        # Without `progress`, which often cannot be pickled.
         return _restored, (self._pred, self._sources[0], self._scanned)
 
     def _arguments(self, sources: list[str]) -> list[str]:

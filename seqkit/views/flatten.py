@@ -9,37 +9,28 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 
 from ..checks import positive_int
-from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import (
-    UNBOUNDED,
-    UNKNOWN,
-    IndexArray,
-    Indices,
-    Plan,
-    Translated,
-    Unsized,
-    as_array,
-    as_list,
-    each,
-)
-from ..view import Indexable, Progress, T, View, as_view, in_order, locate, restarting
+from ..errors import EndOfSequence, fail
+from ..indices import UNBOUNDED, UNKNOWN, IndexArray, Indices, Plan, Translated, Unsized, as_array, as_list
+from ..iteration import surviving
+from ..source import as_view
+from ..view import Indexable, T, View, in_order, is_measured, sized
 from .deferred import Deferred
-from .grouped import Groups
+from .groups import Groups
 
 __all__ = ["Flatten", "flatten"]
 
 
 def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] | None = None) -> View[T]:
-    """Return the view of the items of a sequence of sequences, which may differ in length, one after another.
+    """Return the view of the items of all sequences in a sequence, one after another.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of sized, indexable sequences.
+        Of sized, indexable sequences, which may differ in length.
     lengths : sequence of int, optional
-        How long each of them is, at least 0. None (the default) reads all of them once, in order, when the
-        length or an item is first asked for, and remembers their lengths. A view is read at that time too;
-        if it is random, it is keyed for the same epochs as `sequence`.
+        The length of each sequence. None (the default) reads all sequences once, in order, when the length or
+        an item is first requested, and keeps their lengths. A view of lengths is read at that time too, and
+        keyed for the same epochs as `sequence`.
 
     Returns
     -------
@@ -48,16 +39,17 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, or never ends and there are no `lengths`; if `lengths` are no ints.
+        If `sequence` cannot be indexed, if it is unbounded and there are no `lengths`, or if `lengths` are
+        not ints.
     ValueError
-        If `lengths` are not as many as there are sequences, or negative; and, when an item is read, if its
-        sequence has another length.
+        If the number of `lengths` is wrong, or one is negative. An item raises it if its sequence has another
+        length.
 
     Notes
     -----
-    One binary search and one sequence read per item at random; each sequence is read once in order, and once
-    per batch. 8 bytes for each sequence. After ``flatten`` of Julia's MLUtils and ``flat_map`` of tf.data;
-    `concatenate` joins a few sequences known by now, `unbatch` batches of one size.
+    Random access: one binary search and one sequence read per item. Iteration and batched reads read each
+    sequence once. 8 bytes per sequence. After ``flatten`` of Julia's MLUtils and ``flat_map`` of tf.data. See
+    `concatenate` to join a few given sequences, and `unbatch` for batches of equal size.
 
     Examples
     --------
@@ -67,15 +59,9 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     """
     source = as_view(sequence, "flatten")
     if lengths is None:
-        if source._measured and source._n is UNBOUNDED:
-            raise TypeError("flatten: a sequence that never ends needs lengths, got None")
-        return Flatten((source,))
+        return sized(Flatten((source,)))
     known = lengths if isinstance(lengths, View) else as_view(_checked(lengths), "flatten")
-    if isinstance(known._n, Unsized):
-        raise TypeError(f"flatten: lengths must be a sequence with a length, got {lengths!r}")
-    if source._measured and not isinstance(source._n, Unsized) and known._n != source._n:
-        raise ValueError(f"flatten: lengths must be as many as the sequences, {source._n}, got {known._n}")
-    return Flatten((source, known))
+    return sized(Flatten((source, known)))
 
 
 def _checked(lengths: Any) -> list[int]:
@@ -85,34 +71,45 @@ def _checked(lengths: Any) -> list[int]:
 
 
 class Flatten(View[Any]):
-    """The view behind `flatten`; a second source has the lengths of the sequences that are in the first.
+    """The view that `flatten` returns. A second source has the lengths of the sequences in the first one.
 
-    `_ends` holds the index behind the last item of each sequence.
+    `_ends` has the end of each sequence: the index after its last item.
     """
 
+    _length_reads = True
+
     def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        super().__init__(sources, None)
+        super().__init__(sources)
         self._found: Deferred[IndexArray] = Deferred()
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse sources that do not fit, as far as their lengths are known without reading items."""
+        source, *given = self._sources
+        n = source._n if is_measured(source) else UNKNOWN
+        if not given and n is UNBOUNDED:
+            raise TypeError("flatten: a sequence that never ends needs lengths, got None")
+        if given and is_measured(given[0]):
+            if isinstance(given[0]._n, Unsized):
+                raise TypeError(f"flatten: lengths must be a sequence with a length, got {given[0]!r}")
+            if not isinstance(n, Unsized) and given[0]._n != n:
+                raise ValueError(f"flatten: lengths must be as many as the sequences, {n}, got {given[0]._n}")
 
     @property
     def _ends(self) -> IndexArray:
         return self._found.get(self._measure)
 
-    @property
-    def _n(self) -> int:  # type: ignore[override]
+    def _length(self) -> int:
         ends = self._ends
         return int(ends[-1]) if len(ends) else 0
 
-    @property
-    def _measured(self) -> bool:  # type: ignore[override]
-        return self._found.known
-
     def _measure(self) -> IndexArray:
         measured = enumerate(in_order(self._sources[-1]))
-        lengths = [self._length(which, item) for which, item in measured]
+        lengths = [self._size(which, item) for which, item in measured]
+        self._check()
         return np.cumsum(lengths, dtype=np.int64)
 
-    def _length(self, which: int, item: Any) -> int:
+    def _size(self, which: int, item: Any) -> int:
         try:
             if len(self._sources) == 1:
                 return len(item)
@@ -121,14 +118,14 @@ class Flatten(View[Any]):
             fail(self, which, error, f"measuring item {which} of the sequence")
 
     def _which(self, block: Indices) -> IndexArray:
-        """Return which sequence each of some items is in."""
+        """Return the number of the sequence of each item."""
         return np.searchsorted(self._ends, as_array(block), side="right")
 
     def _start(self, which: int) -> int:
         return int(self._ends[which - 1]) if which else 0
 
     def _pick(self, i: int, which: int, items: Any, start: int | None = None) -> Any:
-        """Return item `i` out of its sequence, of which `start` says that its length was checked."""
+        """Return item `i` of its sequence. `start` is the first index of a sequence that was checked."""
         try:
             if start is None:
                 start = self._checked_start(which, items)
@@ -137,7 +134,7 @@ class Flatten(View[Any]):
             fail(self, i, error)
 
     def _checked_start(self, which: int, items: Any) -> int:
-        """Return the index of the first item of a sequence, if that has the length it must have."""
+        """Return the index of the first item of a sequence, after checking the length of the sequence."""
         start = self._start(which)
         size = int(self._ends[which]) - start
         if len(items) != size:
@@ -149,7 +146,7 @@ class Flatten(View[Any]):
         try:
             items = self._sources[0]._get(which)
         except EndOfSequence:
-            self._refuse(i, _the_end())
+            self._refuse(i)
         return self._pick(i, which, items)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
@@ -158,7 +155,7 @@ class Flatten(View[Any]):
         try:
             found = dict(zip(needed, self._sources[0]._getmany(needed), strict=True))
         except EndOfSequence:
-            self._refuse(as_list(indices)[which.index(needed[-1])], _the_end())
+            self._refuse(as_list(indices)[which.index(needed[-1])])
         starts: dict[int, int] = {}
         items: list[Any] = []
         for i, w in zip(as_list(indices), which, strict=True):
@@ -168,37 +165,31 @@ class Flatten(View[Any]):
         return items
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Read a sequence once for all its items that follow each other in the plan."""
+        """Read each sequence once for all its consecutive items in the plan."""
         if self._sources[0]._n is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
-            return super()._iter(plan)  # where the sequences end, the iteration of them would
-        sequences = self._sources[0]._iter(self._outer_plan(plan))
-        numbered = zip(each(plan), Translated(plan, self._which), strict=True)
-        groups, held, start = Groups(self._sources[0], sequences), -1, None
+            return super()._iter(plan)  # the iteration would stop at the end of the sequences
+        groups = Groups(self._sources[0]._iter(self._outer_plan(plan)))
+        numbers, held, start = iter(Translated(plan, self._which)), -1, None
 
-        def run(progress: Progress) -> Iterator[Any]:
+        def read(i: int) -> Any:
             nonlocal held, start
-            for i, which in numbered:
-                if which != held:
-                    held, start = which, None
-                try:
-                    items = groups.read(which)
-                except Exception as failure:
-                    self._refuse(i, failure)
-                item = self._pick(i, which, items, start)
-                if start is None:
-                    start = self._start(which)
-                yield item
-            progress.done = True
+            which = next(numbers)
+            if which != held:
+                held, start = which, None
+            try:
+                items = groups.read(which)
+            except EndOfSequence:
+                self._refuse(i)
+            item = self._pick(i, which, items, start)
+            if start is None:
+                start = self._start(which)
+            return item
 
-        return restarting(run)
+        return surviving(self, plan, read)
 
-    def _refuse(self, i: int, failure: Exception) -> NoReturn:
-        """Raise what came instead of the sequence of item `i`."""
-        if isinstance(failure, EvaluationError):
-            locate(failure, self, i)
-        if isinstance(failure, EndOfSequence):
-            fail(self, i, failure)  # there was to be more: not an end of this view
-        raise failure
+    def _refuse(self, i: int) -> NoReturn:
+        """Raise an error for item `i`: the sequences ended too early, which is not the end of this view."""
+        fail(self, i, EndOfSequence("there is no further group"))
 
     def _outer_plan(self, plan: Plan) -> Plan:
         if isinstance(plan, range) and plan.step == 1 and plan:
@@ -218,14 +209,10 @@ class Flatten(View[Any]):
 
 
 class _Changes:
-    """A plan without the repeats of an index that follow it at once."""
+    """A plan without immediate repeats of an index."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
     def __iter__(self) -> Iterator[int]:
         return (i for i, _ in groupby(self.plan))
-
-
-def _the_end() -> EndOfSequence:
-    return EndOfSequence("there is no further group")

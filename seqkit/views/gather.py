@@ -1,32 +1,48 @@
-"""`gather` (also called `take`): items picked by index. Slices are gathers over a `range`."""
+"""`gather` (also called `take`): items selected by index. A slice is a gather over a `range`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, SupportsIndex
 
 import numpy as np
 
+from ..cached import cached
+from ..checks import as_bool
 from ..errors import EndOfSequence
-from ..indices import UNKNOWN, IndexArray, Indices, Length, Plan, Translated, Unsized, as_index_map, select
-from ..view import Indexable, T, View, as_view
+from ..indices import (
+    UNKNOWN,
+    Endless,
+    IndexArray,
+    Indices,
+    Length,
+    Plan,
+    Unsized,
+    as_array,
+    as_index_map,
+    select,
+)
+from ..source import as_view
+from ..view import Indexable, T, View
+from .selection import Selection
 
-__all__ = ["Gather", "gather", "take"]
+__all__ = ["Gather", "Skip", "gather", "take"]
 
 
-def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex]) -> View[T]:
+def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: bool = False) -> View[T]:
     """Return the view of the items of a sequence at `indexes`, in that order.
 
-    Item ``i`` is ``sequence[indexes[i]]``; nothing is read until it is asked for.
+    Item ``i`` is ``sequence[indexes[i]]``. Nothing is read until an item is requested.
 
     Parameters
     ----------
     sequence : View or indexable
         Where the items come from, of length n.
     indexes : range, integer array, list or iterable of int
-        Positions in ``[-n, n)``, repeats allowed. Arrays are not copied: do not change them afterwards. A
+        Positions in ``[-n, n)``. They may repeat. Arrays are not copied: do not change them afterwards. A
         boolean array of length n selects the positions that are true.
+    check : bool
+        Raise now if an index is outside ``[-n, n)``. False (the default) raises when that item is read.
 
     Returns
     -------
@@ -35,13 +51,13 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex]) -> View[T]:
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, or `indexes` are no ints.
+        If `sequence` cannot be indexed, `indexes` are not ints, or `check` is not a bool.
     IndexError
-        For a mask of the wrong length; for an index outside ``[-n, n)`` when that item is read.
+        For a mask of the wrong length, or an index outside ``[-n, n)``.
 
     Notes
     -----
-    One lookup more per access; gathers of gathers cost one in all. Memory: that of `indexes`, so
+    One lookup per access. A gather of a gather costs one lookup in all. Memory: that of `indexes`, so
     ``numpy.uint32`` arrays halve it. After ``gather`` of SeqTools; known elsewhere as ``take``,
     ``Subset``, ``select``, ``sample``.
 
@@ -49,29 +65,40 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex]) -> View[T]:
     --------
     >>> list(gather("abcd", [3, 0, 0, -2]))
     ['d', 'a', 'a', 'c']
-    >>> gather("abcd", [4])[0]
+    >>> gather("abcd", [4], check=True)
     Traceback (most recent call last):
     IndexError: gather: indexes[0] is 4, outside [-4, 4)
     """
     source = as_view(sequence, "gather")
-    return source._take(as_index_map(indexes, "gather: indexes", source._n))
+    index_map = as_index_map(indexes, "gather: indexes", lambda: source._n)
+    if as_bool(check, "gather: check"):
+        _check(index_map, source._n)
+    return source._take(index_map)
+
+
+def _check(index_map: range | IndexArray, n: Length) -> None:
+    if not _within(index_map, n):
+        array = as_array(index_map)
+        place = int(np.flatnonzero((array < 0) | (array >= n))[0])
+        least = 0 if isinstance(n, Unsized) else -n
+        raise IndexError(f"gather: indexes[{place}] is {array[place]}, outside [{least}, {n})")
 
 
 take = gather
 
 
-class Gather(View[Any]):
-    """The view behind `gather` and behind every slice.
+class Gather(Selection):
+    """The view that `gather` returns, and every slice.
 
-    `_map` is a range or an integer array. A Gather lies on another one only to report an index that is
-    out of range there.
+    `_map` is a range or an integer array. A Gather wraps another one only to report an index that is out of
+    range there.
     """
 
     def __init__(self, source: View[Any], index_map: range | IndexArray) -> None:
         super().__init__((source,), len(index_map))
         self._map = index_map
 
-    def _index(self, i: int) -> int:
+    def _where(self, i: int) -> int:
         j = int(self._map[i])
         n = self._sources[0]._n
         if not 0 <= j < n:
@@ -79,44 +106,29 @@ class Gather(View[Any]):
             raise IndexError(f"gather: indexes[{i}] is {j}, outside [{least}, {n})")
         return j
 
-    def _indices(self, block: Indices) -> range | IndexArray:
-        return select(self._map, block)
+    def _many(self, indices: Indices) -> range | IndexArray:
+        return select(self._map, indices)
 
-    @cached_property
+    @cached
     def _readable(self) -> bool:
-        """Is every index known to be in range?  Where not, only the items concerned may fail."""
+        """Is every index known to be in range? Otherwise items are read one by one, and some may fail."""
         n = self._sources[0]._n
         return n is not UNKNOWN and _within(self._map, n)
 
-    def _get(self, i: int) -> Any:
-        try:
-            return self._sources[0]._get(self._index(i))
-        except EndOfSequence as end:
-            raise IndexError(f"gather: indexes[{i}] is {self._map[i]}, and {end}") from None
-
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        if not self._readable:
-            return super()._getmany(indices)
-        return self._sources[0]._getmany(self._indices(indices))
+        return super()._getmany(indices) if self._readable else View._getmany(self, indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not self._readable:
-            return super()._iter(plan)
+            return View._iter(self, plan)
         if isinstance(plan, range) and isinstance(self._map, range):
-            return self._sources[0]._iter(self._indices(plan))
-        return self._sources[0]._iter(Translated(plan, self._indices))
+            return self._sources[0]._iter(self._many(plan))
+        return super()._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
         if _within(indices, len(self._map)):
-            return self._sources[0]._take(self._indices(indices))
+            return self._sources[0]._take(self._many(indices))
         return Gather(self, indices)
-
-    def _check_settable(self, i: int) -> None:
-        self._index(i)  # raises if it is out of range
-        super()._check_settable(i)
-
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(self._index(i), value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         j = int(self._map[i])
@@ -131,7 +143,54 @@ class Gather(View[Any]):
         return [*sources, f"<{len(self._map)} indices>"]
 
 
+class Skip(Selection):
+    """An open slice, such as ``[5:]``, of a sequence without a length, with `most` items if that is given."""
+
+    def __init__(self, source: View[Any], start: int, step: int, most: int | None = None) -> None:
+        super().__init__((source,), source._n)
+        self._start = start
+        self._step = step
+        self._most = most
+
+    def _where(self, i: int) -> int:
+        return self._start + i * self._step
+
+    def _many(self, indices: Indices) -> range | IndexArray:
+        if isinstance(indices, range):
+            start, stop = self._where(indices.start), self._where(indices.stop)
+            return range(start, stop, indices.step * self._step)
+        return self._start + as_array(indices).astype(np.int64, copy=False) * self._step
+
+    def _get(self, i: int) -> Any:
+        if self._most is not None and i >= self._most:
+            raise EndOfSequence(f"the sequence ends before index {i}")
+        return self._sources[0]._get(self._where(i))  # both sequences end together
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return View._getmany(self, indices) if self._n is UNKNOWN else super()._getmany(indices)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if self._most is None:
+            return super()._iter(plan)
+        if isinstance(plan, Endless):
+            return self._sources[0]._iter(self._many(range(self._most)))
+        return View._iter(self, plan)
+
+    def _take(self, indices: range | IndexArray) -> View[Any]:
+        if self._most is not None or (len(indices) and min(_ends(indices)) < 0):
+            return Gather(self, indices)
+        return self._sources[0]._take(self._many(indices))
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Skip(sources[0], self._start, self._step, self._most)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        step = [f"step={self._step}"] * (self._step > 1)
+        return [*sources, str(self._start), *step, *[f"most={self._most}"] * (self._most is not None)]
+
+
 View._gather = staticmethod(Gather)
+View._skip = staticmethod(Skip)
 
 
 def _ends(index_map: range | IndexArray) -> tuple[int, int]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import chain, cycle, islice, pairwise
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-import numpy as np
-
-from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Selected, Unsized, as_list, each
-from ..view import Indexable, T, View, as_view
-from .grouped import iterate_in_turn, read_grouped
+from ..cached import cached
+from ..errors import EndOfSequence
+from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
+from ..iteration import surviving
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .rounds import Rounds
+from .several import Ends, Several
 
 __all__ = ["Interleave", "interleave"]
 
@@ -20,32 +21,30 @@ Stop = Literal["longest", "shortest"]
 
 
 def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
-    """Return the view of the items of several sequences in turn: first items, then second ones, and so on.
+    """Return the view of the items of several sequences in turn: all first items, then all second items, ….
 
     Parameters
     ----------
     *sequences : View or indexable
-        Of known length, or unbounded. None at all gives an empty view.
+        If one has an unknown length, so has the view. Without sequences, the view is empty.
     stop : "longest" or "shortest"
-        What follows when a sequence is exhausted: the others go on without it (default), or the view ends
-        with the last round in which all take part.
+        When one sequence ends, continue with the others (default), or end with the last complete round.
 
     Returns
     -------
     View
-        As long as all sequences together; with ``"shortest"``, their number times the shortest length.
+        The sum of all lengths, or with ``"shortest"`` the shortest length times the number of sequences.
 
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed, or ends nobody knows where.
+        If a sequence cannot be indexed, or has an unknown length with ``"shortest"``.
     ValueError
-        If `stop` is neither of the two.
+        If `stop` is something else.
 
-    Notes
-    -----
-    Some binary searches among the sequences per access, whatever their lengths. After ``interleave`` of
-    SeqTools; known elsewhere as ``roundrobin``, ``interleave_datasets``. `mix` draws in given proportions.
+    Notes ----- A few binary searches among the sequences per access. An index reads sequences of unknown
+    length to find out whether they reach it. After ``interleave`` of SeqTools; known elsewhere as
+    ``roundrobin``, ``interleave_datasets``. See `mix` for given proportions.
 
     Examples
     --------
@@ -56,156 +55,105 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     """
     if stop not in ("longest", "shortest"):
         raise ValueError(f"interleave: stop must be 'longest' or 'shortest', got {stop!r}")
-    sources = tuple(as_view(s, "interleave") for s in sequences)
-    for source in sources:
-        if source._n is UNKNOWN:
-            raise TypeError(
-                f"interleave: a sequence must have a length or be unbounded, of {source!r} {UNKNOWN.reason}"
-            )
-    return Interleave(sources, stop)
+    return sized(Interleave(tuple(as_view(s, "interleave") for s in sequences), stop))
 
 
-class Interleave(View[Any]):
-    """The view behind `interleave`.
-
-    In round r every sequence of more than r items has a turn. A *stretch* is a run of rounds in which the
-    same sequences take part: `_rounds` holds the first round of each, `_starts` its first item, and at last
-    the length of all.
-    """
+class Interleave(Several):
+    """The view that `interleave` returns."""
 
     def __init__(self, sources: tuple[View[Any], ...], stop: Stop) -> None:
-        lengths = [source._n for source in sources]
-        if stop == "shortest":
-            lengths = [min(lengths)] * len(lengths) if lengths else []
-        endless = any(isinstance(n, Unsized) for n in lengths)
-        super().__init__(sources, UNBOUNDED if endless else int(sum(lengths)))
+        super().__init__(sources)
         self._stop = stop
 
-    @cached_property
-    def _longer(self) -> _Longer:
-        return _Longer([source._n for source in self._sources])
+    def _length(self) -> Length:
+        lengths = [source._n for source in self._sources]
+        if all(n is not UNKNOWN for n in lengths):
+            return UNBOUNDED if isinstance(self._rounds.length, Unsized) else self._rounds.length
+        if self._stop == "shortest":
+            raise TypeError(
+                f"interleave: stop='shortest' needs sequences with a length, or unbounded: {UNKNOWN.reason}"
+            )
+        return UNBOUNDED if any(n is UNBOUNDED for n in lengths) else UNKNOWN
 
-    @cached_property
-    def _ends(self) -> list[Length]:
-        lengths = {source._n for source in self._sources}
-        return sorted({0, *lengths}) if self._stop == "longest" else [0, min(lengths, default=0)]
+    @cached
+    def _rounds(self) -> Rounds:
+        return self._made(self._ends.lengths)
 
-    @cached_property
-    def _rounds(self) -> list[int]:
-        return [int(end) for end in self._ends[:-1]]
+    @cached
+    def _ends(self) -> Ends:
+        return Ends(self._sources)
 
-    @cached_property
-    def _starts(self) -> list[Length]:
-        starts: list[Length] = [0]
-        for first, end in pairwise(self._ends):
-            size = self._longer.count(int(first)) * (end - first)
-            starts.append(end if isinstance(end, Unsized) else int(starts[-1] + size))
-        return starts
+    @cached
+    def _is_clear(self) -> bool:
+        """Do all sources have a length, or none because they are unbounded?"""
+        return all(source._n is not UNKNOWN for source in self._sources)
 
-    def _stretch(self, i: int) -> tuple[int, int]:
-        """Return the number of the stretch that item `i` lies in, and how far it is from its start."""
-        stretch = bisect_right(self._starts, i) - 1
-        return stretch, i - int(self._starts[stretch])
+    def _made(self, lengths: Sequence[Length]) -> Rounds:
+        return Rounds(lengths, min(lengths, default=0) if self._stop == "shortest" else UNBOUNDED)
 
     def _place(self, i: int) -> tuple[int, int]:
-        """Return which sequence has the turn of item `i`, and in which round."""
-        stretch, offset = self._stretch(i)
-        done = self._rounds[stretch]
-        rounds, turn = divmod(offset, self._longer.count(done))
-        return self._longer.nth(turn, done), done + rounds
+        if self._is_clear:
+            return self._rounds.place(i)
+        while True:  # until no further end is found
+            known = list(self._ends.lengths)
+            rounds = self._made(known)
+            if i >= rounds.length:
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            which, j = rounds.place(i)
+            for other in range(len(known)):
+                if other != which and j - (other > which) >= 0:
+                    self._ends.length(other, j - (other > which))
+            if known == self._ends.lengths:
+                return which, j
 
     def _get(self, i: int) -> Any:
         which, j = self._place(i)
-        return self._sources[which]._get(j)
+        try:
+            item = self._sources[which]._get(j)
+        except EndOfSequence:
+            if self._is_clear or self._ends.length(which, j) > j:
+                raise
+            return self._get(i)
+        if not self._is_clear:
+            self._ends.reach(which, j)
+        return item
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        places = np.array([self._place(i) for i in as_list(indices)], np.int64).reshape(-1, 2)
-        sources, inner = self._sources, places[:, 1]
-        return read_grouped(places[:, 0], lambda which, positions: sources[which]._getmany(inner[positions]))
+        return super()._getmany(indices) if self._is_clear else View._getmany(self, indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
+        if not self._is_clear:
+            return self._in_rounds(plan) if isinstance(plan, Endless) else View._iter(self, plan)
+        rounds = self._rounds
         if isinstance(plan, Endless):
-            shares: list[Plan] = [source._plan() for source in self._sources]
-            return iterate_in_turn(self, plan, self._turns(0, self._n), self._sources, shares)
+            return self._in_turn(plan, rounds.turns(0, self._n), [s._plan() for s in self._sources])
         if isinstance(plan, range) and plan.step == 1 and plan:
-            shares = [*map(range, self._before(plan.start), self._before(plan.stop))]
-            return iterate_in_turn(self, plan, self._turns(plan.start, plan.stop), self._sources, shares)
-        if self._reads_ahead:
-            turns = (self._place(i)[0] for i in each(plan))
-            shares = [self._share(plan, which) for which in range(len(self._sources))]
-            return iterate_in_turn(self, plan, turns, self._sources, shares)
+            shares = [*map(range, rounds.before(plan.start), rounds.before(plan.stop))]
+            return self._in_turn(plan, rounds.turns(plan.start, plan.stop), shares)
         return super()._iter(plan)
 
-    def _turns(self, start: int, stop: Length) -> Iterator[int]:
-        """Yield which sequence has the turn, for every item from `start` to `stop`."""
-        while start < stop:
-            stretch, offset = self._stretch(start)
-            members = [
-                which for which, source in enumerate(self._sources) if source._n > self._rounds[stretch]
-            ]
-            end = min(stop, self._starts[stretch + 1])
-            first = offset % len(members)
-            yield from islice(
-                cycle(members), first, None if isinstance(end, Unsized) else first + end - start
-            )
-            start = int(end)
+    def _in_rounds(self, plan: Plan) -> Iterator[Any]:
+        """Iterate all sources in turn, each as far as it goes."""
+        waiting = deque(source._iter(source._plan()) for source in self._sources)
 
-    def _before(self, i: int) -> list[int]:
-        """Return how many items of each sequence come before item `i`."""
-        which, j = self._place(i - 1) if i else (-1, 0)
-        return [int(min(s._n, j + (number <= which))) for number, s in enumerate(self._sources)]
+        def read(i: int) -> Any:
+            while waiting:
+                items = waiting.popleft()
+                try:
+                    item = next(items)
+                except StopIteration:
+                    continue
+                except Exception:
+                    waiting.append(items)
+                    raise
+                waiting.append(items)
+                return item
+            raise EndOfSequence(f"the sequence ends before index {i}")
 
-    def _share(self, plan: Plan, which: int) -> Plan:
-        def local(i: int) -> int | None:
-            number, j = self._place(i)
-            return j if number == which else None
-
-        return Selected(plan, local)
-
-    def _set(self, i: int, value: Any) -> None:
-        which, j = self._place(i)
-        self._sources[which]._set(j, value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        which, j = self._place(i)
-        return ((self._sources[which], (j,)),)
+        return surviving(self, plan, read)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Interleave(sources, self._stop)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources if self._stop == "longest" else [*sources, f"stop={self._stop!r}"]
-
-
-class _Longer:
-    """Counts and finds the sequences longer than n, among any number of them.
-
-    `_rows` are the rows of a tree, the root first. A node holds the lengths of some neighbours, sorted, and
-    its two children those of either half.
-    """
-
-    def __init__(self, lengths: Sequence[Length]) -> None:
-        row = [[n] for n in lengths] or [[]]
-        self._rows = [row]
-        while len(row) > 1:
-            row = [sorted(chain(*row[i : i + 2])) for i in range(0, len(row), 2)]
-            self._rows.insert(0, row)
-
-    def count(self, n: int) -> int:
-        """Return how many sequences are longer than `n`."""
-        return _above(n, self._rows[0][0])
-
-    def nth(self, turn: int, n: int) -> int:
-        """Return which sequence has turn number `turn` among those longer than `n`."""
-        node = 0
-        for row in self._rows[1:]:
-            node *= 2
-            left = _above(n, row[node])
-            if turn >= left:
-                turn -= left
-                node += 1
-        return node
-
-
-def _above(n: int, lengths: list[Length]) -> int:
-    return len(lengths) - bisect_right(lengths, n)

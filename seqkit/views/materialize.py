@@ -1,10 +1,11 @@
-"""`materialize`: all items computed at once, in a list."""
+"""`materialize`: compute all items now, into a list."""
 
 from __future__ import annotations
 
 from ..context import private_memory
 from ..indices import UNBOUNDED
-from ..view import Indexable, T, View, as_view, in_order
+from ..source import as_view
+from ..view import Indexable, T, View, in_order
 
 __all__ = ["materialize"]
 
@@ -15,25 +16,23 @@ def materialize(sequence: Indexable[T]) -> View[T]:
     Parameters
     ----------
     sequence : View or indexable
-        That comes to an end; a length is not needed.
+        Not unbounded. Its length may be unknown.
 
     Returns
     -------
     View
-        Over a list of the items. Assignment changes that list, not the sequence.
+        A view of a list of the items. Assignment changes the list, not the sequence.
 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or never ends.
+        If `sequence` cannot be indexed or is unbounded.
     EvaluationError
         If an item cannot be computed.
 
-    Notes
-    -----
-    About 0.1 µs per access. What was random is settled: `View.at_epoch` changes nothing any more. See
-    `add_cache` to compute items as they are asked for, `pack` to share them between processes. Known
-    elsewhere as ``list``, ``compute``, ``cache``.
+    Notes ----- About 0.1 µs per access. `View.at_epoch` no longer changes random items. See `add_cache` to
+    keep items when they are first read, and `pack` to share them between processes. Known elsewhere as
+    ``list``, ``compute``, ``cache``.
 
     Examples
     --------
@@ -44,6 +43,6 @@ def materialize(sequence: Indexable[T]) -> View[T]:
     """
     source = as_view(sequence, "materialize")
     if source._n is UNBOUNDED:
-        raise TypeError("materialize: the sequence must come to an end, and this one never does")
+        raise TypeError("materialize: the sequence must end, got an unbounded one. Use sequence[:n].")
     with private_memory():
         return as_view(list(in_order(source)), "materialize")

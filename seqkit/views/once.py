@@ -1,12 +1,11 @@
-"""What several threads ask for at once is evaluated once, and kept: the memory of `add_cache`, made safe.
+"""The memory of `add_cache` for several threads: an item that they request together is computed once.
 
 Guarantees
 ----------
-- of the threads that want one missing item, the first evaluates it and the others wait for the outcome;
-- different items are evaluated side by side: the lock is held for bookkeeping only;
-- an outcome is not kept if the item was forgotten while it was evaluated;
-- a thread that waits has promised nothing that others wait for but the items it was asked for on the way,
-  so that items which do not depend on themselves never wait for each other in a circle.
+- If several threads request a missing item, the first one computes it and the others wait for the result.
+- Different items are computed in parallel. The lock is only held to update the tables.
+- A result is not kept if the item was dropped while it was computed.
+- Two threads never wait for each other, unless an item depends on itself.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..errors import EvaluationError, seterr
-from ..indices import Plan, each
 from .stores import ABSENT, Directory, Memory
 
-__all__ = ["Contents", "Flight", "Missing", "holding_many"]
+__all__ = ["Contents", "Flight", "holding_many"]
 
 
 class _Local(threading.local):
@@ -34,7 +32,7 @@ _local = _Local()
 
 @contextmanager
 def holding_many() -> Iterator[None]:
-    """Say that this thread has claimed several items and evaluates them together: it must not wait."""
+    """Mark this thread as computing several claimed items together. It must not wait for other threads."""
     _local.many += 1
     try:
         yield
@@ -43,7 +41,7 @@ def holding_many() -> Iterator[None]:
 
 
 class Flight:
-    """The evaluation of an item that others may wait for."""
+    """The computation of an item by one thread, for which other threads may wait."""
 
     __slots__ = ("_error", "_item", "_landing", "_owner", "_policy")
 
@@ -56,20 +54,20 @@ class Flight:
         self._error: Exception | None = None
 
     def land(self, item: Any, error: BaseException | None) -> None:
-        """Tell those who wait; with neither item nor error they must see for themselves."""
+        """End the computation and wake the waiting threads, which compute an absent item themselves."""
         self._item = item
-        self._error = error if isinstance(error, Exception) else None  # Ctrl-C is for one thread only
+        self._error = error if isinstance(error, Exception) else None  # Ctrl-C concerns one thread only
         self._landing.release()
 
     def may_be_awaited(self) -> bool:
-        """Can this thread wait without waiting for itself, and use what comes?"""
+        """May this thread wait for the result, without a deadlock, and under the same error policy?"""
         waits = self._landing.locked()
         if waits and (self._owner == threading.get_ident() or _local.many):
             return False
         return self._policy == seterr()
 
     def wait(self) -> Any:
-        """Return the item, or `ABSENT` if it must be evaluated again; raise the error there was."""
+        """Return the item, or `ABSENT` if it must be computed again. Raise its error if it failed."""
         with self._landing:
             item, error = self._item, self._error
         if isinstance(error, EvaluationError):
@@ -80,7 +78,7 @@ class Flight:
 
 
 def _twin(error: EvaluationError) -> EvaluationError:
-    """Return the same error as an object of its own: each reader completes the path to it."""
+    """Return a copy of an error, because each thread completes its own path to it."""
     twin = type(error).__new__(type(error))
     twin.args = error.args
     twin.__dict__.update(error.__dict__, path=())
@@ -88,7 +86,7 @@ def _twin(error: EvaluationError) -> EvaluationError:
 
 
 class Contents:
-    """What a cache holds, and what is on its way there.
+    """The items of a cache, and the items that are being computed for it.
 
     Parameters
     ----------
@@ -99,7 +97,7 @@ class Contents:
     def __init__(self, memory: Memory, store: Directory | None) -> None:
         self.memory = memory
         self.store = store
-        self._lock = threading.RLock()  # again from the same thread: by a finaliser of what is dropped
+        self._lock = threading.RLock()  # reentrant: dropping an item may run a finaliser
         self._flights: dict[int, Flight] = {}
         _alive.add(self)
 
@@ -116,14 +114,14 @@ class Contents:
         return self.store is not None and name in self.store
 
     def claim(self, i: int) -> tuple[Flight, bool]:
-        """Return the evaluation of an item, and whether it is this thread's to do; then `land` it."""
+        """Return the computation of an item, and whether this thread must do it. Then `land` it."""
         with self._lock:
             flight = self._flights.get(i)
             if flight is not None:
                 return flight, False
             flight = Flight()
             item = self.memory.get(i)
-            if item is not ABSENT:  # it has landed since it was looked for
+            if item is not ABSENT:  # another thread has finished it since
                 flight.land(item, None)
                 return flight, False
             self._flights[i] = flight
@@ -132,7 +130,7 @@ class Contents:
     def land(
         self, flights: dict[int, Flight], items: dict[int, Any], error: BaseException | None = None
     ) -> None:
-        """End evaluations: keep the items that are not forgotten meanwhile, and hand them to who waits."""
+        """End computations: keep the items that were not dropped, and wake the waiting threads."""
         try:
             with self._lock:
                 current = [i for i, flight in flights.items() if self._flights.get(i) is flight]
@@ -141,7 +139,7 @@ class Contents:
                 for i in current:
                     if i in items:
                         self.memory.put(i, items[i])
-        finally:  # a mapping of the user's may fail
+        finally:  # a mapping of the user may raise
             for i, flight in flights.items():
                 flight.land(items.get(i, ABSENT), error)
 
@@ -150,7 +148,7 @@ class Contents:
             self.memory.put(i, item)
 
     def forget(self, i: int | None) -> None:
-        """Forget an item, or all that are in memory, and what is on its way."""
+        """Drop an item, or all items in memory, and the results of running computations."""
         with self._lock:
             if i is None:
                 self._flights.clear()
@@ -160,38 +158,11 @@ class Contents:
                 self.memory.drop(i)
 
     def after_fork(self) -> None:
-        """Become usable in a forked process, where the threads that were at work do not exist."""
+        """Reset the state in a forked process, where the other threads do not exist."""
         interrupted, self._lock = self._lock, threading.RLock()
         self._flights = {}
         if not interrupted.acquire(blocking=False):
             self.memory.mend()
-
-
-class Missing:
-    """The part of a plan that is not kept, and so is to be read from the source.
-
-    Decided once for every position, when it is first drawn: a source that reads ahead and the reader must
-    agree on it, whatever comes and goes in between.
-    """
-
-    def __init__(self, plan: Plan, holds: Callable[[int], bool]) -> None:
-        self._plan = plan
-        self._holds = holds
-        self._undecided = each(plan)
-        self._decided = bytearray()
-        self._lock = threading.Lock()
-
-    def at(self, number: int) -> bool:
-        """Is the item at this position of the plan read from the source?"""
-        with self._lock:
-            while len(self._decided) <= number:
-                self._decided.append(not self._holds(next(self._undecided)))
-        return bool(self._decided[number])
-
-    def __iter__(self) -> Iterator[int]:
-        for number, i in enumerate(each(self._plan)):
-            if self.at(number):
-                yield i
 
 
 _alive: weakref.WeakSet[Contents] = weakref.WeakSet()

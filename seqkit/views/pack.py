@@ -1,4 +1,4 @@
-"""`pack`: the items of a sequence in one or two arrays, which processes share without copying them."""
+"""`pack`: the items of a sequence in one or two arrays, which processes share without copies."""
 
 from __future__ import annotations
 
@@ -10,43 +10,42 @@ from typing import Any
 from ..context import private_memory
 from ..errors import fail
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
-from ..view import Indexable, T, View, as_view
-from .layouts import LAYOUTS, Layout, lay_out, read_layout, write_layout
+from ..source import as_view
+from ..view import Indexable, T, View
+from .lay_out import lay_out
+from .layouts import LAYOUTS, Layout
+from .packed_file import read_layout, write_layout
 
 __all__ = ["Pack", "load_packed", "pack"]
 
 
 def pack(sequence: Indexable[T]) -> Pack[T]:
-    """Return the view of the same items, all computed now and laid side by side in memory.
+    """Return the view of the same items, all computed now and stored in one or two arrays.
 
-    A list of a million objects is a million places that a forked worker writes to when it counts references,
-    and so copies; and a million things to pickle for a worker that is not forked. Packed, they are one or two
-    arrays, which all workers share.
+    A forked worker copies the objects of a long list page by page, because it counts references to them. A
+    worker that is not forked must unpickle them all. All workers share packed arrays.
 
     Parameters
     ----------
     sequence : View or indexable
-        Of items that come to an end. Numbers, strings and bytes are stored as they are, and so are arrays of
-        one dtype that differ at most in the length of their first dimension; mixtures, and anything else, are
-        pickled one by one.
+        Not unbounded. Numbers, strings, bytes, and arrays of one dtype that differ only in the length of
+        their first dimension are stored directly. Mixtures and other objects are pickled one by one.
 
     Returns
     -------
     Pack
-        Read-only. Items are made anew at each access, equal in value and type to the original ones.
-        ``nbytes`` says how much memory they take, and ``save(path)`` writes them to a file for `load_packed`.
+        Read-only. Each access makes a new item of the same type and value. ``nbytes`` is the size in bytes,
+        and ``save(path)`` writes a file for `load_packed`.
 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or never ends, or an item cannot be pickled.
+        If `sequence` cannot be indexed or is unbounded, or if an item cannot be pickled.
 
-    Notes
-    -----
-    Per access: 0.1 to 0.4 µs for numbers and strings, a copy for arrays (right into the slot of a process
-    worker, see `seqkit.empty`), `pickle.loads` for the rest. In memory: the bytes of the items, and 4 for
-    each place (8 beyond 4 GiB) where sizes differ. A sequence that is an array is taken as it is. Known
-    elsewhere as serialized list, ``FlatSerializedArray``.
+    Notes ----- Per access: 0.1 to 0.4 µs for numbers and strings, a copy of an array (in a process worker
+    into shared memory, see `seqkit.empty`), `pickle.loads` for other items. Memory: the bytes of the items.
+    Items of different sizes need 4 bytes more each (8 beyond 4 GiB). An array is not copied. Known elsewhere
+    as serialized list, ``FlatSerializedArray``.
 
     Examples
     --------
@@ -56,38 +55,38 @@ def pack(sequence: Indexable[T]) -> Pack[T]:
     """
     source = as_view(sequence, "pack")
     if source._n is UNBOUNDED:
-        raise TypeError("pack: the sequence must come to an end, and this one never does")
+        raise TypeError("pack: the sequence must end, got an unbounded one. Use sequence[:n].")
     with private_memory():
         return Pack(lay_out(source))
 
 
 def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
-    """Return the view of packed items that lie in a file, mapped into memory.
+    """Return the view of the packed items in a file, which is mapped into memory.
 
-    Nothing is read before it is asked for, and all processes that read the file share the memory it takes.
+    Items are read when they are requested. All processes that map the file share its memory.
 
     Parameters
     ----------
     path : path
-        Of a file written by ``pack(…).save(path)``.
+        A file written by ``pack(…).save(path)``.
 
     Returns
     -------
     Pack
-        It pickles as the path, so that workers map the file themselves.
+        Its pickle is the path, so workers map the file themselves.
 
     Raises
     ------
     TypeError
-        If `path` is no path.
+        If `path` is not a path.
     OSError
-        If there is no such file, or it cannot be read.
+        If the file does not exist or cannot be read.
     ValueError
-        If the file is something else, cut off, or of a later format.
+        If the file is not a file of packed items, is truncated, or has a later format.
 
     Notes
     -----
-    As `pack`. Items that `pickle` has written run code when they are read: load files that you trust.
+    Costs as much as `pack`. Reading pickled items runs code, so load only files that you trust.
 
     Examples
     --------
@@ -108,12 +107,12 @@ def _absolute(path: Any, who: str) -> str:
 
 
 class Pack(View[T]):
-    """The view behind `pack` and `load_packed`.
+    """The view that `pack` and `load_packed` return.
 
     Attributes
     ----------
     nbytes : int
-        Bytes that the items take.
+        Size of the items in bytes.
     """
 
     def __init__(self, layout: Layout, path: str | None = None) -> None:
@@ -126,7 +125,7 @@ class Pack(View[T]):
         return sum(array.nbytes for array in self._layout.arrays())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the items to a file for `load_packed`; one that exists is replaced once all is written."""
+        """Write the items to a file for `load_packed`. An existing file is replaced at the end."""
         write_layout(self._layout, _absolute(path, "save"))
 
     def _get(self, i: int) -> Any:

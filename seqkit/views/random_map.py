@@ -10,8 +10,11 @@ import numpy as np
 from ..checks import check_callable
 from ..errors import fail
 from ..indices import Indices, Plan, as_list
-from ..randomness import as_name, as_seed, item_generator, node_key
-from ..view import Indexable, T, U, View, as_view, each_with, name_of
+from ..iteration import each_with
+from ..randomness import as_name, as_seed, item_generator
+from ..source import as_view
+from ..view import Indexable, T, U, View, name_of
+from .random import Random
 
 __all__ = ["RandomMap", "random_map"]
 
@@ -23,11 +26,11 @@ def random_map(
     *,
     name: str | None = None,
 ) -> View[U]:
-    """Return the view of ``f(item, rng)``, every item with a random generator of its own.
+    """Return the view of ``f(item, rng)``, with a random generator for each item.
 
-    The generator of item i is a pure function of (seed, epoch, node, i): augmentation comes out bitwise
-    the same for any number of workers, threads or processes, at random access and after a resume, and
-    inserting another stage that is not random does not change it.
+    The generator of item i is a pure function of (seed, epoch, view, i). So the results are bitwise the same
+    for any number of workers, in threads or processes, at random access and after a resume. Inserting a stage
+    that is not random does not change them.
 
     Parameters
     ----------
@@ -35,9 +38,9 @@ def random_map(
         Called with the item and a fresh `numpy.random.Generator`.
     sequence : View or indexable
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
     name : str, optional
-        Salts the seed in place of the number of random nodes beneath.
+        Salts the seed. None (the default) uses the number of random views below this one.
 
     Returns
     -------
@@ -46,7 +49,7 @@ def random_map(
     Raises
     ------
     TypeError
-        If `f` is not callable, `sequence` cannot be indexed, `seed` is no int, or `name` no str.
+        If `f` is not callable, `sequence` cannot be indexed, `seed` is not an int, or `name` not a str.
     ValueError
         If `seed` is negative.
 
@@ -70,8 +73,8 @@ def random_map(
     )
 
 
-class RandomMap(View[Any]):
-    """The view behind `random_map`."""
+class RandomMap(Random):
+    """The view that `random_map` returns."""
 
     def __init__(
         self,
@@ -81,13 +84,8 @@ class RandomMap(View[Any]):
         epoch: int,
         name: str | None,
     ) -> None:
-        super().__init__((source,), source._n)
-        self._key = node_key("random_map", seed, epoch, self._randoms if name is None else name)
-        self._randoms += 1
+        super().__init__((source,), seed, epoch, name)
         self._f = f
-        self._seed = seed
-        self._epoch = epoch
-        self._given_name = name
 
     def _apply(self, i: int, item: Any) -> Any:
         try:
@@ -103,15 +101,10 @@ class RandomMap(View[Any]):
         return [self._apply(i, item) for i, item in zip(as_list(indices), items, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return each_with(self._apply, self._sources[0]._iter(plan), plan)
+        return each_with(self, self._apply, self._sources[0]._iter(plan), plan)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
-
-    def _at_epoch(self, epoch: int) -> View[Any]:
-        keyed = RandomMap(self._f, self._sources[0]._at_epoch(epoch), self._seed, epoch, self._given_name)
-        keyed._site = self._site
-        return keyed
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f), *sources, f"seed={self._seed}"]

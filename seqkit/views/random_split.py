@@ -1,4 +1,4 @@
-"""`random_split`: a sequence dealt out to parts at random, once and for all."""
+"""`random_split`: a sequence divided at random into fixed parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ..checks import positive_int
 from ..indices import Unsized, compact
 from ..randomness import Permutation, as_seed, node_key
-from ..view import Indexable, T, View, as_view, in_order
+from ..source import as_view
+from ..view import Indexable, T, View, in_order
 
 __all__ = ["random_split"]
 
@@ -27,45 +28,42 @@ def random_split(
     groups: Iterable[Any] | None = None,
     stratify: Iterable[Any] | None = None,
 ) -> tuple[View[T], ...]:
-    """Return views of random parts of a sequence: every item is in just one of them.
+    """Return views of random parts of a sequence. Each item is in exactly one part.
 
-    Which items a part has is settled now, and stays so in every epoch; their order in it is random. Nothing
-    of `sequence` is read.
+    The items of each part are chosen now and are the same in every epoch. Their order is random. No item is
+    read.
 
     Parameters
     ----------
     sequence : View or indexable
         Of known length n.
     lengths : iterable of int or float
-        Lengths of the parts, ints that add up to n; or fractions of n that add up to 1, rounded down, what is
-        then left over going in turn to the parts whose fraction is not 0, the first ones first.
+        Lengths of the parts: ints with sum n, or fractions with sum 1. Fractions of n are rounded down. The
+        remaining items go in turn to the parts whose fraction is not 0.
     seed : int, optional
-        At least 0. None (the default) draws one from the system.
+        0 or more. None (the default) draws one from the system.
     groups : iterable, optional
-        For each item, something hashable; items that have it in common come into one part. Lengths are
-        aimed at then, and not always met: a part is longer than asked for by less than one group.
+        A hashable label for each item. Items with equal labels are in the same part. Lengths are then
+        approximate: a part may be too long by less than one group.
     stratify : iterable, optional
-        For each item its class, something hashable; every part has of each class its share, rounded up or
-        down.
+        A hashable class for each item. Each part has its share of each class, rounded up or down.
 
     Returns
     -------
     tuple of View
-        As many as `lengths`.
+        One view per length.
 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, `lengths` are no numbers, or groups or classes not
+        If `sequence` cannot be indexed or has no length, if `lengths` are not numbers, or if labels are not
         hashable.
     ValueError
-        If `lengths` are negative or do not add up, `seed` is negative, there are both groups and classes, or
-        not as many as items.
+        If `lengths` are negative or have another sum, if `seed` is negative, if both `groups` and `stratify`
+        are given, or if the number of labels is not n.
 
-    Notes
-    -----
-    One lookup more per access, and 1 to 8 bytes of memory per item, as few as n allows. After
-    ``random_split`` of PyTorch; known elsewhere as ``train_test_split``, ``splitobs``,
+    Notes ----- One lookup per access, and 1 to 8 bytes of memory per item, depending on n. Needs the length
+    at once. After ``random_split`` of PyTorch; known elsewhere as ``train_test_split``, ``splitobs``,
     ``StratifiedShuffleSplit``, ``GroupShuffleSplit``.
 
     Examples
@@ -82,11 +80,11 @@ def random_split(
     if isinstance(n, Unsized):
         raise TypeError(f"random_split: the sequence needs a length, and has none: {n.reason}")
     sizes = _sizes(lengths, n)
-    # With the length in the key, parts that are split again with one seed are dealt out independently.
+    # The key contains the length, so splitting a part again with the same seed is independent.
     key = node_key(f"random_split of {n}", as_seed(seed, "random_split: seed"), 0, 0)
     order = Permutation(n, key).many(range(n))
     if groups is not None and stratify is not None:
-        raise ValueError("random_split: there can be groups or stratify, got both")
+        raise ValueError("random_split: pass either groups or stratify, not both")
     if groups is not None:
         codes, count = _codes(groups, n, "groups")
         owners = _deal_groups(codes[order], count, sizes, key)
@@ -99,7 +97,7 @@ def random_split(
 
 
 def _sizes(lengths: Iterable[float], n: int) -> list[int]:
-    """Return how many items each part is to have."""
+    """Return the number of items of each part."""
     if not isinstance(lengths, Iterable) or isinstance(lengths, str | bytes):
         raise TypeError(f"random_split: lengths must be ints or fractions, got {lengths!r}")
     given = list(in_order(lengths))
@@ -119,7 +117,7 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
             f"random_split: fractions must be at least 0 and add up to 1, got {fractions},"
             f" which make {sum(fractions)}"
         )
-    # A product that is a whole number but for rounding counts as one: 0.29 * 100 is 28.999999999999996.
+    # Corrects rounding errors: 0.29 * 100 is 28.999999999999996.
     sizes = [math.floor(n * fraction * (1 + 2**-50)) for fraction in fractions]
     takers = [part for part, fraction in enumerate(fractions) if fraction]
     for turn in range(n - sum(sizes)):
@@ -128,7 +126,7 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
 
 
 def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
-    """Return a number for the label of each item, the same for the same label, and how many there are."""
+    """Return a number for the label of each item, equal for equal labels, and the number of labels."""
     numbers: dict[Any, int] = {}
     try:
         codes = [numbers.setdefault(label, len(numbers)) for label in labels]
@@ -142,8 +140,9 @@ def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
 def _deal_groups(codes: IntArray, count: int, sizes: list[int], key: int) -> IntArray:
     """Return the part of each item, where `codes` names its group.
 
-    The largest groups first, each to one of the parts that have room for it, the more likely the more room
-    they have; where none has, to the one with the most.
+    Groups are assigned in order of size, the largest first. A group goes to a random part that has room for
+    it, with a probability proportional to the room. If no part has enough room, it goes to the part with the
+    most room.
     """
     members = np.bincount(codes, minlength=count)
     room, owner = list(sizes), np.zeros(count, np.int64)
@@ -170,11 +169,11 @@ def _deal_classes(codes: IntArray, count: int, sizes: list[int]) -> IntArray:
 
 
 def _shares(rows: IntArray, columns: IntArray) -> IntArray:
-    """Return a table with these sums, in which every number is the proportional one, rounded up or down.
+    """Return a table with these row and column sums, whose numbers are proportional up to rounding.
 
-    There always is one. Rounded down, each row and each column lack some; numbers that were rounded down are
-    raised one by one, and where the columns that a row could raise have enough already, other rows change
-    columns to make room (an augmenting path, as in every matching).
+    Such a table always exists. All numbers are first rounded down. Then numbers are raised one by one until
+    the sums are right. If all columns that a row could raise are full, other rows change columns to make
+    room. This is an augmenting path, as in bipartite matching.
     """
     exact = np.multiply.outer(rows, columns)
     total = max(int(rows.sum()), 1)
@@ -191,8 +190,8 @@ def _shares(rows: IntArray, columns: IntArray) -> IntArray:
 
 
 def _raise_one(row: int, may: Sequence[set[int]], raised: Sequence[set[int]], room: list[int]) -> None:
-    """Raise one number of a row, in a column that has room, or will have once other rows have moved."""
-    # For each column that was reached: the row that would raise it, and the column that row would lower.
+    """Raise one number of a row, in a column that has room, perhaps after other rows have changed columns."""
+    # For each reached column: the row that would raise it, and the column that this row would lower.
     came: dict[int, tuple[int, int | None]] = {}
     waiting: list[int] = []
 
@@ -202,7 +201,7 @@ def _raise_one(row: int, may: Sequence[set[int]], raised: Sequence[set[int]], ro
         came.update(dict.fromkeys(fresh, (by, instead_of)))
 
     reach(row, None)
-    for column in waiting:  # grows on the way
+    for column in waiting:  # grows during the loop
         if room[column] > 0:
             room[column] -= 1
             at: int | None = column

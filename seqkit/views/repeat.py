@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from ..checks import optional_int
 from ..errors import brief
 from ..indices import UNBOUNDED, Indices
-from ..view import T, View, write
+from ..view import T, View
 
 __all__ = ["Repeat", "repeat"]
 
 
 def repeat(value: T, times: int | None = None) -> View[T]:
-    """Return the view whose every item is `value`.
+    """Return the view in which each item is `value`.
 
     Parameters
     ----------
     value : object
         Not copied: all items are this one object.
     times : int, optional
-        Length of the view, at least 0. None (the default) goes on for ever.
+        Length of the view, 0 or more. None (the default): unbounded.
 
     Returns
     -------
@@ -31,14 +31,14 @@ def repeat(value: T, times: int | None = None) -> View[T]:
     Raises
     ------
     TypeError
-        If `times` is no int.
+        If `times` is not an int.
     ValueError
         If `times` is negative.
 
     Notes
     -----
-    No computation and no memory. Assigning to one item assigns to all, in slices of the view too: this is the
-    one view that keeps what is written to it. After ``repeat`` of SeqTools and `itertools.repeat`.
+    No computation and no memory. Assigning an item changes all items, also those of slices of the view. After
+    ``repeat`` of SeqTools and `itertools.repeat`.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def repeat(value: T, times: int | None = None) -> View[T]:
 
 
 class Repeat(View[Any]):
-    """The view behind `repeat`."""
+    """The view that `repeat` returns."""
 
     def __init__(self, value: Any, times: int | None) -> None:
         super().__init__((), UNBOUNDED if times is None else times)
@@ -62,11 +62,11 @@ class Repeat(View[Any]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return [self._value] * len(indices)
 
-    def _set(self, i: int, value: Any) -> None:
-        write(partial(setattr, self, "_value", value))
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return (partial(setattr, self, "_value", value),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return self  # not a copy, which would not see what is assigned
+        return self  # not a copy, which would not see assignments
 
     def _arguments(self, sources: list[str]) -> list[str]:
         value = brief(self._value)

@@ -1,4 +1,4 @@
-"""`shard`: the part of a sequence that falls to one of several readers."""
+"""`shard`: one of several equal parts of a sequence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Literal
 
 from ..checks import as_bool, positive_int
 from ..indices import Unsized
-from ..view import Indexable, T, View, as_view
+from ..source import as_view
+from ..view import Indexable, T, View
 from .concatenate import concatenate
 
 __all__ = ["shard"]
@@ -17,7 +18,7 @@ Even = Literal["pad", "drop"]
 def shard(
     sequence: Indexable[T], rank: int, world: int, contiguous: bool = True, *, even: Even | None = None
 ) -> View[T]:
-    """Return the view of part number `rank` of `world` parts, that have all items between them.
+    """Return the view of part number `rank` of a sequence that is divided into `world` parts.
 
     Parameters
     ----------
@@ -26,13 +27,13 @@ def shard(
     rank : int
         Number of the part, in ``[0, world)``.
     world : int
-        How many parts, at least 1; more than there are items leave some empty.
+        Number of parts, 1 or more. If there are fewer items, some parts are empty.
     contiguous : bool
-        True (the default): neighbouring items, of which the first ``n % world`` parts have one more. False:
-        every `world`-th item, from item `rank` on.
+        True (the default): neighbouring items, one more in the first ``n % world`` parts. False: every
+        `world`-th item, from item `rank` on.
     even : "pad" or "drop", optional
-        Parts of one length: as if the sequence, to a multiple of `world`, began anew behind its end, or
-        ended earlier. None (the default): lengths differ by at most one.
+        Make all parts equally long: repeat the first items after the end of the sequence, or drop the last
+        ones. None (the default): lengths differ by at most one.
 
     Returns
     -------
@@ -41,16 +42,14 @@ def shard(
     Raises
     ------
     TypeError
-        If `rank` or `world` is no int, `contiguous` no bool, or `sequence` cannot be indexed or has no
+        If `rank` or `world` is not an int, `contiguous` not a bool, or `sequence` cannot be indexed or has no
         length.
     ValueError
-        If `rank` or `world` is out of range, or `even` unknown.
+        If `rank` or `world` is out of range, or `even` is unknown.
 
-    Notes
-    -----
-    A slice, or two where ``even="pad"`` wraps around: no memory, one addition per access. After ``shard`` of
-    Gluon and tf.data, and the index arithmetic of PyTorch's ``DistributedSampler``, which is
-    ``contiguous=False, even="pad"``. To shuffle over all parts, shuffle the sequence, with one seed.
+    Notes ----- A slice, or two with ``even="pad"``: no memory, one addition per access. Needs the length at
+    once. After ``shard`` of Gluon and tf.data. PyTorch's ``DistributedSampler`` is ``contiguous=False,
+    even="pad"``. To shuffle across all parts, shuffle the sequence first, with the same seed for each part.
 
     Examples
     --------
@@ -75,7 +74,7 @@ def shard(
 
 
 def _part(n: int, rank: int, world: int, contiguous: bool, even: Even | None) -> list[range]:
-    """Return which items the part has: ranges in ``[0, n)``, two where it wraps around the end."""
+    """Return the items of the part: ranges in ``[0, n)``, two if the part wraps around the end."""
     size, rest = divmod(n, world)
     if even == "pad":
         size, rest = -(-n // world), 0
@@ -88,7 +87,7 @@ def _part(n: int, rank: int, world: int, contiguous: bool, even: Even | None) ->
         part = range(rank, size * world if even == "pad" else n, world)
     if not part or part[-1] < n:
         return [part]
-    # The part has at most n items: those from n on are the first ones again, and follow each other.
+    # The part has at most n items. Those from n on are the first items again.
     inside = part[: max(-(-(n - part.start) // part.step), 0)]
     wrapped = range(part[len(inside)] % n, part[-1] % n + 1, part.step)
     return [piece for piece in (inside, wrapped) if piece]

@@ -1,15 +1,17 @@
-"""`shuffle`: a random order that needs no memory and stays indexable."""
+"""`shuffle`: a random order that needs no memory and can be indexed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
+from ..cached import cached
 from ..checks import positive_int
-from ..indices import Indices, Plan, Translated, Unsized
-from ..randomness import NumpyPermutation, Permutation, as_name, as_seed, node_key
-from ..view import Indexable, T, View, as_view
+from ..indices import Indices, Length, Unsized
+from ..randomness import NumpyPermutation, Permutation, as_name, as_seed
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .random import Random
+from .selection import Selection
 
 __all__ = ["Shuffle", "shuffle"]
 
@@ -27,24 +29,23 @@ def shuffle(
 ) -> View[T]:
     """Return the view of the items of a sequence in random order.
 
-    The order is a pure function of (seed, epoch) and of the node's place among the random nodes of the
-    expression; every item occurs exactly once.
+    The order is a pure function of (seed, epoch) and the number of random views below. Each item occurs once.
 
     Parameters
     ----------
     sequence : View or indexable
         Of known length, below 2**63.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
     epoch : int
-        Number of the pass, at least 0; another epoch is another order. See `View.at_epoch`.
+        Number of the pass, 0 or more. Each epoch has another order. See `View.at_epoch`.
     name : str, optional
-        Salts the seed in place of the number of random nodes beneath, which otherwise keeps two shuffles
-        of one seed apart.
+        Salts the seed. None (the default) uses the number of random views below this one, so that two
+        shuffles with one seed differ.
     order : "keyed" or "numpy"
-        A keyed permutation that needs no memory (default), or just that of
-        ``numpy.random.default_rng(seed).permutation(len(sequence))``, for experiments that began with it: a
-        table of 8 bytes per item, neither salted nor named. Later epochs draw from generators spawned of it.
+        A keyed permutation that needs no memory (default), or the permutation
+        ``numpy.random.default_rng(seed).permutation(len(sequence))``, to reproduce experiments that used it.
+        The latter is a table of 8 bytes per item, without salt. Later epochs use spawned generators.
 
     Returns
     -------
@@ -53,14 +54,14 @@ def shuffle(
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, `seed` or `epoch` is no int, or `name` no str.
+        If `sequence` cannot be indexed or has no length, `seed` or `epoch` is not an int, or `name` not a
+        str.
     ValueError
-        If `seed` or `epoch` is negative, the sequence too long, `order` unknown, or a numpy order named.
+        If `seed` or `epoch` is negative, the sequence is too long, `order` is unknown, or a numpy order has a
+        name.
 
-    Notes
-    -----
-    No memory at 65,536 items and above, a table below. Some 2 µs per scattered access, some ten
-    nanoseconds per index in sequence. After Grain's index shuffle.
+    Notes ----- No memory from 65,536 items on, and a table below. About 2 µs per scattered access, about ten
+    nanoseconds per consecutive index. After Grain's index shuffle.
 
     Examples
     --------
@@ -73,64 +74,50 @@ def shuffle(
     >>> list(shuffle(range(9), seed=0, order="numpy")) == np.random.default_rng(0).permutation(9).tolist()
     True
     """
-    source = as_view(sequence, "shuffle")
-    if isinstance(source._n, Unsized):
-        raise TypeError(f"shuffle: the sequence needs a length, and has none: {source._n.reason}")
-    if source._n >= 1 << 63:
-        raise ValueError(f"shuffle: the sequence must be shorter than 2**63, got {source._n} items")
     if order not in ("keyed", "numpy"):
         raise ValueError(f"shuffle: order must be 'keyed' or 'numpy', got {order!r}")
     if name is not None and order == "numpy":
-        raise ValueError("shuffle: name salts a keyed order; with order='numpy' the seed alone decides")
-    return Shuffle(
-        source,
-        as_seed(seed, "shuffle: seed"),
-        positive_int(epoch, "shuffle: epoch", least=0),
-        as_name(name, "shuffle: name"),
-        order,
+        raise ValueError("shuffle: name salts a keyed order. With order='numpy' only the seed counts.")
+    return sized(
+        Shuffle(
+            as_view(sequence, "shuffle"),
+            as_seed(seed, "shuffle: seed"),
+            positive_int(epoch, "shuffle: epoch", least=0),
+            as_name(name, "shuffle: name"),
+            order,
+        )
     )
 
 
-class Shuffle(View[Any]):
-    """The view behind `shuffle`."""
+class Shuffle(Selection, Random):
+    """The view that `shuffle` returns."""
 
     def __init__(self, source: View[Any], seed: int, epoch: int, name: str | None, order: Order) -> None:
-        super().__init__((source,), source._n)
-        self._salt = self._randoms if name is None else name
-        self._randoms += 1
-        self._seed = seed
-        self._epoch = epoch
-        self._given_name = name
+        Random.__init__(self, (source,), seed, epoch, name)
         self._order: Order = order
 
-    @cached_property
+    def _length(self) -> Length:
+        n = self._sources[0]._n
+        if isinstance(n, Unsized):
+            raise TypeError(f"shuffle: the sequence needs a length, and has none: {n.reason}")
+        if n >= 1 << 63:
+            raise ValueError(f"shuffle: the sequence must be shorter than 2**63, got {n} items")
+        return n
+
+    @cached
     def _permutation(self) -> Permutation | NumpyPermutation:
         if self._order == "numpy":
             return NumpyPermutation(len(self), self._seed, self._epoch)
-        return Permutation(len(self), node_key("shuffle", self._seed, self._epoch, self._salt))
+        return Permutation(len(self), self._key)
 
-    def _get(self, i: int) -> Any:
-        return self._sources[0]._get(self._permutation.one(i))
+    def _where(self, i: int) -> int:
+        return self._permutation.one(i)
 
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._sources[0]._getmany(self._permutation.many(indices))
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        return self._sources[0]._iter(Translated(plan, self._permutation.many))
-
-    def _set(self, i: int, value: Any) -> None:
-        self._sources[0]._set(self._permutation.one(i), value)
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (self._permutation.one(i),)),)
+    def _many(self, indices: Indices) -> Indices:
+        return self._permutation.many(indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Shuffle(sources[0], self._seed, self._epoch, self._given_name, self._order)
-
-    def _at_epoch(self, epoch: int) -> View[Any]:
-        keyed = Shuffle(self._sources[0]._at_epoch(epoch), self._seed, epoch, self._given_name, self._order)
-        keyed._site = self._site
-        return keyed
 
     def _arguments(self, sources: list[str]) -> list[str]:
         epoch = [f"epoch={self._epoch}"] * (self._epoch > 0)

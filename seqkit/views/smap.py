@@ -1,4 +1,4 @@
-"""`smap` and `starmap`: a function laid over the items of a sequence."""
+"""`smap` and `starmap`: apply a function to the items of a sequence."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, Literal, cast, overload
 
 from ..checks import as_bool, check_callable
 from ..errors import fail
-from ..indices import Indices, Length, Plan, as_list, nth
-from ..view import Indexable, Progress, T, U, V, View, as_view, name_of, restarting
-from .collate import Collate, in_step
+from ..indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
+from ..iteration import Progress, draw, first_error, restarting, surviving
+from ..source import as_view
+from ..view import Indexable, T, U, V, View, name_of, sized
+from .collate import Collate
+from .in_step import InStep, Zip
 
 __all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]
-
-Zip = Literal["strict", "shortest"]
 
 
 @overload
@@ -54,20 +55,20 @@ def smap(
     f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
 ) -> View[Any]: ...
 def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: bool = False) -> View[Any]:
-    """Return the view of ``f(item)`` for every item of a sequence, or of several in step.
+    """Return a lazy view of ``f(item)`` for each item of a sequence, or of several sequences side by side.
 
     Parameters
     ----------
     f : callable
-        Called with one item of each sequence, each time an item is read: nothing is remembered.
+        Called with one item of each sequence, each time an item is read. Results are not kept.
     *sequences : View or indexable
         At least one.
     zip : "strict" or "shortest"
-        With sequences of different lengths: refuse them (default), or end with the shortest.
+        Refuse sequences of different lengths (default), or end with the shortest one.
     batched : bool
-        Does `f` take many items at once, and return as many? It is called with a list of items of each
-        sequence, or an array where the sequence is one: of all items that are read together (a batch above
-        it, ``numpy.asarray``), else of one.
+        Set if `f` takes many items and returns as many. It is called with a list of items of each sequence,
+        or with an array if the sequence is one. A batched read, such as that of a `batch` above, is one call.
+        Iteration calls `f` with blocks of up to 256 items. If a block fails, its items are mapped one by one.
 
     Returns
     -------
@@ -76,15 +77,13 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     Raises
     ------
     TypeError
-        If `f` is not callable, `batched` no bool, or a sequence cannot be indexed.
+        If `f` is not callable, `batched` is not a bool, or a sequence cannot be indexed.
     ValueError
-        Without a sequence, with unequal lengths under ``"strict"``, or with an unknown `zip`. At reading,
-        as the cause of an `EvaluationError`: if a batched `f` returns another number of items than it got.
+        Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. A read raises it
+        if a batched `f` returns a wrong number of items.
 
-    Notes
-    -----
-    One call of `f` per access, or per batched access; maps over maps are fused into one view. After ``smap``
-    of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
+    Notes ----- One call of `f` per access, or per batched access. A map of a map is read in one loop. After
+    ``smap`` of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
 
     Examples
     --------
@@ -108,12 +107,18 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         return Smap(f, as_view(sequences[0], "smap"))
     views = tuple(as_view(s, "smap") for s in sequences)
     if batched:
-        return BatchedSmap(f, *in_step(views, zip, "smap"))
-    return Smap(Spread(f, "smap"), Collate(views, None, zip, "smap"))
+        return sized(BatchedSmap(f, views, zip))
+    return Smap(Spread(f, "smap"), sized(Collate(views, None, zip, "smap")))
 
 
-def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
-    """Return the view of ``f(*item)`` for every item of a sequence; ``f(**item)`` for mappings.
+@overload
+def starmap(
+    f: Callable[..., U], sequence: Indexable[Iterable[Any]], *, first: Literal[False] = False
+) -> View[U]: ...
+@overload
+def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool) -> View[Any]: ...
+def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool = False) -> View[Any]:
+    """Return a lazy view of ``f(*item)`` for each item of a sequence, or ``f(**item)`` for mappings.
 
     Parameters
     ----------
@@ -121,6 +126,9 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
         Called with the unpacked item, each time it is read.
     sequence : View or indexable
         Of tuples, lists or mappings.
+    first : bool
+        Call `f` with the first part only, and return the item with the result in its place. For samples such
+        as (image, label), of which only the image is transformed. Not for mappings.
 
     Returns
     -------
@@ -129,11 +137,12 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     Raises
     ------
     TypeError
-        If `f` is not callable or `sequence` cannot be indexed.
+        If `f` is not callable, `sequence` cannot be indexed, or `first` is not a bool.
 
     Notes
     -----
-    One call of `f` per access. After ``starmap`` of SeqTools and `itertools.starmap`.
+    One call of `f` per access. After ``starmap`` of SeqTools and `itertools.starmap`, and ``transform_first``
+    of Gluon.
 
     Examples
     --------
@@ -141,13 +150,16 @@ def starmap(f: Callable[..., U], sequence: Indexable[Iterable[Any]]) -> View[U]:
     [8, 9]
     >>> starmap(dict, [{"x": 1}])[0]
     {'x': 1}
+    >>> list(starmap(str.upper, [("a", 0), ("b", 1)], first=True))
+    [('A', 0), ('B', 1)]
     """
     check_callable(f, "starmap: f")
-    return Smap(Spread(f, "starmap"), as_view(sequence, "starmap"))
+    spread = First if as_bool(first, "starmap: first") else Spread
+    return Smap(spread(f, "starmap"), as_view(sequence, "starmap"))
 
 
 class Spread:
-    """Call a function with the parts of an item as its arguments; `who` asks for it."""
+    """Call a function with the parts of an item as its arguments. `who` is the name of the combinator."""
 
     def __init__(self, f: Callable[..., Any], who: str) -> None:
         self.f = f
@@ -158,16 +170,26 @@ class Spread:
         return self.f(**item) if isinstance(item, Mapping) else self.f(*item)
 
 
-class Smap(View[Any]):
-    """The view behind `smap` and `starmap`.
+class First(Spread):
+    """Call a function with the first part of an item, and put the result in its place."""
 
-    A chain of maps is one loop over its functions: `_base` is what lies under the whole chain and
-    `_steps` holds its functions in order, so that depth costs neither stack frames nor, pickled, nesting.
+    def __call__(self, item: Iterable[Any]) -> Any:
+        if isinstance(item, Mapping | str | bytes):
+            raise TypeError(f"starmap: first=True needs a tuple or list, got {type(item).__name__}")
+        part, *rest = item
+        return [self.f(part), *rest] if isinstance(item, list) else (self.f(part), *rest)
+
+
+class Smap(View[Any]):
+    """The view that `smap` and `starmap` return.
+
+    A chain of maps is one loop over its functions. `_base` is the source of the whole chain, and `_steps`
+    holds its functions in order. So a deep chain needs no deep stack, neither to read it nor to pickle it.
     """
 
     def __init__(self, f: Callable[[Any], Any], source: View[Any]) -> None:
-        super().__init__((source,), source._n)
-        if type(f) is Spread:
+        super().__init__((source,), source._known)
+        if isinstance(f, Spread):
             self._name = f.who
         if type(source) is Smap:
             self._base: View[Any] = source._base
@@ -178,6 +200,9 @@ class Smap(View[Any]):
         else:
             self._base = source
             self._steps = ((0, f),)
+
+    def _length(self) -> Length:
+        return self._base._n
 
     def _get(self, i: int) -> Any:
         item = self._base._get(i)
@@ -212,7 +237,7 @@ class Smap(View[Any]):
         progress.done = True
 
     def _run_one(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
-        # The same loop for a single function: half of all maps, and a third faster.
+        # The same loop for a single function, which is the most common case, is a third faster.
         ((step, f),) = self._steps
         try:
             for item in progress.counted(items):
@@ -227,8 +252,8 @@ class Smap(View[Any]):
         progress.done = True
 
     def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress) -> None:
-        """Tell what the function met; who calls raises again what is no error of an item."""
-        progress.skipped -= 1  # unlike an item that the source failed to give, this one is counted
+        """Report an exception of a function. The caller re-raises other exceptions, such as interrupts."""
+        progress.skipped -= 1  # this item was counted, unlike an item that the source failed to give
         if isinstance(error, Exception):
             fail(self._layer(step), nth(plan, progress.position), error)
 
@@ -237,6 +262,11 @@ class Smap(View[Any]):
         step = 0
         items = self._base._getmany(indices)
         try:
+            if len(self._steps) == 1:
+                ((step, f),) = self._steps
+                for item in items:
+                    results.append(f(item))
+                return results
             for item in items:
                 for step, f in self._steps:
                     item = f(item)
@@ -246,7 +276,7 @@ class Smap(View[Any]):
         return results
 
     def _layer(self, step: int) -> Smap:
-        """Return the map of the chain whose function is number `step`."""
+        """Return the view of the chain whose function is number `step`."""
         layer = self
         for _ in range(len(self._steps) - 1 - step):
             layer = cast(Smap, layer._sources[0])
@@ -258,27 +288,24 @@ class Smap(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return _stack_maps(sources[0], [(f, None) for _, f in self._steps[-1:]])
 
-    def _at_epoch(self, epoch: int) -> View[Any]:
-        if not self._randoms:
-            return self
-        return _stack_maps(self._base._at_epoch(epoch), self._chain())
-
     def _chain(self) -> list[tuple[Callable[[Any], Any], Any]]:
         return [(f, self._layer(step)._site) for step, f in self._steps]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Flat, so that a chain of any length pickles and copies without nesting.
+        # Flat, so that pickling a long chain does not nest.
         return _stack_maps, (self._base, self._chain())
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._steps[-1][1]), *sources]
 
 
-class BatchedSmap(View[Any]):
-    """The view behind `smap` of a function that takes many items."""
+class BatchedSmap(InStep):
+    """The view that `smap` returns for a function of many items."""
 
-    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], n: Length) -> None:
-        super().__init__(sources, n)
+    BLOCK = 256  # most items that iteration maps at once
+
+    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
+        super().__init__(sources, zip)
         self._f = f
 
     def _get(self, i: int) -> Any:
@@ -288,7 +315,9 @@ class BatchedSmap(View[Any]):
         return self._map(indices) if len(indices) else []
 
     def _map(self, indices: Indices) -> Sequence[Any]:
-        columns = [source._getmany(indices) for source in self._sources]
+        return self._apply(indices, self._columns(indices))
+
+    def _apply(self, indices: Indices, columns: list[Sequence[Any]]) -> Sequence[Any]:
         try:
             items = self._f(*columns)
             if len(items) != len(indices):
@@ -298,8 +327,40 @@ class BatchedSmap(View[Any]):
             fail(self, as_list(indices)[0], error, many)
         return cast(Sequence[Any], items)
 
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        """Map blocks of items. If a block fails, map its items one by one."""
+        if self._n is UNKNOWN or self._by_index:
+            return super()._iter(plan)
+        cursor, size, single = Cursor(plan), 32, 0
+        items: Iterator[Any] = iter(())
+        ahead = [source._iter(plan) for source in self._sources] if self._reads_ahead else None
+
+        def read(i: int) -> Any:
+            nonlocal size, items, single
+            for item in items:
+                return item
+            if not single:
+                block, size = cursor.take(size), self.BLOCK
+                try:
+                    items = iter(self._map(block) if ahead is None else self._draw(block, ahead))
+                    return next(items)
+                except Exception:
+                    items, single = iter(()), len(block)
+            single -= 1
+            return self._get(i)
+
+        return surviving(self, plan, read)
+
+    def _draw(self, block: Indices, ahead: list[Iterator[Any]]) -> Sequence[Any]:
+        """Map the next items of iterators over the sources, where those read ahead."""
+        failed: dict[int, Exception] = {}
+        columns: list[Sequence[Any]] = [draw(items, 0, len(block), failed) for items in ahead]
+        if failed:
+            raise first_error(failed)
+        return self._apply(block, columns)
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return BatchedSmap(self._f, sources, self._n)
+        return BatchedSmap(self._f, sources, self._zip)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f), *sources, "batched=True"]

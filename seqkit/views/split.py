@@ -11,10 +11,12 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from ..cached import cached
 from ..checks import positive_int
 from ..errors import fail
 from ..indices import IndexArray, Unsized
-from ..view import Indexable, Source, T, View, as_view, in_order
+from ..source import Source, as_view
+from ..view import Indexable, T, View, in_order, sized
 
 __all__ = ["Split", "split"]
 
@@ -30,18 +32,18 @@ def split(sequence: Indexable[Any], edges: Edges) -> View[Any]: ...
 def split(sequence: Any, edges: Any) -> View[Any]:
     """Return the view of the parts of a sequence, cut at `edges`.
 
-    A part is what slicing the sequence gives: a list of a list, an array of an array, a view of a view or of
-    what cannot be sliced. Nothing is cut until the part is read.
+    A part is a slice of the sequence: a list for a list, an array for an array, a view for a view or for an
+    object that cannot be sliced. A part is made when it is read.
 
     Parameters
     ----------
     sequence : View or indexable
         Of known length n.
     edges : int, iterable of int, or iterable of (int, int)
-        An int of at least 0: at how many places to cut, into ``edges + 1`` parts of equal length. Ints in
-        ascending order: where to cut, ``[3, 5]`` into ``[:3]``, ``[3:5]`` and ``[5:]``. Pairs (start, stop):
-        the parts themselves, in any order; they may overlap, and leave gaps. Negative positions count from
-        the end, positions beyond either end mean that end, as in slices.
+        An int, 0 or more: the number of cuts, which make ``edges + 1`` parts of equal length. Ints in
+        ascending order: the positions of the cuts. ``[3, 5]`` cuts into ``[:3]``, ``[3:5]`` and ``[5:]``.
+        Pairs (start, stop): the parts, in any order. They may overlap or leave gaps. Positions are those of
+        slices: negative ones count from the end, and those past either end mean that end.
 
     Returns
     -------
@@ -50,14 +52,13 @@ def split(sequence: Any, edges: Any) -> View[Any]:
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or `edges` are none of the three.
+        If `sequence` cannot be indexed or has no length, or if `edges` is something else.
     ValueError
-        If the parts cannot be equal, the number of cuts is negative, or cut points are not in order.
+        If the parts cannot be equal, the number of cuts is negative, or positions are not in order.
 
-    Notes
-    -----
-    One slice per access, and two ints of memory per part. After ``split`` of SeqTools, where a part beyond
-    the end has one item and negative positions mean 0; known elsewhere as ``array_split``, ``chunks``.
+    Notes ----- One slice per access, and two ints of memory per part. After ``split`` of SeqTools, where a
+    part past the end has one item and negative positions mean 0. Known elsewhere as ``array_split``,
+    ``chunks``.
 
     Examples
     --------
@@ -68,29 +69,43 @@ def split(sequence: Any, edges: Any) -> View[Any]:
     >>> list(split("abcdef", [(0, 4), (2, 6), (9, 12)]))
     ['abcd', 'cdef', '']
     """
-    source = as_view(sequence, "split")
-    if isinstance(source._n, Unsized):
-        raise TypeError(f"split: the sequence needs a length, and has none: {source._n.reason}")
-    return Split(source, np.array(_bounds(edges, source._n), np.int64).reshape(-1, 2))
+    return sized(Split(as_view(sequence, "split"), _listed(edges)))
 
 
-def _bounds(edges: Any, n: int) -> list[tuple[int, int]]:
-    """Return where every part starts and stops."""
+def _listed(edges: Any) -> int | list[int] | list[tuple[int, int]]:
+    """Return the edges as an int, a list of ints or a list of pairs."""
     if hasattr(edges, "__index__") and not getattr(edges, "ndim", 0):
-        parts = positive_int(edges, "split: edges", least=0) + 1
-        if n % parts:
-            raise ValueError(
-                f"split: edges must be a number of cuts that makes equal parts, got {parts - 1}"
-                f" for a sequence of length {n}, which {parts} does not divide"
-            )
-        size = n // parts
-        return [(i * size, (i + 1) * size) for i in range(parts)]
+        return positive_int(edges, "split: edges", least=0)
     if not isinstance(edges, Iterable) or isinstance(edges, str | bytes):
         raise _unfit(edges)
     marks = list(in_order(edges))
     if all(hasattr(mark, "__index__") and not getattr(mark, "ndim", 0) for mark in marks):
-        return _between([operator.index(mark) for mark in marks], n)
-    return [_range(mark, n, edges) for mark in marks]
+        return [operator.index(mark) for mark in marks]
+    return [_pair(mark, edges) for mark in marks]
+
+
+def _pair(mark: Any, edges: Any) -> tuple[int, int]:
+    try:
+        start, stop = map(operator.index, mark)
+    except (TypeError, ValueError):
+        raise _unfit(edges) from None
+    return start, stop
+
+
+def _bounds(edges: Any, n: int) -> list[tuple[int, int]]:
+    """Return where each part of a sequence of n items starts and stops."""
+    if isinstance(edges, int):
+        parts = edges + 1
+        if n % parts:
+            raise ValueError(
+                f"split: edges must be a number of cuts that makes equal parts, got {edges}"
+                f" for a sequence of length {n}, which {parts} does not divide"
+            )
+        size = n // parts
+        return [(i * size, (i + 1) * size) for i in range(parts)]
+    if all(isinstance(mark, int) for mark in edges):
+        return _between(edges, n)
+    return [_range(start, stop, n) for start, stop in edges]
 
 
 def _between(cuts: list[int], n: int) -> list[tuple[int, int]]:
@@ -100,11 +115,7 @@ def _between(cuts: list[int], n: int) -> list[tuple[int, int]]:
     return list(pairwise([0, *(min(max(cut, 0), n) for cut in wrapped), n]))
 
 
-def _range(mark: Any, n: int, edges: Any) -> tuple[int, int]:
-    try:
-        start, stop = map(operator.index, mark)
-    except (TypeError, ValueError):
-        raise _unfit(edges) from None
+def _range(start: int, stop: int, n: int) -> tuple[int, int]:
     start, stop, _ = slice(start, stop).indices(n)
     return start, max(start, stop)
 
@@ -116,12 +127,23 @@ def _unfit(edges: Any) -> TypeError:
 
 
 class Split(View[Any]):
-    """The view behind `split`; a row of `_bounds` says where a part starts and stops."""
+    """The view that `split` returns."""
 
-    def __init__(self, source: View[Any], bounds: IndexArray) -> None:
-        super().__init__((source,), len(bounds))
-        self._bounds = bounds
+    def __init__(self, source: View[Any], edges: int | list[int] | list[tuple[int, int]]) -> None:
+        super().__init__((source,))
+        self._edges = edges
         self._slices = isinstance(source, Source) and _slices_itself(source._data)
+
+    @cached
+    def _bounds(self) -> IndexArray:
+        """An array with a row (start, stop) for each part."""
+        n = self._sources[0]._n
+        if isinstance(n, Unsized):
+            raise TypeError(f"split: the sequence needs a length, and has none: {n.reason}")
+        return np.array(_bounds(self._edges, n), np.int64).reshape(-1, 2)
+
+    def _length(self) -> int:
+        return len(self._bounds)
 
     def _members(self, i: int) -> range:
         return range(*self._bounds[i].tolist())
@@ -135,21 +157,24 @@ class Split(View[Any]):
         except Exception as error:
             fail(self, i, error)
 
-    def _set(self, i: int, value: Any) -> None:
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
         members, values = self._members(i), list(value)
         if len(values) != len(members):
             raise ValueError(f"split: assigned {len(values)} values to a part of {len(members)} items")
-        for j, item in zip(members, values, strict=True):
-            self._sources[0]._set(j, item)
+        source = self._sources[0]
+        return [w for j, item in zip(members, values, strict=True) for w in source._set(j, item)]
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Split(sources[0], self._bounds)
+        return Split(sources[0], self._edges)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, f"<{len(self._bounds)} parts>"]
+        parts = self._edges + 1 if isinstance(self._edges, int) else len(self._edges)
+        if isinstance(self._edges, list) and all(isinstance(mark, int) for mark in self._edges):
+            parts += 1  # n cuts make n + 1 parts
+        return [*sources, f"<{parts} parts>"]
 
 
 def _slices_itself(data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Where items are kept: a bounded mapping in memory, a directory on disk.
+"""The stores of `add_cache`: a bounded mapping in memory, and a directory on disk.
 
 `Directory` may be used by any number of threads and processes at once, `Memory` by one thread at a time.
 """
@@ -29,7 +29,7 @@ ABSENT: Any = object()
 
 
 class Keeper(Protocol):
-    """What a mapping must offer to be the memory of a cache; a dict does."""
+    """The methods that a mapping needs to hold the items of a cache. A dict has them."""
 
     def __contains__(self, key: Any, /) -> bool: ...
     def __getitem__(self, key: Any, /) -> Any: ...
@@ -38,9 +38,9 @@ class Keeper(Protocol):
 
 
 def size_of(value: Any) -> int:
-    """Estimate the bytes that a value takes: the larger of `sys.getsizeof` and, if it has one, ``nbytes``.
+    """Estimate the size of a value in bytes: the larger of `sys.getsizeof` and ``nbytes``.
 
-    Looks into tuples, lists, sets and dicts, not into other objects; an object met twice counts once.
+    Includes the parts of tuples, lists, sets and dicts. An object that occurs twice counts once.
 
     >>> size_of(np.zeros(1000)) >= 8000, size_of([np.zeros(1000)] * 2) < 9000
     (True, True)
@@ -69,13 +69,13 @@ class Memory:
     Parameters
     ----------
     values : Keeper
-        Where the values lie. It may drop some by itself, and hold some from the beginning.
+        Holds the values. It may contain values already, and may drop some by itself.
     most : int or None
-        Most values.
+        Largest number of values.
     most_bytes : int or None
-        Most bytes, by `size_of`; a value larger than that is not kept.
+        Largest number of bytes, by `size_of`. A larger value is not kept.
     refresh : bool
-        Is a value that was read no longer the next to go?
+        Does reading a value make it the last one to be dropped?
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Memory:
         self._most = sys.maxsize if most is None else most
         self._most_bytes = most_bytes
         self._refresh = refresh
-        self._sizes: OrderedDict[Any, int] = OrderedDict()  # the next to go comes first
+        self._sizes: OrderedDict[Any, int] = OrderedDict()  # the first one is dropped next
         self._nbytes = 0
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Memory:
         try:
             if key in self._values:
                 value = self._values[key]
-        except KeyError:  # it went in between
+        except KeyError:  # the mapping has just dropped it
             pass
         if value is ABSENT:
             self._forget(key)
@@ -134,12 +134,12 @@ class Memory:
             pass
 
     def clear(self) -> None:
-        """Drop every value; of values that cannot be iterated, those that were put or read here."""
+        """Drop all values. If the mapping cannot be iterated, drop those that were put or read here."""
         for key in list(self._values if isinstance(self._values, Iterable) else self._sizes):
             self.drop(key)
 
     def mend(self) -> None:
-        """Make up for a change that a fork has cut off in the middle."""
+        """Repair the state if a fork interrupted a change."""
         self._nbytes = sum(self._sizes.values())
 
     def _size(self, value: Any) -> int:
@@ -159,7 +159,7 @@ class Memory:
 
 
 def replace_file(path: str, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that others find all of it there, or what was there before."""
+    """Write a file atomically: readers find the whole new file, or the old one."""
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
     try:
@@ -175,22 +175,22 @@ def replace_file(path: str, write: Callable[[BinaryIO], object]) -> None:
 class Directory:
     """Values by key, each in a file of a directory.
 
-    A value is a pickle with its arrays beside it. Large files are mapped into memory, private and writable:
-    what a reader changes there stays its own. A file appears complete or not at all, and one that cannot be
-    understood counts as absent.
+    A file has a pickle, followed by the arrays of the value. Large files are mapped into memory, private and
+    writable, so changes stay in the process. Files are written atomically. A file that cannot be read counts
+    as absent.
 
     Parameters
     ----------
     path : str
     length : int or None
-        Length of the sequence whose indices are the keys; a directory made for another one is refused.
+        Length of the sequence whose indices are the keys. A directory for another length is refused.
     scope : str
-        Name of a part of the directory with keys of its own.
+        Name of a part of the directory, with its own keys.
 
     Raises
     ------
     ValueError
-        If something else is at `path`, or comes to be there before the first value is read or written.
+        If `path` is not a directory for these values. Checked again at the first read or write.
     """
 
     HEADER = "seqkit-store.json"
@@ -199,7 +199,7 @@ class Directory:
     SUFFIX = ".item"
 
     def __init__(self, path: str, length: int | None = None, scope: str = "") -> None:
-        import hashlib  # noqa: F401  `digest` needs it, but no item is to wait for an import
+        import hashlib  # noqa: F401  `digest` uses it, and no item should wait for an import
 
         self.path = path
         self._length = length
@@ -221,7 +221,7 @@ class Directory:
             return _unpacked(memoryview(block))
         except MemoryError:
             raise
-        except Exception:  # cut off by a power failure, or of a class that is no more
+        except Exception:  # truncated by a power failure, or of a class that no longer exists
             return ABSENT
 
     def put(self, key: Any, value: Any) -> None:
@@ -235,7 +235,7 @@ class Directory:
         replace_file(path, lambda file: _write(file, value))
 
     def clear(self) -> None:
-        """Remove every value, whoever wrote it."""
+        """Remove all values, including those of other processes."""
         for folder, _, names in os.walk(self._folder):
             for name in names:
                 if name.endswith(self.SUFFIX):
@@ -252,7 +252,7 @@ class Directory:
         return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
 
     def _check(self) -> bool:
-        """Refuse a directory that is not ours; return whether it says that it is."""
+        """Raise ValueError for a foreign directory. Return whether the directory has a header."""
         try:
             with open(self._header(), "rb") as file:
                 header = json.loads(file.read())
@@ -282,7 +282,7 @@ def _listed(path: str) -> list[str]:
 
 
 def _text(key: Any) -> str:
-    """Return the text that stands for a key, the same in every process."""
+    """Return a key as text, the same in every process."""
     if isinstance(key, np.generic):
         key = key.item()
     if isinstance(key, tuple):
@@ -296,10 +296,10 @@ def _text(key: Any) -> str:
 
 _MAGIC = b"\x93SEQKIT"
 _HEAD = struct.Struct("<7sBqq")  # magic, version, bytes of the pickle, number of buffers
-# A buffer below this stays in the pickle: that costs less than a place of its own.
+# A smaller buffer stays in the pickle, which costs less than a separate buffer.
 _INLINE_BYTES = 4096
 _ALIGNMENT = 64
-# A smaller file is read: mapping it costs more, and a process may have some 65,000 maps only.
+# A smaller file is read. Mapping it costs more, and a process can have only about 65,000 maps.
 _MAPPED_BYTES = 1 << 16
 
 
@@ -323,7 +323,7 @@ def _write(file: BinaryIO, value: Any) -> None:
 
 
 def _block(file: BinaryIO) -> bytearray | mmap.mmap:
-    """Return the content of a file in memory that may be written."""
+    """Return the content of a file in writable memory."""
     if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
         try:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)

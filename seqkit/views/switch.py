@@ -1,18 +1,22 @@
-"""`switch` and `case`: each item from the sequence that another one selects."""
+"""`switch` and `case`: take each item from one of several sequences, which another one selects."""
 
 from __future__ import annotations
 
 import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, each
-from ..view import Indexable, Progress, T, U, View, as_view, locate, restarting
-from .collate import in_step
+from ..errors import EndOfSequence, fail
+from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
+from ..iteration import each_with, surviving
+from ..source import as_view
+from ..view import Indexable, T, U, View, sized
+from .decided import Decided
+from .in_step import InStep
 
 __all__ = ["Case", "Switch", "case", "switch"]
 
@@ -23,14 +27,14 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     Parameters
     ----------
     condition : View or indexable
-        Of anything that is true or false: bools, numpy bools, numbers, strings.
+        Items are taken as true or false: bools, numpy bools, numbers, strings.
     x, y : View or indexable
-        Of the length of `condition`, as far as they have one.
+        Sequences that have a length must have that of `condition`.
 
     Returns
     -------
     View
-        Of the common length; where none of the three has one, of that of `condition`.
+        Of the common length. If no sequence has one, of the length of `condition`.
 
     Raises
     ------
@@ -39,11 +43,10 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     ValueError
         If lengths differ.
     IndexError
-        When an item is read, if `x` or `y` ends before it.
+        An item raises it if the selected sequence ends before it.
 
-    Notes
-    -----
-    One access to `condition` and one to the sequence selected; the other is not read. After ``switch`` of
+    Notes ----- One access to `condition` and one to the selected sequence. The other sequence is not read. If
+    one of them works ahead, such as a `prefetch`, iteration reads `condition` ahead too. After ``switch`` of
     SeqTools; known elsewhere as ``where``, ``select``.
 
     Examples
@@ -51,7 +54,7 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     >>> list(switch([True, False, 1, ""], "abcd", range(4)))
     ['a', 1, 'c', 3]
     """
-    return Switch(tuple(as_view(s, "switch") for s in (condition, x, y)))
+    return sized(Switch(tuple(as_view(s, "switch") for s in (condition, x, y))))
 
 
 def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
@@ -60,14 +63,14 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     Parameters
     ----------
     selector : View or indexable
-        Of ints in ``[-k, k)``, where k is the number of `values`; negative ones count from the last.
+        Of ints in ``[-k, k)``, where k is the number of `values`. Negative ones count from the last.
     *values : View or indexable
-        At least one, of the length of `selector`, as far as they have one.
+        At least one. Sequences that have a length must have that of `selector`.
 
     Returns
     -------
     View
-        Of the common length; where no sequence has one, of that of `selector`.
+        Of the common length. If no sequence has one, of the length of `selector`.
 
     Raises
     ------
@@ -76,12 +79,10 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     ValueError
         Without `values`, or if lengths differ.
     IndexError
-        When an item is read, if its selector is out of range or the sequence selected ends before it.
+        An item raises it if its selector is out of range, or if the selected sequence ends before it.
 
-    Notes
-    -----
-    One access to `selector` and one to the sequence selected; the others are not read. After ``case`` of
-    SeqTools; known elsewhere as ``choose``.
+    Notes ----- One access to `selector` and one to the selected sequence. The others are not read. Reads
+    ahead like `switch`. After ``case`` of SeqTools; known elsewhere as ``choose``.
 
     Examples
     --------
@@ -90,17 +91,18 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     """
     if not values:
         raise ValueError("case: at least one sequence to select from is needed, got none")
-    return Case(tuple(as_view(s, "case") for s in (selector, *values)))
+    return sized(Case(tuple(as_view(s, "case") for s in (selector, *values))))
 
 
-class Case(View[Any]):
-    """The view behind `case`; its first source is the selector."""
+class Case(InStep):
+    """The view that `case` returns. Its first source is the selector."""
 
-    def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        super().__init__(*_in_step(sources, self._name))
+    def _length(self) -> Length:
+        n = super()._length()
+        return self._sources[0]._n if isinstance(n, Unsized) else n
 
-    def _chosen(self, i: int, selected: Any) -> View[Any]:
-        """Return the sequence that an item of the selector stands for."""
+    def _choose(self, i: int, selected: Any) -> int:
+        """Return the number of the source that an item of the selector stands for."""
         k = len(self._sources) - 1
         try:
             which = int(selected) if isinstance(selected, np.bool_) else operator.index(selected)
@@ -108,60 +110,74 @@ class Case(View[Any]):
             fail(self, i, error, "in selector")
         if not -k <= which < k:
             raise IndexError(f"{self._name}: selector[{i}] is {which}, outside [{-k}, {k})")
-        return self._sources[which % k + 1]
+        return which % k + 1
+
+    def _chosen(self, i: int) -> View[Any]:
+        return self._sources[self._choose(i, self._at(self._sources[0], i))]
+
+    def _get(self, i: int) -> Any:
+        return self._item(i, self._at(self._sources[0], i))
 
     def _item(self, i: int, selected: Any) -> Any:
         try:
-            return self._chosen(i, selected)._get(i)
+            return self._sources[self._choose(i, selected)]._get(i)
         except EndOfSequence as end:
             raise IndexError(f"{self._name}: of the sequence selected for item {i}, {end}") from None
-
-    def _get(self, i: int) -> Any:
-        return self._item(i, self._sources[0]._get(i))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if any(source._n is UNKNOWN for source in self._sources):
             return super()._getmany(indices)
         wanted = as_list(indices)
         selected = self._sources[0]._getmany(indices)
-        chosen = [self._chosen(i, which) for i, which in zip(wanted, selected, strict=True)]
-        shares: defaultdict[View[Any], list[int]] = defaultdict(list)
-        for i, source in zip(wanted, chosen, strict=True):
-            shares[source].append(i)
-        found = {source: iter(source._getmany(share)) for source, share in shares.items()}
-        return [next(found[source]) for source in chosen]
+        chosen = [self._choose(i, which) for i, which in zip(wanted, selected, strict=True)]
+        shares: defaultdict[int, list[int]] = defaultdict(list)
+        for i, which in zip(wanted, chosen, strict=True):
+            shares[which].append(i)
+        found = {which: iter(self._sources[which]._getmany(share)) for which, share in shares.items()}
+        return [next(found[which]) for which in chosen]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        selector, indices = self._sources[0]._iter(plan), each(plan)
+        if self._by_index:
+            return super()._iter(plan)
+        if ends(plan) and any(source._reads_ahead for source in self._sources[1:]):
+            return self._ahead(plan)
+        return each_with(self, self._item, self._sources[0]._iter(plan), plan)
 
-        def run(progress: Progress) -> Iterator[Any]:
-            for i in indices:
-                try:
-                    selected = next(selector)
-                except StopIteration:
-                    break
-                try:
-                    item = self._item(i, selected)
-                except EvaluationError as error:
-                    locate(error, self, i)
-                    raise
-                yield item
-            progress.done = True
+    def _ahead(self, plan: Plan) -> Iterator[Any]:
+        """Let each source know which of its items will be read. The selector is read as they work ahead."""
+        selector = self._sources[0]._iter(plan)
 
-        return restarting(run)
+        def decide(i: int) -> int | Exception:
+            try:
+                for selected in selector:
+                    return self._choose(i, selected)
+                return EndOfSequence(f"the sequence ends before index {i}")
+            except Exception as error:
+                return error
 
-    def _set(self, i: int, value: Any) -> None:
-        self._chosen(i, self._sources[0]._get(i))._set(i, value)
+        decided = Decided(plan, decide)
+        chosen = [source._iter(decided.where(k)) for k, source in enumerate(self._sources[1:], 1)]
+        positions = count()
 
-    def _check_settable(self, i: int) -> None:
-        self._chosen(i, self._sources[0]._get(i))._check_settable(i)
+        def read(i: int) -> Any:
+            which = decided.at(next(positions))
+            if isinstance(which, Exception):
+                raise which
+            for item in chosen[which - 1]:
+                return item
+            raise IndexError(f"{self._name}: the sequence selected for item {i} ends before index {i}")
+
+        return surviving(self, plan, read)
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._chosen(i)._set(i, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         yield self._sources[0], (i,)
         try:
-            chosen = self._chosen(i, self._sources[0]._get(i))
+            chosen = self._chosen(i)
         except Exception:
-            return  # nothing was chosen
+            return  # the selector failed
         yield chosen, (i,)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
@@ -169,16 +185,10 @@ class Case(View[Any]):
 
 
 class Switch(Case):
-    """The view behind `switch`; its first source is the condition."""
+    """The view that `switch` returns. Its first source is the condition."""
 
-    def _chosen(self, i: int, selected: Any) -> View[Any]:
+    def _choose(self, i: int, selected: Any) -> int:
         try:
-            return self._sources[1 if selected else 2]
+            return 1 if selected else 2
         except Exception as error:
             fail(self, i, error, "in condition")
-
-
-def _in_step(sources: tuple[View[Any], ...], who: str) -> tuple[tuple[View[Any], ...], Length]:
-    """Return sequences as they are read side by side; where none has a length, the selector says why."""
-    sources, n = in_step(sources, "strict", who)
-    return sources, sources[0]._n if isinstance(n, Unsized) else n

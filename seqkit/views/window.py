@@ -3,56 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from ..checks import positive_int
-from ..errors import EndOfSequence, EvaluationError
+from ..errors import EndOfSequence
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
-from ..view import Indexable, Progress, T, View, as_view, locate, restarting, until_the_end
+from ..iteration import draw, surviving, until_the_end
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .last import Last, check_last
 
 __all__ = ["Window", "window"]
-
-Last = Literal["keep", "discard", "pad"]
 
 
 def window(
     sequence: Indexable[T], size: int, stride: int = 1, *, last: Last | None = None, pad: Any = None
 ) -> View[list[T]]:
-    """Return the view of lists of `size` successive items, each starting `stride` items after the one before.
+    """Return the view of lists of `size` successive items, starting at every `stride`-th item.
 
     Parameters
     ----------
     sequence : View or indexable
         May be unbounded.
     size : int
-        Items per window, at least 1.
+        Items per window, 1 or more.
     stride : int
-        How far a window starts behind the one before, at least 1. From `size` on, windows do not overlap.
+        Distance between the starts of neighbouring windows, 1 or more. From `size` on, windows do not
+        overlap.
     last : "discard", "keep" or "pad", optional
-        What becomes of the items behind the last full window, if no window has them: they are left out, or
-        make one more window, which is short, or completed with `pad`. None (the default) discards them,
-        unless a `pad` is given.
+        Items after the last full window are discarded, kept in a short window, or kept in a window filled
+        with `pad`. None (the default) discards them, unless `pad` is given.
     pad : object
-        Completes a last window; None is legal under ``last="pad"``.
+        Fills a short last window. None is legal with ``last="pad"``.
 
     Returns
     -------
     View
-        Of length ``(n - size) // stride + 1`` if items are discarded and there are as many as `size`.
+        Of length ``(n - size) // stride + 1`` if items are discarded and n is at least `size`.
 
     Raises
     ------
     TypeError
-        If `size` or `stride` is no int, or `sequence` cannot be indexed.
+        If `size` or `stride` is not an int, or `sequence` cannot be indexed.
     ValueError
-        If `size` or `stride` is below 1, `last` unknown, or `last` at odds with `pad`.
+        If `size` or `stride` is below 1, `last` is unknown, or `last` contradicts `pad`.
 
-    Notes
-    -----
-    `size` reads per access, in one batched read. In order, items that windows share are read once, whatever
-    the overlap. After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``,
-    ``rolling``; its steps are also called ``hop`` or ``shift``.
+    Notes ----- One batched read of `size` items per access. Iteration reads items that windows share once.
+    After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``, ``rolling``.
+    The stride is also called ``hop`` or ``shift``.
 
     Examples
     --------
@@ -63,24 +61,28 @@ def window(
     """
     size = positive_int(size, "window: size")
     stride = positive_int(stride, "window: stride")
-    if last is None:
-        last = "discard" if pad is None else "pad"
-    if last not in ("keep", "discard", "pad"):
-        raise ValueError(f"window: last must be 'keep', 'discard' or 'pad', got {last!r}")
-    if pad is not None and last != "pad":
-        raise ValueError(f"window: pad needs last='pad', got last={last!r}")
-    return Window(as_view(sequence, "window"), size, stride, last, pad)
+    policy = check_last(last, pad, "discard", "window")
+    return sized(Window(as_view(sequence, "window"), size, stride, policy, pad))
 
 
 class Window(View[Any]):
-    """The view behind `window`."""
+    """The view that `window` returns."""
 
     def __init__(self, source: View[Any], size: int, stride: int, last: Last, pad: Any) -> None:
-        super().__init__((source,), _count(source._n, size, stride, last))
+        super().__init__((source,))
         self._size = size
         self._stride = stride
         self._last = last
         self._pad = pad
+
+    def _length(self) -> Length:
+        n = self._sources[0]._n
+        if isinstance(n, Unsized):
+            return n
+        if self._last == "discard":
+            return max((n - self._size) // self._stride + 1, 0)
+        # As many as it takes to have every item, or to start after the last item.
+        return min(-(-max(n - self._size, 0) // self._stride) + 1, -(-n // self._stride))
 
     def _members(self, i: int) -> range:
         start = i * self._stride
@@ -90,20 +92,20 @@ class Window(View[Any]):
         missing = self._size - len(items) if self._last == "pad" else 0
         return items + [self._pad] * missing
 
-    def _is_behind_the_end(self, i: int, count: int) -> bool:
-        """Is there no window `i`, of which a sequence has so many items?"""
-        if self._last == "discard" or self._sources[0]._n is not UNKNOWN:
-            return count < len(self._members(i))
-        return count <= (max(self._size - self._stride, 0) if i else 0)
+    def _checked(self, i: int, items: list[Any]) -> list[Any]:
+        """Return the items of a window, or raise if the sequence ends before it."""
+        least = len(self._members(i))
+        if self._last != "discard" and self._sources[0]._n is UNKNOWN:
+            least = 1 + (max(self._size - self._stride, 0) if i else 0)
+        if len(items) < least:
+            raise EndOfSequence(f"the sequence ends before window {i}")
+        return items[:]
 
     def _get(self, i: int) -> Any:
         source, members = self._sources[0], self._members(i)
         if source._n is not UNKNOWN:
             return self._finish(list(source._getmany(members)))
-        items = until_the_end(source, members)
-        if self._is_behind_the_end(i, len(items)):
-            raise EndOfSequence(f"the sequence ends before window {i}")
-        return self._finish(items)
+        return self._finish(self._checked(i, until_the_end(source, members)))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         source, wanted = self._sources[0], as_list(indices)
@@ -125,7 +127,7 @@ class Window(View[Any]):
         return self._stream(plan, self._sources[0]._iter(self._item_plan(plan)))
 
     def _item_plan(self, plan: Plan) -> Plan:
-        """Return the items of the source to read, in order: those that the window before has not."""
+        """Return the plan of the source: the items that the window before does not have."""
         if isinstance(plan, Endless) and self._stride <= self._size:
             return plan
         if isinstance(plan, range) and plan and 0 < plan.step * self._stride <= self._size:
@@ -133,45 +135,28 @@ class Window(View[Any]):
         return _Fresh(plan, self._members)
 
     def _stream(self, plan: Plan, items: Iterator[Any]) -> Iterator[Any]:
-        """Make windows of the items of `_item_plan`, and of those of the window before."""
-        indices, torn = each(plan), False
-        held, kept, failed = range(0), list[Any](), dict[int, Exception]()
+        """Make windows of the items of `_item_plan`, and of the items shared with the window before."""
+        held, kept = range(0), list[Any]()
+        failed: dict[int, Exception] = {}
 
-        def run(progress: Progress) -> Iterator[Any]:
-            nonlocal torn, held, kept, failed
-            if torn:  # an interrupt left some of a window undrawn: each is read for itself from then on
-                yield from View._iter(self, indices)
-                progress.done = True
-                return
-            for i in indices:
-                torn, members = True, self._members(i)
-                fresh: dict[int, Exception] = {}
-                shared = _overlap(members, held)
-                between = kept[shared.start - held.start : shared.stop - held.start]
-                kept = _drawn(items, members.start, shared.start, fresh) + between
-                kept += _drawn(items, shared.stop, members.stop, fresh)
-                torn, held = False, members
-                if self._is_behind_the_end(i, len(kept)):
-                    self._check(i, fresh)  # what failed for good may be why it ends, and has not been told
-                    break
-                if failed or fresh:
-                    failed = {j: error for j, error in failed.items() if j in members} | fresh
-                    self._check(i, failed)
-                yield self._finish(kept[:])
-            progress.done = True
+        def read(i: int) -> Any:
+            nonlocal held, kept, failed
+            members = self._members(i)
+            shared = _overlap(members, held)
+            kept = kept[shared.start - held.start : shared.stop - held.start]
+            fresh: dict[int, Exception] = {}
+            if members.start < shared.start:
+                kept = draw(items, members.start, shared.start, fresh) + kept
+            kept += draw(items, shared.stop, members.stop, fresh)
+            held = members
+            if fresh or failed:
+                failed = {j: error for j, error in failed.items() if j in members} | fresh
+            found = kept[:] if fresh else self._checked(i, kept)
+            if failed:
+                raise failed[min(failed)]
+            return self._finish(found)
 
-        return restarting(run)
-
-    def _check(self, i: int, failed: dict[int, Exception]) -> None:
-        """Raise the error of the first item of window `i` that failed."""
-        if failed:
-            error = failed[min(failed)]
-            if isinstance(error, EvaluationError):
-                locate(error, self, i)
-            try:
-                raise error
-            finally:
-                del error, failed
+        return surviving(self, plan, read)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
@@ -184,36 +169,14 @@ class Window(View[Any]):
         return [*sources, str(self._size), *[f"stride={self._stride}"] * (self._stride > 1), *last]
 
 
-def _count(n: Length, size: int, stride: int, last: Last) -> Length:
-    if isinstance(n, Unsized):
-        return n
-    if last == "discard":
-        return max((n - size) // stride + 1, 0)
-    # As many as it takes to have every item, or to start behind the last one.
-    return min(-(-max(n - size, 0) // stride) + 1, -(-n // stride))
-
-
 def _overlap(members: range, held: range) -> range:
-    """Return the common part of two ranges of step 1; where there is none, an empty one at the end."""
+    """Return the common part of two ranges of step 1, or an empty range at the end of `members`."""
     start, stop = max(members.start, held.start), min(members.stop, held.stop)
     return range(start, stop) if start < stop else range(members.stop, members.stop)
 
 
-def _drawn(items: Iterator[Any], start: int, stop: int, failed: dict[int, Exception]) -> list[Any]:
-    """Draw the items `start` to `stop`, None for those that fail; their errors go to `failed`."""
-    found: list[Any] = []
-    while start + len(found) < stop:
-        try:
-            found.extend(islice(items, stop - start - len(found)))
-            break
-        except Exception as error:
-            failed[start + len(found)] = error
-            found.append(None)
-    return found
-
-
 class _Fresh:
-    """The plan of the items that each window of a plan has, and the window before has not."""
+    """The plan of the items that each window has and the window before does not have."""
 
     def __init__(self, plan: Plan, members: Callable[[int], range]) -> None:
         self.plan = plan

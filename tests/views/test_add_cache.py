@@ -348,7 +348,7 @@ def test_a_mapping_that_fails_for_one_item_of_a_batch_leaves_nobody_waiting_for_
         ({"cache": dict}, TypeError, "add_cache: cache must be a mapping"),
         ({"store": 3}, TypeError, "add_cache: store must be a path, got 3"),
         ({"store": "x", "key": 3}, TypeError, "add_cache: key must be callable or None, got 3"),
-        ({"key": str}, ValueError, "add_cache: key names items in a store, and there is no store"),
+        ({"key": str}, ValueError, "add_cache: key needs a store, got store=None"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(arguments, kind, message):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import pytest
 
 import seqkit as sk
-from seqkit.testing import FailingSource, UnsizedSource
+from seqkit.testing import ExplodingSource, FailingSource, UnsizedSource
 
 from .helpers import FailsAt, Naturals, agree_after_errors, past_errors, says
 
@@ -95,3 +96,21 @@ def test_sequences_that_are_interrupted_at_the_same_item_stay_side_by_side(at: i
     assert isinstance(found[at], KeyboardInterrupt)
     found[at] = (at,) * 5
     assert found == [(i,) * 5 for i in range(4)]
+
+
+def test_sequences_may_be_given_by_keyword() -> None:
+    view = sk.collate(image=[1, 2], label="ab")
+    assert view[1] == {"image": 2, "label": "b"}
+    with says(TypeError, "collate: pass either one argument or named sequences, not both"):
+        sk.collate([[1]], label=[1])  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="collate: sequences must be an iterable"):
+        sk.collate()
+
+
+def test_columns_are_selected_without_reading_the_others() -> None:
+    view: Any = sk.collate(x=[1, 2], y=ExplodingSource("ab"), z=[5, 6])
+    assert list(view.select("x")) == [1, 2]
+    assert list(view.select("z", "x")) == [{"z": 5, "x": 1}, {"z": 6, "x": 2}]
+    for wrong in ((), ("a",), ("x", "a")):
+        with pytest.raises(ValueError, match="select: names must be some of"):
+            view.select(*wrong)

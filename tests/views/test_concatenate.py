@@ -14,10 +14,8 @@ from seqkit.testing.failing import by_index, by_iteration
 from .helpers import Interrupted, Naturals, agree_after_errors, costs_one_item
 
 
-def test_only_the_last_sequence_may_lack_a_length() -> None:
-    with pytest.raises(
-        TypeError, match=r"^concatenate: only the last sequence may lack a length, naturals\(\)"
-    ):
+def test_only_the_last_sequence_may_be_unbounded() -> None:
+    with pytest.raises(TypeError, match=r"^concatenate: only the last sequence may be unbounded$"):
         sk.concatenate([Naturals(), [1]])
 
 
@@ -103,3 +101,22 @@ def test_an_interrupt_costs_one_item_and_shifts_nothing(plan: Any, at: int) -> N
 def test_a_mapping_is_not_taken_for_the_texts_of_its_keys() -> None:
     with pytest.raises(TypeError, match=r"^concatenate: sequences must be an iterable of sequences, got \{"):
         sk.concatenate({"ab": [1], "cd": [2]})
+
+
+def test_any_sequence_may_end_anywhere() -> None:
+    view = sk.concatenate([UnsizedSource("ab"), "cd", UnsizedSource(""), UnsizedSource("e")])
+    assert list(view) == ["a", "b", "c", "d", "e"]
+    assert [view[i] for i in (4, 0, 3, 2, 1)] == ["e", "a", "d", "c", "b"]
+    assert list(view[1:4]) == ["b", "c", "d"]
+    assert list(sk.batch(view, 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    with pytest.raises(IndexError, match="ends before index 5"):
+        view[5]
+    assert list(sk.concatenate([sk.uniter(iter("ab")), "c"])) == ["a", "b", "c"]
+    assert list(islice(sk.concatenate([UnsizedSource("ab"), Naturals()]), 4)) == ["a", "b", 0, 1]
+
+
+def test_items_that_fail_do_not_end_a_sequence_of_unknown_length() -> None:
+    failing = sk.smap(FailingSource(range(3), {0, 2}).__getitem__, UnsizedSource(range(3)))
+    view = sk.concatenate([failing, "x"])
+    assert by_iteration(iter(view))[3] == "x"
+    assert view[3] == "x"

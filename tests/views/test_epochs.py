@@ -107,7 +107,7 @@ def test_few_views_are_kept():
     for i in (0, 7, 14, 21, 28, 35):
         view[i]
     assert len(view._recent._views) == view._recent.MOST
-    assert view._pass(5) is view._pass(5)
+    assert view._source(5) is view._source(5)
     letters = epochs("abc", seed=0)
     assert letters[4] in "abc"
     assert not pickle.loads(pickle.dumps(letters))._recent._views
@@ -171,7 +171,7 @@ def test_empty_sequences_are_legal_where_they_end():
     assert list(epochs([], 3)) == []
     assert list(epochs([], 3, seed=0)) == []
     assert epochs([], 0)._getmany([]) == []
-    with pytest.raises(ValueError, match="epochs: an empty sequence makes no items, however often"):
+    with pytest.raises(ValueError, match="epochs: the sequence is empty, so n must be an int"):
         epochs([])
 
 
@@ -184,7 +184,7 @@ def test_unfit_arguments_are_refused():
         epochs("ab", seed=-3)
     with says(TypeError, "epochs: seed must be an int of at least 0 or None, got 'x'"):
         epochs("ab", seed="x")
-    with says(ValueError, "epochs: seed is for a sequence in which nothing is random, leave it out here"):
+    with says(ValueError, "epochs: seed is for a sequence in which nothing is random. Leave it out here."):
         epochs(sk.shuffle("ab", seed=0), seed=0)
     for source in (UnsizedSource("ab"), epochs("ab")):
         with pytest.raises(TypeError, match="epochs: the sequence needs a length, and has none"):

@@ -124,7 +124,7 @@ def test_indices_behind_an_unknown_end_fail_when_they_are_read() -> None:
     found = agree_after_errors(sk.gather(UnsizedSource("abc"), [2, 7, 0]))
     assert (found[0], found[1].kind, found[2]) == ("c", IndexError, "a")
     with pytest.raises(
-        IndexError, match=r"^gather: indexes\[1\] is 7, and the sequence ends before index 7$"
+        IndexError, match=r"^gather: item 1 is item 7 of its source, and the sequence ends before index 7$"
     ):
         sk.gather(UnsizedSource("abc"), [2, 7, 0])[1]
 
@@ -138,3 +138,18 @@ def test_a_huge_slice_takes_no_memory() -> None:
 def test_a_view_selects_too() -> None:
     assert list(sk.gather("abc", sk.smap(abs, [-2, 0]))) == ["c", "a"]
     assert list(sk.view("abc")[sk.view([1, 1])]) == ["b", "b"]
+
+
+def test_indices_can_be_checked_at_once() -> None:
+    for indexes, place, index in (
+        ([0, 3], 1, 3),
+        ([-4], 0, -4),
+        (range(2, 5), 1, 3),
+        (np.array([0, 9]), 1, 9),
+    ):
+        with says(IndexError, f"gather: indexes[{place}] is {index}, outside [-3, 3)"):
+            sk.gather("abc", indexes, check=True)
+    assert list(sk.gather("abc", [-1, 0], check=True)) == ["c", "a"]
+    assert list(sk.gather("abc", [], check=True)) == []
+    with says(TypeError, "gather: check must be a bool, got 1"):
+        sk.gather("abc", [0], check=1)  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ def test_a_failing_item_is_the_sources_error():
 
 
 def test_what_never_ends_is_refused():
-    with says(TypeError, "materialize: the sequence must come to an end, and this one never does"):
+    with says(TypeError, "materialize: the sequence must end, got an unbounded one. Use sequence[:n]."):
         materialize(Naturals())
     assert list(materialize(Naturals()[:3])) == [0, 1, 2]
 

@@ -225,7 +225,7 @@ def test_empty_sequences_end_it_at_once_or_are_refused():
         ("cycle", [""]),
         ("last", [[], repeat(0)]),
     ):
-        with says(ValueError, f"mix: an empty sequence cannot start anew, as stop={stop!r} asks for"):
+        with says(ValueError, f"mix: an empty sequence cannot start again, as stop={stop!r} requires"):
             mix(sources, seed=0, stop=stop)
 
 
@@ -379,7 +379,7 @@ def test_unfit_arguments_are_refused():
         mix(["a"], seed=-1)
     with pytest.raises(TypeError, match="mix: name must be a str or None, got 3"):
         mix(["a"], name=3)
-    with pytest.raises(TypeError, match="mix: a sequence must have a length or be unbounded, of"):
+    with pytest.raises(TypeError, match="mix: each sequence must have a length or be unbounded, got"):
         mix(["a", UnsizedSource("b")])
 
 

@@ -251,7 +251,7 @@ def test_batches_of_packed_arrays_are_one_array():
 
 
 def test_what_never_ends_cannot_be_packed():
-    with says(TypeError, "pack: the sequence must come to an end, and this one never does"):
+    with says(TypeError, "pack: the sequence must end, got an unbounded one. Use sequence[:n]."):
         pack(Naturals())
 
 
@@ -354,8 +354,8 @@ def with_header(data, **changes):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda data: b"", "is no file of packed items"),
-        (lambda data: b"PK\3\4" + data, "is no file of packed items"),
+        (lambda data: b"", "is not a file of packed items"),
+        (lambda data: b"PK\3\4" + data, "is not a file of packed items"),
         (lambda data: data[:12], "is damaged: its header cannot be read"),
         (lambda data: data[:8] + b"\xff" * 8 + data[16:], "is damaged: its header cannot be read"),
         (lambda data: data[:20] + b"\xff" + data[21:], "is damaged: its header cannot be read"),

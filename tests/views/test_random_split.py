@@ -227,7 +227,7 @@ def test_unfit_arguments_are_refused():
             random_split("abc", lengths)
     with pytest.raises(ValueError, match="random_split: seed must be an int of at least 0 or None, got -1"):
         random_split("abc", [3], seed=-1)
-    with says(ValueError, "random_split: there can be groups or stratify, got both"):
+    with says(ValueError, "random_split: pass either groups or stratify, not both"):
         random_split("abc", [3], groups="abc", stratify="abc")
     with says(ValueError, "random_split: groups must be as many as the items, 3, got 2"):
         random_split("abc", [3], groups="ab")

@@ -293,3 +293,52 @@ def test_a_function_that_exits_in_a_worker_shifts_no_name_of_those_behind_it() -
 def test_batched_must_be_a_bool() -> None:
     with says(TypeError, "smap: batched must be a bool, got 'False'"):
         sk.smap(abs, [1], batched="False")  # type: ignore[call-overload]
+
+
+def test_a_batched_function_is_called_for_blocks_when_it_is_iterated() -> None:
+    for source in (range(700), sk.prefetch(range(700), 0), sk.prefetch(range(700), 2, "thread")):
+        sizes: list[int] = []
+
+        def doubled(items: Any, sizes: list[int] = sizes) -> list[int]:
+            sizes.append(len(items))
+            return [2 * item for item in items]
+
+        assert list(sk.smap(doubled, source, batched=True)) == [2 * i for i in range(700)]
+        assert sizes == [32, 256, 256, 156]
+        if isinstance(source, sk.Prefetch):
+            source.close()
+
+
+def test_a_block_in_which_an_item_fails_is_mapped_one_by_one() -> None:
+    for make in (sk.view, lambda s: sk.prefetch(s, 0)):
+        view = sk.smap(all_inverted, make(FailingSource([1, 2, 0, 4, 5], [3])), batched=True)
+        found = agree_after_errors(view)
+        assert [item for item in found if isinstance(item, float)] == [1, 1 / 2, 1 / 5]
+
+
+def all_inverted(items: Any) -> list[float]:
+    return [1 / item for item in items]
+
+
+def test_the_shortest_may_be_a_sequence_of_unknown_length() -> None:
+    for first, second in (
+        ("abc", UnsizedSource("xy")),
+        (UnsizedSource("ab"), "xyz"),
+        ("ab", UnsizedSource("xyz")),
+    ):
+        view = sk.smap(str.__add__, first, second, zip="shortest")
+        assert list(view) == ["ax", "by"]
+        assert (view[1], view[0]) == ("by", "ax")
+        with pytest.raises(IndexError):
+            view[2]
+        assert list(sk.batch(view, 3)) == [["ax", "by"]]
+    assert list(sk.smap(max, Naturals(), UnsizedSource([4, 4]), zip="shortest")) == [4, 4]
+
+
+def test_starmap_of_first_parts_keeps_the_others_and_the_kind_of_item() -> None:
+    assert list(sk.starmap(abs, [(-1, "a"), (-2, "b", "c")], first=True)) == [(1, "a"), (2, "b", "c")]
+    assert sk.starmap(abs, [[-1, -1]], first=True)[0] == [1, -1]
+    with pytest.raises(sk.EvaluationError, match="first=True needs a tuple or list, got dict"):
+        sk.starmap(abs, [{"a": 1}], first=True)[0]
+    with pytest.raises(TypeError, match="starmap: first must be a bool"):
+        sk.starmap(abs, [(1,)], first=1)  # type: ignore[call-overload]

@@ -1,6 +1,7 @@
 """What is special about `switch` and `case`: what counts as a choice, and which lengths fit together."""
 
 import pickle
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -214,3 +215,45 @@ def test_views_that_select_pickle_and_follow_epochs():
     assert list(pickle.loads(pickle.dumps(view))) == list(view)
     assert list(view.at_epoch(1)) != list(view)
     assert type(view.at_epoch(1)) is type(view)
+
+
+class Ahead(sk.View):
+    """A view that reads ahead, and notes the plans that it is given."""
+
+    _reads_ahead = True
+
+    def __init__(self, source):
+        super().__init__((sk.view(source),))
+        self.plans = []
+
+    def _get(self, i):
+        self.plans.append(i)
+        return self._sources[0]._get(i)
+
+    def _iter(self, plan):
+        self.plans.append(list(plan))
+        return self._sources[0]._iter(plan)
+
+    def _rebuild(self, sources):
+        return Ahead(*sources)
+
+
+def test_sequences_that_read_ahead_learn_which_items_are_selected():
+    x, y = Ahead("abcdef"), Ahead("ABCDEF")
+    selector = CountingSource([1, 0, 0, 1, 1, 0])
+    view = switch(selector, x, y)
+    assert "".join(view) == "aBCdeF"
+    assert (x.plans, y.plans) == ([[0, 3, 4]], [[1, 2, 5]])
+    assert set(selector.reads.values()) == {1}
+    x.plans.clear()
+    assert "".join(sk.batch(case([1, 0, 1, 0, 0, 0], y, x), 3)[1]) == "DEF"
+    x.plans.clear()
+    assert "".join(islice(sk.cycle(view), 8)) == "aBCdeFaB"
+    assert x.plans == [0, 3, 4, 0]  # a plan that may not end is not split
+
+
+def test_a_selector_that_fails_is_told_in_its_place_if_a_sequence_reads_ahead():
+    view = case(FailingSource([0, 1, 0, 5, 1], {1}), Ahead("abcde"), "ABCDE")
+    found = by_iteration(iter(view))
+    assert [item for item in found if isinstance(item, str)] == ["a", "c", "E"]
+    assert [item.kind for item in found if not isinstance(item, str)] == [EvaluationError, IndexError]

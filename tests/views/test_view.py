@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.source import Source
 from seqkit.testing import CountingSource, ExplodingSource, UnsizedSource
-from seqkit.view import Source
+from seqkit.trace import locate
 
 from .helpers import FailsAt, Naturals, agree_after_errors, says
 
@@ -34,7 +36,7 @@ def test_a_view_of_a_view_is_that_view() -> None:
 @pytest.mark.parametrize("thing", [3, None, {1, 2}, iter([1]), object()])
 def test_what_cannot_be_indexed_is_refused(thing: Any) -> None:
     kind = type(thing).__name__
-    hint = "; make a list of it, or see uniter" if hasattr(thing, "__iter__") else ""
+    hint = ". Make a list of it, or see uniter." if hasattr(thing, "__iter__") else ""
     for make, who in ((sk.view, "view"), (lambda x: sk.batch(x, 2), "batch")):
         with says(TypeError, f"{who}: a sequence needs [i] and usually len(), got {kind}{hint}"):
             make(thing)
@@ -48,7 +50,7 @@ def test_a_number_of_numpy_is_no_empty_sequence(thing: Any) -> None:
 
 
 def test_a_class_of_sequences_is_no_sequence() -> None:
-    with says(TypeError, "view: a sequence is needed, got the class list; make an instance"):
+    with says(TypeError, "view: a sequence is needed, got the class list. Pass an instance."):
         sk.view(list)  # type: ignore[arg-type]
 
 
@@ -176,7 +178,7 @@ def test_a_sequence_of_unknown_length_says_so() -> None:
         reversed(view)
     with pytest.raises(IndexError, match="negative index -1 needs a length"):
         view[-1]
-    for key in (slice(1, None), slice(None, None, -1), slice(-2, 2), slice(0, -1)):
+    for key in (slice(-1, None), slice(None, None, -1), slice(-2, 2), slice(0, -1)):
         with pytest.raises(IndexError, match=r"need.? a length, and there is none: its end is only known"):
             view[key]
 
@@ -198,7 +200,9 @@ def test_a_slice_behind_an_unknown_end_has_its_length_and_fails_there() -> None:
     found = agree_after_errors(part)
     assert (len(part), found[:2]) == (4, ["b", "c"])
     assert [failure.kind for failure in found[2:]] == [IndexError] * 2
-    with pytest.raises(IndexError, match=r"gather: indexes.2. is 3, and the sequence ends before index 3"):
+    with pytest.raises(
+        IndexError, match=r"gather: item 2 is item 3 of its source, and the sequence ends before index 3"
+    ):
         part.__getitems__([0, 2])
 
 
@@ -213,7 +217,7 @@ def test_an_unbounded_sequence_is_sliced_mapped_and_iterated_without_end() -> No
     with says(TypeError, "smap has no length: it never ends"):
         len(squares)
     with pytest.raises(IndexError, match="an open slice needs a length, and there is none: it never ends"):
-        squares[5:]
+        squares[-5:]
 
 
 def test_slices_of_an_unbounded_sequence_stay_one_deep() -> None:
@@ -417,7 +421,7 @@ def test_a_view_lies_over_views() -> None:
         def __init__(self, source: Any) -> None:
             super().__init__((source,), len(source))
 
-    with says(TypeError, "reversed: its sources must be views, got list; lay view() over it"):
+    with says(TypeError, "reversed: sources must be views, got list. Wrap it with view()."):
         Reversed([1, 2])
 
 
@@ -521,3 +525,137 @@ def test_a_node_that_gives_its_items_as_they_come_is_read_in_order(items: list[A
     reading = sk.smap(slow, range(len(items)))
     with sk.prefetch(reading, 2, "thread", chunk_size=1, in_order=False) as node:
         assert read(node) == read(items)
+
+
+def test_a_diamond_is_keyed_for_an_epoch_once_per_view() -> None:
+    made: list[int] = []
+
+    class Counting(sk.View[Any]):
+        def __init__(self, source: sk.View[Any]) -> None:
+            super().__init__((source, source))
+            made.append(1)
+
+        def _get(self, i: int) -> Any:
+            return self._sources[0]._get(i)
+
+        def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[Any]:
+            return Counting(sources[0])
+
+    view: sk.View[Any] = sk.shuffle(range(5), seed=0)
+    for _ in range(40):  # one path more than 2**40 through all of them
+        view = Counting(view)
+    made.clear()
+    assert list(view.at_epoch(3)) == list(sk.shuffle(range(5), 0, 3))
+    assert len(made) == 40
+
+
+def test_the_path_to_an_item_is_searched_once_per_view_of_a_diamond() -> None:
+    view: Any = sk.view([1])
+    for _ in range(40):
+        view = sk.collate([view, view])
+    error = sk.EvaluationError("elsewhere", view=sk.view([2]), index=0)
+    locate(error, view, 0)
+    assert error.path == ()
+
+
+def test_an_array_without_dimensions_is_an_index_to_write_at() -> None:
+    items = [1, 2, 3]
+    view = sk.view(items)
+    view[np.array(0)] = "a"
+    view[np.int64(-1)] = "c"
+    assert items == ["a", 2, "c"]
+
+
+def test_nothing_built_over_a_filter_scans_it() -> None:
+    def filtered() -> sk.View[Any]:
+        return sk.filter(lambda x: x, ExplodingSource(range(4)))
+
+    s = filtered()
+    built: list[Any] = [
+        sk.smap(str, s),
+        sk.smap(max, s, s),
+        sk.smap(max, s, [1], zip="shortest"),
+        sk.smap(len, s, batched=True),
+        sk.batch(s, 2),
+        sk.unbatch(s, 2),
+        sk.window(s, 2),
+        sk.gather(s, [1, 0]),
+        sk.collate([s, s]),
+        sk.concatenate([s, s]),
+        sk.interleave(s, s),
+        sk.mix([s, s], seed=0),
+        sk.mix([s, s], seed=0, stop="cycle"),
+        sk.cycle(s),
+        sk.cycle(s, 3),
+        sk.epochs(s, 2, seed=0),
+        sk.shuffle(s, seed=0),
+        sk.random_map(lambda x, rng: x, s, seed=0),
+        sk.split(s, 1),
+        sk.switch(s, s, s),
+        sk.case(s, s, s),
+        sk.flatten(s),
+        sk.flatten(["ab"], s),
+        sk.filter(bool, s),
+        sk.add_cache(s),
+        sk.debug(s, print),
+        sk.monitor_throughput(s),
+        sk.prefetch(s, 2, "thread"),
+    ]
+    for view in built:
+        assert "length not known yet" in sk.explain(view)
+        repr(view), view.at_epoch(1)
+
+
+def test_a_wrong_length_is_refused_when_it_is_known() -> None:
+    odd = sk.filter(lambda x: x % 2, range(5))
+    view = sk.collate([odd, [1, 2, 3]])
+    with says(ValueError, "collate: the sequences must have one length, got 2, 3"):
+        view[0]
+    with says(
+        ValueError,
+        "split: edges must be a number of cuts that makes equal parts, got 2"
+        " for a sequence of length 2, which 3 does not divide",
+    ):
+        len(sk.split(odd, 2))
+
+
+def test_an_open_slice_of_a_sequence_without_length_begins_later() -> None:
+    endless = Naturals()[5:]
+    assert (endless[0], list(islice(endless, 3)), list(endless[2:4])) == (5, [5, 6, 7], [7, 8])
+    assert list(islice(Naturals()[2::3][1:], 3)) == [5, 8, 11]
+    unsized = sk.view(UnsizedSource("abcde"))
+    assert list(unsized[2:]) == ["c", "d", "e"]
+    assert list(unsized[1::2]) == ["b", "d"]
+    assert unsized[2:][1] == "d"
+    assert list(sk.batch(unsized[1:], 3)) == [["b", "c", "d"], ["e"]]
+    with pytest.raises(IndexError, match="ends before index 5"):
+        unsized[2:][3]
+    numbers = [1, 2, 3]
+    sk.cycle(numbers)[4:][0] = "x"
+    assert numbers == [1, "x", 3]
+
+
+def test_head_and_skip_cut_a_sequence_of_any_length() -> None:
+    for source in (sk.view("abc"), sk.view(UnsizedSource("abc"))):
+        assert list(source.head(2)) == ["a", "b"]
+        assert list(source.head(9)) == ["a", "b", "c"]
+        assert list(source.skip(1)) == ["b", "c"]
+        assert list(source.skip(9)) == []
+    assert list(Naturals().skip(10**12).head(2)) == [10**12, 10**12 + 1]
+    for method in (Naturals().head, Naturals().skip):
+        with pytest.raises(ValueError, match=": n must be an int of at least 0, got -1"):
+            method(-1)
+
+
+def test_views_are_joined_by_methods_and_plus() -> None:
+    view = sk.view("ab")
+    assert list(view + (1,)) == list(view.concatenate([1])) == ["a", "b", 1]  # noqa: RUF005
+    assert list(view.collate([1, 2])) == [("a", 1), ("b", 2)]
+    assert list(view.take([1, 0])) == ["b", "a"]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        view + 5  # type: ignore[operator]
+
+
+def test_a_function_is_shown_by_the_name_of_what_a_partial_calls() -> None:
+    assert repr(sk.smap(partial(pow, 2), [1])) == "smap(pow, <list of 1>)"
+    assert repr(sk.smap(partial(partial(int, base=2)), ["1"])) == "smap(int, <list of 1>)"

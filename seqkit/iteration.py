@@ -1,0 +1,195 @@
+"""Iterators that survive errors: `next` after an exception returns the following item."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, compress, islice, repeat
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from .errors import EndOfSequence, EvaluationError
+from .indices import Plan, each, nth
+from .trace import locate
+
+__all__ = [
+    "Progress",
+    "draw",
+    "each_with",
+    "first_error",
+    "located",
+    "restarting",
+    "surviving",
+    "until_the_end",
+]
+
+T = TypeVar("T")
+
+
+class Progress:
+    """The position of an iteration. The generators that continue it after errors share it."""
+
+    __slots__ = ("_uncounted", "done", "skipped")
+
+    def __init__(self) -> None:
+        self._uncounted = repeat(True, sys.maxsize)
+        self.skipped = 0
+        self.done = False
+
+    def counted(self, items: Iterator[T]) -> Iterator[T]:
+        """Return `items`, counted as they are drawn. This is a fifth cheaper than counting in the loop."""
+        return compress(items, self._uncounted)
+
+    @property
+    def position(self) -> int:
+        """The number of items counted or skipped so far."""
+        return sys.maxsize - operator.length_hint(self._uncounted) + self.skipped
+
+
+def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
+    """Return an iterator that continues after an error.
+
+    A generator is finished once it raises. ``run(progress)`` makes a new generator that continues after the
+    failed item, and sets ``progress.done`` at the end. `chain` switches between the generators in C, so
+    items cost nothing extra.
+    """
+    return chain.from_iterable(_Runs(run))
+
+
+class _Runs(Generic[T]):
+    """The generators of a `restarting` iterator."""
+
+    # A class, because `chain` drops a generator that two threads use at once.
+    __slots__ = ("_progress", "_run")
+
+    def __init__(self, run: Callable[[Progress], Iterator[T]]) -> None:
+        self._run = run
+        self._progress = Progress()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Iterator[T]:
+        if self._progress.done:
+            raise StopIteration
+        return self._run(self._progress)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Iterators cannot be copied or pickled. Copy or pickle the view instead.")
+
+
+def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any]:
+    """Iterate ``read(i)`` for the indices of a plan of `view`, and continue after an error.
+
+    `read` usually draws from iterators over the sources of the view. It raises `EndOfSequence` where the
+    sequence ends. After any other exception the iterators must be at the next index of the plan. An
+    interrupt such as Ctrl-C can leave them anywhere, so each later item is read with ``view._get``.
+    """
+    indices = each(plan)
+
+    def run(progress: Progress) -> Iterator[Any]:
+        nonlocal read
+        for i in indices:
+            try:
+                item = read(i)
+            except EndOfSequence:
+                break
+            except Exception as error:
+                if isinstance(error, EvaluationError):
+                    locate(error, view, i)
+                raise
+            except BaseException:
+                read = view._get
+                raise
+            yield item
+        progress.done = True
+
+    return restarting(run)
+
+
+def located(view: Any, plan: Plan, items: Iterator[T]) -> Iterator[T]:
+    """Iterate `items`, the items of a plan of `view`, and continue after an error, as `surviving` does.
+
+    `items` must itself continue after an error, as `map` does. Then no Python code runs for an item.
+    """
+
+    def run(progress: Progress) -> Iterator[T]:
+        nonlocal items
+        try:
+            yield from progress.counted(items)
+        except Exception as error:
+            if isinstance(error, EvaluationError):
+                locate(error, view, nth(plan, progress.position))
+            progress.skipped += 1
+            raise
+        except BaseException as interrupt:
+            if not isinstance(interrupt, GeneratorExit):
+                progress.skipped += 1
+                items = surviving(view, islice(each(plan), progress.position, None), view._get)
+            raise
+        progress.done = True
+
+    return restarting(run)
+
+
+def each_with(view: Any, f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
+    """Iterate ``f(i, item)`` over the items of a plan of `view`, and continue after an error of either."""
+    indices = each(plan)
+
+    def run(progress: Progress) -> Iterator[T]:
+        for i in indices:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            try:
+                result = f(i, item)
+            except EvaluationError as error:
+                locate(error, view, i)
+                raise
+            yield result
+        progress.done = True
+
+    return restarting(run)
+
+
+def draw(items: Iterator[T], start: int, stop: int, failed: dict[int, Exception]) -> list[T | None]:
+    """Draw items `start` to `stop` of an iterator: None for items that fail, whose errors go to `failed`.
+
+    >>> draw(iter("abc"), 5, 7, {})
+    ['a', 'b']
+    """
+    found: list[T | None] = []
+    while True:
+        try:
+            found.extend(islice(items, stop - start - len(found)))
+            return found
+        except Exception as error:
+            failed[start + len(found)] = error
+            found.append(None)
+
+
+def first_error(failed: dict[int, Exception]) -> Exception:
+    """Return the error of the first item that failed, and forget all, so that no error refers to itself."""
+    error = failed[min(failed)]
+    failed.clear()
+    return error
+
+
+def until_the_end(source: Any, indices: Iterable[int]) -> list[Any]:
+    """Return the items of a view at some indices, in order, up to the end of the sequence.
+
+    Reads by index: iterating some sources would start another pass.
+
+    >>> from seqkit import view
+    >>> from seqkit.testing import UnsizedSource
+    >>> until_the_end(view(UnsizedSource("abc")), range(1, 9))
+    ['b', 'c']
+    """
+    items: list[Any] = []
+    try:
+        for i in indices:
+            items.append(source._get(i))
+    except EndOfSequence:
+        pass
+    return items

@@ -1,0 +1,160 @@
+"""The leaf of every expression: a view over an object of the user."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NoReturn, Self, cast
+
+import numpy as np
+
+from .chaining import Chainable
+from .errors import EndOfSequence, fail
+from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
+from .view import Indexable, T, T_co, View
+
+__all__ = ["Source", "as_view", "view"]
+
+
+def view(source: Indexable[T]) -> View[T]:
+    """Return `source` as a view: itself if it is one, a thin wrapper otherwise.
+
+    Views understand slices, index arrays, masks and method chaining.
+
+    Parameters
+    ----------
+    source : View or indexable
+        Anything with ``[i]`` for non-negative ints, usually with ``len``: list, array, string, range,
+        data set. A dict is indexed by 0, 1, 2, … like everything else.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `source` cannot be indexed.
+
+    Notes
+    -----
+    Costs about 0.1 µs more per access than indexing the source.
+
+    Examples
+    --------
+    >>> letters = view("seqkit")
+    >>> letters[-1], list(letters[::2]), list(letters[[0, 0, 5]])
+    ('t', ['s', 'q', 'i'], ['s', 's', 't'])
+    """
+    return as_view(source, "view")
+
+
+def as_view(source: Indexable[T], who: str) -> View[T]:
+    """Return `source` as a view, or raise TypeError naming the caller.
+
+    >>> as_view(5, "batch")
+    Traceback (most recent call last):
+    TypeError: batch: a sequence needs [i] and usually len(), got int
+    """
+    if isinstance(source, Chainable):  # faster than View, which is an abstract base class
+        return cast(View[T], source)
+    if isinstance(source, type):
+        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
+    if _is_a_number(source):
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
+    if not hasattr(source, "__getitem__"):
+        hint = ". Make a list of it, or see uniter." if hasattr(source, "__iter__") else ""
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
+    return Source(source)
+
+
+def _is_a_number(source: Any) -> bool:
+    """Is it an array without dimensions? Numbers of numpy are such arrays."""
+    if isinstance(source, str | bytes | np.void):
+        return False  # numpy's own string types have no dimensions either
+    return hasattr(type(source), "ndim") and source.ndim == 0
+
+
+class Source(View[T_co]):
+    """The leaf of every expression: an indexable object that is not a view itself.
+
+    The object needs only ``[i]`` for non-negative ints, and ``len`` for a known length. Its exceptions are
+    reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
+    StopIteration.
+    """
+
+    def __init__(self, data: Any) -> None:
+        super().__init__((), len(data) if hasattr(data, "__len__") else UNKNOWN)
+        self._data = data
+
+    def _get(self, i: int) -> T_co:
+        try:
+            item: T_co = self._data[i]
+            return item
+        except Exception as error:
+            self._refuse(i, error)
+
+    def _refuse(self, i: int, error: Exception) -> NoReturn:
+        """Raise the meaning of an exception that the object raised at index `i`."""
+        if self._n is UNKNOWN and isinstance(error, IndexError | StopIteration):
+            raise EndOfSequence(f"the sequence ends before index {i}") from error
+        fail(self, i, error)
+
+    def _iter(self, plan: Plan) -> Iterator[T_co]:
+        data, kind, n = self._data, type(self._data), self._n
+        if kind in _ITERATES_AS_INDEXED and len(data) == n:
+            if isinstance(plan, range) and plan == range(len(data)):
+                return islice(data, len(data))  # not the items that are appended during the iteration
+            if kind is range and data.start == 0 and data.step == 1:
+                return cast(Iterator[T_co], each(plan))  # the items are the indices
+            if kind is not np.ndarray:
+                return map(data.__getitem__, plan)  # cannot fail, so there are no errors to survive
+        return super()._iter(plan)
+
+    def _getmany(self, indices: Indices) -> Sequence[T_co]:
+        data = self._data
+        if isinstance(data, np.ndarray):
+            if isinstance(indices, range):
+                return cast(Sequence[T_co], data[as_slice(indices)])
+            return cast(Sequence[T_co], data[as_array(indices)])
+        if getattr(data, "__getitems__", None) and len(indices) and self._n is not UNKNOWN:
+            return self._getitems(as_list(indices))
+        items: list[T_co] = []
+        wanted = as_list(indices)
+        try:
+            for i in wanted:
+                items.append(data[i])
+        except Exception as error:
+            self._refuse(wanted[len(items)], error)
+        return items
+
+    def _getitems(self, indices: list[int]) -> Sequence[T_co]:
+        try:
+            items = self._data.__getitems__(indices)
+            if isinstance(items, Mapping | str | bytes):
+                raise TypeError(
+                    f"__getitems__ returned a {type(items).__name__}, not a list of {len(indices)} items"
+                )
+            if len(items) != len(indices):
+                raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
+        except Exception as error:
+            fail(self, indices[0], error, f"reading {len(indices)} items at once")
+        return cast(Sequence[T_co], items)
+
+    def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
+        if not hasattr(self._data, "__setitem__"):
+            raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
+        return (partial(operator.setitem, self._data, i, value),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
+        return self
+
+    def _described(self, sources: list[str]) -> str:
+        n = "?" if isinstance(self._n, Unsized) else self._n
+        return f"<{type(self._data).__name__} of {n}>"
+
+
+# Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
+_ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}

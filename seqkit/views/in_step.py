@@ -1,0 +1,89 @@
+"""`InStep`: the base of views that read several sources side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+from ..cached import cached
+from ..errors import EndOfSequence
+from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized, as_list
+from ..iteration import surviving
+from ..view import View
+
+__all__ = ["InStep", "Zip"]
+
+Zip = Literal["strict", "shortest"]
+
+
+class InStep(View[Any]):
+    """A view whose item i is made of item i of each source."""
+
+    def __init__(self, sources: tuple[View[Any], ...], zip: Zip = "strict", who: str = "") -> None:
+        super().__init__(sources)
+        self._zip: Zip = zip
+        self._who = who or self._name
+
+    def _length(self) -> Length:
+        lengths = [source._n for source in self._sources]
+        known = [n for n in lengths if not isinstance(n, Unsized)]
+        if self._zip == "strict" and len(set(known)) > 1:
+            raise ValueError(
+                f"{self._who}: the sequences must have one length, got {', '.join(map(str, known))}"
+            )
+        if known and (self._zip == "strict" or not self._by_index):
+            return min(known)
+        return UNKNOWN if any(n is UNKNOWN for n in lengths) else UNBOUNDED
+
+    @cached
+    def _by_index(self) -> bool:
+        """Does one source have a length, and another one an unknown end? They are then read by index."""
+        lengths = [source._n for source in self._sources]
+        return any(n is UNKNOWN for n in lengths) and not all(isinstance(n, Unsized) for n in lengths)
+
+    def _at(self, source: View[Any], i: int) -> Any:
+        """Return item `i` of a source. The end of the source ends this view, unless that has a length."""
+        if not self._by_index:
+            return source._get(i)
+        if i >= source._n:
+            raise EndOfSequence(f"the sequence ends before index {i}")
+        try:
+            return source._get(i)
+        except EndOfSequence as end:
+            if self._n is UNKNOWN:
+                raise
+            raise IndexError(f"{self._who}: of {source!r}, {end}") from None
+
+    def _columns(self, indices: Indices) -> list[Sequence[Any]]:
+        """Return the items of each source at some indices."""
+        if self._by_index:
+            return [[self._at(source, i) for i in as_list(indices)] for source in self._sources]
+        return [source._getmany(indices) for source in self._sources]
+
+    def _rows(self, plan: Plan, make: Callable[[list[Any]], Any]) -> Iterator[Any]:
+        """Iterate ``make([an item of each source])`` over a plan."""
+        if self._by_index:
+            return surviving(self, plan, lambda i: make([self._at(source, i) for source in self._sources]))
+        iterators = [source._iter(plan) for source in self._sources]
+
+        def read(i: int) -> Any:
+            row: list[Any] = []
+            try:
+                row.extend(map(next, iterators))
+            except Exception:
+                for iterator in iterators[len(row) + 1 :]:  # each must be at the next item afterwards
+                    _step_over(iterator)
+                raise
+            if len(row) < len(iterators):
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            return make(row)
+
+        return surviving(self, plan, read)
+
+
+def _step_over(iterator: Iterator[Any]) -> None:
+    """Skip one item of an iterator and ignore its error."""
+    try:
+        next(iterator, None)
+    except Exception:
+        pass

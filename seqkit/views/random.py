@@ -1,0 +1,41 @@
+"""`Random`: the base of views that draw random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..cached import cached
+from ..indices import Length
+from ..randomness import node_key
+from ..view import View
+
+__all__ = ["Random"]
+
+
+class Random(View[Any]):
+    """A view that is keyed by seed, epoch, and its name or the number of random views below it."""
+
+    def __init__(
+        self,
+        sources: tuple[View[Any], ...],
+        seed: int,
+        epoch: int,
+        name: str | None,
+        n: Length | None = None,
+    ) -> None:
+        super().__init__(sources, n)
+        self._salt = self._randoms if name is None else name
+        self._randoms += 1
+        self._seed = seed
+        self._epoch = epoch
+        self._given_name = name
+
+    @cached
+    def _key(self) -> int:
+        return node_key(self._name, self._seed, self._epoch, self._salt)
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        keyed = self._rebuild(sources)
+        assert isinstance(keyed, Random)
+        keyed._epoch = epoch  # nothing has been drawn from it yet
+        return keyed

@@ -1,0 +1,148 @@
+"""`unbatch`: the single items of a sequence of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..checks import optional_int, positive_int
+from ..errors import EndOfSequence, fail
+from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
+from ..iteration import surviving
+from ..source import as_view
+from ..view import Indexable, T, View, sized
+from .deferred import Deferred
+from .groups import Groups
+
+__all__ = ["Unbatch", "unbatch"]
+
+
+def unbatch(
+    sequence: Indexable[Indexable[T]], batch_size: int, last_batch_size: int | None = None
+) -> View[T]:
+    """Return the view of the single items of a sequence of batches.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        Of sized, indexable batches. All but the last have `batch_size` items.
+    batch_size : int
+        Items per batch, 1 or more.
+    last_batch_size : int, optional
+        Items of the last batch, in ``[0, batch_size]``. 0 means that it is full. None (the default) reads the
+        last batch when the length is first needed. A last batch that cannot be read counts as full.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If a size is not an int, or `sequence` cannot be indexed.
+    ValueError
+        If a size is out of range. An item raises it if its batch has a wrong size.
+
+    Notes ----- Random access reads one batch per item. Iteration and batched reads read each batch once.
+    After ``unbatch`` of SeqTools.
+
+    Examples
+    --------
+    >>> list(unbatch([[1, 2], [3, 4], [5]], 2))
+    [1, 2, 3, 4, 5]
+    """
+    batch_size = positive_int(batch_size, "unbatch: batch_size")
+    last_batch_size = optional_int(last_batch_size, "unbatch: last_batch_size", least=0)
+    if last_batch_size is not None and last_batch_size > batch_size:
+        raise ValueError(
+            f"unbatch: last_batch_size must be at most batch_size {batch_size}, got {last_batch_size}"
+        )
+    return sized(Unbatch(as_view(sequence, "unbatch"), batch_size, last_batch_size))
+
+
+class Unbatch(View[Any]):
+    """The view that `unbatch` returns."""
+
+    def __init__(self, source: View[Any], batch_size: int, last_batch_size: int | None) -> None:
+        super().__init__((source,))
+        self._batch_size = batch_size
+        self._last_batch_size = last_batch_size
+        self._length_reads = last_batch_size is None
+        self._measured: Deferred[Length] = Deferred()
+
+    def _length(self) -> Length:
+        return self._measured.get(self._measure)
+
+    def _measure(self) -> Length:
+        batches, last = self._sources[0]._n, self._last_batch_size
+        if isinstance(batches, Unsized) or batches == 0:
+            return batches
+        if last is None:
+            last = self._size_of_last(batches - 1)
+        elif last == 0:
+            last = self._batch_size
+        return (batches - 1) * self._batch_size + last
+
+    def _size_of_last(self, which: int) -> int:
+        """Return the size of the last batch. One that cannot be read counts as full: its items fail."""
+        try:
+            return min(len(self._sources[0]._get(which)), self._batch_size)
+        except Exception:
+            return self._batch_size
+
+    def _size(self, which: int, items: Any) -> int:
+        """Return the size that batch `which` must have. Only the last batch may be smaller."""
+        if self._n is UNKNOWN and len(items) < self._batch_size and self._ends_after(which):
+            return len(items)
+        return int(min(self._batch_size, self._n - which * self._batch_size))
+
+    def _ends_after(self, which: int) -> bool:
+        try:
+            self._sources[0]._get(which + 1)
+        except EndOfSequence:
+            return True
+        return False
+
+    def _pick(self, i: int, items: Any) -> Any:
+        """Return item `i` of its batch."""
+        which, place = divmod(i, self._batch_size)
+        try:
+            size = self._size(which, items)
+            if len(items) != size:
+                raise ValueError(f"unbatch: batch {which} has {len(items)} items, expected {size}")
+            if place < size:
+                return items[place]
+        except Exception as error:
+            fail(self, i, error)
+        raise EndOfSequence(f"the sequence ends before index {i}")
+
+    def _get(self, i: int) -> Any:
+        return self._pick(i, self._sources[0]._get(i // self._batch_size))
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        wanted = as_list(indices)
+        batches = list(dict.fromkeys(i // self._batch_size for i in wanted))
+        read = dict(zip(batches, self._sources[0]._getmany(batches), strict=True))
+        return [self._pick(i, read[i // self._batch_size]) for i in wanted]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if isinstance(plan, Endless):
+            return self._stream(plan, plan)
+        if isinstance(plan, range) and plan.step == 1 and plan:
+            first, last = plan[0] // self._batch_size, plan[-1] // self._batch_size
+            return self._stream(plan, range(first, last + 1))
+        return super()._iter(plan)
+
+    def _stream(self, plan: Plan, batch_plan: Plan) -> Iterator[Any]:
+        """Read each batch once. If that fails, each of its items fails."""
+        batches = Groups(self._sources[0]._iter(batch_plan))
+        return surviving(self, plan, lambda i: self._pick(i, batches.read(i // self._batch_size)))
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], (i // self._batch_size,)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Unbatch(sources[0], self._batch_size, self._last_batch_size)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, str(self._batch_size)]
