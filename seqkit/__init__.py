@@ -12,14 +12,15 @@ sequence. Nothing is computed until an item is asked for.
 
 import typing as _typing
 
-from . import loader as _loader
+from . import collation as _collation
 from . import prefetch as _package  # noqa: F401
+from . import samplers as _samplers
 from .chaining import attach as _attach
 from .chaining import attach_lazily as _attach_lazily
+from .collation.default import default_collate, default_convert
 from .context import WorkerInfo, empty, get_worker_info
 from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
 from .lazy import lazy_names as _lazy_names
-from .loader.collate import default_collate, default_convert
 from .transforms import ClipSequence, PadSequence
 from .view import View, view
 from .views.add_cache import add_cache
@@ -48,38 +49,30 @@ from .views.uniter import uniter
 from .views.window import window
 
 if _typing.TYPE_CHECKING:
-    from .loader import (
-        Append,
+    from .collation import Append, Dict, Group, List, NamedTuple, Pad, PerShard, Stack, Tuple
+    from .loader import DataLoader
+    from .observe import debug, explain, monitor_throughput, profile
+    from .prefetch import Prefetch, prefetch
+    from .samplers import (
         BatchSampler,
         ConstWidthBucket,
-        DataLoader,
-        Dict,
         DistributedSampler,
         ExpWidthBucket,
         FilterSampler,
         FixedBucketSampler,
-        Group,
         InfiniteSampler,
         IntervalSampler,
         LinearWidthBucket,
-        List,
-        NamedTuple,
-        Pad,
-        PerShard,
         RandomSampler,
         SequentialSampler,
         ShardedSampler,
         SortedBucketSampler,
         SortedSampler,
         SplitSampler,
-        Stack,
         SubsetRandomSampler,
         TokenBudgetBatchSampler,
-        Tuple,
         WeightedRandomSampler,
     )
-    from .observe import debug, explain, monitor_throughput, profile
-    from .prefetch import Prefetch, prefetch
     from .serializable import SerializableFunc
 
 __version__ = "0.1.0"
@@ -168,7 +161,9 @@ __all__ = [
 
 # Rooms that cost more to import than views do are imported when one of their names is first used.
 _LAZY = {
-    **dict.fromkeys(_loader.__all__, "loader"),
+    **dict.fromkeys(_collation.__all__, "collation"),
+    **dict.fromkeys(_samplers.__all__, "samplers"),
+    "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
     **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile"), "observe"),
     "SerializableFunc": "serializable",

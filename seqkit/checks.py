@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_bool", "check_callable", "check_sequences", "optional_int", "optional_number", "positive_int"]
+__all__ = [
+    "as_batch_size",
+    "as_bool",
+    "as_flag",
+    "check_callable",
+    "check_iterable",
+    "check_sequences",
+    "optional_int",
+    "optional_number",
+    "positive_int",
+]
 
 
 def positive_int(value: Any, who: str, least: int = 1, other: str = "") -> int:
@@ -94,3 +104,40 @@ def check_sequences(value: Any, who: str) -> None:
     """
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
+
+
+def as_flag(value: Any, who: str) -> bool:
+    """Return a bool as one.
+
+    >>> as_flag("no", "DataLoader: drop_last")
+    Traceback (most recent call last):
+    ValueError: DataLoader: drop_last should be a boolean value, but got 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{who} should be a boolean value, but got {value!r}")
+    return bool(value)
+
+
+def as_batch_size(value: Any, who: str) -> int:
+    """Return a batch size as an int.
+
+    >>> as_batch_size(np.int64(4), "DataLoader")
+    4
+    >>> as_batch_size(True, "DataLoader")
+    Traceback (most recent call last):
+    ValueError: DataLoader: batch_size should be a positive integer value, but got batch_size=True
+    """
+    try:
+        return positive_int(value, "batch_size")
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{who}: batch_size should be a positive integer value, but got batch_size={value!r}"
+        ) from None
+
+
+def check_iterable(value: Any, who: str, what: str = "indices") -> None:
+    """Refuse what cannot be iterated; nothing is read."""
+    if isinstance(value, type):
+        raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
+    if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+        raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")

@@ -25,9 +25,9 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
+from .collation.leaves import is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
-from .loader.leaves import is_masked, stack_arrays
 from .loader.start import Start
 from .prefetch import Prefetch
 from .view import View

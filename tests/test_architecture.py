@@ -45,9 +45,12 @@ ROOMS: dict[str, set[str]] = {
     "prefetch": {"view", "errors", "indices", "checks", "context", "randomness", "executors"},
     "executors": {"prefetch", "view", "errors", "context"},
     "observe": {"view", "errors", "indices", "checks", "views", "prefetch"},
-    "loader": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},
+    "samplers": {"view", "views", "indices", "checks", "randomness"},
+    "collation": {"view", "indices", "checks", "context"},
+    "loader": {"samplers", "collation", "view", "views", "prefetch", "errors"}
+    | {"indices", "checks", "context", "randomness"},
     "streams": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},
-    "torch": {"loader", "view", "views", "prefetch", "errors", "indices", "checks", "context"},
+    "torch": {"loader", "collation", "view", "views", "prefetch", "errors", "indices", "checks", "context"},
     "testing": {"view", "views", "errors", "indices"},
 }
 
@@ -161,7 +164,17 @@ def in_a_fresh_interpreter(code: str) -> str:
 
 
 # Rooms that are imported when one of their names is first used. All other public names come with seqkit.
-LAZY_ROOMS = {"loader", "observe", "prefetch", "serializable", "streams", "testing", "torch"}
+LAZY_ROOMS = {
+    "collation",
+    "loader",
+    "samplers",
+    "observe",
+    "prefetch",
+    "serializable",
+    "streams",
+    "testing",
+    "torch",
+}
 NOT_WITH_SEQKIT = {
     *ENGINES,
     *{"IPython", "hypothesis", "pandas", "pytest", "scipy"},
@@ -176,11 +189,17 @@ def test_importing_seqkit_imports_little() -> None:
     loaded = set(in_a_fresh_interpreter(code).split())
     assert not loaded & NOT_WITH_SEQKIT
     modules = {name.removeprefix("seqkit.") for name in loaded if name.startswith("seqkit.")}
-    cheap = {*LAZY_ROOMS, "loader.collate", "loader.leaves"}  # a package without its modules costs nothing
+    cheap = {
+        *LAZY_ROOMS,
+        "collation.default",
+        "collation.leaves",
+    }  # a package without its modules costs nothing
     assert {name for name in modules if room(name) in LAZY_ROOMS} <= cheap
 
 
-@pytest.mark.parametrize("package", ["seqkit", "seqkit.loader", "seqkit.prefetch"])
+@pytest.mark.parametrize(
+    "package", ["seqkit", "seqkit.collation", "seqkit.loader", "seqkit.prefetch", "seqkit.samplers"]
+)
 def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: str) -> None:
     loaded = importlib.import_module(package)
     assert loaded.__file__ is not None

@@ -2,68 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
-import reprlib
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..checks import optional_int, positive_int
+from ..checks import check_iterable, optional_int
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
 from ..randomness import as_seed
 
 __all__ = [
-    "as_batch_size",
     "as_collate_fn",
     "as_context",
-    "as_flag",
     "as_last_batch",
     "as_loader_seed",
     "as_timeout",
     "as_workers",
     "check_clashes",
-    "check_iterable",
     "check_kinds",
     "check_last_batch",
     "check_persistent",
     "check_streams",
-    "shown",
     "warn_of_too_much",
 ]
 
 LAST = ("keep", "discard", "rollover", "pad")
-
-
-def as_batch_size(value: Any, who: str) -> int:
-    """Return a batch size as an int.
-
-    >>> as_batch_size(np.int64(4), "DataLoader")
-    4
-    >>> as_batch_size(True, "DataLoader")
-    Traceback (most recent call last):
-    ValueError: DataLoader: batch_size should be a positive integer value, but got batch_size=True
-    """
-    try:
-        return positive_int(value, "batch_size")
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{who}: batch_size should be a positive integer value, but got batch_size={value!r}"
-        ) from None
-
-
-def as_flag(value: Any, who: str) -> bool:
-    """Return a bool as one.
-
-    >>> as_flag("no", "DataLoader: drop_last")
-    Traceback (most recent call last):
-    ValueError: DataLoader: drop_last should be a boolean value, but got 'no'
-    """
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{who} should be a boolean value, but got {value!r}")
-    return bool(value)
 
 
 def as_workers(num_workers: Any, prefetch_factor: Any) -> tuple[int, int | None]:
@@ -239,14 +203,6 @@ def _as_int(value: Any, name: str) -> int:
     raise TypeError(f"DataLoader: {name} option should be an int, but got {value!r}")
 
 
-def check_iterable(value: Any, who: str, what: str = "indices") -> None:
-    """Refuse what cannot be iterated; nothing is read."""
-    if isinstance(value, type):
-        raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
-    if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-        raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")
-
-
 def check_kinds(
     dataset: Any,
     sampler: Any,
@@ -314,26 +270,3 @@ def check_clashes(batch_size: Any, shuffle: bool, sampler: Any, batch_sampler: A
             "DataLoader: batch_size=None option disables auto-batching and is mutually exclusive with"
             " drop_last: leave one of them out"
         )
-
-
-def shown(function: Callable[..., Any], given: dict[str, Any]) -> list[str]:
-    """Return those keyword arguments of a call, as text, that are not the defaults.
-
-    >>> shown(sorted, {"key": abs, "reverse": False})
-    ['key=abs']
-    """
-    parameters = inspect.signature(function).parameters
-    options = []
-    for name, value in given.items():
-        default = parameters[name].default
-        if default is inspect.Parameter.empty or (type(value) is type(default) and value == default):
-            continue
-        options.append(f"{name}={_short(value)}")
-    return options
-
-
-def _short(value: Any) -> str:
-    if callable(value):
-        return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
-    text = reprlib.repr(value)
-    return f"<{type(value).__name__}>" if text.startswith("<") else text

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNBOUNDED, Unsized
+from ..samplers.base import order_of
 from ..view import Source, View, name_of
-from .samplers import order_of
 from .tolerance import OnError, mended
 
 __all__ = ["Fetch", "FetchOne", "KeySource", "Keys", "as_key", "as_keys", "refuse_second_epoch"]

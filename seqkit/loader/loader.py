@@ -12,14 +12,14 @@ from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import positive_int
+from ..collation.batchify import shown
 from ..indices import Unsized
 from ..prefetch import Prefetch
+from ..samplers.base import pass_epoch
 from ..view import View, as_view, restarting
-from .arguments import shown
 from .epoch import Epoch, Position
 from .fetch import refuse_second_epoch
 from .pipeline import Pipeline
-from .samplers import pass_epoch
 from .state import check_state, load_sampler_state, sampler_state
 from .stream import stream, stream_length
 from .tolerance import OnError

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from ..checks import as_batch_size, as_flag
+from ..collation.default import default_collate, default_convert
 from ..prefetch import prefetch
+from ..samplers.batches import BatchSampler, whole_batches
+from ..samplers.order import RandomSampler, SequentialSampler
 from ..view import View, as_view
 from ..views.batch import batch
 from ..views.shuffle import shuffle as shuffled
 from ..views.smap import smap
 from .arguments import (
-    as_batch_size,
     as_collate_fn,
     as_context,
-    as_flag,
     as_last_batch,
     as_loader_seed,
     as_timeout,
@@ -26,9 +28,7 @@ from .arguments import (
     check_streams,
     warn_of_too_much,
 )
-from .collate import default_collate, default_convert
 from .fetch import Fetch, FetchOne, KeySource, as_key, as_keys
-from .samplers import BatchSampler, RandomSampler, SequentialSampler, whole_batches
 from .start import Start
 from .stream import is_stream, stream
 from .tolerance import OnError, Passing, Tolerant, TolerantCollate, Transformed

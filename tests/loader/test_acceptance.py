@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from seqkit.loader.distributed import DistributedSampler
-from seqkit.loader.weighted import WeightedRandomSampler
 from seqkit.prefetch.resources import usable_cpus
+from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from seqkit.samplers.distributed import DistributedSampler
+from seqkit.samplers.weighted import WeightedRandomSampler
 from tests.prefetch.scripts import finished, running
 from tests.prefetch.traces import (
     adopt_orphans,

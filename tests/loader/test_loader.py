@@ -12,15 +12,9 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.loader import (
-    BatchSampler,
-    DataLoader,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    default_collate,
-    default_convert,
-)
+from seqkit.collation import default_collate, default_convert
+from seqkit.loader import DataLoader
+from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from tests.prefetch.traces import children, until
 
 WORKERS = [(0, "process"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]

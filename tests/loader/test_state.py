@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from seqkit.loader.distributed import DistributedSampler
-from seqkit.loader.weighted import WeightedRandomSampler
 from seqkit.prefetch.dispatcher import Reader
+from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from seqkit.samplers.distributed import DistributedSampler
+from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from tests.prefetch.traces import children, drawn, until
 

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 from typing import Any
 
-from ..checks import positive_int
+from ..checks import as_flag, positive_int
 from ..indices import each
 from ..randomness import item_generator, node_key
 from ..view import View
 from ..views.concatenate import concatenate
 from ..views.shard import Even, shard
 from ..views.shuffle import shuffle
-from .arguments import as_flag
-from .samplers import NestedSampler, Order, SeededSampler, order_of, pass_epoch, sample_count
+from .base import NestedSampler, Order, SeededSampler, order_of, pass_epoch, sample_count
 
 __all__ = ["DistributedSampler", "ShardedSampler", "SplitSampler"]
 
@@ -142,7 +141,7 @@ class ShardedSampler(NestedSampler):
     --------
     >>> [list(ShardedSampler(["a", "b", "c"], 2, rank)) for rank in range(2)]
     [['a', 'c'], ['b', 'a']]
-    >>> from seqkit.loader import BatchSampler
+    >>> from seqkit.samplers import BatchSampler
     >>> list(ShardedSampler(BatchSampler(range(8), 2), 2, 1))
     [[2, 3], [6, 7]]
     """

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import check_callable, positive_int
+from ..checks import as_batch_size, as_flag, check_callable, positive_int
 from ..indices import IndexArray
 from ..view import View
 from ..views.batch import batch, unbatch
@@ -21,8 +21,9 @@ from ..views.concatenate import concatenate
 from ..views.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap import smap
-from .arguments import as_batch_size, as_flag
-from .samplers import Last, Order, SeededSampler, check_sequence, sort_order
+from .base import Order, SeededSampler, check_sequence
+from .batches import Last
+from .order import sort_order
 
 __all__ = [
     "ConstWidthBucket",

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqkit.loader import (
+from seqkit.loader import DataLoader
+from seqkit.samplers import (
     ConstWidthBucket,
-    DataLoader,
     ExpWidthBucket,
     FixedBucketSampler,
     LinearWidthBucket,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.loader import (
+from seqkit.samplers import (
     BatchSampler,
     DistributedSampler,
     FilterSampler,
@@ -30,7 +30,7 @@ from seqkit.loader import (
     TokenBudgetBatchSampler,
     WeightedRandomSampler,
 )
-from seqkit.loader.samplers import EpochSampler, order_of
+from seqkit.samplers.base import EpochSampler, order_of
 
 from ..views.helpers import says
 
@@ -336,7 +336,7 @@ def test_a_draw_at_either_end_is_of_an_index_with_weight(point, monkeypatch):
         def random(self, size):
             return np.full(size, point)
 
-    monkeypatch.setattr("seqkit.loader.weighted.item_generator", lambda key, block: Extreme())
+    monkeypatch.setattr("seqkit.samplers.weighted.item_generator", lambda key, block: Extreme())
     for weights in ([0, 1, 0], [0, 3, 0.1, 0], [0, 0.1, 0.2, 0.7, 0]):
         drawable = np.flatnonzero(weights)
         assert list(WeightedRandomSampler(weights, 1)) == [drawable[-1] if point else drawable[0]]

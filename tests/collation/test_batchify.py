@@ -19,7 +19,7 @@ from seqkit import Append, Dict, Group, List, Pad, PerShard, Stack, Tuple
 from seqkit.context import evaluating
 from tests.prefetch.kinds import PROCESSES, Kind
 
-from .test_collate import ints, same
+from .test_default_collate import ints, same
 
 FORK = PROCESSES[0]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..view import name_of
 from .batchify import Batchify
-from .collate import TEXT, CollateFn, key_differences
+from .default import TEXT, CollateFn, key_differences
 from .leaves import Place
 
 __all__ = ["Dict", "Group", "NamedTuple", "PerShard", "Tuple"]
@@ -47,7 +47,7 @@ class Tuple(Batchify):
 
     Examples
     --------
-    >>> from seqkit.loader import List, Pad, Stack
+    >>> from seqkit.collation import List, Pad, Stack
     >>> Tuple(Pad(), Stack())([([1, 2], 0), ([3], 1)])
     (array([[1, 2],
            [3, 0]]), array([0, 1]))
@@ -111,7 +111,7 @@ class NamedTuple(Batchify):
     --------
     >>> from collections import namedtuple
     >>> Sample = namedtuple("Sample", "words label")
-    >>> from seqkit.loader import Pad, Stack
+    >>> from seqkit.collation import Pad, Stack
     >>> collate = NamedTuple(Sample, {"words": Pad(), "label": Stack()})
     >>> collate([Sample([1, 2], 0), Sample([3], 1)])
     Sample(words=array([[1, 2],
@@ -172,7 +172,7 @@ class Dict(Batchify):
 
     Examples
     --------
-    >>> from seqkit.loader import List, Pad
+    >>> from seqkit.collation import List, Pad
     >>> collate = Dict({"words": Pad()}, extra=List())
     >>> collate([{"words": [1, 2], "id": "a"}, {"words": [3], "id": "b"}])
     {'words': array([[1, 2],
@@ -247,7 +247,7 @@ class PerShard(Batchify):
 
     Examples
     --------
-    >>> from seqkit.loader import Pad
+    >>> from seqkit.collation import Pad
     >>> PerShard(Pad())([[[1, 2], [3]], [[4], [5]]])
     [array([[1, 2],
            [3, 0]]), array([[4],

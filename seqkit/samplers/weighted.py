@@ -12,7 +12,8 @@ from ..checks import positive_int
 from ..indices import IndexArray
 from ..randomness import item_generator, node_key
 from ..view import View
-from .samplers import BLOCK, SeededSampler, as_replacement, in_rounds
+from .base import SeededSampler
+from .order import BLOCK, as_replacement, in_rounds
 
 __all__ = ["WeightedRandomSampler"]
 

@@ -9,14 +9,15 @@ messages name the place in the samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import optional_int, positive_int
-from .arguments import as_flag, shown
+from ..checks import as_flag, optional_int, positive_int
 from .leaves import (
     Array,
     DType,
@@ -33,7 +34,7 @@ from .leaves import (
     stack,
 )
 
-__all__ = ["Append", "Batchify", "List", "Pad", "Stack"]
+__all__ = ["Append", "Batchify", "List", "Pad", "Stack", "shown"]
 
 
 class Batchify:
@@ -425,3 +426,26 @@ def _check_other_axes(arrays: Sequence[Array], axes: Sequence[int], place: Place
 
 def _counted(dimensions: int) -> str:
     return f"{dimensions} dimension{'s' * (dimensions != 1)}"
+
+
+def shown(function: Callable[..., Any], given: dict[str, Any]) -> list[str]:
+    """Return those keyword arguments of a call, as text, that are not the defaults.
+
+    >>> shown(sorted, {"key": abs, "reverse": False})
+    ['key=abs']
+    """
+    parameters = inspect.signature(function).parameters
+    options = []
+    for name, value in given.items():
+        default = parameters[name].default
+        if default is inspect.Parameter.empty or (type(value) is type(default) and value == default):
+            continue
+        options.append(f"{name}={_short(value)}")
+    return options
+
+
+def _short(value: Any) -> str:
+    if callable(value):
+        return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
+    text = reprlib.repr(value)
+    return f"<{type(value).__name__}>" if text.startswith("<") else text

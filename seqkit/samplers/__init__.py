@@ -1,0 +1,74 @@
+"""Samplers: sources of indices, each a view plus an epoch."""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .batches import BatchSampler, InfiniteSampler
+    from .buckets import (
+        ConstWidthBucket,
+        ExpWidthBucket,
+        FixedBucketSampler,
+        LinearWidthBucket,
+        SortedBucketSampler,
+        TokenBudgetBatchSampler,
+    )
+    from .distributed import DistributedSampler, ShardedSampler, SplitSampler
+    from .order import (
+        FilterSampler,
+        IntervalSampler,
+        RandomSampler,
+        SequentialSampler,
+        SortedSampler,
+        SubsetRandomSampler,
+    )
+    from .weighted import WeightedRandomSampler
+
+__all__ = [
+    "BatchSampler",
+    "ConstWidthBucket",
+    "DistributedSampler",
+    "ExpWidthBucket",
+    "FilterSampler",
+    "FixedBucketSampler",
+    "InfiniteSampler",
+    "IntervalSampler",
+    "LinearWidthBucket",
+    "RandomSampler",
+    "SequentialSampler",
+    "ShardedSampler",
+    "SortedBucketSampler",
+    "SortedSampler",
+    "SplitSampler",
+    "SubsetRandomSampler",
+    "TokenBudgetBatchSampler",
+    "WeightedRandomSampler",
+]
+
+# The module that defines each name, for `lazy_names`.
+_MODULES = {
+    "batches": ("BatchSampler", "InfiniteSampler"),
+    "buckets": (
+        "ConstWidthBucket",
+        "ExpWidthBucket",
+        "FixedBucketSampler",
+        "LinearWidthBucket",
+        "SortedBucketSampler",
+        "TokenBudgetBatchSampler",
+    ),
+    "distributed": ("DistributedSampler", "ShardedSampler", "SplitSampler"),
+    "order": (
+        "FilterSampler",
+        "IntervalSampler",
+        "RandomSampler",
+        "SequentialSampler",
+        "SortedSampler",
+        "SubsetRandomSampler",
+    ),
+    "weighted": ("WeightedRandomSampler",),
+}
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__, {name: module for module, names in _MODULES.items() for name in names}
+    )

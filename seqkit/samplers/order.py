@@ -1,0 +1,405 @@
+"""Samplers of single indices: in order, at random, sorted, filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..checks import as_flag, check_callable, optional_int, positive_int
+from ..indices import IndexArray
+from ..randomness import Permutation, item_generator, node_key
+from ..view import View, as_view, in_order
+from ..views.concatenate import concatenate
+from ..views.flatten import flatten
+from ..views.shuffle import shuffle
+from ..views.smap import smap
+from .base import EpochSampler, Order, SeededSampler, check_sequence, sample_count
+
+__all__ = [
+    "BLOCK",
+    "FilterSampler",
+    "IntervalSampler",
+    "RandomSampler",
+    "SequentialSampler",
+    "SortedSampler",
+    "SubsetRandomSampler",
+    "as_replacement",
+    "in_rounds",
+    "sort_order",
+]
+
+# How many draws with replacement are made at once.
+BLOCK = 1024
+
+
+class SequentialSampler(EpochSampler):
+    """Indices in order: 0, 1, 2, …, or those that are given.
+
+    Parameters
+    ----------
+    data_source : int or sized
+        How many, or what to take the length of, anew in every epoch.
+    start : int
+        The first index, at least 0; not 0 only where `data_source` is a number.
+    indices : sequence or integer array, optional
+        Indices or keys of the data source to give instead, in their order.
+
+    Raises
+    ------
+    TypeError
+        If `data_source` is neither, `start` no int, or `indices` no sequence.
+    ValueError
+        If a number is negative, or `start` does not go with the other arguments.
+
+    Notes
+    -----
+    No memory. After ``torch.utils.data.SequentialSampler``; `start` after Gluon, `indices` after MegEngine.
+
+    Examples
+    --------
+    >>> list(SequentialSampler("abc")), list(SequentialSampler(2, start=5))
+    ([0, 1, 2], [5, 6])
+    >>> list(SequentialSampler("abc", indices=[2, 0])), len(SequentialSampler("abc", indices=[2, 0]))
+    ([2, 0], 2)
+    """
+
+    def __init__(self, data_source: Any, start: int = 0, indices: Order | None = None) -> None:
+        super().__init__()
+        self.data_source = data_source
+        self.start = positive_int(start, "SequentialSampler: start", least=0)
+        self.indices = indices
+        sample_count(data_source, "SequentialSampler")
+        if self.start and (indices is not None or hasattr(data_source, "__len__")):
+            raise ValueError(
+                f"SequentialSampler: start={start} goes with a number of indices only; for a part of a"
+                " data source, or of indices, give that part as indices"
+            )
+        if indices is not None:
+            check_sequence(indices, "SequentialSampler: indices")
+
+    def order(self, epoch: int) -> Order:
+        """Return the indices, the same in every epoch."""
+        if self.indices is not None:
+            return self.indices
+        return range(self.start, self.start + len(self))
+
+    def __len__(self) -> int:
+        if self.indices is not None:
+            return len(self.indices)
+        return sample_count(self.data_source, "SequentialSampler")
+
+
+class RandomSampler(SeededSampler):
+    """Indices in random order, or drawn with replacement.
+
+    Parameters
+    ----------
+    data_source : int or sized
+        How many indices to draw from, or what to take the length of, anew in every epoch.
+    replacement : bool
+        Draw every index from all of them. By default each occurs once, in random order.
+    num_samples : int, optional
+        Indices per epoch, at least 1. None (the default): as many as there are. More than that without
+        replacement gives several whole permutations and a part of one.
+    seed : int, optional
+        At least 0. None (the default) draws one from the system, once.
+
+    Raises
+    ------
+    TypeError
+        If `data_source` has no length, `replacement` is no bool, or a number no int.
+    ValueError
+        If a number is out of range, or samples are wanted and there is nothing to draw from.
+
+    Notes
+    -----
+    No memory at 65,536 indices and above (see `shuffle`); draws with replacement are made 1024 at a time.
+    The order for a seed is that of ``shuffle(range(n), seed)``, not that of PyTorch. After
+    ``torch.utils.data.RandomSampler``.
+
+    Examples
+    --------
+    >>> sampler = RandomSampler(5, seed=0)
+    >>> first, second = list(sampler), list(sampler)
+    >>> sorted(first), first == second, sampler.epoch
+    ([0, 1, 2, 3, 4], False, 2)
+    >>> sampler.set_epoch(0)
+    >>> list(sampler) == first
+    True
+    """
+
+    def __init__(
+        self,
+        data_source: Any,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.replacement = as_replacement(replacement, "RandomSampler")
+        super().__init__(seed)
+        self.data_source = data_source
+        self._num_samples = optional_int(num_samples, "RandomSampler: num_samples")
+        self._size()
+
+    def _size(self) -> int:
+        n = sample_count(self.data_source, "RandomSampler")
+        if n == 0 and self._num_samples is not None:
+            raise ValueError(
+                f"RandomSampler: num_samples={self._num_samples} samples wanted, but data_source is empty"
+            )
+        return n
+
+    def __len__(self) -> int:
+        return self._size() if self._num_samples is None else self._num_samples
+
+    def order(self, epoch: int) -> View[int]:
+        """Return the indices of an epoch, as a view."""
+        n, total = self._size(), len(self)
+        if self.replacement:
+            key = node_key("RandomSampler", self.seed, epoch, "replacement")
+            return in_rounds(_Draws(n, key), BLOCK, total)
+        permute = _Permutations(n, self.seed, epoch)
+        if n < Permutation.TABLE and total > n:
+            return in_rounds(permute, n, total)
+        return concatenate(map(permute.whole, range(-(-total // max(n, 1)))))[:total]
+
+
+def in_rounds(draw: Callable[[int, int], Sequence[int]], size: int, total: int) -> View[int]:
+    """Return the view of `total` indices in rounds of `size`, each drawn when its indices are read.
+
+    >>> list(in_rounds(lambda number, length: [number] * length, 2, 5))
+    [0, 0, 1, 1, 2]
+    """
+    rounds = -(-total // size)
+    lengths = np.full(rounds, size)
+    lengths[-1:] = total - size * (rounds - 1)
+    return flatten(smap(draw, range(rounds), lengths), lengths)
+
+
+class _Draws:
+    """Draws with replacement from ``range(n)``."""
+
+    def __init__(self, n: int, key: int) -> None:
+        self.n = n
+        self.key = key
+
+    def __call__(self, block: int, length: int) -> list[int]:
+        drawn: list[int] = item_generator(self.key, block).integers(self.n, size=BLOCK).tolist()
+        return drawn[:length]
+
+
+class _Permutations:
+    """Permutation after permutation of ``range(n)``; that of number 0 is that of `shuffle`."""
+
+    def __init__(self, n: int, seed: int, epoch: int) -> None:
+        self.n = n
+        self.seed = seed
+        self.epoch = epoch
+
+    def whole(self, number: int) -> View[int]:
+        name = f"round {number}" if number else None
+        return shuffle(range(self.n), self.seed, self.epoch, name=name)
+
+    def __call__(self, number: int, length: int) -> list[int]:
+        return list(self.whole(number)[:length])
+
+
+class SubsetRandomSampler(SeededSampler):
+    """Given indices in random order.
+
+    Parameters
+    ----------
+    indices : sequence
+        Indices, or keys of any kind; arrays are kept as they are and give plain ints.
+    seed : int, optional
+        At least 0. None (the default) draws one from the system, once.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `indices` cannot be indexed or has no length, or `seed` is no int or negative.
+
+    Notes
+    -----
+    One lookup per index. After ``torch.utils.data.SubsetRandomSampler``.
+
+    Examples
+    --------
+    >>> sorted(SubsetRandomSampler([7, 1, 4], seed=0))
+    [1, 4, 7]
+    """
+
+    def __init__(self, indices: Order, seed: int | None = None) -> None:
+        super().__init__(seed)
+        check_sequence(indices, "SubsetRandomSampler: indices")
+        self.indices = indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def order(self, epoch: int) -> View[Any]:
+        """Return the indices of an epoch, as a view."""
+        return shuffle(self.indices, self.seed, epoch)
+
+    def _draw(self, epoch: int) -> Iterator[Any]:
+        order = iter(self.order(epoch))
+        return map(int, order) if isinstance(self.indices, np.ndarray) else order
+
+
+class SortedSampler(EpochSampler):
+    """The indices of keys in ascending order.
+
+    Parameters
+    ----------
+    keys : sequence or one-dimensional array
+        Of anything that compares with ``<``, one key per sample; read once, now.
+    reverse : bool
+        The greatest key first. Equal keys stay in their order either way.
+
+    Raises
+    ------
+    TypeError
+        If `keys` is no sequence, or its keys do not compare.
+    ValueError
+        If `reverse` is no bool.
+
+    Notes
+    -----
+    8 bytes per index. After ``SortedSampler`` of GluonNLP, which has the greatest first by default.
+
+    Examples
+    --------
+    >>> list(SortedSampler([30, 10, 20])), list(SortedSampler(["b", "c", "a"], reverse=True))
+    ([1, 2, 0], [1, 0, 2])
+    """
+
+    def __init__(self, keys: Order, reverse: bool = False) -> None:
+        super().__init__()
+        check_sequence(keys, "SortedSampler: keys")
+        self.reverse = as_flag(reverse, "SortedSampler: reverse")
+        self._indices = sort_order(keys, self.reverse)
+
+    def order(self, epoch: int) -> IndexArray:
+        """Return the indices, the same in every epoch."""
+        return self._indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+
+class IntervalSampler(EpochSampler):
+    """Every k-th index: 0, k, 2k, …, and then those from 1 on, from 2 on, and so forth.
+
+    Parameters
+    ----------
+    length : int or sized
+        How many indices there are, or what to take the length of, anew in every epoch.
+    interval : int
+        The step k, at least 1.
+    rollover : bool
+        Begin anew behind every index left out, until there is none (the default). False: only 0, k, 2k, ….
+
+    Raises
+    ------
+    TypeError
+        If a number is no int.
+    ValueError
+        If a number is out of range, or `rollover` no bool.
+
+    Notes
+    -----
+    One range per pass. After ``IntervalSampler`` of Gluon.
+
+    Examples
+    --------
+    >>> list(IntervalSampler(7, 3)), list(IntervalSampler(7, 3, rollover=False))
+    ([0, 3, 6, 1, 4, 2, 5], [0, 3, 6])
+    """
+
+    def __init__(self, length: Any, interval: int, rollover: bool = True) -> None:
+        super().__init__()
+        sample_count(length, "IntervalSampler", "length")
+        self.length = length
+        self.interval = positive_int(interval, "IntervalSampler: interval")
+        self.rollover = as_flag(rollover, "IntervalSampler: rollover")
+
+    def order(self, epoch: int) -> Order:
+        """Return the indices, the same in every epoch."""
+        n = sample_count(self.length, "IntervalSampler", "length")
+        if not self.rollover:
+            return range(0, n, self.interval)
+        return concatenate(range(first, n, self.interval) for first in range(min(self.interval, n)))
+
+    def __len__(self) -> int:
+        n = sample_count(self.length, "IntervalSampler", "length")
+        return n if self.rollover else -(-n // self.interval)
+
+
+class FilterSampler(EpochSampler):
+    """The indices of those samples for which a function is true.
+
+    Parameters
+    ----------
+    function : callable
+        Called with every sample once, now.
+    dataset : View or indexable
+        Of known length.
+
+    Raises
+    ------
+    TypeError
+        If `function` cannot be called, or `dataset` cannot be indexed or has no length.
+
+    Notes
+    -----
+    8 bytes per index. After ``FilterSampler`` of Gluon; the samples themselves are
+    ``filter(function, dataset)``.
+
+    Examples
+    --------
+    >>> list(FilterSampler(str.isupper, "aBcD"))
+    [1, 3]
+    """
+
+    def __init__(self, function: Callable[[Any], object], dataset: Any) -> None:
+        super().__init__()
+        check_callable(function, "FilterSampler: function")
+        samples = as_view(dataset, "FilterSampler")
+        flags = np.fromiter((bool(function(sample)) for sample in in_order(samples)), np.bool_, len(samples))
+        self._indices = np.flatnonzero(flags)
+
+    def order(self, epoch: int) -> IndexArray:
+        """Return the indices, the same in every epoch."""
+        return self._indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+
+def sort_order(keys: Order, reverse: bool) -> IndexArray:
+    """Return the positions of keys in ascending or descending order; equal keys stay in theirs.
+
+    >>> sort_order([2, 1, 2], reverse=True), sort_order(np.array([2, 1, 2]), reverse=True)
+    (array([0, 2, 1]), array([0, 2, 1]))
+    """
+    n = len(keys)
+    if not isinstance(keys, np.ndarray) or keys.ndim != 1:
+        comparable = keys.tolist() if isinstance(keys, np.ndarray) else list(in_order(keys))
+        return np.array(sorted(range(n), key=comparable.__getitem__, reverse=reverse), np.int64)
+    if not reverse:
+        return np.argsort(keys, kind="stable")
+    return (n - 1 - np.argsort(keys[::-1], kind="stable"))[::-1]
+
+
+def as_replacement(replacement: Any, who: str) -> bool:
+    """Return a `replacement` argument, checked.
+
+    >>> as_replacement(1, "RandomSampler")
+    Traceback (most recent call last):
+    TypeError: RandomSampler: replacement should be a boolean value, but got replacement=1
+    """
+    if not isinstance(replacement, bool):
+        raise TypeError(f"{who}: replacement should be a boolean value, but got replacement={replacement!r}")
+    return replacement
