@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ __all__ = [
     "as_batch_size",
     "as_bool",
     "as_flag",
+    "as_last",
     "check_callable",
     "check_iterable",
     "check_sequences",
+    "number_at_least",
     "optional_int",
     "optional_number",
     "positive_int",
@@ -70,6 +74,20 @@ def optional_number(value: Any, who: str, unit: str) -> float | None:
     if not value > 0:
         raise ValueError(message)
     return float(value)
+
+
+def number_at_least(value: Any, who: str, least: float) -> float:
+    """Return a finite number of at least `least` as a float.
+
+    >>> number_at_least(1, "FixedBucketSampler: ratio", 0)
+    1.0
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise TypeError(f"{who} must be a number of at least {least}, got {value!r}")
+    number = float(value)
+    if not least <= number < math.inf:
+        raise ValueError(f"{who} must be a number of at least {least}, got {value!r}")
+    return number
 
 
 def as_bool(value: Any, who: str) -> bool:
@@ -141,3 +159,21 @@ def check_iterable(value: Any, who: str, what: str = "indices") -> None:
         raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
         raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")
+
+
+def as_last(value: Any, drop_last: bool, who: str) -> Any:
+    """Return what to do with a last batch that is short; ``drop_last=True`` is the same as "discard".
+
+    >>> as_last(None, True, "DataLoader: last_batch"), as_last("pad", False, "DataLoader: last_batch")
+    ('discard', 'pad')
+    """
+    if value is None:
+        return "discard" if drop_last else "keep"
+    if value not in ("keep", "discard", "pad", "rollover"):
+        raise ValueError(f"{who} must be 'keep', 'discard', 'pad' or 'rollover', got {value!r}")
+    if drop_last and value != "discard":
+        name = who.split(": ")[-1]
+        raise ValueError(
+            f"{who.removesuffix(name)}drop_last=True means {name}='discard', got {name}={value!r}"
+        )
+    return value

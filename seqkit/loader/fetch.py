@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNBOUNDED, Unsized
-from ..samplers.base import order_of
+from ..samplers.base import draw
 from ..view import Source, View, name_of
 from .tolerance import OnError, mended
 
@@ -48,12 +48,12 @@ class KeySource:
             name = type(self._given).__name__
             raise TypeError(f"DataLoader: no length, for its sampler ({name}) has none") from error
 
-    def epoch(self, start: int = 0) -> Keys:
+    def epoch(self, number: int, start: int = 0) -> Keys:
         """Return the keys of the next epoch, from number `start` on."""
         if self._begun and isinstance(self._given, Iterator):
             refuse_second_epoch("sampler", self._given)
         self._begun = True
-        return Keys(resumed(self.sampler, start), self._convert)
+        return Keys(draw(self.sampler, number, start), self._convert)
 
 
 def refuse_second_epoch(what: str, iterator: Any) -> NoReturn:
@@ -92,13 +92,6 @@ class Keys:
             self.has_failed = True
             raise self._error
         yield from ()
-
-
-def resumed(sampler: Any, start: int) -> Iterator[Any]:
-    """Return what a sampler yields in its next epoch, from number `start` on."""
-    order = order_of(sampler, sampler.epoch) if start and hasattr(sampler, "epoch") else None
-    keys = iter(sampler)  # which begins the epoch
-    return islice(keys, start, None) if order is None else iter(order[start:])
 
 
 def as_keys(keys: Any) -> list[Any]:

@@ -213,7 +213,7 @@ class DataLoader(Pipeline):
         node = self._node()
         length = self._length()
         try:
-            items, is_at_item = self._items_from(node.at_epoch(number), start)
+            items, is_at_item = self._items_from(node.at_epoch(number), number, start)
         except BaseException:  # it has not begun
             load_sampler_state(self._given_sampler(), before)
             raise
@@ -259,10 +259,12 @@ class DataLoader(Pipeline):
         if node is not self.view and isinstance(node, Prefetch):
             node.close()
 
-    def _items_from(self, pipeline: View[Any], start: int) -> tuple[Iterator[Any], Callable[[], bool]]:
+    def _items_from(
+        self, pipeline: View[Any], number: int, start: int
+    ) -> tuple[Iterator[Any], Callable[[], bool]]:
         """Return the batches from one on, and what says whether the last error was a batch's own."""
         if self._reads is not None:
-            keys = self._keys = self._reads.epoch(start)
+            keys = self._keys = self._reads.epoch(number, start)
             items, is_at_item = self._iterated(pipeline, keys)
             return chain(items, keys.failure()), lambda: is_at_item() and not keys.has_failed
         if isinstance(pipeline._n, Unsized):

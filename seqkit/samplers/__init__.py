@@ -6,14 +6,8 @@ from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .batches import BatchSampler, InfiniteSampler
-    from .buckets import (
-        ConstWidthBucket,
-        ExpWidthBucket,
-        FixedBucketSampler,
-        LinearWidthBucket,
-        SortedBucketSampler,
-        TokenBudgetBatchSampler,
-    )
+    from .buckets import FixedBucketSampler, SortedBucketSampler
+    from .budget import TokenBudgetBatchSampler
     from .distributed import DistributedSampler, ShardedSampler, SplitSampler
     from .order import (
         FilterSampler,
@@ -23,6 +17,7 @@ if TYPE_CHECKING:
         SortedSampler,
         SubsetRandomSampler,
     )
+    from .schemes import ConstWidthBucket, ExpWidthBucket, LinearWidthBucket
     from .weighted import WeightedRandomSampler
 
 __all__ = [
@@ -49,14 +44,8 @@ __all__ = [
 # The module that defines each name, for `lazy_names`.
 _MODULES = {
     "batches": ("BatchSampler", "InfiniteSampler"),
-    "buckets": (
-        "ConstWidthBucket",
-        "ExpWidthBucket",
-        "FixedBucketSampler",
-        "LinearWidthBucket",
-        "SortedBucketSampler",
-        "TokenBudgetBatchSampler",
-    ),
+    "buckets": ("FixedBucketSampler", "SortedBucketSampler"),
+    "budget": ("TokenBudgetBatchSampler",),
     "distributed": ("DistributedSampler", "ShardedSampler", "SplitSampler"),
     "order": (
         "FilterSampler",
@@ -66,6 +55,7 @@ _MODULES = {
         "SortedSampler",
         "SubsetRandomSampler",
     ),
+    "schemes": ("ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket"),
     "weighted": ("WeightedRandomSampler",),
 }
 if not TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Samplers of batches, and of epochs without end."""
+"""Samplers of batches, and samplers without end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import as_batch_size, as_flag
+from ..checks import as_batch_size, as_flag, as_last
+from ..indices import batch_count
 from ..view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
-from .base import NestedSampler, order_of, pass_epoch
+from .base import NestedSampler, Sampler, draw, order_of, pass_epoch
 
 __all__ = ["BatchSampler", "InfiniteSampler", "Last", "whole_batches"]
 
@@ -26,28 +27,30 @@ class BatchSampler(NestedSampler):
     Parameters
     ----------
     sampler : iterable
-        Of indices or keys; may be endless, is read as batches are drawn, and anew in every epoch.
+        Indices or keys. It may be endless. It is read lazily, and iterated again for every epoch.
     batch_size : int
-        Indices per batch, at least 1.
+        Indices per batch (1 or more).
     drop_last : bool
-        Leave out a last batch of fewer; the same as ``last="discard"``.
+        Leave out a last batch that is short; the same as ``last="discard"``.
     last : "keep", "discard", "pad" or "rollover", optional
-        What becomes of the indices of a last batch of fewer than k. ``"pad"``: it is completed with the first
-        ones of the epoch. ``"rollover"``: the next epoch begins with them; the first one may then be empty.
+        What to do with a last batch that is short. ``"pad"`` completes it with the first indices of the
+        epoch. ``"rollover"`` puts its indices at the beginning of the next epoch. The first epoch may then
+        be empty.
 
     Raises
     ------
     TypeError
         If `sampler` is not iterable.
     ValueError
-        If `batch_size` is no positive int, `drop_last` no bool, or `last` unknown or at odds with
-        `drop_last`.
+        If `batch_size` is not a positive int, `drop_last` is not a bool, `last` is unknown, or `last`
+        contradicts `drop_last`.
 
     Notes
     -----
-    `len` needs that of `sampler`. With ``"rollover"`` an epoch is over when its iterator says so: one that is
-    abandoned before leaves what the last epoch carried over for the next one, and `len` as it was. What is
-    carried over can be saved: `state_dict`. After ``torch.utils.data.BatchSampler`` and, for `last`, Gluon's.
+    `len` needs the length of `sampler`. With ``"rollover"`` an epoch is over when its iterator is exhausted.
+    An epoch that is abandoned earlier changes nothing: the next epoch begins with the same indices, and
+    `len` stays the same. `state_dict` contains these indices. Modelled on ``torch.utils.data.BatchSampler``
+    and, for `last`, on Gluon's.
 
     Examples
     --------
@@ -69,11 +72,14 @@ class BatchSampler(NestedSampler):
         super().__init__(sampler)
         self.batch_size = as_batch_size(batch_size, "BatchSampler")
         self.drop_last = as_flag(drop_last, "BatchSampler: drop_last")
-        self.last = _last_policy(self.drop_last, last)
-        self._carried: list[Any] = []
+        self.last = as_last(last, self.drop_last, "BatchSampler: last")
+        self._carried: list[Any] = []  # indices that begin the next epoch
 
-    def order(self, epoch: int) -> View[list[Any]] | None:
-        """Return the batches of an epoch as a view; None with rollover, or without the order of `sampler`."""
+    def at_epoch(self, epoch: int) -> View[list[Any]] | None:
+        """Return the batches of an epoch as a view.
+
+        Returns None with ``last="rollover"``, and if the inner sampler must be iterated to find out.
+        """
         order = None if self.last == "rollover" else order_of(self.sampler, epoch)
         if order is None:
             return None
@@ -81,12 +87,12 @@ class BatchSampler(NestedSampler):
             order = whole_batches(order, self.batch_size)
         return batch(order, self.batch_size, self.last == "discard")
 
-    def _draw(self, epoch: int) -> Iterator[list[Any]]:
-        return self._batches(chain(self._carried, iter(self.sampler)))
+    def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        return self._batches(chain(self._carried, keys))
 
-    def _batches(self, indices: Iterator[Any]) -> Iterator[list[Any]]:
+    def _batches(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
         first: list[Any] = []
-        while len(drawn := list(islice(indices, self.batch_size))) == self.batch_size:
+        while len(drawn := list(islice(keys, self.batch_size))) == self.batch_size:
             first = first or list(drawn)
             yield drawn
         if self.last == "pad" and drawn:
@@ -98,52 +104,36 @@ class BatchSampler(NestedSampler):
 
     def __len__(self) -> int:
         n = len(self._carried) + len(self.sampler)  # type: ignore[arg-type]
-        return -(-n // self.batch_size) if self.last in ("keep", "pad") else n // self.batch_size
+        return batch_count(n, self.batch_size, self.last)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next epoch depends on: its number, and the indices carried over to it.
+        """Return the number of the next epoch, and the indices that were carried over to it.
 
-        Of these it is enough to know how many they are where they end the epoch before.
-
-        >>> sampler = BatchSampler(RandomSampler(5, seed=0), 2, last="rollover")
+        >>> sampler = BatchSampler(range(5), 2, last="rollover")
         >>> batches = list(sampler)
         >>> sampler.state_dict()
-        {'epoch': 1, 'sampler': {'epoch': 1, 'seed': 0}, 'carried': 1}
+        {'epoch': 1, 'sampler': None, 'carried': [4]}
         """
-        carried: Any = list(self._carried)
-        if carried == self._tail(len(carried)):
-            carried = len(carried)
+        carried = [key.item() if isinstance(key, np.generic) else key for key in self._carried]
         return {**super().state_dict(), "carried": carried}
 
-    def _tail(self, count: int) -> list[Any] | None:
-        """Return the last indices of the epoch before the next one."""
-        order = order_of(self.sampler, self.epoch - 1) if self.epoch > 0 else None
-        if order is None or len(order) < count:
-            return None
-        return [i.item() if isinstance(i, np.generic) else i for i in order[len(order) - count :]]
-
     def _restore(self, state: Mapping[str, Any]) -> None:
-        carried: Any = state["carried"]
-        count = carried if isinstance(carried, int) else len(carried)
-        if count > (self.batch_size - 1 if self.last == "rollover" else 0):
+        carried = list(state["carried"])
+        if len(carried) > (self.batch_size - 1 if self.last == "rollover" else 0):
             raise ValueError(
-                f"BatchSampler: the state carries {count} indices over, which does not go with"
+                f"BatchSampler: the state carries {len(carried)} indices over, which does not go with"
                 f" batch_size={self.batch_size}, last={self.last!r}"
             )
         super()._restore(state)
-        if isinstance(carried, int):
-            carried = self._tail(carried) or []
-        self._carried = list(carried)
+        self._carried = carried
 
-
-def _last_policy(drop_last: bool, last: Last | None) -> Last:
-    if last is None:
-        return "discard" if drop_last else "keep"
-    if last not in ("keep", "discard", "pad", "rollover"):
-        raise ValueError(f"BatchSampler: last must be 'keep', 'discard', 'pad' or 'rollover', got {last!r}")
-    if drop_last and last != "discard":
-        raise ValueError(f"BatchSampler: drop_last=True means last='discard', got last={last!r}")
-    return last
+    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
+        """Load the state of an epoch of which `read` batches were read. Return how many are left to skip."""
+        self.load_state_dict(state)
+        if not isinstance(self.sampler, Sampler) or state["sampler"] is None:
+            return read
+        left = self.sampler.resume_after(state["sampler"], read * self.batch_size)
+        return read if left else 0
 
 
 class InfiniteSampler(NestedSampler):
@@ -152,20 +142,21 @@ class InfiniteSampler(NestedSampler):
     Parameters
     ----------
     sampler : iterable
-        Of anything; a sampler or a batch sampler, not an iterator.
+        A sampler or batch sampler, or any iterable that is not an iterator.
     resume : bool
-        Let every `iter` go on where the last one stopped. By default it begins a new epoch.
+        True: every `iter` continues where the last one stopped. False (the default): it begins a new epoch.
 
     Raises
     ------
     TypeError
-        If `sampler` is not iterable, or an iterator, which has one epoch only.
+        If `sampler` is not iterable, or is an iterator, which has one epoch only.
     ValueError
-        If `resume` is no bool; and, when it is drawn from, if an epoch is empty.
+        If `resume` is not a bool; and, while it is read, if an epoch is empty.
 
     Notes
     -----
-    No length, so that `len` raises TypeError. Pickles with its place. After ``Infinite`` of MegEngine.
+    It has no length, so `len` raises TypeError. Pickles keep the position. Modelled on ``Infinite`` of
+    MegEngine.
 
     Examples
     --------
@@ -182,48 +173,58 @@ class InfiniteSampler(NestedSampler):
         super().__init__(sampler)
         if isinstance(sampler, Iterator):
             raise TypeError(
-                f"InfiniteSampler: sampler should give a new iterator every epoch, but got the iterator"
+                "InfiniteSampler: sampler should give a new iterator every epoch, but got the iterator"
                 f" {sampler!r}; make a list of it first"
             )
         self.resume = as_flag(resume, "InfiniteSampler: resume")
-        self._place: tuple[int, int] | None = None  # epoch, and how many of its indices were given
+        self._place: tuple[int, int] = (0, 0)  # an epoch, and how many of its indices were read
+
+    def at_epoch(self, epoch: int) -> None:
+        """Return None: which indices come next depends on how far the sampler was read."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next `iter` begins or, with ``resume=True``, continues."""
+        epoch, read = self._place
+        return epoch + (read > 0 and not self.resume)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next `iter` begin with epoch number `epoch`, at least 0."""
+        """Let the next `iter` begin with epoch number `epoch` (0 or more)."""
         super().set_epoch(epoch)
-        self._place = None
+        self._place = self._epoch, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next `iter` depends on: its epoch, and the place there if it is to resume."""
-        return {**super().state_dict(), "place": self._place}
+        """Return the position, and the state of the inner sampler if it has one."""
+        return {**super().state_dict(), "place": list(self._place)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._place = state["place"]
+        epoch, read = state["place"]
+        self._place = epoch, read
 
     def _draw(self, epoch: int) -> Iterator[Any]:
-        epoch, given = self._place if self.resume and self._place else (epoch, 0)
-        return self._endless(epoch, given)
+        return self._endless(epoch, self._place[1] if self.resume else 0)
 
-    def _endless(self, epoch: int, given: int) -> Iterator[Any]:
+    def _endless(self, epoch: int, read: int) -> Iterator[Any]:
         for number in count(epoch):
             pass_epoch(self.sampler, number)
-            self._place = number, given
-            for index in islice(self.sampler, given, None):
-                given += 1
-                self._place = number, given
-                yield index
-            if not given:
+            self._place = number, read
+            for key in draw(self.sampler, number, read):
+                read += 1
+                self._place = number, read
+                yield key
+            if not read:
                 raise ValueError(
-                    "InfiniteSampler: an epoch of its sampler is empty, and more of them could be without end"
+                    "InfiniteSampler: an epoch of its sampler is empty, so that it would search for ever"
                 )
-            given = 0
+            read = 0
 
 
-def whole_batches(order: Any, size: int) -> Any:
-    """Return a sequence, completed with its first items to a multiple of `size` of them.
+def whole_batches(order: View[Any], size: int) -> View[Any]:
+    """Return a view completed with its first items to a multiple of `size`.
 
-    >>> list(whole_batches([7, 1, 4], 2))
+    >>> from seqkit import view
+    >>> list(whole_batches(view([7, 1, 4]), 2))
     [7, 1, 4, 7]
     """
     n = len(order)

@@ -2,201 +2,36 @@
 
 from __future__ import annotations
 
-import math
 import reprlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from numbers import Real
-from typing import Any, Literal
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ..checks import as_batch_size, as_flag, check_callable, positive_int
+from ..checks import as_batch_size, as_flag, check_callable, number_at_least, positive_int
 from ..indices import IndexArray
-from ..view import View
+from ..view import View, view
+from ..views.add_cache import add_cache
 from ..views.batch import batch, unbatch
 from ..views.concatenate import concatenate
 from ..views.gather import gather
+from ..views.random_map import random_map
 from ..views.shuffle import shuffle
 from ..views.smap import smap
-from .base import Order, SeededSampler, check_sequence
+from .base import Order, check_sequence
 from .batches import Last
+from .grouped import GroupedBatches, LastGroup
+from .lengths import Key, LengthArray, as_key, as_lengths
 from .order import sort_order
+from .schemes import ConstWidthBucket
 
-__all__ = [
-    "ConstWidthBucket",
-    "ExpWidthBucket",
-    "FixedBucketSampler",
-    "LinearWidthBucket",
-    "SortedBucketSampler",
-    "TokenBudgetBatchSampler",
-]
-
-# A length, or the lengths of the parts of one sample; so also the key of a bucket, its greatest length.
-Key = int | tuple[int, ...]
-LengthArray = npt.NDArray[np.int64]
-LastGroup = Literal["overlap", "discard", "fewer"]
+__all__ = ["FixedBucketSampler", "SortedBucketSampler"]
 
 
-# -------------------------------------------------------------------- schemes
-
-
-class _BucketScheme:
-    """Where buckets end, between the least length and the greatest."""
-
-    def __call__(self, max_lengths: Any, min_lengths: Any, num_buckets: int) -> list[Any]:
-        """Return the keys of at most `num_buckets` buckets, ascending; the last is the greatest length.
-
-        Parameters
-        ----------
-        max_lengths, min_lengths : int, or tuple of int
-            The greatest and the least length, of every part if samples have several.
-        num_buckets : int
-            How many buckets, at least 1.
-        """
-        num_buckets = positive_int(num_buckets, f"{type(self).__name__}: num_buckets")
-        if isinstance(max_lengths, tuple):
-            ends = [
-                self._ends(most, least, num_buckets)
-                for most, least in zip(max_lengths, min_lengths, strict=True)
-            ]
-            return list(dict.fromkeys(zip(*ends, strict=True)))
-        return list(dict.fromkeys(self._ends(max_lengths, min_lengths, num_buckets)))
-
-    def _ends(self, most: int, least: int, count: int) -> list[int]:
-        ends = np.rint(self._exact(most, least, np.arange(1, count + 1)))
-        ends[-1] = most
-        ascending: list[int] = np.maximum.accumulate(np.clip(ends, least, most)).astype(np.int64).tolist()
-        return ascending
-
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
-        """Return where the buckets that are numbered from 1 end."""
-        raise NotImplementedError(f"{type(self).__name__} must define _exact(most, least, numbers)")
-
-
-class ConstWidthBucket(_BucketScheme):
-    """Buckets of one width, counted from the greatest length down.
-
-    Notes
-    -----
-    The width is ``(1 + max - min) // num_buckets``, at least 1. After GluonNLP.
-
-    Examples
-    --------
-    >>> ConstWidthBucket()(100, 1, 4), ConstWidthBucket()((10, 4), (1, 1), 2)
-    ([25, 50, 75, 100], [(5, 2), (10, 4)])
-    """
-
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
-        width = max((1 + most - least) // len(numbers), 1)
-        return most - width * (len(numbers) - numbers).astype(np.float64)
-
-
-class LinearWidthBucket(_BucketScheme):
-    """Buckets whose width grows by the same amount from each to the next: short ones are narrow.
-
-    Notes
-    -----
-    Bucket i, from 1 on, has the width ``1 + a * i``, where a is such that the last one ends at the greatest
-    length. After GluonNLP.
-
-    Examples
-    --------
-    >>> LinearWidthBucket()(100, 1, 4)
-    [12, 32, 61, 100]
-    """
-
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
-        count = len(numbers)
-        growth = 2 * (most - least - count) / (count * (count + 1))
-        return least + growth * numbers * (numbers + 1) / 2 + numbers
-
-
-class ExpWidthBucket(_BucketScheme):
-    """Buckets of which each is wider than the last by one factor: short ones are narrow.
-
-    Parameters
-    ----------
-    bucket_len_step : float
-        The factor, at least 1; 1 makes all of one width.
-
-    Raises
-    ------
-    TypeError
-        If `bucket_len_step` is no number.
-    ValueError
-        If it is below 1, or not finite.
-
-    Notes
-    -----
-    After GluonNLP.
-
-    Examples
-    --------
-    >>> ExpWidthBucket(2)(100, 1, 4), ExpWidthBucket(1.0)(100, 1, 4)
-    ([8, 21, 47, 100], [26, 50, 75, 100])
-    """
-
-    def __init__(self, bucket_len_step: float = 1.1) -> None:
-        self.bucket_len_step = _as_number(bucket_len_step, "ExpWidthBucket: bucket_len_step", 1)
-
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
-        count = len(numbers)
-        growth = np.log(self.bucket_len_step)
-        if growth == 0:
-            return least + (most - least) * numbers / count
-        # (step**i - 1) / (step**count - 1), with powers that cannot overflow.
-        shorter = np.expm1(-growth * numbers) / np.expm1(-growth * count)
-        return np.asarray(least + (most - least) * np.exp(growth * (numbers - count)) * shorter)
-
-
-# -------------------------------------------------------------------- samplers
-
-
-class _ShardedBatches(SeededSampler):
-    """Batches whose order is known ahead, one by one or in groups of several, one for each device."""
-
-    def __init__(self, seed: int | None, num_shards: int, last_group: LastGroup) -> None:
-        super().__init__(seed)
-        who = type(self).__name__
-        self.num_shards = positive_int(num_shards, f"{who}: num_shards", least=0)
-        if last_group not in ("overlap", "discard", "fewer"):
-            raise ValueError(f"{who}: last_group must be 'overlap', 'discard' or 'fewer', got {last_group!r}")
-        self.last_group: LastGroup = last_group
-
-    def _batches(self, epoch: int) -> View[list[int]]:
-        raise NotImplementedError(f"{type(self).__name__} must define _batches(epoch)")
-
-    def _count(self) -> int:
-        """Return how many batches there are."""
-        raise NotImplementedError(f"{type(self).__name__} must define _count()")
-
-    def order(self, epoch: int) -> View[Any] | None:
-        """Return the batches of an epoch, or the groups of batches, as a view."""
-        return self._grouped(self._batches(epoch))
-
-    def _grouped(self, batches: View[list[int]]) -> View[Any]:
-        n, count = self.num_shards, len(batches)
-        if n == 0:
-            return batches
-        lacking = -count % n
-        if lacking and self.last_group == "overlap":
-            # The last group is the n last batches, or if there are fewer, these over and over.
-            again = np.arange(count - n, count - n + lacking) % count
-            whole = count - count % n
-            batches = concatenate([batches[:whole], gather(batches, again), batches[whole:]])
-        return batch(batches, n, self.last_group == "discard")
-
-    def __len__(self) -> int:
-        if self.num_shards == 0:
-            return self._count()
-        groups, rest = divmod(self._count(), self.num_shards)
-        return groups + (rest > 0 and self.last_group != "discard")
-
-
-class FixedBucketSampler(_ShardedBatches):
+class FixedBucketSampler(GroupedBatches):
     """Batches of samples out of one bucket each, where a bucket has the samples up to some length.
 
     Parameters
@@ -279,20 +114,22 @@ class FixedBucketSampler(_ShardedBatches):
     ) -> None:
         super().__init__(seed, num_shards, last_group)
         self.batch_size = as_batch_size(batch_size, "FixedBucketSampler")
-        self.ratio = _as_number(ratio, "FixedBucketSampler: ratio", 0)
+        self.ratio = number_at_least(ratio, "FixedBucketSampler: ratio", 0)
         self.shuffle = as_flag(shuffle, "FixedBucketSampler: shuffle")
         self.use_average_length = as_flag(use_average_length, "FixedBucketSampler: use_average_length")
         if self.use_average_length and ratio:
-            raise ValueError(
-                "FixedBucketSampler: use_average_length decides how large batches are; leave out"
-                f" ratio={ratio}"
+            warnings.warn(
+                f"FixedBucketSampler: ratio={ratio} has no effect, because use_average_length=True"
+                " determines the batch sizes",
+                UserWarning,
+                stacklevel=2,
             )
         if last not in ("keep", "discard", "rollover"):
             raise ValueError(
                 f"FixedBucketSampler: last must be 'keep', 'discard' or 'rollover', got {last!r}"
             )
         self.last: Last = last
-        table = _as_lengths(lengths, "FixedBucketSampler: lengths")
+        table = as_lengths(lengths, "FixedBucketSampler: lengths")
         if bucket_keys is None:
             scheme = ConstWidthBucket() if bucket_scheme is None else bucket_scheme
             bucket_keys = _scheme_keys(table, scheme, num_buckets)
@@ -303,10 +140,11 @@ class FixedBucketSampler(_ShardedBatches):
             )
         self._num_samples = len(table)
         self._buckets = self._filled(table, _as_keys(bucket_keys, table), batch_sizes or {})
+        self._carried: list[list[int]] = [[] for _ in self._buckets]
 
     def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:
         """Return the buckets that are not empty, the greatest key first."""
-        names = [_as_key(key) for key in keys]
+        names = [as_key(key) for key in keys]
         if unknown := [key for key in sizes if key not in names]:
             raise ValueError(
                 f"FixedBucketSampler: batch_sizes must be for bucket keys, got {unknown[0]!r}; the keys are"
@@ -343,83 +181,84 @@ class FixedBucketSampler(_ShardedBatches):
 
     def stats(self) -> str:
         """Return a text that says how many samples each bucket has, and how many are in a batch of it."""
-        lines = [f"FixedBucketSampler: {self._num_samples} samples, {self._count()} batches"]
+        lines = [f"FixedBucketSampler: {self._num_samples} samples, {len(self.batches)} batches"]
         for bucket in reversed(self._buckets):
             lines.append(f"key {bucket.key}: {len(bucket.ids)} samples, {bucket.batch_size} per batch")
         return "\n".join(lines)
 
-    def order(self, epoch: int) -> View[Any] | None:
-        """Return the batches of an epoch, or the groups of batches, as a view; None with rollover."""
-        return None if self.last == "rollover" else super().order(epoch)
-
-    def _samples(self, bucket: _Bucket, epoch: int) -> View[int]:
-        """Return the samples that a bucket has in an epoch, those carried over first."""
-        members = bucket.ids
-        if self.shuffle:
-            members = members[_permutation(len(members), self.seed, epoch, f"bucket {bucket.key}")]
-        ids = gather(range(self._num_samples), members)
-        return concatenate([bucket.carried, ids]) if bucket.carried else ids
-
-    def _batches(self, epoch: int) -> View[list[int]]:
+    @property
+    def batches(self) -> View[list[int]]:
+        """The batches of an epoch as a view. With rollover, its first ones contain what was carried over."""
         batches: View[list[int]] = concatenate(
-            batch(self._samples(bucket, epoch), bucket.batch_size, self.last != "keep")
-            for bucket in self._buckets
+            batch(samples, bucket.batch_size, self.last != "keep")
+            for bucket, samples in zip(self._buckets, self._samples(), strict=True)
         )
-        return shuffle(batches, self.seed, epoch, name="batches") if self.shuffle else batches
+        return shuffle(batches, self.seed, name="batches") if self.shuffle else batches
 
-    def _count(self) -> int:
-        return sum(bucket.count(self.last) for bucket in self._buckets)
+    def _samples(self) -> list[View[int]]:
+        """Return the samples of each bucket in an epoch as a view, carried ones first."""
+        samples = []
+        for bucket, carried in zip(self._buckets, self._carried, strict=True):
+            ids = gather(range(self._num_samples), bucket.ids)
+            if self.shuffle:
+                ids = shuffle(ids, self.seed, name=f"bucket {bucket.key}")
+            samples.append(concatenate([carried, ids]) if carried else ids)
+        return samples
+
+    def at_epoch(self, epoch: int) -> View[Any] | None:
+        """Return the batches of an epoch, or the lists of batches, as a view. None with
+        ``last="rollover"``."""
+        return None if self.last == "rollover" else super().at_epoch(epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:
+        batches = super()._draw(epoch)
         if self.last != "rollover":
-            return super()._draw(epoch)
-        left = [bucket.left(self._samples(bucket, epoch)) for bucket in self._buckets]
-        return self._rolling(self._grouped(self._batches(epoch)), left)
+            return batches
+        left = []
+        for bucket, samples in zip(self._buckets, self._samples(), strict=True):
+            left.append(samples.at_epoch(epoch)[len(samples) // bucket.batch_size * bucket.batch_size :])
+        return chain(batches, self._carry_over(left))
 
-    def _rolling(self, batches: View[Any], left: list[list[int]]) -> Iterator[Any]:
-        yield from batches
-        for bucket, samples in zip(self._buckets, left, strict=True):
-            bucket.carried = samples
+    def _carry_over(self, left: list[View[int]]) -> Iterator[Any]:
+        """Keep the samples that filled no batch, once all batches were read."""
+        self._carried = [list(samples) for samples in left]
+        yield from ()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next epoch depends on: its number, and the samples carried over to it by key."""
-        carried = {bucket.key: list(bucket.carried) for bucket in self._buckets if bucket.carried}
-        return {**super().state_dict(), "carried": carried}
+        """Return the number of the next epoch, the seed, and the samples that were carried over."""
+        return {**super().state_dict(), "carried": list(chain.from_iterable(self._carried))}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        carried = {key: list(samples) for key, samples in state["carried"].items()}
-        for key, samples in carried.items():
-            size = self.batch_sizes.get(key, 0) if self.last == "rollover" else 0
-            if len(samples) >= size:
+        samples = list(state["carried"])
+        carried = [[i for i in samples if i in bucket] for bucket in self._buckets]
+        for bucket, own in zip(self._buckets, carried, strict=True):
+            if len(own) >= (bucket.batch_size if self.last == "rollover" else 1):
                 raise ValueError(
-                    f"FixedBucketSampler: the state carries {len(samples)} samples of bucket {key} over,"
-                    f" which does not go with last={self.last!r} and batch sizes {self.batch_sizes}"
+                    f"FixedBucketSampler: the state carries {len(own)} samples of bucket {bucket.key} over,"
+                    f" which does not go with last={self.last!r} and a batch size of {bucket.batch_size}"
                 )
+        if sum(map(len, carried)) != len(samples):
+            raise ValueError(
+                f"FixedBucketSampler: the state carries samples over that are not among {self._num_samples}"
+                f" samples, got {reprlib.repr(samples)}"
+            )
         super()._restore(state)
-        for bucket in self._buckets:
-            bucket.carried = carried.get(bucket.key, [])
+        self._carried = carried
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Bucket:
-    """The samples up to one length, and those of them that await the next epoch."""
+    """The samples up to one length."""
 
     key: Key
     ids: IndexArray
     batch_size: int
-    carried: list[int] = field(default_factory=list)
 
-    def count(self, last: Last) -> int:
-        """Return how many batches there are in an epoch."""
-        n = len(self.carried) + len(self.ids)
-        return -(-n // self.batch_size) if last == "keep" else n // self.batch_size
-
-    def left(self, samples: View[int]) -> list[int]:
-        """Return the samples that fill no batch."""
-        return list(samples[len(samples) // self.batch_size * self.batch_size :])
+    def __contains__(self, sample: object) -> bool:
+        return sample in self.ids
 
 
-class SortedBucketSampler(_ShardedBatches):
+class SortedBucketSampler(GroupedBatches):
     """Batches cut from runs of samples that are sorted by length.
 
     Parameters
@@ -477,216 +316,43 @@ class SortedBucketSampler(_ShardedBatches):
         check_sequence(sort_keys, "SortedBucketSampler: sort_keys")
         self._keys = sort_keys
         self.batch_size = as_batch_size(batch_size, "SortedBucketSampler")
-        self.mult = _as_number(mult, "SortedBucketSampler: mult", 1)
+        self.mult = number_at_least(mult, "SortedBucketSampler: mult", 1)
         self.reverse = as_flag(reverse, "SortedBucketSampler: reverse")
         self.shuffle = as_flag(shuffle, "SortedBucketSampler: shuffle")
         self._run = int(self.mult * self.batch_size)
-        self._batches_per_run = -(-self._run // self.batch_size)
 
-    def _count(self) -> int:
-        runs, rest = divmod(len(self._keys), self._run)
-        return runs * self._batches_per_run + -(-rest // self.batch_size)
-
-    def _batches(self, epoch: int) -> View[list[int]]:
-        samples: Order = range(len(self._keys))
+    @property
+    def batches(self) -> View[list[int]]:
+        """The batches of an epoch as a view."""
+        samples: View[int] = view(range(len(self._keys)))
         if self.shuffle:
-            samples = shuffle(samples, self.seed, epoch)
+            samples = shuffle(samples, self.seed)
         runs = batch(samples, self._run)
-        cut = smap(partial(self._cut, epoch), range(len(runs)), runs)
-        return unbatch(cut, self._batches_per_run, self._count() % self._batches_per_run)
+        # The batches of a run are cut, and kept, when the first of them is read.
+        cut = (
+            random_map(self._shuffled, runs, self.seed, name="runs")
+            if self.shuffle
+            else smap(self._cut, runs)
+        )
+        last = -(-(len(samples) % self._run) // self.batch_size)
+        return unbatch(add_cache(cut, 1), -(-self._run // self.batch_size), last)
 
-    def _cut(self, epoch: int, number: int, samples: list[int]) -> list[list[int]]:
+    def _cut(self, samples: list[int]) -> list[list[int]]:
         """Return the batches of one run."""
         keys = self._keys[samples] if isinstance(self._keys, np.ndarray) else [self._keys[i] for i in samples]
-        order = sort_order(keys, self.reverse)
-        batches = batch(gather(samples, order), self.batch_size)
-        return list(shuffle(batches, self.seed, epoch, name=f"run {number}") if self.shuffle else batches)
+        return list(batch(gather(samples, sort_order(keys, self.reverse)), self.batch_size))
+
+    def _shuffled(self, samples: list[int], rng: np.random.Generator) -> list[list[int]]:
+        batches = self._cut(samples)
+        return [batches[i] for i in rng.permutation(len(batches))]
 
 
-class TokenBudgetBatchSampler(_ShardedBatches):
-    """Batches of as many samples as fit into a budget of tokens, padding included.
-
-    A batch costs its number of samples times its greatest length.
-
-    Parameters
-    ----------
-    lengths : sequence or array of int
-        Length of every sample in tokens, at least 1; of a tuple of lengths the greatest counts.
-    max_tokens : int, optional
-        What a batch may cost, at least 1.
-    max_samples : int, optional
-        How many samples a batch may have, at least 1. At least one of the two must be given.
-    multiple : int
-        At least 1; a batch has a multiple of so many samples, or fewer than that.
-    sort : bool
-        Batch samples of similar length (the default). False: neighbours.
-    shuffle : bool
-        Batches in random order, and, if sorted, samples of one length in random order.
-    oversize : "error" or "alone"
-        What to do with a sample longer than `max_tokens`: refuse it now (the default), or give it a batch of
-        its own, which exceeds the budget.
-    num_shards : int
-        Give lists of so many batches, one for each device. 0 (the default): single batches.
-    last_group : "overlap", "discard" or "fewer"
-        What becomes of batches that do not fill the last list of `num_shards`: the batches before complete it
-        (the default), it is left out, or it is shorter.
-    seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
-
-    Raises
-    ------
-    TypeError
-        If lengths or a number are no ints.
-    ValueError
-        If a number is out of range, a flag no bool, there is no limit, or a sample exceeds the budget.
-
-    Notes
-    -----
-    Where batches are cut is decided once, in a pass over the lengths, so that `len` is the same in every
-    epoch; 16 bytes per sample. After the batching by tokens of fairseq and ``BoundedBudgetSampler`` of
-    GluonNLP.
-
-    Examples
-    --------
-    >>> list(TokenBudgetBatchSampler([3, 9, 2, 8, 4], max_tokens=12))
-    [[2, 0, 4], [3], [1]]
-    >>> list(TokenBudgetBatchSampler([3, 9, 2, 8, 4], max_tokens=18, sort=False))
-    [[0, 1], [2, 3], [4]]
-    """
-
-    def __init__(
-        self,
-        lengths: Any,
-        max_tokens: int | None = None,
-        max_samples: int | None = None,
-        multiple: int = 1,
-        *,
-        sort: bool = True,
-        shuffle: bool = False,
-        oversize: Literal["error", "alone"] = "error",
-        num_shards: int = 0,
-        last_group: LastGroup = "overlap",
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(seed, num_shards, last_group)
-        if max_tokens is None and max_samples is None:
-            raise ValueError("TokenBudgetBatchSampler: max_tokens or max_samples must be given")
-        self.max_tokens = _as_limit(max_tokens, "TokenBudgetBatchSampler: max_tokens")
-        self.max_samples = _as_limit(max_samples, "TokenBudgetBatchSampler: max_samples")
-        self.multiple = positive_int(multiple, "TokenBudgetBatchSampler: multiple")
-        self.sort = as_flag(sort, "TokenBudgetBatchSampler: sort")
-        self.shuffle = as_flag(shuffle, "TokenBudgetBatchSampler: shuffle")
-        if oversize not in ("error", "alone"):
-            raise ValueError(
-                f"TokenBudgetBatchSampler: oversize must be 'error' or 'alone', got {oversize!r}"
-            )
-        self._lengths = _as_lengths(lengths, "TokenBudgetBatchSampler: lengths").max(axis=1)
-        if oversize == "error":
-            self._check_sizes()
-        in_order = np.sort(self._lengths) if self.sort else self._lengths
-        self._edges = np.fromiter(self._cuts(in_order.tolist()), np.int64)
-
-    def _check_sizes(self) -> None:
-        too_long = self._lengths > self.max_tokens
-        if too_long.any():
-            sample = int(too_long.argmax())
-            raise ValueError(
-                f"TokenBudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
-                f" {self._lengths[sample]} for sample {sample}; oversize='alone' gives such samples batches"
-                " of their own"
-            )
-
-    def _cuts(self, lengths: list[int]) -> Iterator[int]:
-        """Yield where the batches begin, and at last where they end."""
-        start = longest = 0
-        for i, length in enumerate(lengths):
-            longest = max(longest, length)
-            while start < i and not self._fits(i + 1 - start, longest):
-                yield start
-                start += self._whole(i - start)
-                longest = max(lengths[start : i + 1])
-        while start < len(lengths):
-            yield start
-            start += self._whole(len(lengths) - start)
-        yield len(lengths)
-
-    def _fits(self, count: int, longest: int) -> bool:
-        return count <= self.max_samples and count * longest <= self.max_tokens
-
-    def _whole(self, count: int) -> int:
-        """Return how many of so many samples make a batch."""
-        return count // self.multiple * self.multiple or count
-
-    def _count(self) -> int:
-        return len(self._edges) - 1
-
-    def _samples(self, epoch: int) -> LengthArray:
-        """Return the samples in the order in which they are cut into batches."""
-        n = len(self._lengths)
-        if not self.sort:
-            return np.arange(n)
-        if not self.shuffle:
-            return np.argsort(self._lengths, kind="stable")
-        drawn = _permutation(n, self.seed, epoch, "samples")
-        return drawn[np.argsort(self._lengths[drawn], kind="stable")]
-
-    def _batches(self, epoch: int) -> View[list[int]]:
-        members = partial(_slice, self._samples(epoch))
-        batches = smap(members, self._edges[:-1], self._edges[1:])
-        return shuffle(batches, self.seed, epoch, name="batches") if self.shuffle else batches
-
-
-def _permutation(n: int, seed: int, epoch: int, name: str) -> LengthArray:
-    """Return a random order as an array: batches read it here and there, and a view is best in sequence."""
-    return np.fromiter(shuffle(range(n), seed, epoch, name=name), np.int64, n)
-
-
-def _slice(samples: LengthArray, start: int, stop: int) -> list[int]:
-    members: list[int] = samples[start:stop].tolist()
-    return members
-
-
-# -------------------------------------------------------------------- arguments and lengths
-
-
-def _as_limit(value: Any, who: str) -> float:
-    return math.inf if value is None else positive_int(value, who)
-
-
-def _as_number(value: Any, who: str, least: float) -> float:
-    """Return a real number of at least `least`."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        raise TypeError(f"{who} must be a number of at least {least}, got {value!r}")
-    number = float(value)
-    if not least <= number < math.inf:
-        raise ValueError(f"{who} must be a number of at least {least}, got {value!r}")
-    return number
-
-
-def _as_lengths(lengths: Any, who: str) -> LengthArray:
-    """Return lengths as a table: a row per sample, a column per part of it."""
-    try:
-        table = np.asarray(lengths)
-    except ValueError:  # tuples of different size
-        table = np.array(None)
-    if table.size == 0 and table.ndim:
-        return np.empty((0, 1), np.int64)
-    if table.ndim not in (1, 2) or table.dtype.kind not in "iu":
-        raise TypeError(f"{who} must be ints, or tuples of so many ints for all, got {reprlib.repr(lengths)}")
-    table = table.reshape(len(table), -1).astype(np.int64)
-    if (short := (table < 1).any(axis=1)).any():
-        position = int(short.argmax())
-        raise ValueError(f"{who} must be at least 1, got {_as_key(table[position])} at position {position}")
-    return table
-
-
-def _as_key(row: LengthArray) -> Key:
-    return int(row[0]) if len(row) == 1 else tuple(row.tolist())
+# -------------------------------------------------------------------- keys of buckets
 
 
 def _as_keys(bucket_keys: Any, lengths: LengthArray) -> LengthArray:
     """Return the keys of buckets, ascending, each once."""
-    keys = _as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
+    keys = as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
     if len(lengths) and len(keys) and keys.shape[1] != lengths.shape[1]:
         raise ValueError(
             f"FixedBucketSampler: bucket_keys must have {lengths.shape[1]} int(s) each, as lengths have, got"
@@ -700,7 +366,7 @@ def _scheme_keys(lengths: LengthArray, scheme: Callable[[Any, Any, int], Any], n
     check_callable(scheme, "FixedBucketSampler: bucket_scheme")
     if not len(lengths):
         return []
-    return scheme(_as_key(lengths.max(axis=0)), _as_key(lengths.min(axis=0)), num_buckets)
+    return scheme(as_key(lengths.max(axis=0)), as_key(lengths.min(axis=0)), num_buckets)
 
 
 def _smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:
@@ -716,7 +382,7 @@ def _smallest_fitting(lengths: LengthArray, keys: LengthArray) -> LengthArray:
     if unplaced.size:
         sample = int((fitting < 0).argmax())
         raise ValueError(
-            f"FixedBucketSampler: lengths must fit into a bucket, got {_as_key(lengths[sample])} for sample"
-            f" {sample}; the keys are {reprlib.repr([_as_key(key) for key in keys])}"
+            f"FixedBucketSampler: lengths must fit into a bucket, got {as_key(lengths[sample])} for sample"
+            f" {sample}; the keys are {reprlib.repr([as_key(key) for key in keys])}"
         )
     return fitting

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
 
+import numpy as np
+
 from ..checks import as_flag, positive_int
-from ..indices import each
-from ..randomness import item_generator, node_key
-from ..view import View
+from ..view import View, view
 from ..views.concatenate import concatenate
+from ..views.epochs import epochs
+from ..views.random_map import random_map
 from ..views.shard import Even, shard
 from ..views.shuffle import shuffle
-from .base import NestedSampler, Order, SeededSampler, order_of, pass_epoch, sample_count
+from .base import NestedSampler, SeededSampler, order_of, sample_count
 
 __all__ = ["DistributedSampler", "ShardedSampler", "SplitSampler"]
 
@@ -94,15 +96,63 @@ class DistributedSampler(SeededSampler):
         if self.drop_last and self.even != "drop":
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
         self.contiguous = as_flag(contiguous, "DistributedSampler: contiguous")
+        # The epoch that is resumed, and how many of its indices other numbers of processes have read.
+        self._resumed = 0, 0
 
-    def order(self, epoch: int) -> View[int]:
-        """Return the indices of an epoch, as a view."""
-        indices = range(sample_count(self.dataset, "DistributedSampler", "dataset"))
-        shared = shuffle(indices, self.seed, epoch) if self.shuffle else indices
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
+        return self._share(self._shared)
+
+    @property
+    def _shared(self) -> View[int]:
+        """The indices of all processes in an epoch."""
+        indices = view(range(sample_count(self.dataset, "DistributedSampler", "dataset")))
+        return shuffle(indices, self.seed) if self.shuffle else indices
+
+    def _share(self, shared: View[int]) -> View[int]:
         return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
 
+    def at_epoch(self, epoch: int) -> View[int]:
+        """Return the indices of an epoch as a view: of a resumed epoch, those of the rest."""
+        return self._share(self._shared.at_epoch(epoch)[self._already_read(epoch) :])
+
+    def _already_read(self, epoch: int) -> int:
+        resumed, read = self._resumed
+        return read if epoch == resumed else 0
+
+    def _draw(self, epoch: int) -> Iterator[int]:
+        return iter(self.at_epoch(epoch))
+
     def __len__(self) -> int:
-        return len(self.order(0))
+        return len(self.at_epoch(self.epoch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of the next epoch, the seed, and how the epoch is dealt out."""
+        dealt = {"num_replicas": self.num_replicas, "read": self._already_read(self.epoch)}
+        return {**super().state_dict(), **dealt}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        read = positive_int(state["read"], "DistributedSampler: read of a state", least=0)
+        super()._restore(state)
+        self._resumed = self.epoch, read
+
+    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
+        """Load a state of an epoch of which each process has read `read` indices.
+
+        With another number of processes, the indices that none has read are dealt out anew.
+        """
+        self.load_state_dict(state)
+        replicas = state["num_replicas"]
+        if read == 0 or replicas == self.num_replicas:
+            return read
+        if self.contiguous:
+            raise ValueError(
+                f"DistributedSampler: with contiguous=True the state of {replicas} processes resumes with as"
+                f" many only, got num_replicas={self.num_replicas}"
+            )
+        self._resumed = self.epoch, min(self._resumed[1] + replicas * read, len(self._shared))
+        return 0
 
 
 class ShardedSampler(NestedSampler):
@@ -163,19 +213,12 @@ class ShardedSampler(NestedSampler):
     def _share(self, shared: Any) -> View[Any]:
         return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
 
-    def order(self, epoch: int) -> View[Any] | None:
-        """Return this process's share of an epoch as a view; None without the order of `sampler`."""
+    def at_epoch(self, epoch: int) -> View[Any] | None:
+        """Return this process's share of an epoch, or None if `sampler` must be iterated to find out."""
         order = order_of(self.sampler, epoch)
         return None if order is None else self._share(order)
 
-    def _draw(self, epoch: int) -> Iterator[Any]:
-        order = self.order(epoch)
-        if order is None:
-            return self._dealt(iter(self.sampler))
-        pass_epoch(self.sampler, epoch + 1)
-        return each(order)
-
-    def _dealt(self, shared: Iterator[Any]) -> Iterator[Any]:
+    def _drawn(self, shared: Iterator[Any]) -> Iterator[Any]:
         """Deal out what comes, a round at a time, and give what falls to this process."""
         if self.contiguous:
             yield from self._share(list(shared))
@@ -265,27 +308,23 @@ class SplitSampler(SeededSampler):
         is_short = self.part_index >= longer
         return range(start, start + size + (not is_short)), self.even_size and longer > 0 and is_short
 
-    def order(self, epoch: int) -> View[int]:
-        """Return the indices of an epoch, as a view."""
-        return concatenate(self._pass(epoch, number) for number in range(self.repeat))
-
-    def _pass(self, epoch: int, number: int) -> Order:
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
         part, lacks_one = self._part()
-        indices: Order = concatenate([part, [self._other(part, epoch, number)]]) if lacks_one else part
-        if not self.shuffle:
-            return indices
-        return shuffle(indices, self.seed, epoch, name=f"part {self.part_index}, pass {number}")
+        indices: View[int] = view(part)
+        name = f"part {self.part_index}"
+        if lacks_one:
+            indices = concatenate([part, random_map(self._other, [part], self.seed, name=name)])
+        if self.shuffle:
+            indices = shuffle(indices, self.seed, name=name)
+        return epochs(indices, self.repeat)
 
-    def _other(self, part: range, epoch: int, number: int) -> int:
+    def _other(self, part: range, rng: np.random.Generator) -> int:
         """Return a random index of another part."""
         n = sample_count(self.length, "SplitSampler", "length")
-        key = node_key("SplitSampler", self.seed, epoch, self.part_index)
-        index = int(item_generator(key, number).integers(n - len(part)))
+        index = int(rng.integers(n - len(part)))
         return index if index < part.start else index + len(part)
-
-    def __len__(self) -> int:
-        part, lacks_one = self._part()
-        return (len(part) + lacks_one) * self.repeat
 
 
 def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:

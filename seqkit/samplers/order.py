@@ -1,24 +1,26 @@
-"""Samplers of single indices: in order, at random, sorted, filtered."""
+"""Samplers of single indices: in order, in random order, sorted, filtered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..checks import as_flag, check_callable, optional_int, positive_int
 from ..indices import IndexArray
-from ..randomness import Permutation, item_generator, node_key
-from ..view import View, as_view, in_order
+from ..view import View, as_view, in_order, view
+from ..views.add_cache import add_cache
+from ..views.batch import unbatch
 from ..views.concatenate import concatenate
-from ..views.flatten import flatten
+from ..views.epochs import epochs
+from ..views.gather import gather
+from ..views.random_map import random_map
 from ..views.shuffle import shuffle
-from ..views.smap import smap
-from .base import EpochSampler, Order, SeededSampler, check_sequence, sample_count
+from .base import Order, Sampler, SeededSampler, check_sequence, keys_of, sample_count
 
 __all__ = [
-    "BLOCK",
     "FilterSampler",
     "IntervalSampler",
     "RandomSampler",
@@ -26,15 +28,12 @@ __all__ = [
     "SortedSampler",
     "SubsetRandomSampler",
     "as_replacement",
-    "in_rounds",
+    "in_blocks",
     "sort_order",
 ]
 
-# How many draws with replacement are made at once.
-BLOCK = 1024
 
-
-class SequentialSampler(EpochSampler):
+class SequentialSampler(Sampler):
     """Indices in order: 0, 1, 2, …, or those that are given.
 
     Parameters
@@ -77,18 +76,15 @@ class SequentialSampler(EpochSampler):
                 " data source, or of indices, give that part as indices"
             )
         if indices is not None:
-            check_sequence(indices, "SequentialSampler: indices")
+            keys_of(indices, "SequentialSampler: indices")
 
-    def order(self, epoch: int) -> Order:
-        """Return the indices, the same in every epoch."""
+    @property
+    def order(self) -> View[Any]:
+        """The indices, the same in every epoch."""
         if self.indices is not None:
-            return self.indices
-        return range(self.start, self.start + len(self))
-
-    def __len__(self) -> int:
-        if self.indices is not None:
-            return len(self.indices)
-        return sample_count(self.data_source, "SequentialSampler")
+            return keys_of(self.indices, "SequentialSampler: indices")
+        n = sample_count(self.data_source, "SequentialSampler")
+        return view(range(self.start, self.start + n))
 
 
 class RandomSampler(SeededSampler):
@@ -154,56 +150,44 @@ class RandomSampler(SeededSampler):
     def __len__(self) -> int:
         return self._size() if self._num_samples is None else self._num_samples
 
-    def order(self, epoch: int) -> View[int]:
-        """Return the indices of an epoch, as a view."""
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
         n, total = self._size(), len(self)
         if self.replacement:
-            key = node_key("RandomSampler", self.seed, epoch, "replacement")
-            return in_rounds(_Draws(n, key), BLOCK, total)
-        permute = _Permutations(n, self.seed, epoch)
-        if n < Permutation.TABLE and total > n:
-            return in_rounds(permute, n, total)
-        return concatenate(map(permute.whole, range(-(-total // max(n, 1)))))[:total]
+            return in_blocks(_Uniform(n), total, self.seed, "RandomSampler")
+        permutation = shuffle(range(n), self.seed)
+        if total > n:
+            permutation = epochs(permutation, -(-total // n))
+        return permutation[:total]
 
 
-def in_rounds(draw: Callable[[int, int], Sequence[int]], size: int, total: int) -> View[int]:
-    """Return the view of `total` indices in rounds of `size`, each drawn when its indices are read.
+class _Uniform:
+    """Draw with replacement from ``range(n)``."""
 
-    >>> list(in_rounds(lambda number, length: [number] * length, 2, 5))
-    [0, 0, 1, 1, 2]
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self, rng: np.random.Generator, count: int) -> list[int]:
+        drawn: list[int] = rng.integers(self.n, size=count).tolist()
+        return drawn
+
+
+Draw = Callable[[np.random.Generator, int], Sequence[int]]
+
+
+def in_blocks(draw: Draw, total: int, seed: int, name: str, size: int = 1024) -> View[int]:
+    """Return the view of `total` random draws. ``draw(rng, count)`` makes them in blocks of `size`.
+
+    >>> list(in_blocks(lambda rng, count: [count] * count, 5, seed=0, name="x", size=2))
+    [2, 2, 2, 2, 1]
     """
-    rounds = -(-total // size)
-    lengths = np.full(rounds, size)
-    lengths[-1:] = total - size * (rounds - 1)
-    return flatten(smap(draw, range(rounds), lengths), lengths)
+    blocks = random_map(partial(_block, draw, total, size), range(-(-total // size)), seed, name=name)
+    return unbatch(add_cache(blocks, 1), size, total % size)
 
 
-class _Draws:
-    """Draws with replacement from ``range(n)``."""
-
-    def __init__(self, n: int, key: int) -> None:
-        self.n = n
-        self.key = key
-
-    def __call__(self, block: int, length: int) -> list[int]:
-        drawn: list[int] = item_generator(self.key, block).integers(self.n, size=BLOCK).tolist()
-        return drawn[:length]
-
-
-class _Permutations:
-    """Permutation after permutation of ``range(n)``; that of number 0 is that of `shuffle`."""
-
-    def __init__(self, n: int, seed: int, epoch: int) -> None:
-        self.n = n
-        self.seed = seed
-        self.epoch = epoch
-
-    def whole(self, number: int) -> View[int]:
-        name = f"round {number}" if number else None
-        return shuffle(range(self.n), self.seed, self.epoch, name=name)
-
-    def __call__(self, number: int, length: int) -> list[int]:
-        return list(self.whole(number)[:length])
+def _block(draw: Draw, total: int, size: int, number: int, rng: np.random.Generator) -> Sequence[int]:
+    return draw(rng, min(size, total - number * size))
 
 
 class SubsetRandomSampler(SeededSampler):
@@ -233,22 +217,16 @@ class SubsetRandomSampler(SeededSampler):
 
     def __init__(self, indices: Order, seed: int | None = None) -> None:
         super().__init__(seed)
-        check_sequence(indices, "SubsetRandomSampler: indices")
+        keys_of(indices, "SubsetRandomSampler: indices")
         self.indices = indices
 
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def order(self, epoch: int) -> View[Any]:
-        """Return the indices of an epoch, as a view."""
-        return shuffle(self.indices, self.seed, epoch)
-
-    def _draw(self, epoch: int) -> Iterator[Any]:
-        order = iter(self.order(epoch))
-        return map(int, order) if isinstance(self.indices, np.ndarray) else order
+    @property
+    def order(self) -> View[Any]:
+        """The indices of an epoch, as a view."""
+        return shuffle(keys_of(self.indices, "SubsetRandomSampler: indices"), self.seed)
 
 
-class SortedSampler(EpochSampler):
+class SortedSampler(Sampler):
     """The indices of keys in ascending order.
 
     Parameters
@@ -281,15 +259,13 @@ class SortedSampler(EpochSampler):
         self.reverse = as_flag(reverse, "SortedSampler: reverse")
         self._indices = sort_order(keys, self.reverse)
 
-    def order(self, epoch: int) -> IndexArray:
-        """Return the indices, the same in every epoch."""
-        return self._indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
+    @property
+    def order(self) -> View[int]:
+        """The indices, the same in every epoch."""
+        return gather(range(len(self._indices)), self._indices)
 
 
-class IntervalSampler(EpochSampler):
+class IntervalSampler(Sampler):
     """Every k-th index: 0, k, 2k, …, and then those from 1 on, from 2 on, and so forth.
 
     Parameters
@@ -325,19 +301,16 @@ class IntervalSampler(EpochSampler):
         self.interval = positive_int(interval, "IntervalSampler: interval")
         self.rollover = as_flag(rollover, "IntervalSampler: rollover")
 
-    def order(self, epoch: int) -> Order:
-        """Return the indices, the same in every epoch."""
+    @property
+    def order(self) -> View[int]:
+        """The indices, the same in every epoch."""
         n = sample_count(self.length, "IntervalSampler", "length")
         if not self.rollover:
-            return range(0, n, self.interval)
+            return view(range(0, n, self.interval))
         return concatenate(range(first, n, self.interval) for first in range(min(self.interval, n)))
 
-    def __len__(self) -> int:
-        n = sample_count(self.length, "IntervalSampler", "length")
-        return n if self.rollover else -(-n // self.interval)
 
-
-class FilterSampler(EpochSampler):
+class FilterSampler(Sampler):
     """The indices of those samples for which a function is true.
 
     Parameters
@@ -370,12 +343,11 @@ class FilterSampler(EpochSampler):
         flags = np.fromiter((bool(function(sample)) for sample in in_order(samples)), np.bool_, len(samples))
         self._indices = np.flatnonzero(flags)
 
-    def order(self, epoch: int) -> IndexArray:
-        """Return the indices, the same in every epoch."""
-        return self._indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
+    @property
+    def order(self) -> View[int]:
+        """The indices, the same in every epoch."""
+        n = int(self._indices[-1]) + 1 if len(self._indices) else 0
+        return gather(range(n), self._indices)
 
 
 def sort_order(keys: Order, reverse: bool) -> IndexArray:
