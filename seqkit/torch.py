@@ -28,7 +28,7 @@ except ImportError as error:  # pragma: no cover
 from .collation.leaves import is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
-from .loader.start import Start
+from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
 from .view import View
 
@@ -159,6 +159,17 @@ _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 _RULES = {**_rules.default_collate_fn_map, np.ndarray: _stack_arrays, torch.Tensor: _stack}
 
 
+class _WorkerStart(WorkerStart):
+    """Also set the information about the worker that PyTorch returns. It exists once per process."""
+
+    def introduce(self, info: WorkerInfo) -> None:
+        super().introduce(info)
+        if info.method == "process":
+            _worker._worker_info = _worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=info.dataset
+            )
+
+
 class DataLoader(_loader.DataLoader):
     """`torch.utils.data.DataLoader` as a drop-in: the same arguments, tensors out.
 
@@ -195,24 +206,23 @@ class DataLoader(_loader.DataLoader):
 
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
-    _unpinned = "no accelerator is found"
+    _worker_start = _WorkerStart
+    _no_pinning = "no accelerator is found"
 
-    def _ahead(self, items: View[Any]) -> View[Any]:
-        ahead = super()._ahead(items)
-        if self.pin_memory and self._can_pin() and isinstance(ahead, Prefetch):
-            return ahead.pinned(CudaPinner())
-        return ahead
+    def _new_view(self) -> View[Any]:
+        node = super()._new_view()
+        return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
         batches, is_at_item = super()._iterated(pipeline, plan)
-        # Only what did not come in a slot is copied.
-        return map(pin_memory, batches) if self.pin_memory and self._can_pin() else batches, is_at_item
+        # Copies only batches that did not come in a slot.
+        return map(pin_memory, batches) if self._pins() else batches, is_at_item
+
+    def _pins(self) -> bool:
+        return bool(self.pin_memory) and self._can_pin()
 
     def _can_pin(self) -> bool:
         return torch.cuda.is_available()
-
-    def _start_hook(self) -> Callable[[int], None]:
-        return _Start(self.worker_init_fn, self.dataset)
 
 
 class CudaPinner:
@@ -236,14 +246,3 @@ class CudaPinner:
         event = torch.cuda.Event()
         event.record()
         return event.query  # type: ignore[no-any-return]
-
-
-class _Start(Start):
-    """Tells PyTorch too who the worker is, where that is the process's affair."""
-
-    def introduce(self, info: WorkerInfo) -> None:
-        super().introduce(info)
-        if info.method == "process":
-            _worker._worker_info = _worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=info.dataset
-            )

@@ -807,7 +807,7 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
         ({"version": 2}, "the state is of version 2, known is 1"),
         ({"batch_size": 3}, "the state counts batches of 3, this loader makes batches of 4"),
         ({"batch_size": None}, "the state counts batches of None"),
-        ({"seed": 8}, "the state speaks for seed=8, this loader was given another one"),
+        ({"seed": 8}, "the state is of seed=8, but this loader has another seed"),
     ],
     ids=str,
 )
