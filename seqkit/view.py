@@ -393,7 +393,7 @@ class Source(View[T_co]):
             if isinstance(indices, range):
                 return cast(Sequence[T_co], data[as_slice(indices)])
             return cast(Sequence[T_co], data[as_array(indices)])
-        if hasattr(data, "__getitems__") and len(indices) and self._n is not UNKNOWN:
+        if getattr(data, "__getitems__", None) is not None and len(indices) and self._n is not UNKNOWN:
             return self._getitems(as_list(indices))
         items: list[T_co] = []
         wanted = as_list(indices)

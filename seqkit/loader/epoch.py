@@ -65,13 +65,13 @@ class Keys:
         self._error: Exception | None = None
         self.has_failed = False  # whether the error was raised
         start, number = position.batch, getattr(sampler, "epoch", position.epoch)
-        # The state of a sampler without a known order changes as it is drawn from.
-        self._changes = isinstance(sampler, Sampler) and order_of(sampler, number) is None
-        keys = draw(sampler, number, 0 if self._changes else start)
+        # Whether the state of the sampler changes as it is drawn from: if its order is not known.
+        self.changes = isinstance(sampler, Sampler) and order_of(sampler, number) is None
+        keys = draw(sampler, number, 0 if self.changes else start)
         # The states after so many keys, from the position of the consumer on.
-        self._states = deque([sampler_state(sampler)] if self._changes else [])
+        self._states = deque([sampler_state(sampler)] if self.changes else [])
         self._oldest = 0
-        self._keys = self._draw(keys, start if self._changes else 0, convert)
+        self._keys = self._draw(keys, start if self.changes else 0, convert)
 
     def __iter__(self) -> Iterator[Any]:
         return self._keys
@@ -79,7 +79,7 @@ class Keys:
     def _draw(self, keys: Iterator[Any], skip: int, convert: Callable[[Any], Any]) -> Iterator[Any]:
         try:
             for number, key in enumerate(keys):
-                if self._changes:
+                if self.changes:
                     self._record()
                 if number >= skip:
                     yield convert(key)
@@ -104,7 +104,7 @@ class Keys:
         if self._position.is_over():
             for _ in self._keys:  # there is none left, but the sampler is told the end of its epoch
                 pass
-        elif self._changes:
+        elif self.changes:
             read = min(max(self._position.batch - self._oldest, 0), len(self._states) - 1)
             load_sampler_state(self._sampler, self._states[read])
 

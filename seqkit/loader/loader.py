@@ -439,9 +439,12 @@ class DataLoader:
         return read(pipeline, plan), lambda: True
 
     def __len__(self) -> int:
-        latest = self._latest
-        if self._options.last == "rollover" and latest is not None and not latest.is_over():
-            return cast(int, latest.length)
+        latest, keys = self._latest, self._keys
+        if latest is not None and keys is not None and keys.changes:
+            if not latest.is_over() and latest.length is not None:
+                return latest.length  # workers may have drawn the sampler to its end
+            with self._lock:
+                self._settle_sampler()
         return length(self._dataset, self._options, self._sampler)
 
     def _length(self) -> int | None:

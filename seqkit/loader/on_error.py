@@ -131,13 +131,18 @@ class CollateRecovered:
         whole = merged(list(samples))
         if type(whole) is not Recovered:
             return self.collate_fn(whole)
-        return Recovered(self.collate_fn(whole.value) if whole.value else NOTHING, whole.failed)
+        batch = whole.value if whole.value is NOTHING else self.collate_fn(whole.value)
+        return Recovered(batch, whole.failed)
 
 
 def merged(items: list[Any]) -> Any:
-    """Return a list of samples or batches; if some are `Recovered`, as one `Recovered` list of those left."""
+    """Return a list of samples or batches; if some are `Recovered`, as one `Recovered` list of those left.
+
+    >>> merged([1, Recovered(NOTHING, [(7, "bad")])])
+    Recovered(value=[1], failed=[(7, 'bad')])
+    """
     failed = [failure for item in items if type(item) is Recovered for failure in item.failed]
     if not failed:
         return items
     values = [item.value if type(item) is Recovered else item for item in items]
-    return Recovered([value for value in values if value is not NOTHING], failed)
+    return Recovered([value for value in values if value is not NOTHING] or NOTHING, failed)

@@ -7,7 +7,7 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:
     from .batches import BatchSampler, InfiniteSampler
     from .buckets import FixedBucketSampler, SortedBucketSampler
-    from .budget import TokenBudgetBatchSampler
+    from .budget import BudgetBatchSampler, TokenBudgetBatchSampler
     from .distributed import DistributedSampler, ShardedSampler, SplitSampler
     from .order import (
         FilterSampler,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchSampler",
+    "BudgetBatchSampler",
     "ConstWidthBucket",
     "DistributedSampler",
     "ExpWidthBucket",
@@ -45,7 +46,7 @@ __all__ = [
 _MODULES = {
     "batches": ("BatchSampler", "InfiniteSampler"),
     "buckets": ("FixedBucketSampler", "SortedBucketSampler"),
-    "budget": ("TokenBudgetBatchSampler",),
+    "budget": ("BudgetBatchSampler", "TokenBudgetBatchSampler"),
     "distributed": ("DistributedSampler", "ShardedSampler", "SplitSampler"),
     "order": (
         "FilterSampler",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +15,12 @@ from ..views.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap import smap
 from ..views.split import split
+from .base import NestedSampler
 from .grouped import GroupedBatches, LastGroup
 from .lengths import as_lengths
 from .order import in_blocks
 
-__all__ = ["TokenBudgetBatchSampler"]
+__all__ = ["BudgetBatchSampler", "TokenBudgetBatchSampler"]
 
 
 class TokenBudgetBatchSampler(GroupedBatches):
@@ -88,19 +89,12 @@ class TokenBudgetBatchSampler(GroupedBatches):
         seed: int | None = None,
     ) -> None:
         super().__init__(seed, num_shards, last_group)
-        if max_tokens is None and max_samples is None:
-            raise ValueError("TokenBudgetBatchSampler: max_tokens or max_samples must be given")
-        self.max_tokens = _as_limit(max_tokens, "TokenBudgetBatchSampler: max_tokens")
-        self.max_samples = _as_limit(max_samples, "TokenBudgetBatchSampler: max_samples")
+        self.max_tokens, self.max_samples = _as_limits(max_tokens, max_samples, "TokenBudgetBatchSampler")
         self.multiple = positive_int(multiple, "TokenBudgetBatchSampler: multiple")
         self.sort = as_flag(sort, "TokenBudgetBatchSampler: sort")
         self.shuffle = as_flag(shuffle, "TokenBudgetBatchSampler: shuffle")
-        if oversize not in ("error", "alone"):
-            raise ValueError(
-                f"TokenBudgetBatchSampler: oversize must be 'error' or 'alone', got {oversize!r}"
-            )
         self._lengths = as_lengths(lengths, "TokenBudgetBatchSampler: lengths").max(axis=1)
-        if oversize == "error":
+        if _as_oversize(oversize, "TokenBudgetBatchSampler") == "error":
             self._check_sizes()
         in_order = np.sort(self._lengths) if self.sort else self._lengths
         self._edges = np.fromiter(self._cuts(in_order.tolist()), np.int64)
@@ -157,5 +151,98 @@ class TokenBudgetBatchSampler(GroupedBatches):
         return order
 
 
+class BudgetBatchSampler(NestedSampler):
+    """Batches of successive keys of any sampler, as many as fit into a budget of tokens, padding included.
+
+    A batch costs its number of samples times its greatest length.
+
+    Parameters
+    ----------
+    sampler : iterable
+        Indices or keys. It may be endless. It is read lazily, and iterated again for every epoch.
+    lengths : sequence, mapping or callable
+        ``lengths[key]``, or ``lengths(key)``, is the length of a sample in tokens.
+    max_tokens : int, optional
+        Largest cost of a batch (1 or more).
+    max_samples : int, optional
+        Most samples in a batch (1 or more). At least one of the two limits must be given.
+    oversize : "error" or "alone"
+        What to do with a sample longer than `max_tokens`: raise ValueError when it is drawn (the default),
+        or give it a batch of its own, which exceeds the budget.
+
+    Raises
+    ------
+    TypeError
+        If `sampler` is not iterable, `lengths` can neither be indexed nor called, or a limit is not an int.
+    ValueError
+        If a limit is out of range, there is none, or `oversize` is unknown.
+
+    Notes
+    -----
+    It has no length, because the keys determine where a batch ends. `TokenBudgetBatchSampler` knows all
+    lengths in advance, sorts by them, and has a length. Modelled on ``BoundedBudgetSampler`` of GluonNLP.
+
+    Examples
+    --------
+    >>> list(BudgetBatchSampler(range(5), [3, 9, 2, 8, 4], max_tokens=18))
+    [[0, 1], [2, 3], [4]]
+    >>> list(BudgetBatchSampler(iter(["a", "bb", "cccc"]), len, max_tokens=4))
+    [['a', 'bb'], ['cccc']]
+    """
+
+    def __init__(
+        self,
+        sampler: Iterable[Any],
+        lengths: Any,
+        max_tokens: int | None = None,
+        max_samples: int | None = None,
+        *,
+        oversize: Literal["error", "alone"] = "error",
+    ) -> None:
+        super().__init__(sampler)
+        if not callable(lengths) and not hasattr(lengths, "__getitem__"):
+            raise TypeError(
+                f"BudgetBatchSampler: lengths must be a sequence, a mapping or a function, got {lengths!r}"
+            )
+        self.lengths = lengths
+        self.max_tokens, self.max_samples = _as_limits(max_tokens, max_samples, "BudgetBatchSampler")
+        self.oversize = _as_oversize(oversize, "BudgetBatchSampler")
+
+    def at_epoch(self, epoch: int) -> None:
+        """Return None: the sampler must be iterated to find out where batches end."""
+
+    def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        batch: list[Any] = []
+        longest = 0
+        for key in keys:
+            length = self.lengths(key) if callable(self.lengths) else self.lengths[key]
+            if length > self.max_tokens and self.oversize == "error":
+                raise ValueError(
+                    f"BudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
+                    f" {length} for"
+                    f" key {key!r}; oversize='alone' gives such samples batches of their own"
+                )
+            longest = max(longest, length)
+            full = len(batch) == self.max_samples or (len(batch) + 1) * longest > self.max_tokens
+            if batch and full:
+                yield batch
+                batch, longest = [], length
+            batch.append(key)
+        if batch:
+            yield batch
+
+
+def _as_limits(max_tokens: Any, max_samples: Any, who: str) -> tuple[float, float]:
+    if max_tokens is None and max_samples is None:
+        raise ValueError(f"{who}: max_tokens or max_samples must be given")
+    return _as_limit(max_tokens, f"{who}: max_tokens"), _as_limit(max_samples, f"{who}: max_samples")
+
+
 def _as_limit(value: Any, who: str) -> float:
     return math.inf if value is None else positive_int(value, who)
+
+
+def _as_oversize(oversize: Any, who: str) -> str:
+    if oversize not in ("error", "alone"):
+        raise ValueError(f"{who}: oversize must be 'error' or 'alone', got {oversize!r}")
+    return str(oversize)

@@ -1,0 +1,248 @@
+"""Samplers in a loader: views, abandoned epochs, threads, another number of processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.samplers import (
+    BatchSampler,
+    BudgetBatchSampler,
+    DistributedSampler,
+    FixedBucketSampler,
+    InfiniteSampler,
+    RandomSampler,
+    WeightedRandomSampler,
+)
+
+from .ways import WAYS
+
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def plain(loader: Any) -> Any:
+    return [plain(batch) if isinstance(batch, list) else batch.tolist() for batch in loader]
+
+
+@every_way
+def test_a_random_view_as_sampler_gives_a_new_order_in_every_epoch(way: Any) -> None:
+    order = sk.shuffle(range(20), seed=0)
+    with sk.DataLoader(range(20), 20, sampler=order, **way) as loader:
+        epochs = [plain(loader)[0] for _ in range(3)]
+        assert epochs == [list(order.at_epoch(epoch)) for epoch in range(3)]
+        loader.set_epoch(1)
+        assert plain(loader)[0] == epochs[1]
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+
+
+@every_way
+def test_a_view_of_batches_is_a_batch_sampler(way: Any) -> None:
+    batches = sk.batch(sk.shuffle(range(6), seed=0), 2)
+    with sk.DataLoader(range(6), batch_sampler=batches, **way) as loader:
+        assert [plain(loader), plain(loader)] == [list(batches), list(batches.at_epoch(1))]
+
+
+ABANDONED: dict[str, Any] = {
+    "batches": lambda: BatchSampler(RandomSampler(23, seed=0), 4, last="rollover"),
+    "buckets": lambda: FixedBucketSampler([1, 5] * 11 + [5], 4, 2, shuffle=True, last="rollover", seed=0),
+    "endless": lambda: BatchSampler(InfiniteSampler(RandomSampler(23, seed=0)), 4),
+    "endless, resumed": lambda: BatchSampler(InfiniteSampler(RandomSampler(23, seed=0), resume=True), 4),
+    "budget": lambda: BudgetBatchSampler(RandomSampler(23, seed=0), list(range(1, 24)), 40),
+}
+
+
+def lengths(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def abandoned(make: Any, way: Any) -> Any:
+    """Read a whole epoch, if there is an end, parts of two more, and one more batch."""
+    found: list[Any] = []
+    with sk.DataLoader(range(23), batch_sampler=make(), **way) as loader:
+        if lengths(loader) is not None:
+            found.append(plain(loader))
+        for count in (0, 2, 3):
+            found.append(lengths(loader))
+            iterator = iter(loader)
+            found += [next(iterator).tolist() for _ in range(count)]
+            found.append(lengths(loader))
+            del iterator
+        found.append(next(iter(loader)).tolist())
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("make", ABANDONED.values(), ids=ABANDONED)
+def test_an_abandoned_epoch_is_the_same_with_workers_that_read_ahead(make: Any, way: Any) -> None:
+    assert abandoned(make, way) == abandoned(make, {})
+
+
+@every_way
+def test_an_abandoned_epoch_carries_over_what_it_began_with(way: Any) -> None:
+    sampler = FixedBucketSampler([1] * 5, 2, last="rollover")
+    with sk.DataLoader(range(5), batch_sampler=sampler, **way) as loader:
+        assert plain(loader) == [[0, 1], [2, 3]]
+        iterator = iter(loader)
+        assert next(iterator).tolist() == [4, 0]
+        assert len(loader) == 3
+        del iterator
+        assert plain(loader) == [[4, 0], [1, 2], [3, 4]]
+
+
+def test_an_endless_sampler_continues_where_the_consumer_stopped() -> None:
+    sampler = InfiniteSampler(range(5), resume=True)
+    with sk.DataLoader(range(5), 2, sampler=sampler, num_workers=2, method="thread") as loader:
+        first = iter(loader)
+        found = [next(first).tolist() for _ in range(3)]
+        del first
+        assert [*found, next(iter(loader)).tolist()] == [[0, 1], [2, 3], [4, 0], [1, 2]]
+
+
+def test_a_state_of_an_epoch_that_is_longer_than_the_first_is_accepted() -> None:
+    def loader() -> sk.DataLoader:
+        sampler = FixedBucketSampler([1] * 5 + [9] * 5, 4, 2, shuffle=True, last="rollover", seed=0)
+        return sk.DataLoader(range(10), batch_sampler=sampler)
+
+    first, other = loader(), loader()
+    assert [len(list(first)) for _ in range(3)] == [2, 2, 2]
+    iterator = iter(first)
+    assert len([next(iterator) for _ in range(3)]) == 3
+    other.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert plain(other) == plain(iterator) != []
+
+
+@every_way
+def test_tuples_in_a_tuple_are_shards(way: Any) -> None:
+    with sk.DataLoader(range(6), batch_sampler=[((0, 1), (2,)), ((3,), (4, 5))], **way) as loader:
+        assert plain(loader) == [[[0, 1], [2]], [[3], [4, 5]]]
+
+
+def test_tuples_in_a_list_are_keys() -> None:
+    data = {(0, 1): 7, (2, 3): 8}
+    assert plain(sk.DataLoader(data, batch_sampler=[[(0, 1), (2, 3)]])) == [[7, 8]]
+
+
+def test_a_data_set_without_batched_reads_may_say_so() -> None:
+    class Listed:
+        __getitems__ = None
+
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, i: int) -> int:
+            return i
+
+    assert plain(sk.DataLoader(Listed(), 2)) == [[0, 1], [2, 3]]
+    assert plain(sk.DataLoader(Listed(), 2, sampler=[3, 1])) == [[3, 1]]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_weight_for_every_sample_is_needed(nested: bool) -> None:
+    sampler: Any = WeightedRandomSampler([1, 2, 3], 5)
+    options = {"batch_sampler": BatchSampler(sampler, 2)} if nested else {"sampler": sampler}
+    with pytest.raises(ValueError, match="one weight per sample, but has 3 weights for 4 samples"):
+        sk.DataLoader(range(4), **options)
+    assert len(list(sk.DataLoader(range(3), **options))) > 0
+
+
+def test_threads_that_begin_at_once_read_different_epochs() -> None:
+    loader = sk.DataLoader(range(50), 50, shuffle=True, seed=0)
+    reference = sk.DataLoader(range(50), 50, shuffle=True, seed=0)
+    expected = sorted(plain(reference)[0] for _ in range(64))
+    found: list[Any] = []
+    barrier = threading.Barrier(8)
+
+    def read() -> None:
+        barrier.wait()
+        iterators = [iter(loader) for _ in range(8)]
+        found.extend(plain(iterator)[0] for iterator in iterators)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=read) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(found) == expected
+    assert loader.epoch == 64
+
+
+@pytest.mark.parametrize("name", ["batch_size", "dataset", "sampler", "view"])
+def test_arguments_cannot_be_deleted(name: str) -> None:
+    loader = sk.DataLoader(range(3))
+    with pytest.raises(ValueError, match=f"{name} attribute should not be deleted"):
+        delattr(loader, name)
+    loader.mine = 1
+    del loader.mine
+    with pytest.raises(AttributeError, match="has no attribute 'mine'"):
+        loader.mine
+
+
+def test_threads_have_no_start_method() -> None:
+    options: Any = {"num_workers": 1, "method": "thread", "multiprocessing_context": "spawn"}
+    with pytest.raises(ValueError, match="leave it out with method='thread'"):
+        sk.DataLoader(range(3), **options)
+
+
+# -------------------------------------------------------------------- another number of processes
+
+
+def shares(n: int, replicas: int, states: Any = None, batches: int | None = None, **options: Any) -> Any:
+    """What all processes read of an epoch, and their states."""
+    found, after = [], []
+    for rank in range(replicas):
+        sampler = DistributedSampler(n, replicas, rank, seed=3, even=None, **options)
+        loader = sk.DataLoader(range(n), 2, sampler=sampler, seed=0)
+        if states is not None:
+            loader.load_state_dict(json.loads(json.dumps(states[0])))
+        iterator = iter(loader)
+        drawn = [next(iterator) for _ in range(batches)] if batches is not None else list(iterator)
+        found += [i for batch in drawn for i in batch.tolist()]
+        after.append(loader.state_dict())
+    return found, after
+
+
+@pytest.mark.parametrize("n", [40, 41])
+@pytest.mark.parametrize(("first", "second"), [(2, 3), (4, 1), (1, 5)])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_rest_of_an_epoch_is_dealt_out_anew(n: int, first: int, second: int, shuffle: bool) -> None:
+    seen, states = shares(n, first, batches=3, shuffle=shuffle)
+    assert {json.dumps(state) for state in states} == {json.dumps(states[0])}
+    again, states = shares(n, second, states, batches=2, shuffle=shuffle)
+    rest, states = shares(n, first, states, shuffle=shuffle)
+    assert sorted([*seen, *again, *rest]) == list(range(n))
+    whole, _ = shares(n, second, states, shuffle=shuffle)  # the next epoch
+    assert sorted(whole) == list(range(n))
+    assert states[0]["epoch"] == 1
+
+
+def test_runs_of_indices_resume_with_as_many_processes_only() -> None:
+    _, states = shares(40, 2, batches=1, contiguous=True)
+    with pytest.raises(ValueError, match="with contiguous=True the state of 2 processes"):
+        shares(40, 4, states, contiguous=True)
+
+
+@every_way
+def test_batches_by_a_budget_read_any_sampler(way: Any) -> None:
+    sizes = [3, 9, 2, 8, 4, 1, 7]
+    sampler = BudgetBatchSampler(RandomSampler(7, seed=1), np.array(sizes), 18, 3)
+    with sk.DataLoader(range(7), batch_sampler=sampler, **way) as loader:
+        for epoch in range(2):
+            batches = plain(loader)
+            assert list(chain(*batches)) == list(RandomSampler(7, seed=1).at_epoch(epoch))
+            assert all(len(batch) * max(sizes[i] for i in batch) <= 18 for batch in batches)
+            assert max(map(len, batches)) <= 3
