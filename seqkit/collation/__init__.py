@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .batchify import Append, List, Pad, Stack
     from .composed import Dict, Group, NamedTuple, PerShard, Tuple
     from .default import default_collate, default_convert
+    from .pad import Pad
+    from .stack import Append, List, Stack
 
 __all__ = [
     "Append",
@@ -25,9 +26,10 @@ __all__ = [
 
 # The module that defines each name, for `lazy_names`.
 _MODULES = {
-    "batchify": ("Append", "List", "Pad", "Stack"),
     "composed": ("Dict", "Group", "NamedTuple", "PerShard", "Tuple"),
     "default": ("default_collate", "default_convert"),
+    "pad": ("Pad",),
+    "stack": ("Append", "List", "Stack"),
 }
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(

@@ -11,15 +11,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..view import name_of
-from .batchify import Batchify
-from .default import TEXT, CollateFn, key_differences
-from .leaves import Place
+from .base import Collate, Place, as_collate
+from .default import TEXT, key_differences
 
 __all__ = ["Dict", "Group", "NamedTuple", "PerShard", "Tuple"]
 
 
-class Tuple(Batchify):
+class Tuple(Collate):
     """Give each position of the samples to a function of its own.
 
     Parameters
@@ -69,17 +67,17 @@ class Tuple(Batchify):
                     f"{place.who}: {place.at(i)} has {len(sample)} elements, but there are {arity} functions;"
                     " there must be one for each element"
                 )
-        columns = zip(self.functions, zip(*samples, strict=True), strict=True)
-        return tuple(_applied(fn, column, place.item(k)) for k, (fn, column) in enumerate(columns))
+        columns = zip(self.functions, map(list, zip(*samples, strict=True)), strict=True)
+        return tuple(fn.collate_at(column, place.item(k)) for k, (fn, column) in enumerate(columns))
 
     def __repr__(self) -> str:
-        return f"Tuple({', '.join(map(_named, self.functions))})"
+        return f"Tuple({', '.join(map(repr, self.functions))})"
 
 
 Group = Tuple
 
 
-class NamedTuple(Batchify):
+class NamedTuple(Collate):
     """Give each field of named tuples to a function of its own.
 
     Parameters
@@ -134,7 +132,7 @@ class NamedTuple(Batchify):
         for i, sample in enumerate(samples):
             _check_kind(sample, self.container, f"{self.container.__name__}s", place, i)
         return self.container._make(
-            _applied(fn, [getattr(sample, field) for sample in samples], place.field(field))
+            fn.collate_at([getattr(sample, field) for sample in samples], place.field(field))
             for field, fn in self.functions.items()
         )
 
@@ -142,7 +140,7 @@ class NamedTuple(Batchify):
         return f"NamedTuple({self.container.__name__}, {_shown_mapping(self.functions)})"
 
 
-class Dict(Batchify):
+class Dict(Collate):
     """Give each key of mappings to a function of its own.
 
     Parameters
@@ -209,16 +207,16 @@ class Dict(Batchify):
                     f" keys {list(keys)}: extra='drop' leaves out others, a function as extra collates them"
                 )
         return {
-            key: _applied(self._function(key), [sample[key] for sample in samples], place.item(key))
+            key: self._function(key).collate_at([sample[key] for sample in samples], place.item(key))
             for key in keys
         }
 
     def __repr__(self) -> str:
-        extra = repr(self.extra) if self._rest is None else _named(self._rest)
+        extra = repr(self.extra) if self._rest is None else repr(self._rest)
         return f"Dict({_shown_mapping(self.functions)}, extra={extra})"
 
 
-class PerShard(Batchify):
+class PerShard(Collate):
     """Make a list of batches of a list of lists of samples, each batch on its own.
 
     For several devices that each get a part of what one step needs: every part is padded to its own longest
@@ -261,28 +259,28 @@ class PerShard(Batchify):
         for i, shard in enumerate(samples):
             _check_kind(shard, (Sequence, np.ndarray), "lists of samples", place, i)
         return [
-            _applied(self.function, shard, Place("", batch=place.at(i))) for i, shard in enumerate(samples)
+            self.function.collate_at(list(shard), Place("", batch=place.at(i)))
+            for i, shard in enumerate(samples)
         ]
 
     def __repr__(self) -> str:
-        return f"PerShard({_named(self.function)})"
+        return f"PerShard({self.function!r})"
 
 
 # -------------------------------------------------------------------- functions within functions
 
 
-def _as_function(value: Any, who: str) -> CollateFn:
+def _as_function(value: Any, who: str) -> Collate:
     """Return a function as it is, and a tuple or mapping of functions as one."""
     if isinstance(value, tuple):
         return NamedTuple(type(value), value) if hasattr(value, "_fields") else Tuple(*value)
     if isinstance(value, Mapping):
         return Dict(value)
-    if isinstance(value, type) and issubclass(value, Batchify):
+    if isinstance(value, type) and issubclass(value, Collate):
         raise TypeError(f"{who} is the class {value.__name__}; pass what it makes: {value.__name__}(...)")
     if not callable(value):
         raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {value!r}")
-    function: CollateFn = value
-    return function
+    return as_collate(value)
 
 
 def _by_field(
@@ -306,19 +304,6 @@ def _by_field(
     return functions
 
 
-def _applied(fn: CollateFn, samples: Sequence[Any], place: Place) -> Any:
-    """Return what a function makes of what lies at a place in samples; its errors name the place."""
-    column = samples if isinstance(samples, list) else list(samples)
-    collate_at = getattr(fn, "collate_at", None)
-    if collate_at is not None:
-        return collate_at(column, place)
-    try:
-        return fn(column)
-    except Exception as error:
-        error.add_note(f"raised by {_named(fn)} for {place.at('...')}")
-        raise
-
-
 def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> None:
     if not isinstance(sample, kind) or isinstance(sample, TEXT):
         raise TypeError(
@@ -327,9 +312,5 @@ def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> N
         )
 
 
-def _named(fn: CollateFn) -> str:
-    return repr(fn) if isinstance(fn, Batchify) else name_of(fn)
-
-
-def _shown_mapping(functions: Mapping[Any, CollateFn]) -> str:
-    return f"{{{', '.join(f'{key!r}: {_named(fn)}' for key, fn in functions.items())}}}"
+def _shown_mapping(functions: Mapping[Any, Collate]) -> str:
+    return f"{{{', '.join(f'{key!r}: {fn!r}' for key, fn in functions.items())}}}"

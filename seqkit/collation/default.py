@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..view import View
+from .base import Collate, Place, check_not_empty
 from .leaves import (
     ARRAYS,
-    Place,
-    check_not_empty,
     copied,
     is_array_of_samples,
     is_object_array,
@@ -40,12 +39,7 @@ CollateMap = Mapping[Any, CollateFn]
 TEXT = (str, bytes, bytearray, memoryview)
 
 
-def default_collate(
-    batch: Iterable[Any],
-    *,
-    collate_fn_map: CollateMap | None = None,
-    objects: Literal["raise", "list"] = "raise",
-) -> Any:
+class _DefaultCollate(Collate):
     """Return one batch of many samples: the tree of a sample, with stacked arrays for leaves.
 
     =============================================  =====================================================
@@ -108,19 +102,46 @@ def default_collate(
     Traceback (most recent call last):
     ValueError: default_collate: batch[1]['x'] has shape (3,), batch[0]['x'] has (2,); ...
     """
-    if objects not in ("raise", "list"):
-        raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
-    if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
-        raise TypeError(
-            "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
-            f" {collate_fn_map!r}"
-        )
-    if not isinstance(batch, Iterable):
-        raise TypeError(f"default_collate: a batch must be an iterable of samples, got {batch!r}")
-    if is_array_of_samples(batch) and not collate_fn_map:
-        return copied(batch)
-    samples = batch if isinstance(batch, list) else list(batch)
-    return _collate_at(samples, _PLACE, _Rules(collate_fn_map or {}, objects == "list"))
+
+    __name__ = "default_collate"
+    takes_arrays = True
+
+    def __call__(
+        self,
+        batch: Iterable[Any],
+        *,
+        collate_fn_map: CollateMap | None = None,
+        objects: Literal["raise", "list"] = "raise",
+    ) -> Any:
+        if objects not in ("raise", "list"):
+            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
+        if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
+            raise TypeError(
+                "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
+                f" {collate_fn_map!r}"
+            )
+        if not isinstance(batch, Iterable):
+            raise TypeError(f"default_collate: a batch must be an iterable of samples, got {batch!r}")
+        if is_array_of_samples(batch) and not collate_fn_map:
+            return copied(batch)
+        samples = batch if isinstance(batch, list) else list(batch)
+        place = Place(self.__name__)
+        check_not_empty(samples, place)
+        return _collate(samples, place, _Rules(collate_fn_map or {}, objects == "list"))
+
+    def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
+        place = place.by(self.__name__)
+        check_not_empty(samples, place)
+        return _collate(samples, place, _Rules({}, False))
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+default_collate = _DefaultCollate()
 
 
 def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], Any]] | None = None) -> Any:
@@ -173,20 +194,6 @@ class _Rules:
 
     registry: CollateMap
     lists_objects: bool
-
-
-_PLACE = Place("default_collate")
-
-
-def _collate_at(batch: Sequence[Any], place: Place, rules: _Rules | None = None) -> Any:
-    """Collate what lies at a place of every sample, as a part of what another function collates."""
-    place = place.by(_PLACE.who)
-    check_not_empty(batch, place)
-    return _collate(batch, place, rules or _Rules({}, False))
-
-
-default_collate.takes_arrays = True  # type: ignore[attr-defined]  # see `Batch`
-default_collate.collate_at = _collate_at  # type: ignore[attr-defined]  # see `batchify`
 
 
 def _collate(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:

@@ -14,16 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..context import empty
+from .base import Place
 
 __all__ = [
     "ARRAYS",
     "Array",
     "DType",
-    "Place",
     "as_arrays",
-    "check_not_empty",
+    "as_axis",
+    "as_dtype",
     "common_dtype",
     "copied",
+    "counted",
     "holds_objects",
     "inside",
     "is_array_of_samples",
@@ -41,44 +43,6 @@ Array = npt.NDArray[Any]
 DType = np.dtype[Any]
 
 ARRAYS = (np.ndarray, np.generic, bool, int, float, complex)
-
-
-class Place:
-    """Who collates which part of the samples of which batch: what messages begin with.
-
-    >>> place = Place("Pad").item("image").field("x")
-    >>> place.who, place.at(3)
-    ('Pad', "batch[3]['image'].x")
-    """
-
-    __slots__ = ("batch", "path", "who")
-
-    def __init__(self, who: str, path: str = "", batch: str = "batch") -> None:
-        self.who = who
-        self.path = path
-        self.batch = batch
-
-    def at(self, i: int | str) -> str:
-        """Return the expression of this part of sample `i`."""
-        return f"{self.batch}[{i}]{self.path}"
-
-    def by(self, who: str) -> Place:
-        """Return the same place for another function."""
-        return Place(who, self.path, self.batch)
-
-    def item(self, key: Any) -> Place:
-        """Return the place of what lies there at a key or position."""
-        return Place(self.who, f"{self.path}[{key!r}]", self.batch)
-
-    def field(self, name: str) -> Place:
-        """Return the place of a field of the named tuples that lie there."""
-        return Place(self.who, f"{self.path}.{name}", self.batch)
-
-
-def check_not_empty(batch: Sequence[Any], place: Place) -> None:
-    """Refuse a batch without samples."""
-    if not len(batch):
-        raise ValueError(f"{place.who}: the {place.batch} is empty, at least one sample is needed")
 
 
 def stack(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> Any:
@@ -277,3 +241,28 @@ def _check_shapes(batch: Sequence[Any], place: Place) -> None:
                 f"{place.who}: {place.at(i)} has shape {tuple(shape)}, {place.at(0)} has"
                 f" {tuple(shapes[0])}; make them equal, pad them, or pass another collate_fn"
             )
+
+
+def as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
+    """Return the `dtype` argument of a function, checked."""
+    try:
+        dtype = None if value is None else np.dtype(value)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype is not None and holds_objects(dtype):
+        raise TypeError(
+            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {value!r}"
+        )
+    return dtype
+
+
+def as_axis(value: Any, who: str, other: str = "") -> int:
+    """Return the number of an axis, checked."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{who} must be an int{other}, got {value!r}")
+    return int(value)
+
+
+def counted(dimensions: int) -> str:
+    """Return a number of dimensions in words."""
+    return f"{dimensions} dimension{'s' * (dimensions != 1)}"

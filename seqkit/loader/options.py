@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import as_batch_size, as_flag, as_last, check_iterable, optional_int, positive_int
+from ..collation.base import shown
 from ..errors import EvaluationError
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
 from ..randomness import as_seed
@@ -189,19 +189,8 @@ class Options:
         >>> Options(batch_size=4, collate_fn=list).shown()
         ['batch_size=4', 'collate_fn=list']
         """
-        shown = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if type(value) is not type(field.default) or value != field.default:
-                shown.append(f"{field.name}={_short(value)}")
-        return shown
-
-
-def _short(value: Any) -> str:
-    if callable(value):
-        return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
-    text = reprlib.repr(value)
-    return f"<{type(value).__name__}>" if text.startswith("<") else text
+        defaults = {field.name: field.default for field in fields(self)}
+        return shown(defaults, {name: getattr(self, name) for name in defaults})
 
 
 def _check_word(value: Any, name: str, allowed: tuple[str, ...], other: str = "") -> None:

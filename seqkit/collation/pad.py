@@ -1,112 +1,33 @@
-"""Functions that make a batch of samples of one part: `Stack`, `Pad`, `Append`, `List`.
-
-Those of several parts are put together of them in `composed`. Each is a ``collate_fn``, can be pickled, and
-writes its arrays where `seqkit.empty` says: in a process worker, into the slot of the current item.
-
-A function may also have a method ``collate_at(samples, place)``. It returns the same as a call, and its error
-messages name the place in the samples.
-"""
+"""`Pad`: arrays of different lengths in one array."""
 
 from __future__ import annotations
 
-import inspect
-import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ..checks import as_flag, optional_int, positive_int
+from .base import Collate, Place
 from .leaves import (
     Array,
     DType,
-    Place,
-    as_arrays,
-    check_not_empty,
+    as_axis,
+    as_dtype,
     common_dtype,
     copied,
+    counted,
     holds_objects,
     inside,
-    is_array_of_samples,
     padded,
     plain_arrays,
-    stack,
 )
 
-__all__ = ["Append", "Batchify", "List", "Pad", "Stack", "shown"]
+__all__ = ["Pad"]
 
 
-class Batchify:
-    """What all functions here are: callable with a batch, or for a part of the samples of one."""
-
-    _given: Mapping[str, Any] = {}
-
-    def __call__(self, batch: Iterable[Any]) -> Any:
-        """Return one batch of samples."""
-        return self.collate_at(batch if isinstance(batch, list) else list(batch), Place(""))
-
-    def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
-        """Return one batch of what lies at a place in samples, as a part of what another function makes."""
-        place = place.by(type(self).__name__)
-        check_not_empty(samples, place)
-        return self._collate(samples, place)
-
-    def _collate(self, samples: Sequence[Any], place: Place) -> Any:
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(shown(type(self), dict(self._given)))})"
-
-
-# -------------------------------------------------------------------- leaves
-
-
-class Stack(Batchify):
-    """Stack arrays, numbers or nested lists of one shape.
-
-    Parameters
-    ----------
-    dtype : dtype-like, optional
-        Dtype of the batch; values are converted as by ``numpy.ndarray.astype``. None (the default) is the
-        one that numpy promotes all samples to, whatever their order.
-
-    Raises
-    ------
-    TypeError
-        If `dtype` is none of numbers, bools, dates or records of them; for samples that are no arrays of
-        these, and for dtypes without a common one.
-    ValueError
-        For an empty batch, different shapes, and numbers that do not fit.
-
-    Notes
-    -----
-    One copy of the data, into memory of `seqkit.empty`. Masked arrays keep their mask; tensors become
-    arrays. After ``Stack`` of GluonNLP.
-
-    Examples
-    --------
-    >>> Stack()([[1, 2], [3.5, 4]])
-    array([[1. , 2. ],
-           [3.5, 4. ]])
-    >>> Stack("float32")([1, 2]).dtype
-    dtype('float32')
-    """
-
-    takes_arrays = True  # see `Batch`
-
-    def __init__(self, dtype: npt.DTypeLike | None = None) -> None:
-        self._given = {"dtype": dtype}
-        self.dtype = _as_dtype(dtype, "Stack")
-
-    def __call__(self, batch: Iterable[Any]) -> Any:
-        return copied(batch, self.dtype) if is_array_of_samples(batch) else super().__call__(batch)
-
-    def _collate(self, samples: Sequence[Any], place: Place) -> Any:
-        return stack(as_arrays(samples, place), place, self.dtype)
-
-
-class Pad(Batchify):
+class Pad(Collate):
     """Stack arrays or nested lists of different lengths, the shorter ones filled up.
 
     Parameters
@@ -188,10 +109,10 @@ class Pad(Batchify):
             "mask": mask,
         }
         every = isinstance(axis, str) and axis == "all"
-        self.axis = "all" if every else _as_axis(axis, "Pad: axis", " or 'all'")
+        self.axis = "all" if every else as_axis(axis, "Pad: axis", " or 'all'")
         self.pad_val = _as_number(pad_val, "Pad: pad_val")
         self.ret_length = as_flag(ret_length, "Pad: ret_length")
-        self.dtype = _as_dtype(dtype, "Pad")
+        self.dtype = as_dtype(dtype, "Pad")
         self.round_to = optional_int(round_to, "Pad: round_to")
         self.to_length = None if to_length is None else self._as_lengths(to_length)
         self.mask = as_flag(mask, "Pad: mask")
@@ -238,7 +159,7 @@ class Pad(Batchify):
             return list(range(dimensions))
         if not -dimensions <= self.axis < dimensions:
             raise ValueError(
-                f"{place.who}: {place.at(0)} has {_counted(dimensions)}, so there is no axis {self.axis}"
+                f"{place.who}: {place.at(0)} has {counted(dimensions)}, so there is no axis {self.axis}"
             )
         return [self.axis % dimensions]
 
@@ -250,7 +171,7 @@ class Pad(Batchify):
         wanted = self.to_length if isinstance(self.to_length, tuple) else (self.to_length,) * len(axes)
         if len(wanted) != len(axes):
             raise ValueError(
-                f"{place.who}: to_length has {len(wanted)} lengths, {place.at(0)} has {_counted(len(axes))}"
+                f"{place.who}: to_length has {len(wanted)} lengths, {place.at(0)} has {counted(len(axes))}"
             )
         too_long = np.argwhere(lengths > wanted)
         if len(too_long):
@@ -260,99 +181,6 @@ class Pad(Batchify):
                 f" {wanted[k]}; cut it (ClipSequence), or raise to_length"
             )
         return list(wanted)
-
-
-class Append(Batchify):
-    """Make a list of arrays, one per sample, whatever their shapes.
-
-    Parameters
-    ----------
-    expand : bool
-        Give each array an axis of length 1 for the batch? True by default.
-    batch_axis : int
-        Where that axis comes to lie, -1 being last; 0 by default.
-
-    Raises
-    ------
-    TypeError
-        If `batch_axis` is no int; for samples that are no arrays of numbers, or are masked.
-    ValueError
-        If `expand` is no bool; for an empty batch, and an axis that there is no place for.
-
-    Notes
-    -----
-    One copy of the data, into memory of `seqkit.empty`. Each array keeps its own dtype. After ``Append``
-    of Gluon.
-
-    Examples
-    --------
-    >>> Append()([[1, 2], [3.5]])
-    [array([[1, 2]]), array([[3.5]])]
-    >>> Append(expand=False)([[1, 2], [3.5]])
-    [array([1, 2]), array([3.5])]
-    """
-
-    def __init__(self, expand: bool = True, batch_axis: int = 0) -> None:
-        self._given = {"expand": expand, "batch_axis": batch_axis}
-        self.expand = as_flag(expand, "Append: expand")
-        self.batch_axis = _as_axis(batch_axis, "Append: batch_axis")
-
-    def _collate(self, samples: Sequence[Any], place: Place) -> list[Array]:
-        arrays = plain_arrays(samples, place)
-        return [copied(self._expanded(array, i, place)) for i, array in enumerate(arrays)]
-
-    def _expanded(self, array: Array, i: int, place: Place) -> Array:
-        if not self.expand:
-            return array
-        if not -array.ndim - 1 <= self.batch_axis <= array.ndim:
-            raise ValueError(
-                f"{place.who}: {place.at(i)} has {_counted(array.ndim)}, so there is no place for"
-                f" batch_axis={self.batch_axis}"
-            )
-        return np.expand_dims(array, self.batch_axis)
-
-
-class List(Batchify):
-    """Make a list of the samples as they are.
-
-    Raises
-    ------
-    ValueError
-        For an empty batch.
-
-    Notes
-    -----
-    No copy. After ``List`` of GluonNLP, ``AsList`` of Gluon.
-
-    Examples
-    --------
-    >>> List()(["a", None])
-    ['a', None]
-    """
-
-    def _collate(self, samples: Sequence[Any], place: Place) -> list[Any]:
-        return list(samples)
-
-
-# -------------------------------------------------------------------- arguments
-
-
-def _as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
-    try:
-        dtype = None if value is None else np.dtype(value)
-    except TypeError:
-        dtype = np.dtype(object)
-    if dtype is not None and holds_objects(dtype):
-        raise TypeError(
-            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {value!r}"
-        )
-    return dtype
-
-
-def _as_axis(value: Any, who: str, other: str = "") -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{who} must be an int{other}, got {value!r}")
-    return int(value)
 
 
 def _as_number(value: Any, who: str) -> Array:
@@ -377,9 +205,6 @@ def _holds(dtype: DType, number: Array) -> bool:
             return of_its_kind and bool(np.isfinite(number.astype(dtype)) or not np.isfinite(number))
         numeric = dtype.kind in "biu" and number.dtype.kind in "biuf"
         return numeric and bool(number.astype(dtype) == number)
-
-
-# -------------------------------------------------------------------- arrays
 
 
 def _alike(samples: Sequence[Any], arrays: list[Array]) -> list[Array]:
@@ -407,7 +232,7 @@ def _check_dimensions(arrays: Sequence[Array], place: Place) -> None:
             raise ValueError(f"{place.who}: {place.at(i)} is a single number; Stack makes an array of such")
         if array.ndim != arrays[0].ndim:
             raise ValueError(
-                f"{place.who}: {place.at(i)} has {_counted(array.ndim)}, {place.at(0)} has {arrays[0].ndim};"
+                f"{place.who}: {place.at(i)} has {counted(array.ndim)}, {place.at(0)} has {arrays[0].ndim};"
                 " the samples of a batch must have as many, reshape them or pass another collate_fn"
             )
 
@@ -422,30 +247,3 @@ def _check_other_axes(arrays: Sequence[Array], axes: Sequence[int], place: Place
                 f"{place.who}: {place.at(i)} has shape {array.shape}, {place.at(0)} has {first}; they may"
                 f" differ along axis {axes[0]} only: make them equal, or pad with axis='all'"
             )
-
-
-def _counted(dimensions: int) -> str:
-    return f"{dimensions} dimension{'s' * (dimensions != 1)}"
-
-
-def shown(function: Callable[..., Any], given: dict[str, Any]) -> list[str]:
-    """Return those keyword arguments of a call, as text, that are not the defaults.
-
-    >>> shown(sorted, {"key": abs, "reverse": False})
-    ['key=abs']
-    """
-    parameters = inspect.signature(function).parameters
-    options = []
-    for name, value in given.items():
-        default = parameters[name].default
-        if default is inspect.Parameter.empty or (type(value) is type(default) and value == default):
-            continue
-        options.append(f"{name}={_short(value)}")
-    return options
-
-
-def _short(value: Any) -> str:
-    if callable(value):
-        return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
-    text = reprlib.repr(value)
-    return f"<{type(value).__name__}>" if text.startswith("<") else text
