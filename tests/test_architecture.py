@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import importlib
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
+from seqkit import collation, samplers
 from seqkit.testing.subject import close, nodes
 
 from .registry import CASES
@@ -191,6 +193,7 @@ def test_importing_seqkit_imports_little() -> None:
     modules = {name.removeprefix("seqkit.") for name in loaded if name.startswith("seqkit.")}
     cheap = {
         *LAZY_ROOMS,
+        "collation.base",
         "collation.default",
         "collation.leaves",
     }  # a package without its modules costs nothing
@@ -213,7 +216,7 @@ def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: s
         for alias in node.names
     }
     assert found
-    assert found.keys() <= {*loaded.__all__} <= {*dir(loaded)}
+    assert {*found, *loaded.__all__} <= {*dir(loaded)}
     assert all(getattr(loaded, name) is getattr(module, name) for name, module in found.items())
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
         loaded.no_such_name
@@ -300,7 +303,11 @@ def test_where_there_is_no_linux_it_imports_and_has_threads() -> None:
 
 # -------------------------------------------------------------------- every public name is complete
 
-PUBLIC = {name: getattr(sk, name) for name in sk.__all__}
+PUBLIC = {
+    name: getattr(package, name)
+    for package in (sk, samplers, collation)
+    for name in (*package.__all__, *["filter"] * (package is sk))
+}
 
 
 def _returns_view(thing: Any) -> bool:
@@ -325,8 +332,20 @@ def view_classes(base: type = sk.View) -> Iterator[type]:
 
 
 def test_the_public_names_are_sorted_and_exist() -> None:
-    assert list(sk.__all__) == sorted(sk.__all__)
+    for package in (sk, samplers, collation):
+        assert list(package.__all__) == sorted(package.__all__)
     assert {"smap", "batch", "gather", "prefetch"} <= set(COMBINATORS)
+
+
+def test_importing_everything_shadows_no_builtin_and_no_name_of_typing() -> None:
+    assert not {*sk.__all__} & {*dir(builtins), *typing.__all__}
+    assert sk.filter is PUBLIC["filter"]
+
+
+@pytest.mark.parametrize("package", [samplers, collation], ids=["samplers", "collation"])
+def test_names_of_samplers_and_collation_can_be_imported_from_seqkit(package: types.ModuleType) -> None:
+    for name in package.__all__:
+        assert getattr(sk, name) is getattr(package, name)
 
 
 @every_combinator
