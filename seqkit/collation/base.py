@@ -13,7 +13,7 @@ __all__ = ["Collate", "Place", "as_collate", "check_not_empty", "shown"]
 
 
 class Place:
-    """A part of the samples of a batch, and the function that collates it: the beginning of messages.
+    """A part of the samples of a batch, and the function that collates it. Messages begin with it.
 
     >>> place = Place("Pad").item("image").field("x")
     >>> place.who, place.at(3)
@@ -28,7 +28,7 @@ class Place:
         self.batch = batch
 
     def at(self, i: int | str) -> str:
-        """Return the expression of this part of sample `i`."""
+        """Return this part of sample `i` as an expression."""
         return f"{self.batch}[{i}]{self.path}"
 
     def by(self, who: str) -> Place:
@@ -36,11 +36,11 @@ class Place:
         return Place(who, self.path, self.batch)
 
     def item(self, key: Any) -> Place:
-        """Return the place of what lies there at a key or position."""
+        """Return the place of the part at a key or position."""
         return Place(self.who, f"{self.path}[{key!r}]", self.batch)
 
     def field(self, name: str) -> Place:
-        """Return the place of a field of the named tuples that lie there."""
+        """Return the place of a field of named tuples."""
         return Place(self.who, f"{self.path}.{name}", self.batch)
 
 

@@ -1,7 +1,7 @@
-"""Functions that make a batch of samples of several parts.
+"""Collate functions for samples of several parts.
 
-`Tuple`, `NamedTuple` and `Dict` take samples apart and give each part to a function of its own; `PerShard`
-makes several batches at once.
+`Tuple`, `NamedTuple` and `Dict` give each part of the samples to a function of its own. `PerShard` makes
+several batches at once.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ __all__ = ["Dict", "Group", "NamedTuple", "PerShard", "Tuple"]
 
 
 class Tuple(Collate):
-    """Give each position of the samples to a function of its own.
+    """Collate each position of the samples with its own function.
 
     Parameters
     ----------
     *functions : callable
-        One per position: any function of a list. In place of a function, a tuple of functions means
-        `Tuple`, a named tuple of them `NamedTuple`, a mapping `Dict`, to any depth.
+        One for each position: any function of a list. A tuple of functions stands for `Tuple`, a named
+        tuple for `NamedTuple`, a mapping for `Dict`, to any depth.
 
     Returns
     -------
     tuple
-        What the functions return.
+        The results of the functions.
 
     Raises
     ------
     TypeError
-        If a function is not callable; for a sample that is no sequence.
+        If a function is not callable, or a sample is not a sequence.
     ValueError
-        Without functions; for an empty batch and for samples, whichever, of another length.
+        Without functions, for an empty batch, and if any sample has another length.
 
     Notes
     -----
-    A list per position, and what the functions cost. After ``Tuple`` of GluonNLP and ``Group`` of Gluon,
-    which is another name for it here.
+    One list per position, and the cost of the functions. `Group` is another name. Modelled on ``Tuple`` of
+    GluonNLP and ``Group`` of Gluon.
 
     Examples
     --------
@@ -78,32 +78,31 @@ Group = Tuple
 
 
 class NamedTuple(Collate):
-    """Give each field of named tuples to a function of its own.
+    """Collate each field of named tuples with its own function.
 
     Parameters
     ----------
     container : type
-        Class of the samples and of the batch, made by ``typing.NamedTuple`` or ``collections.namedtuple``.
+        The class of samples and batch, from ``typing.NamedTuple`` or ``collections.namedtuple``.
     functions : sequence or mapping
-        One function per field, in the order of the fields or by name. What may stand in place of a
-        function says `Tuple`.
+        One function for each field, in their order or by name. `Tuple` describes functions.
 
     Returns
     -------
     container
-        What the functions return.
+        The results of the functions.
 
     Raises
     ------
     TypeError
-        If `container` is no class of named tuples, `functions` neither kind of collection, or a function
-        not callable; for a sample of another class.
+        If `container` is not a class of named tuples, `functions` is neither a sequence nor a mapping, a
+        function is not callable, or a sample is of another class.
     ValueError
-        If there are fields without a function, or functions without a field; for an empty batch.
+        If fields and functions do not match, and for an empty batch.
 
     Notes
     -----
-    A list per field, and what the functions cost. After ``NamedTuple`` of GluonNLP.
+    One list per field, and the cost of the functions. Modelled on ``NamedTuple`` of GluonNLP.
 
     Examples
     --------
@@ -141,32 +140,32 @@ class NamedTuple(Collate):
 
 
 class Dict(Collate):
-    """Give each key of mappings to a function of its own.
+    """Collate each key of mappings with its own function.
 
     Parameters
     ----------
     functions : mapping
-        Function by key. What may stand in place of a function says `Tuple`.
+        Functions by key. `Tuple` describes functions.
     extra : "raise", "drop" or callable
-        What becomes of other keys: an error (the default), nothing, or what this function makes of each of
-        them; all samples must have those of the first then.
+        For keys without a function: raise ValueError (the default), leave them out, or collate each with
+        this function. All samples must then have the same extra keys.
 
     Returns
     -------
     dict
-        What the functions return, in the order of `functions`, extra keys behind.
+        The results of the functions, in their order, then the extra keys.
 
     Raises
     ------
     TypeError
-        If `functions` is no mapping or a function not callable; for a sample that is no mapping.
+        If `functions` is not a mapping, a function is not callable, or a sample is not a mapping.
     ValueError
-        If `extra` is another word, or `functions` empty without a function for extra keys; for an empty
-        batch and for samples, whichever, that lack a key or have others.
+        If `extra` is unknown, there is no function at all, the batch is empty, or a sample has missing or
+        unexpected keys.
 
     Notes
     -----
-    A list per key, and what the functions cost. After ``Dict`` of GluonNLP, which drops extra keys.
+    One list per key, and the cost of the functions. Modelled on ``Dict`` of GluonNLP, which drops extra keys.
 
     Examples
     --------
@@ -219,13 +218,12 @@ class Dict(Collate):
 class PerShard(Collate):
     """Make a list of batches of a list of lists of samples, each batch on its own.
 
-    For several devices that each get a part of what one step needs: every part is padded to its own longest
-    sample only.
+    For devices that each compute a part of a step. Each part is padded to its own longest sample.
 
     Parameters
     ----------
     function : callable
-        Makes a batch of the samples of one shard. What may stand in place of it says `Tuple`.
+        Collates the samples of one shard. `Tuple` describes functions.
 
     Returns
     -------
@@ -235,13 +233,14 @@ class PerShard(Collate):
     Raises
     ------
     TypeError
-        If `function` is not callable; for a shard that is neither a sequence nor an array.
+        If `function` is not callable, or a shard is neither a sequence nor an array.
     ValueError
-        For no shards, and for an empty shard where `function` refuses it.
+        For no shards, and for an empty shard if `function` refuses it.
 
     Notes
     -----
-    What the function costs. After ``ShardedDataLoader`` of GluonNLP, which recognises shards by their type.
+    The cost of the function. Modelled on ``ShardedDataLoader`` of GluonNLP, which recognises shards by
+    their type.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""`default_collate` and `default_convert`: what a loader makes of samples. Numpy in, numpy out.
+"""`default_collate` and `default_convert`: the collate functions of a loader that has no others.
 
-A batch is collated along the tree of its first sample: every leaf becomes one array, written straight
-into the shared-memory slot when a process worker does it (`seqkit.empty`). All samples must have the tree
-of the first; where they have not, the error names the place as an expression, ``batch[3]['image']``.
+Samples are collated along the structure of the first sample. Each leaf becomes one array. In a process
+worker it is written directly into shared memory (`seqkit.empty`). All samples must have the structure of
+the first one. Messages name the place of a difference as an expression, ``batch[3]['image']``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TEXT = (str, bytes, bytearray, memoryview)
 
 
 class _DefaultCollate(Collate):
-    """Return one batch of many samples: the tree of a sample, with stacked arrays for leaves.
+    """Make one batch of many samples: the structure of a sample, with stacked arrays for leaves.
 
     =============================================  =====================================================
     samples                                        batch
@@ -59,31 +59,31 @@ class _DefaultCollate(Collate):
     batch : iterable of samples
         At least one. An array of samples gives a copy of it.
     collate_fn_map : mapping of types to callables, optional
-        Rules that come before those of the table: ``fn(samples, collate_fn_map=collate_fn_map)`` for
-        samples of that very type or, in the order of the mapping, of a subclass.
+        Rules that precede the table: ``fn(samples, collate_fn_map=collate_fn_map)`` for samples of the given
+        type or, in the order of the mapping, of a subclass.
     objects : "raise" or "list"
-        What becomes of arrays of Python objects or text, which cannot be stacked: ``"raise"`` (the default)
-        refuses them, ``"list"`` makes a list of what such an array is in some sample.
+        For arrays of Python objects or text, which cannot be stacked: ``"raise"`` (the default) raises
+        TypeError, ``"list"`` makes a list of the arrays.
 
     Returns
     -------
     object
         Arrays own their memory, or lie in the slot of the current item in a process worker. The dtype is
-        the one numpy promotes all samples to, not that of the first.
+        the one that numpy promotes all samples to, not that of the first.
 
     Raises
     ------
     ValueError
-        For an empty batch, different shapes, lengths, keys or fields, an int beyond 64 bits, and another
-        value of `objects`.
+        For an empty batch, different shapes, lengths, keys or fields, ints of more than 64 bits, and an
+        unknown `objects`.
     TypeError
         For None, arrays of objects or text, samples of different kinds, and objects of unknown type.
 
     Notes
     -----
-    One copy of the data, about 0.1 µs per array. Types are kept where they can be rebuilt: by copying for
-    dict and list and what derives from them, by ``type(sample)(parts)`` elsewhere; else the result is a
-    plain dict, list or tuple. Array subclasses other than masked ones become plain arrays. After
+    One copy of the data, about 0.1 µs per array. Types of containers are kept if they can be rebuilt: dict,
+    list and their subclasses by copying, others by ``type(sample)(parts)``. Otherwise the result is a plain
+    dict, list or tuple. Array subclasses become plain arrays, except masked arrays. Modelled on
     ``torch.utils.data.default_collate``, which makes lists of tuples.
 
     Examples
@@ -145,15 +145,14 @@ default_collate = _DefaultCollate()
 
 
 def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], Any]] | None = None) -> Any:
-    """Return a single item as a loader without batches hands it out: unchanged, its leaves converted.
+    """Convert a single sample of a loader without batches: return it unchanged, or with its leaves converted.
 
     Parameters
     ----------
     item : object
     convert_fn_map : mapping of types to callables, optional
-        ``fn(leaf)`` for leaves of that very type or, in the order of the mapping, of a subclass. Mappings
-        and sequences are walked and keep their type as in `default_collate`. None (the default) converts
-        nothing: numpy data are what a loader hands out.
+        ``fn(leaf)`` for leaves of the given type or, in the order of the mapping, of a subclass. Mappings
+        and sequences keep their type as in `default_collate`. None (the default) converts nothing.
 
     Returns
     -------
@@ -162,7 +161,7 @@ def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], A
 
     Notes
     -----
-    After ``torch.utils.data.default_convert``, which makes tensors of arrays and lists of tuples.
+    Modelled on ``torch.utils.data.default_convert``, which makes tensors of arrays and lists of tuples.
 
     Examples
     --------
@@ -190,14 +189,14 @@ def _convert(item: Any, convert_fn_map: Mapping[Any, Callable[[Any], Any]]) -> A
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What the caller says about types."""
+    """The caller's rules for types."""
 
     registry: CollateMap
     lists_objects: bool
 
 
 def _collate(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    """Collate what lies at `place` of every sample."""
+    """Collate the parts that lie at `place` in samples."""
     collate = _registered(type(batch[0]), rules.registry)
     if collate is not None:
         return collate(batch, collate_fn_map=rules.registry)
@@ -212,7 +211,7 @@ Rule = Callable[[Sequence[Any], Place, _Rules], Any]
 
 
 def _rule(kind: type, registry: CollateMap) -> Rule | None:
-    """Return how samples of a type are collated, None for those nobody knows."""
+    """Return the function that collates samples of a type, or None if there is none."""
     if registry and _registered(kind, registry) is not None:
         return None  # the first sample is of another kind
     if issubclass(kind, str):
@@ -301,7 +300,7 @@ def _collate_sequences(batch: Sequence[Any], place: Place, rules: _Rules) -> Any
 
 
 def _like_mapping(sample: Any, parts: dict[Any, Any]) -> Any:
-    """Return `parts` as the type of mapping that `sample` is, a dict where that cannot be."""
+    """Return `parts` as a mapping of the type of `sample`, or as a dict if that is not possible."""
     if type(sample) is dict:
         return parts
     try:
@@ -317,7 +316,7 @@ def _like_mapping(sample: Any, parts: dict[Any, Any]) -> Any:
 
 
 def _like_sequence(sample: Any, parts: list[Any]) -> Any:
-    """Return `parts` as the type of sequence that `sample` is, a tuple or list where that cannot be."""
+    """Return `parts` as a sequence of the type of `sample`, or as a tuple or list if that is not possible."""
     kind = type(sample)
     if kind is list or isinstance(sample, View):
         return parts
@@ -361,7 +360,7 @@ def _refusal(batch: Sequence[Any], place: Place, registry: CollateMap) -> TypeEr
 
 
 def key_differences(wanted: Iterable[Any], found: Iterable[Any]) -> str:
-    """Say which keys are missing and which are too many.
+    """Return in words which keys are missing and which are unexpected.
 
     >>> key_differences("ab", "bc")
     "lacks ['a'] and has also ['c']"

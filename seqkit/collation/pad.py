@@ -33,44 +33,44 @@ class Pad(Collate):
     Parameters
     ----------
     axis : int or "all"
-        Axis of a sample along which lengths may differ, -1 being its last; ``"all"`` for every axis. 0 by
-        default.
+        Axis of a sample along which lengths may differ (-1 is the last axis), or ``"all"`` for every axis.
+        0 by default.
     pad_val : number
-        What to fill with, 0 by default. It takes the dtype of the samples, never the other way round.
+        Value to fill with, 0 by default. It takes the dtype of the samples.
     ret_length : bool
-        Return the lengths of the samples too? An int64 array of shape ``(n,)``, or ``(n, ndim)`` with
-        ``axis="all"``, ndim being the number of axes of a sample. False by default.
+        True: also return the lengths of the samples, an int64 array of shape ``(n,)``. With ``axis="all"``
+        it has the shape ``(n, ndim)``, where ndim is the number of axes of a sample.
     dtype : dtype-like, optional
-        Dtype of the batch; values are converted as by ``numpy.ndarray.astype``. None (the default) is the
-        one that numpy promotes all samples to.
+        Dtype of the batch. Values are converted as by ``numpy.ndarray.astype``. None (the default) is the
+        dtype that numpy promotes all samples to.
     round_to : int, optional
-        Fill up to a multiple of this, at least 1.
+        Fill up to a multiple of this (1 or more).
     to_length : int or sequence of int, optional
-        Fill up to this length, at least 1; with ``axis="all"`` one for each axis, or one for all of them.
-        None (the default) is the length of the longest sample in the batch.
+        Fill up to this length (1 or more). With ``axis="all"`` it may be one length for each axis. None
+        (the default) is the length of the longest sample in the batch.
     mask : bool
-        Return too where the data lie? A bool array, True for data: of shape ``(n, length)``, or with
-        ``axis="all"`` of the shape of the batch. False by default.
+        True: also return a bool array that is True for data. It has the shape ``(n, length)``, or with
+        ``axis="all"`` the shape of the batch.
 
     Returns
     -------
     numpy.ndarray or tuple
-        The batch; or ``(batch, lengths)``, ``(batch, mask)``, ``(batch, lengths, mask)``, as asked for.
+        The batch, or ``(batch, lengths)``, ``(batch, mask)`` or ``(batch, lengths, mask)``.
 
     Raises
     ------
     TypeError
-        For arguments of a wrong type; for samples that are no arrays, or are masked.
+        For arguments of a wrong type, and for samples that are not arrays or are masked.
     ValueError
-        For arguments out of range, `round_to` beside `to_length`, and a `pad_val` that the dtype cannot
-        hold; for an empty batch, numbers of axes or lengths that differ where they may not, and a sample
-        longer than `to_length`.
+        For arguments out of range, `round_to` together with `to_length`, a `pad_val` that the dtype cannot
+        hold, an empty batch, numbers of axes or lengths that differ elsewhere, and a sample longer than
+        `to_length`.
 
     Notes
     -----
     One copy of the data, into memory of `seqkit.empty`, and about 2 µs per sample. Samples may be empty: an
-    empty list has the dtype and the other lengths of the rest of the batch. After ``Pad`` of
-    GluonNLP, whose lengths are int32.
+    empty list takes dtype and other lengths from the rest of the batch. Modelled on ``Pad`` of GluonNLP,
+    whose lengths are int32.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class Pad(Collate):
         self.to_length = None if to_length is None else self._as_lengths(to_length)
         self.mask = as_flag(mask, "Pad: mask")
         if self.round_to is not None and self.to_length is not None:
-            raise ValueError("Pad: to_length is a length already; leave out it or round_to")
+            raise ValueError("Pad: pass either to_length or round_to, not both")
         if self.dtype is not None:
             self._filler(self.dtype, "an array")
 

@@ -31,21 +31,21 @@ class Stack(Collate):
     Parameters
     ----------
     dtype : dtype-like, optional
-        Dtype of the batch; values are converted as by ``numpy.ndarray.astype``. None (the default) is the
-        one that numpy promotes all samples to, whatever their order.
+        Dtype of the batch. Values are converted as by ``numpy.ndarray.astype``. None (the default) is the
+        dtype that numpy promotes all samples to, in any order.
 
     Raises
     ------
     TypeError
-        If `dtype` is none of numbers, bools, dates or records of them; for samples that are no arrays of
-        these, and for dtypes without a common one.
+        If `dtype` does not hold numbers, bools, dates or records of them, for samples that are not arrays
+        of these, and for dtypes without a common one.
     ValueError
         For an empty batch, different shapes, and numbers that do not fit.
 
     Notes
     -----
     One copy of the data, into memory of `seqkit.empty`. Masked arrays keep their mask; tensors become
-    arrays. After ``Stack`` of GluonNLP.
+    arrays. Modelled on ``Stack`` of GluonNLP.
 
     Examples
     --------
@@ -70,26 +70,26 @@ class Stack(Collate):
 
 
 class Append(Collate):
-    """Make a list of arrays, one per sample, whatever their shapes.
+    """Make a list of arrays, one per sample, of any shapes.
 
     Parameters
     ----------
     expand : bool
-        Give each array an axis of length 1 for the batch? True by default.
+        True (the default): give each array an axis of length 1 for the batch.
     batch_axis : int
-        Where that axis comes to lie, -1 being last; 0 by default.
+        Position of that axis (-1 is the last). 0 by default.
 
     Raises
     ------
     TypeError
-        If `batch_axis` is no int; for samples that are no arrays of numbers, or are masked.
+        If `batch_axis` is not an int, and for samples that are not arrays of numbers or are masked.
     ValueError
-        If `expand` is no bool; for an empty batch, and an axis that there is no place for.
+        If `expand` is not a bool, for an empty batch, and for a `batch_axis` out of range.
 
     Notes
     -----
-    One copy of the data, into memory of `seqkit.empty`. Each array keeps its own dtype. After ``Append``
-    of Gluon.
+    One copy of the data, into memory of `seqkit.empty`. Each array keeps its own dtype. Modelled on
+    ``Append`` of Gluon.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class List(Collate):
 
     Notes
     -----
-    No copy. After ``List`` of GluonNLP, ``AsList`` of Gluon.
+    No copy. Modelled on ``List`` of GluonNLP and ``AsList`` of Gluon.
 
     Examples
     --------

@@ -45,16 +45,16 @@ class Position:
 
 
 class Keys:
-    """The keys that a sampler gives in one epoch: a plan that is drawn once, as it is read.
+    """The keys that a sampler gives in one epoch: a plan that is drawn once, while it is read.
 
-    An error of the sampler ends the plan. `failure` raises the error in its turn, after the last item.
+    An error of the sampler ends the plan. `failure` raises the error after the last item.
 
     Parameters
     ----------
     sampler : iterable
         Its next epoch begins now.
     position : Position
-        Of the consumer. Where workers read ahead, the sampler is further.
+        Of the consumer. If workers read ahead, the sampler is further.
     convert : callable
         Applied to every key.
     """
@@ -102,7 +102,7 @@ class Keys:
     def settle_sampler(self) -> None:
         """Put the sampler where it would be without workers that read ahead of the consumer."""
         if self._position.is_over():
-            for _ in self._keys:  # there is none left, but the sampler is told the end of its epoch
+            for _ in self._keys:  # none is left, but the sampler must notice the end of its epoch
                 pass
         elif self.changes:
             read = min(max(self._position.batch - self._oldest, 0), len(self._states) - 1)

@@ -1,4 +1,4 @@
-"""Data sets that can only be iterated, and who reads them.
+"""Data sets that can only be iterated, and the processes that read them.
 
 With ``iterable_split="none"`` one worker iterates the data set. With ``"reader"`` the calling process does,
 and workers transform and collate. With ``"workers"`` each worker iterates the data set, which chooses its
@@ -80,8 +80,7 @@ class _Part:
 
 
 class Parts(View[Any]):
-    """The batches that workers make of their parts: any index gives the next batch of the worker that"
-    " is asked."""
+    """The batches of parts of a data set. Any index gives the next batch of the worker that evaluates it."""
 
     def __init__(self, source: View[Any]) -> None:
         super().__init__((source,), UNBOUNDED)
@@ -107,7 +106,9 @@ class Parts(View[Any]):
 
 
 class Joined(Iterator[Any]):
-    """The batches of all workers as they come, until every worker is at the end of its part."""
+    """The batches of all workers in the order of arrival, until every worker has reached the end of its
+    part.
+    """
 
     def __init__(self, parts: Iterator[_Part], workers: int) -> None:
         self._parts = parts

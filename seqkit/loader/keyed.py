@@ -24,7 +24,7 @@ _PLAIN = (list, tuple, range, str, bytes)
 
 
 class Shards(list[Any]):
-    """Lists of keys, of which each makes a batch of its own."""
+    """Lists of keys. Each list makes a batch of its own."""
 
 
 def as_key(key: Any) -> Any:
@@ -38,7 +38,7 @@ def as_key(key: Any) -> Any:
 
 
 def as_keys(keys: Any) -> list[Any]:
-    """Return what a batch sampler gives as a list of keys, or as `Shards` if it consists of rows of keys.
+    """Return the keys of a batch as a list, or as `Shards` if the batch consists of rows of keys.
 
     Rows are lists and arrays. In a tuple they may be tuples, too. In a list, tuples are keys.
 
@@ -145,7 +145,7 @@ class Samples(View[Any]):
 class Batches(View[Any]):
     """The view of the batches at lists of keys: ``collate_fn`` of the samples at them.
 
-    `Shards` of keys give a list of batches. With ``is_batched=False`` the keys are single ones.
+    `Shards` of keys give a list of batches. With ``is_batched=False`` an index is a single key.
     """
 
     def __init__(self, source: View[Any], collate_fn: Callable[[Any], Any], is_batched: bool) -> None:

@@ -1,7 +1,7 @@
-"""What happens to samples that fail: `on_error` of a loader.
+"""Samples that fail: `on_error` of a loader.
 
-A view above the data set catches the errors. The record of a failure travels with its batch, from whichever
-worker, and the loader's iterator takes it off again.
+A view of the data set catches the errors. The record of a failure travels with its batch, from any worker,
+and the loader's iterator removes it.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Recovered:
 
 
 class Tolerant(View[Any]):
-    """The view of the same samples in which each that fails is `Recovered`.
+    """The view of the same samples in which each failing sample is `Recovered`.
 
-    The replacement of a sample is the next sample that can be read. After the last sample the first
-    follows. An error of an iterable data set itself is raised, because nothing can be read after it.
+    The replacement of a sample is the next sample that can be read. The first sample follows the last one.
+    An error of an iterable data set itself is raised, because nothing can be read after it.
 
     Parameters
     ----------
     source : View
         Its indices may be keys of any kind.
     on_error : "skip", "replace" or callable
-    population : int, Unsized
-        The number of samples that may replace another.
+    population : int or Unsized
+        Number of samples that may replace another.
     """
 
     def __init__(self, source: View[Any], on_error: OnError, population: Length) -> None:
@@ -75,7 +75,7 @@ class Tolerant(View[Any]):
             return self._recovered(key, error)
 
     def _read(self, key: Any) -> Any:
-        # Whatever the policy of errors is, a failure arrives here as an EvaluationError.
+        # Under either error policy, a failure arrives here as an EvaluationError.
         with errstate("wrap"):
             return self._sources[0]._get(key)
 

@@ -1,4 +1,4 @@
-"""The arguments of a `DataLoader`, checked. The words of the errors are PyTorch's."""
+"""The arguments of a `DataLoader`, checked. The error messages use the words of PyTorch."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Options:
         self._check_workers()
 
     def _check_order(self) -> None:
-        """Check what is read, and in which batches."""
+        """Check the order of samples and the batches."""
         if self.sampler is not None:
             check_iterable(self.sampler, "DataLoader: sampler")
         if self.batch_sampler is not None:
@@ -117,7 +117,7 @@ class Options:
         return not isinstance(self.batch_size, bool) and self.batch_size == 1
 
     def _check_workers(self) -> None:
-        """Check who computes."""
+        """Check the workers."""
         workers = self._normalise("num_workers", _as_int(self.num_workers, "num_workers"))
         if workers < 0:
             raise ValueError(
@@ -155,7 +155,7 @@ class Options:
         object.__setattr__(self, name, number)  # a plain int in place of one of numpy
         return number
 
-    # ---------------------------------------------------------------- what follows from them
+    # ---------------------------------------------------------------- derived values
 
     @property
     def makes_batches(self) -> bool:
@@ -169,7 +169,7 @@ class Options:
 
     @property
     def last(self) -> Any:
-        """What to do with a last batch that is short."""
+        """The policy for a last batch that is short."""
         return as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
 
     @property

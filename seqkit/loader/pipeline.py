@@ -25,7 +25,7 @@ __all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
 
 
 def pipeline(dataset: Any, options: Options, start_hook: Callable[[int], None] | None = None) -> View[Any]:
-    """Return the view of what a loader yields.
+    """Return the view of the batches or samples that a loader yields.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class Sampler(Iterable[Any]):
         return len(order)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next epoch depends on besides the arguments, as a dict for JSON.
+        """Return the state of the sampler besides its arguments, as a dict for JSON.
 
         >>> from seqkit.samplers import RandomSampler
         >>> RandomSampler(5, seed=3).state_dict()
@@ -107,7 +107,7 @@ class Sampler(Iterable[Any]):
         Raises
         ------
         TypeError, ValueError
-            If `state` is not from `state_dict` of such a sampler.
+            If `state` is not from `state_dict` of a sampler of this kind.
         """
         fields = self.state_dict()
         if not isinstance(state, Mapping) or any(name not in state for name in fields):
@@ -120,8 +120,7 @@ class Sampler(Iterable[Any]):
         self.set_epoch(state["epoch"])
 
     def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load the state of an epoch of which `read` keys were read. Return how many keys are left to
-        skip."""
+        """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip."""
         self.load_state_dict(state)
         return read
 

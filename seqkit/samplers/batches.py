@@ -128,7 +128,9 @@ class BatchSampler(NestedSampler):
         self._carried = carried
 
     def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load the state of an epoch of which `read` batches were read. Return how many are left to skip."""
+        """Load the state of an epoch after `read` batches. Return how many batches the caller still has to
+        skip.
+        """
         self.load_state_dict(state)
         if not isinstance(self.sampler, Sampler) or state["sampler"] is None:
             return read

@@ -32,57 +32,58 @@ __all__ = ["FixedBucketSampler", "SortedBucketSampler"]
 
 
 class FixedBucketSampler(GroupedBatches):
-    """Batches of samples out of one bucket each, where a bucket has the samples up to some length.
+    """Batches of samples of similar length: each batch is from one bucket, which holds the samples up to
+    some length.
 
     Parameters
     ----------
     lengths : sequence or array of int
-        Length of every sample, at least 1; or a tuple of so many lengths for each, as an array of two
-        dimensions: every part of a sample is padded on its own.
+        Length of every sample (1 or more). If samples have several parts that are padded separately: tuples
+        of lengths, or an array of two dimensions.
     batch_size : int
-        Samples per batch, at least 1; with `use_average_length`, elements per batch.
+        Samples per batch (1 or more); with `use_average_length`, elements per batch.
     num_buckets : int
-        How many buckets `bucket_scheme` makes, at least 1. Empty ones are left out.
+        Number of buckets that `bucket_scheme` makes (1 or more). Empty buckets are left out.
     bucket_keys : sequence of int or of tuple, optional
-        The greatest length in each bucket, instead of a number of them. A sample is in the bucket where it is
+        The greatest length in each bucket, in place of `num_buckets`. A sample is in the bucket where it is
         padded least.
     ratio : float
-        At least 0. Short buckets have larger batches: of ``ratio * batch_size * longest / key`` samples,
-        where key is that of the bucket (its sum, if it is a tuple) and longest the greatest, but never of
-        less than `batch_size`.
+        0 or more. Short buckets have larger batches: of ``ratio * batch_size * longest / key`` samples, but
+        at least `batch_size`. `key` is the key of the bucket, or its sum if it is a tuple. `longest` is the
+        greatest key.
     shuffle : bool
-        Batches in random order, of samples that are shuffled within their bucket. By default the bucket of
-        the longest samples comes first.
+        True: batches in random order, of samples that are shuffled within their bucket. False (the
+        default): the bucket of the longest samples comes first.
     use_average_length : bool
-        Let a batch have ``batch_size / (mean + deviation)`` samples, at least 1, by the mean and the standard
-        deviation of the lengths in its bucket.
-    num_shards : int
-        Give lists of so many batches, one for each device. 0 (the default): single batches.
+        Make batches of ``batch_size / (mean + deviation)`` samples, at least 1. They are the mean and the
+        standard deviation of the lengths in the bucket. `ratio` then has no effect.
     bucket_scheme : callable, optional
-        Called with the greatest length, the least one, and `num_buckets`; returns keys. `ConstWidthBucket` by
-        default; there are `LinearWidthBucket` and `ExpWidthBucket`.
+        Called with the greatest length, the least length, and `num_buckets`. Returns keys.
+        `ConstWidthBucket` by default; there are also `LinearWidthBucket` and `ExpWidthBucket`.
     batch_sizes : mapping, optional
-        Samples per batch for some keys, in place of what the rules above say.
+        Samples per batch for some keys, in place of the rules above.
     last : "keep", "discard" or "rollover"
-        What becomes of the samples that do not fill the last batch of their bucket. ``"rollover"``: the next
-        epoch begins the bucket with them.
+        What to do with samples that do not fill the last batch of their bucket. "rollover" puts them at the
+        beginning of the bucket in the next epoch.
+    num_shards : int
+        Batches per list, one for each device. 0 (the default): single batches.
     last_group : "overlap", "discard" or "fewer"
-        What becomes of batches that do not fill the last list of `num_shards`: the batches before complete it
-        (the default), it is left out, or it is shorter.
+        What to do with batches that do not fill the last list of `num_shards`. "overlap" (the default)
+        completes the list with earlier batches, "discard" leaves it out, "fewer" makes it shorter.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If lengths, keys or a number are no ints, `batch_sizes` no mapping, or `bucket_scheme` not callable.
+        If lengths, keys or a number are not ints, `batch_sizes` is not a mapping, or `bucket_scheme` is not
+        callable.
     ValueError
-        If one is out of range, a sample fits no bucket, a flag is no bool, or arguments exclude each other.
+        If a number is out of range, a sample fits no bucket, or a flag is not a bool.
 
     Notes
     -----
-    8 bytes per sample, twice that while an epoch is read in random order. After ``FixedBucketSampler`` of
-    GluonNLP.
+    8 bytes per sample. Modelled on ``FixedBucketSampler`` of GluonNLP.
 
     Examples
     --------
@@ -164,7 +165,7 @@ class FixedBucketSampler(GroupedBatches):
         return buckets[::-1]
 
     def _rule(self, width: int, greatest: int, lengths: LengthArray) -> int:
-        """Return how many samples a batch has, by the width and the lengths of its bucket."""
+        """Return the number of samples per batch, from the width and the lengths of the bucket."""
         if self.use_average_length:
             return max(int(self.batch_size / (lengths.mean() + lengths.std())), 1)
         return max(int(greatest / width * self.ratio * self.batch_size), self.batch_size)
@@ -176,11 +177,11 @@ class FixedBucketSampler(GroupedBatches):
 
     @property
     def batch_sizes(self) -> dict[Key, int]:
-        """How many samples a full batch of each bucket has."""
+        """Samples in a full batch of each bucket."""
         return {bucket.key: bucket.batch_size for bucket in reversed(self._buckets)}
 
     def stats(self) -> str:
-        """Return a text that says how many samples each bucket has, and how many are in a batch of it."""
+        """Return a text with the number of samples in each bucket and in a batch of it."""
         lines = [f"FixedBucketSampler: {self._num_samples} samples, {len(self.batches)} batches"]
         for bucket in reversed(self._buckets):
             lines.append(f"key {bucket.key}: {len(bucket.ids)} samples, {bucket.batch_size} per batch")
@@ -188,7 +189,7 @@ class FixedBucketSampler(GroupedBatches):
 
     @property
     def batches(self) -> View[list[int]]:
-        """The batches of an epoch as a view. With rollover, its first ones contain what was carried over."""
+        """The batches of an epoch as a view. With rollover, the samples that were carried over come first."""
         batches: View[list[int]] = concatenate(
             batch(samples, bucket.batch_size, self.last != "keep")
             for bucket, samples in zip(self._buckets, self._samples(), strict=True)
@@ -259,40 +260,40 @@ class _Bucket:
 
 
 class SortedBucketSampler(GroupedBatches):
-    """Batches cut from runs of samples that are sorted by length.
+    """Batches of neighbours in runs of samples that are sorted by length.
 
     Parameters
     ----------
     sort_keys : sequence or one-dimensional array
-        Of anything that compares with ``<``, one key per sample.
+        One key per sample, of any type that compares with ``<``.
     batch_size : int
-        Samples per batch, at least 1.
+        Samples per batch (1 or more).
     mult : float
-        At least 1; a run has ``int(mult * batch_size)`` samples.
+        1 or more. A run has ``int(mult * batch_size)`` samples.
     reverse : bool
-        The greatest key of a run first (the default).
+        True (the default): the greatest key of a run comes first.
     shuffle : bool
-        Runs of samples drawn from all, and the batches of each run in random order. By default runs are of
-        neighbours.
+        True: runs of samples drawn from all samples, and the batches of each run in random order. False
+        (the default): runs of neighbours.
     num_shards : int
-        Give lists of so many batches, one for each device. 0 (the default): single batches.
+        Batches per list, one for each device. 0 (the default): single batches.
     last_group : "overlap", "discard" or "fewer"
-        What becomes of batches that do not fill the last list of `num_shards`: the batches before complete it
-        (the default), it is left out, or it is shorter.
+        What to do with batches that do not fill the last list of `num_shards`. "overlap" (the default)
+        completes the list with earlier batches, "discard" leaves it out, "fewer" makes it shorter.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If `sort_keys` is no sequence, or a number none.
+        If `sort_keys` is not a sequence, or a number is not a number.
     ValueError
-        If a number is out of range, a flag no bool, or `last_group` unknown.
+        If a number is out of range, a flag is not a bool, or `last_group` is unknown.
 
     Notes
     -----
-    One run is sorted at a time, when a batch of it is drawn; batches do not reach across runs, so that the
-    last one of a run may be short. After ``SortedBucketSampler`` of GluonNLP.
+    A run is sorted when its first batch is read. Batches do not cross the ends of runs, so the last batch
+    of a run may be short. Modelled on ``SortedBucketSampler`` of GluonNLP.
 
     Examples
     --------

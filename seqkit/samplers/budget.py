@@ -31,39 +31,39 @@ class TokenBudgetBatchSampler(GroupedBatches):
     Parameters
     ----------
     lengths : sequence or array of int
-        Length of every sample in tokens, at least 1; of a tuple of lengths the greatest counts.
+        Length of every sample in tokens (1 or more). The greatest counts if it is a tuple of lengths.
     max_tokens : int, optional
-        What a batch may cost, at least 1.
+        Largest cost of a batch (1 or more).
     max_samples : int, optional
-        How many samples a batch may have, at least 1. At least one of the two must be given.
+        Most samples in a batch (1 or more). At least one of the two limits must be given.
     multiple : int
-        At least 1; a batch has a multiple of so many samples, or fewer than that.
+        The number of samples in a batch is a multiple of this, or less than this (1 or more).
     sort : bool
-        Batch samples of similar length (the default). False: neighbours.
+        True (the default): batches of samples of similar length. False: batches of neighbours.
     shuffle : bool
-        Batches in random order, and, if sorted, samples of one length in random order.
+        True: batches in random order, and with `sort` samples of the same length in random order.
     oversize : "error" or "alone"
-        What to do with a sample longer than `max_tokens`: refuse it now (the default), or give it a batch of
-        its own, which exceeds the budget.
+        What to do with a sample longer than `max_tokens`: raise ValueError now (the default), or give it a
+        batch of its own, which exceeds the budget.
     num_shards : int
-        Give lists of so many batches, one for each device. 0 (the default): single batches.
+        Batches per list, one for each device. 0 (the default): single batches.
     last_group : "overlap", "discard" or "fewer"
-        What becomes of batches that do not fill the last list of `num_shards`: the batches before complete it
-        (the default), it is left out, or it is shorter.
+        What to do with batches that do not fill the last list of `num_shards`. "overlap" (the default)
+        completes the list with earlier batches, "discard" leaves it out, "fewer" makes it shorter.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If lengths or a number are no ints.
+        If lengths or a number are not ints.
     ValueError
-        If a number is out of range, a flag no bool, there is no limit, or a sample exceeds the budget.
+        If a number is out of range, a flag is not a bool, there is no limit, or a sample exceeds the budget.
 
     Notes
     -----
-    Where batches are cut is decided once, in a pass over the lengths, so that `len` is the same in every
-    epoch; 16 bytes per sample. After the batching by tokens of fairseq and ``BoundedBudgetSampler`` of
+    The batches are determined once, in one pass over the lengths, so `len` is the same in every epoch. 16
+    bytes per sample. Modelled on the batching by tokens of fairseq and ``BoundedBudgetSampler`` of
     GluonNLP.
 
     Examples
@@ -110,7 +110,7 @@ class TokenBudgetBatchSampler(GroupedBatches):
             )
 
     def _cuts(self, lengths: list[int]) -> Iterator[int]:
-        """Yield where the batches begin, and at last where they end."""
+        """Yield the starts of the batches, and then the end of the last one."""
         start = longest = 0
         for i, length in enumerate(lengths):
             longest = max(longest, length)
@@ -127,7 +127,7 @@ class TokenBudgetBatchSampler(GroupedBatches):
         return count <= self.max_samples and count * longest <= self.max_tokens
 
     def _whole(self, count: int) -> int:
-        """Return how many of so many samples make a batch."""
+        """Return how many of `count` samples make a batch."""
         return count // self.multiple * self.multiple or count
 
     @property

@@ -1,4 +1,4 @@
-"""Samplers for one of several readers: what falls to each of them of an epoch."""
+"""Samplers for one of several processes: its share of an epoch."""
 
 from __future__ import annotations
 
@@ -22,42 +22,44 @@ __all__ = ["DistributedSampler", "ShardedSampler", "SplitSampler"]
 
 
 class DistributedSampler(SeededSampler):
-    """The indices that fall to one of several processes, in an order that all of them agree on.
+    """The indices of one of several processes, in an order that all of them agree on.
 
     Parameters
     ----------
     dataset : int or sized
-        How many indices all processes share, or what to take the length of, anew in every epoch.
+        The number of indices of all processes, or an object with a length. The length is asked for in every
+        epoch.
     num_replicas : int, optional
-        How many processes there are, at least 1; there may be more than indices. None (the default) asks
-        PyTorch, whose process group must then be initialised.
+        Number of processes (1 or more). None (the default) asks PyTorch, whose process group must be
+        initialised.
     rank : int, optional
         Number of this process, in ``[0, num_replicas)``. None (the default) asks PyTorch.
     shuffle : bool
-        In random order (the default), another one in every epoch.
+        True (the default): in random order, a new one in every epoch.
     seed : int
-        At least 0, the same in every process.
+        The same in every process (0 or more).
     drop_last : bool
         The same as ``even="drop"``.
     even : "pad", "drop" or None
-        What to do if the indices cannot be dealt out evenly: begin anew with the first ones (the default),
-        leave out the last ones, or let some processes have one index fewer.
+        What to do with a number of indices that `num_replicas` does not divide. "pad" (the default) repeats
+        the first indices, "drop" leaves out the last ones. With None some processes have one index fewer.
     contiguous : bool
-        Give each process a run of the order. By default every `num_replicas`-th index falls to it.
+        True: each process has a run of the order. False (the default): it has every `num_replicas`-th index.
 
     Raises
     ------
     TypeError
-        If `dataset` is neither, a number no int, or `seed` None.
+        If `dataset` is neither an int nor sized, a number is not an int, or `seed` is None.
     ValueError
-        If a number is out of range, `even` unknown or at odds with `drop_last`, `shuffle` or `drop_last` no
-        bool, or PyTorch is asked and has no process group.
+        If a number is out of range, `even` is unknown or contradicts `drop_last`, a flag is not a bool, or
+        PyTorch has no process group.
 
     Notes
     -----
-    No memory at 65,536 indices and above. The epoch advances with every `iter`; where ``set_epoch`` is called
-    as for ``torch.utils.data.DistributedSampler``, whose arguments and shares these are, it says the same. As
-    a view: ``shard(shuffle(dataset, seed, epoch), rank, num_replicas, contiguous=False, even="pad")``.
+    No memory at 65,536 indices and above. A loader can resume with another number of processes: the indices
+    that no process has read are dealt out anew. The same as a view: ``shard(shuffle(dataset, seed), rank,
+    num_replicas, contiguous=False, even="pad")``. Modelled on ``torch.utils.data.DistributedSampler``, with
+    the same shares; ``set_epoch`` is optional here.
 
     Examples
     --------
@@ -114,21 +116,29 @@ class DistributedSampler(SeededSampler):
         return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
 
     def at_epoch(self, epoch: int) -> View[int]:
-        """Return the indices of an epoch as a view: of a resumed epoch, those of the rest."""
+        """Return the indices of an epoch as a view; of a resumed epoch, those of the rest."""
         return self._share(self._shared.at_epoch(epoch)[self._already_read(epoch) :])
 
     def _already_read(self, epoch: int) -> int:
         resumed, read = self._resumed
         return read if epoch == resumed else 0
 
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next `iter` reads (0 or more)."""
+        super().set_epoch(epoch)
+        if epoch != self._resumed[0]:
+            self._resumed = epoch, 0
+
     def _draw(self, epoch: int) -> Iterator[int]:
-        return iter(self.at_epoch(epoch))
+        rest = iter(self.at_epoch(epoch))
+        self._resumed = epoch, 0
+        return rest
 
     def __len__(self) -> int:
         return len(self.at_epoch(self.epoch))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of the next epoch, the seed, and how the epoch is dealt out."""
+        """Return the number of the next epoch, the seed, and how the epoch is shared."""
         dealt = {"num_replicas": self.num_replicas, "read": self._already_read(self.epoch)}
         return {**super().state_dict(), **dealt}
 
@@ -138,9 +148,10 @@ class DistributedSampler(SeededSampler):
         self._resumed = self.epoch, read
 
     def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load a state of an epoch of which each process has read `read` indices.
+        """Load the state of an epoch after `read` indices per process. Return how many indices are left to
+        skip.
 
-        With another number of processes, the indices that none has read are dealt out anew.
+        With another number of processes, the indices that no process has read are dealt out anew.
         """
         self.load_state_dict(state)
         replicas = state["num_replicas"]
@@ -156,36 +167,36 @@ class DistributedSampler(SeededSampler):
 
 
 class ShardedSampler(NestedSampler):
-    """What falls to one of several processes of another sampler, or batch sampler.
+    """The share of one of several processes of another sampler or batch sampler.
 
     Parameters
     ----------
     sampler : iterable
-        Of indices or batches; the same ones in every process. It may be endless.
+        Indices or batches, the same in every process. It may be endless.
     num_replicas : int, optional
-        How many processes there are, at least 1. None (the default) asks PyTorch, whose process group must
-        then be initialised.
+        Number of processes (1 or more). None (the default) asks PyTorch, whose process group must be
+        initialised.
     rank : int, optional
         Number of this process, in ``[0, num_replicas)``. None (the default) asks PyTorch.
     even : "pad", "drop" or None
-        What to do if what the sampler gives cannot be dealt out evenly: begin anew with the first (the
-        default), leave out the last, or let some processes have one fewer.
+        What to do with a number of items that `num_replicas` does not divide. "pad" (the default) repeats
+        the first items, "drop" leaves out the last ones. With None some processes have one item fewer.
     contiguous : bool
-        Give each process a run of them. By default it gets every `num_replicas`-th one.
+        True: each process has a run of the items. False (the default): it has every `num_replicas`-th item.
 
     Raises
     ------
     TypeError
-        If `sampler` is not iterable, or a number no int.
+        If `sampler` is not iterable, or a number is not an int.
     ValueError
-        If a number is out of range, `even` unknown, `contiguous` no bool, or PyTorch is asked and has no
+        If a number is out of range, `even` is unknown, `contiguous` is not a bool, or PyTorch has no
         process group.
 
     Notes
     -----
-    A random sampler needs a seed of its own, the same in every process: without one the processes draw
-    different orders. Of a sampler that knows its order each process draws only what falls to it; of others it
-    draws all, and with `contiguous` keeps them, too. After ``ShardedIterator`` of GluonNLP.
+    A random sampler needs the same seed in every process. If the order of `sampler` is known, each process
+    reads its own share only. Otherwise it draws all items, and with `contiguous` keeps them. Modelled on
+    ``ShardedIterator`` of GluonNLP.
 
     Examples
     --------
@@ -219,7 +230,7 @@ class ShardedSampler(NestedSampler):
         return None if order is None else self._share(order)
 
     def _drawn(self, shared: Iterator[Any]) -> Iterator[Any]:
-        """Deal out what comes, a round at a time, and give what falls to this process."""
+        """Deal out items in rounds, and yield those of this process."""
         if self.contiguous:
             yield from self._share(list(shared))
             return
@@ -237,37 +248,38 @@ class ShardedSampler(NestedSampler):
 
 
 class SplitSampler(SeededSampler):
-    """The indices of one of several parts, in random order, once or several times.
+    """The indices of one of several fixed parts, in random order, once or several times.
 
     Parameters
     ----------
     length : int or sized
-        How many indices all parts have, or what to take the length of, anew in every epoch.
+        The number of indices of all parts, or an object with a length. The length is asked for in every
+        epoch.
     num_parts : int
-        How many parts there are, at least 1.
+        Number of parts (1 or more).
     part_index : int
-        Number of the part, in ``[0, num_parts)``. Parts are neighbouring indices; the first
-        ``length % num_parts`` have one more.
+        Number of this part, in ``[0, num_parts)``. Parts are runs of indices. The first ``length %
+        num_parts`` parts have one index more.
     even_size : bool
-        Complete the shorter parts with an index of another part, a random one in every pass.
+        True: shorter parts get one index of another part, a random one in every pass.
     repeat : int
-        Passes over the part per epoch, at least 1, each in an order of its own.
+        Passes over the part per epoch (1 or more), each in its own order.
     shuffle : bool
-        In random order (the default).
+        True (the default): in random order.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If `length` is neither, or a number no int.
+        If `length` is neither an int nor sized, or a number is not an int.
     ValueError
-        If a number is out of range, or `even_size` or `shuffle` no bool.
+        If a number is out of range, or a flag is not a bool.
 
     Notes
     -----
-    No memory but that of one view per pass. Unlike with `DistributedSampler`, an index is in the same part
-    in every epoch. After ``SplitSampler`` of GluonNLP.
+    No memory at 65,536 indices and above. Unlike with `DistributedSampler`, an index is in the same part in
+    every epoch. Modelled on ``SplitSampler`` of GluonNLP.
 
     Examples
     --------
@@ -301,7 +313,7 @@ class SplitSampler(SeededSampler):
         self.shuffle = as_flag(shuffle, "SplitSampler: shuffle")
 
     def _part(self) -> tuple[range, bool]:
-        """Return the indices of the part, and whether it must be completed."""
+        """Return the indices of the part, and whether it gets one index more."""
         n = sample_count(self.length, "SplitSampler", "length")
         size, longer = divmod(n, self.num_parts)
         start = self.part_index * size + min(self.part_index, longer)
@@ -328,7 +340,7 @@ class SplitSampler(SeededSampler):
 
 
 def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
-    """Return how many processes there are and which one this is, checked."""
+    """Return the number of processes and the number of this process, checked."""
     if num_replicas is None or rank is None:
         group = _process_group(who)
         num_replicas = group.get_world_size() if num_replicas is None else num_replicas
@@ -347,7 +359,7 @@ def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
 
 
 def _process_group(who: str) -> Any:
-    """Return PyTorch's module for process groups, if it has one."""
+    """Return PyTorch's module for process groups, if a group is initialised."""
     group: Any = sys.modules.get("torch.distributed")  # whoever has made a group has imported it
     if group is None or not (group.is_available() and group.is_initialized()):
         raise ValueError(

@@ -39,22 +39,23 @@ class SequentialSampler(Sampler):
     Parameters
     ----------
     data_source : int or sized
-        How many, or what to take the length of, anew in every epoch.
+        The number of indices, or an object with a length. The length is asked for in every epoch.
     start : int
-        The first index, at least 0; not 0 only where `data_source` is a number.
+        The first index (0 or more). Other values than 0 need a number as `data_source`.
     indices : sequence or integer array, optional
-        Indices or keys of the data source to give instead, in their order.
+        Indices or keys of the data source to give instead.
 
     Raises
     ------
     TypeError
-        If `data_source` is neither, `start` no int, or `indices` no sequence.
+        If `data_source` is neither an int nor sized, `start` is not an int, or `indices` is not a sequence.
     ValueError
-        If a number is negative, or `start` does not go with the other arguments.
+        If a number is negative, or `start` contradicts the other arguments.
 
     Notes
     -----
-    No memory. After ``torch.utils.data.SequentialSampler``; `start` after Gluon, `indices` after MegEngine.
+    No memory. Modelled on ``torch.utils.data.SequentialSampler``, with `start` of Gluon and `indices` of
+    MegEngine.
 
     Examples
     --------
@@ -72,8 +73,8 @@ class SequentialSampler(Sampler):
         sample_count(data_source, "SequentialSampler")
         if self.start and (indices is not None or hasattr(data_source, "__len__")):
             raise ValueError(
-                f"SequentialSampler: start={start} goes with a number of indices only; for a part of a"
-                " data source, or of indices, give that part as indices"
+                f"SequentialSampler: start={start} needs a number as data_source; for a part of a data"
+                " source, pass its indices as indices"
             )
         if indices is not None:
             keys_of(indices, "SequentialSampler: indices")
@@ -93,27 +94,28 @@ class RandomSampler(SeededSampler):
     Parameters
     ----------
     data_source : int or sized
-        How many indices to draw from, or what to take the length of, anew in every epoch.
+        The number of indices to draw from, or an object with a length. The length is asked for in every
+        epoch.
     replacement : bool
-        Draw every index from all of them. By default each occurs once, in random order.
+        True: every draw is from all indices. False (the default): each index occurs once, in random order.
     num_samples : int, optional
-        Indices per epoch, at least 1. None (the default): as many as there are. More than that without
-        replacement gives several whole permutations and a part of one.
+        Indices per epoch (1 or more). None (the default): as many as there are. A larger number without
+        replacement gives several whole permutations and a part of another one.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If `data_source` has no length, `replacement` is no bool, or a number no int.
+        If `data_source` has no length, `replacement` is not a bool, or a number is not an int.
     ValueError
-        If a number is out of range, or samples are wanted and there is nothing to draw from.
+        If a number is out of range, or `num_samples` is given and there are no indices.
 
     Notes
     -----
-    No memory at 65,536 indices and above (see `shuffle`); draws with replacement are made 1024 at a time.
-    The order for a seed is that of ``shuffle(range(n), seed)``, not that of PyTorch. After
-    ``torch.utils.data.RandomSampler``.
+    No memory at 65,536 indices and above (see `shuffle`). Draws with replacement are made 1024 at a time.
+    The order for a seed is that of ``shuffle(range(n), seed)``, not that of PyTorch.
+    Modelled on ``torch.utils.data.RandomSampler``.
 
     Examples
     --------
@@ -196,18 +198,18 @@ class SubsetRandomSampler(SeededSampler):
     Parameters
     ----------
     indices : sequence
-        Indices, or keys of any kind; arrays are kept as they are and give plain ints.
+        Indices, or keys of any kind. Elements of arrays become plain Python values.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError, ValueError
-        If `indices` cannot be indexed or has no length, or `seed` is no int or negative.
+        If `indices` cannot be indexed or has no length, or `seed` is not an int or is negative.
 
     Notes
     -----
-    One lookup per index. After ``torch.utils.data.SubsetRandomSampler``.
+    One lookup per index. Modelled on ``torch.utils.data.SubsetRandomSampler``.
 
     Examples
     --------
@@ -232,20 +234,21 @@ class SortedSampler(Sampler):
     Parameters
     ----------
     keys : sequence or one-dimensional array
-        Of anything that compares with ``<``, one key per sample; read once, now.
+        One key per sample, of any type that compares with ``<``. They are read once, at construction.
     reverse : bool
-        The greatest key first. Equal keys stay in their order either way.
+        True: the greatest key comes first. Equal keys keep their order in both cases.
 
     Raises
     ------
     TypeError
-        If `keys` is no sequence, or its keys do not compare.
+        If `keys` is not a sequence, or its keys do not compare.
     ValueError
-        If `reverse` is no bool.
+        If `reverse` is not a bool.
 
     Notes
     -----
-    8 bytes per index. After ``SortedSampler`` of GluonNLP, which has the greatest first by default.
+    8 bytes per index. Modelled on ``SortedSampler`` of GluonNLP, where the greatest key comes first by
+    default.
 
     Examples
     --------
@@ -266,27 +269,28 @@ class SortedSampler(Sampler):
 
 
 class IntervalSampler(Sampler):
-    """Every k-th index: 0, k, 2k, …, and then those from 1 on, from 2 on, and so forth.
+    """Every k-th index: 0, k, 2k, …, then 1, k + 1, …, and so on.
 
     Parameters
     ----------
     length : int or sized
-        How many indices there are, or what to take the length of, anew in every epoch.
+        The number of indices, or an object with a length. The length is asked for in every epoch.
     interval : int
-        The step k, at least 1.
+        The step k (1 or more).
     rollover : bool
-        Begin anew behind every index left out, until there is none (the default). False: only 0, k, 2k, ….
+        True (the default): start again at the first index that is left, until none is. False: only 0, k,
+        2k, ….
 
     Raises
     ------
     TypeError
-        If a number is no int.
+        If a number is not an int.
     ValueError
-        If a number is out of range, or `rollover` no bool.
+        If a number is out of range, or `rollover` is not a bool.
 
     Notes
     -----
-    One range per pass. After ``IntervalSampler`` of Gluon.
+    One range per pass. Modelled on ``IntervalSampler`` of Gluon.
 
     Examples
     --------
@@ -311,12 +315,12 @@ class IntervalSampler(Sampler):
 
 
 class FilterSampler(Sampler):
-    """The indices of those samples for which a function is true.
+    """The indices of the samples that satisfy a predicate.
 
     Parameters
     ----------
     function : callable
-        Called with every sample once, now.
+        Called once with every sample, at construction.
     dataset : View or indexable
         Of known length.
 
@@ -327,8 +331,8 @@ class FilterSampler(Sampler):
 
     Notes
     -----
-    8 bytes per index. After ``FilterSampler`` of Gluon; the samples themselves are
-    ``filter(function, dataset)``.
+    8 bytes per index. ``filter(function, dataset)`` is the view of the samples themselves. Modelled on
+    ``FilterSampler`` of Gluon.
 
     Examples
     --------

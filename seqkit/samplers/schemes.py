@@ -15,17 +15,17 @@ LengthArray = npt.NDArray[np.int64]
 
 
 class BucketScheme:
-    """Where buckets end, between the least length and the greatest."""
+    """Choose the greatest lengths of buckets, between the least and the greatest length of all samples."""
 
     def __call__(self, max_lengths: Any, min_lengths: Any, num_buckets: int) -> list[Any]:
-        """Return the keys of at most `num_buckets` buckets, ascending; the last is the greatest length.
+        """Return the keys of at most `num_buckets` buckets, ascending. The last key is the greatest length.
 
         Parameters
         ----------
         max_lengths, min_lengths : int, or tuple of int
             The greatest and the least length, of every part if samples have several.
         num_buckets : int
-            How many buckets, at least 1.
+            Number of buckets (1 or more).
         """
         num_buckets = positive_int(num_buckets, f"{type(self).__name__}: num_buckets")
         if isinstance(max_lengths, tuple):
@@ -43,16 +43,16 @@ class BucketScheme:
         return ascending
 
     def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
-        """Return where the buckets that are numbered from 1 end."""
+        """Return the ends of the buckets with these numbers, counted from 1."""
         raise NotImplementedError(f"{type(self).__name__} must define _exact(most, least, numbers)")
 
 
 class ConstWidthBucket(BucketScheme):
-    """Buckets of one width, counted from the greatest length down.
+    """Buckets of the same width, counted down from the greatest length.
 
     Notes
     -----
-    The width is ``(1 + max - min) // num_buckets``, at least 1. After GluonNLP.
+    The width is ``(1 + max - min) // num_buckets``, at least 1. Modelled on GluonNLP.
 
     Examples
     --------
@@ -70,8 +70,8 @@ class LinearWidthBucket(BucketScheme):
 
     Notes
     -----
-    Bucket i, from 1 on, has the width ``1 + a * i``, where a is such that the last one ends at the greatest
-    length. After GluonNLP.
+    Bucket i, counted from 1, has the width ``1 + a * i``. The amount a makes the last bucket end at the
+    greatest length. Modelled on GluonNLP.
 
     Examples
     --------
@@ -86,23 +86,23 @@ class LinearWidthBucket(BucketScheme):
 
 
 class ExpWidthBucket(BucketScheme):
-    """Buckets of which each is wider than the last by one factor: short ones are narrow.
+    """Buckets whose width grows by the same factor from each to the next: short ones are narrow.
 
     Parameters
     ----------
     bucket_len_step : float
-        The factor, at least 1; 1 makes all of one width.
+        The factor (1 or more). With 1 all buckets have the same width.
 
     Raises
     ------
     TypeError
-        If `bucket_len_step` is no number.
+        If `bucket_len_step` is not a number.
     ValueError
         If it is below 1, or not finite.
 
     Notes
     -----
-    After GluonNLP.
+    Modelled on GluonNLP.
 
     Examples
     --------

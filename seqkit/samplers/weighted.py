@@ -1,4 +1,4 @@
-"""`WeightedRandomSampler`: indices drawn as often as their weights say."""
+"""`WeightedRandomSampler`: indices drawn with given weights."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ class WeightedRandomSampler(SeededSampler):
     Parameters
     ----------
     weights : sequence or one-dimensional array
-        Of finite numbers of at least 0, of any sum; read once, now. An index of weight 0 is never drawn.
+        Finite numbers (0 or more) with any sum, copied at construction. An index with weight 0 is never
+        drawn.
     num_samples : int
-        Indices per epoch, at least 1.
+        Indices per epoch (1 or more).
     replacement : bool
-        Draw every index from all of them (the default). False: from those that were not drawn yet in this
-        epoch.
+        True (the default): every draw is from all indices. False: it is from those that were not drawn yet
+        in this epoch.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If `weights` are no numbers, `num_samples` is no int, or `replacement` no bool.
+        If `weights` are not numbers, `num_samples` is not an int, or `replacement` is not a bool.
     ValueError
-        If `weights` have not one dimension; if one is negative, infinite or NaN, or none is above 0; if
-        there are fewer above 0 than samples wanted without replacement; or if a number is out of range.
+        If `weights` do not have one dimension, if a weight is negative, infinite or NaN, if none is above
+        0, if fewer are above 0 than samples are drawn without replacement, or if a number is out of range.
 
     Notes
     -----
-    8 bytes per weight, and one binary search per draw, 1024 at a time. Without replacement every epoch
-    draws one random number per weight and sorts those that win, after the exponential keys of Efraimidis and
-    Spirakis. After ``torch.utils.data.WeightedRandomSampler``, without its limit of 2**24 weights.
+    8 bytes per weight. With replacement, one binary search per draw, 1024 draws at a time. Without
+    replacement, every epoch draws one random number per weight (the exponential keys of Efraimidis and
+    Spirakis). Modelled on ``torch.utils.data.WeightedRandomSampler``, without its limit of 2**24 weights.
 
     Examples
     --------

@@ -230,6 +230,19 @@ def test_the_rest_of_an_epoch_is_dealt_out_anew(n: int, first: int, second: int,
     assert states[0]["epoch"] == 1
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_resumed_epoch_is_whole_when_it_is_read_again(batched: bool) -> None:
+    def sampler(replicas: int) -> Any:
+        single = DistributedSampler(12, replicas, 0, shuffle=False)
+        return BatchSampler(single, 1) if batched else single
+
+    first, second = sampler(2), sampler(3)
+    assert second.resume_after(first.state_dict(), 3) == 0
+    assert len(second) == len(list(second)) == 2
+    second.set_epoch(0)
+    assert len(second) == len(list(second)) == 4
+
+
 def test_runs_of_indices_resume_with_as_many_processes_only() -> None:
     _, states = shares(40, 2, batches=1, contiguous=True)
     with pytest.raises(ValueError, match="with contiguous=True the state of 2 processes"):

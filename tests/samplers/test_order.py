@@ -85,8 +85,8 @@ def test_sequential_length_is_that_of_given_indices(indices):
     [
         ((3, -1), ValueError, "start must be an int of at least 0, got -1"),
         ((3, True), TypeError, "start must be an int of at least 0, got True"),
-        (("abc", 1), ValueError, "start=1 goes with a number of indices only"),
-        ((3, 1, [0]), ValueError, "start=1 goes with a number of indices only"),
+        (("abc", 1), ValueError, "start=1 needs a number as data_source"),
+        ((3, 1, [0]), ValueError, "start=1 needs a number as data_source"),
         ((3, 0, {1, 2}), TypeError, "indices should be a sequence or an array, but got {1, 2}"),
     ],
 )
