@@ -254,8 +254,7 @@ FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
 
 
 def check_state(state: Any, batch_size: int | None, seed: int | None) -> None:
-    """Refuse a value that is not a state of a loader with this batch size and, if it was given one,"
-    " this seed."""
+    """Refuse a value that is not a state of a loader with this batch size and seed, if it was given one."""
     if not isinstance(state, Mapping) or any(name not in state for name in FIELDS):
         raise TypeError(f"DataLoader: a state is a dict with {', '.join(FIELDS)}, but got {state!r}")
     if state["version"] != 1:

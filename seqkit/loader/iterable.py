@@ -128,9 +128,8 @@ class Joined(Iterator[Any]):
             if part.number < self._expected[part.worker]:
                 self._left.clear()
                 raise RuntimeError(
-                    f"DataLoader: worker {part.worker} was replaced and has begun its part again, so that"
-                    " samples"
-                    " would repeat. Use iterable_split='none' or 'reader'"
+                    f"DataLoader: worker {part.worker} was replaced and would repeat its samples. Use"
+                    " iterable_split='none' or 'reader'"
                 )
             self._expected[part.worker] = part.number + 1
             return part.batch

@@ -331,6 +331,7 @@ class DataLoader:
         """
         epoch = positive_int(epoch, "DataLoader: epoch", least=0)
         with self._lock:
+            self._settle_sampler()
             if epoch != self._epoch:
                 self._epoch, self._start = epoch, 0
             self._latest = None
@@ -360,8 +361,7 @@ class DataLoader:
         return Epoch(items, position, self.failed, partial(self._finished, node), is_at_item)
 
     def _begin(self) -> tuple[Position, Keys | None, Any]:
-        """Begin an epoch, and the sampler's. Return its position, its keys, and the sampler's state"
-        " before."""
+        """Begin an epoch. Return its position, its keys, and the state of the sampler before."""
         for given in (self._dataset if self._is_iterable else None, self._given_sampler()):
             if self._has_begun and isinstance(given, Iterator):
                 refuse_second_epoch("sampler" if given is not self._dataset else "data set", given)
@@ -416,8 +416,7 @@ class DataLoader:
     def _read(
         self, node: View[Any], position: Position, keys: Keys | None
     ) -> tuple[Iterator[Any], Callable[[], bool]]:
-        """Return the batches from a position on, and a function that says whether an error was about a"
-        " batch."""
+        """Return the batches from a position on, and whether the last error was about a batch."""
         pipeline = node.at_epoch(position.epoch)
         if keys is not None:
             items, is_at_item = self._iterated(pipeline, keys)
@@ -441,10 +440,11 @@ class DataLoader:
     def __len__(self) -> int:
         latest, keys = self._latest, self._keys
         if latest is not None and keys is not None and keys.changes:
-            if not latest.is_over() and latest.length is not None:
+            if latest.is_over():
+                with self._lock:
+                    self._settle_sampler()
+            elif latest.length is not None:
                 return latest.length  # workers may have drawn the sampler to its end
-            with self._lock:
-                self._settle_sampler()
         return length(self._dataset, self._options, self._sampler)
 
     def _length(self) -> int | None:
@@ -475,9 +475,8 @@ class DataLoader:
             raise RuntimeError("DataLoader: with iterable_split='workers' there is no state_dict")
         if self._is_iterable and self._options.last == "rollover":
             raise RuntimeError(
-                "DataLoader: with last_batch='rollover' samples of an iterable data set are carried"
-                " over, which"
-                " are not part of a state"
+                "DataLoader: with last_batch='rollover' a state of an iterable data set would have to contain"
+                " the samples that are carried over"
             )
         state: dict[str, Any] = {"version": 1, **self._position(), "seed": self.seed}
         state["batch_size"] = self.batch_size

@@ -104,7 +104,7 @@ def test_a_reader_names_failed_samples_by_their_number(way: Any) -> None:
 
 def test_a_state_has_no_carried_samples() -> None:
     loader = sk.DataLoader(Stream(), 3, last_batch="rollover")
-    with pytest.raises(RuntimeError, match="samples of an iterable data set are carried over"):
+    with pytest.raises(RuntimeError, match="contain the samples that are carried over"):
         loader.state_dict()
 
 

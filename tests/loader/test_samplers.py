@@ -87,6 +87,29 @@ def test_an_abandoned_epoch_is_the_same_with_workers_that_read_ahead(make: Any, 
     assert abandoned(make, way) == abandoned(make, {})
 
 
+@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("make", [ABANDONED["batches"], ABANDONED["buckets"]], ids=["batches", "buckets"])
+def test_naming_an_epoch_is_the_same_with_workers_that_read_ahead(make: Any, way: Any) -> None:
+    def read(way: Any) -> Any:
+        with sk.DataLoader(range(23), batch_sampler=make(), **way) as loader:
+            list(loader)
+            iterator = iter(loader)
+            next(iterator)
+            loader.set_epoch(1)
+            return plain(loader)
+
+    assert read(way) == read({})
+
+
+def test_asking_an_endless_epoch_for_its_length_moves_nothing() -> None:
+    sampler = BatchSampler(InfiniteSampler(range(5), resume=True), 2)
+    with sk.DataLoader(range(5), batch_sampler=sampler, num_workers=2, method="thread") as loader:
+        first = iter(loader)
+        assert [next(first).tolist(), lengths(loader), next(first).tolist()] == [[0, 1], None, [2, 3]]
+        del first
+        assert next(iter(loader)).tolist() == [4, 0]
+
+
 @every_way
 def test_an_abandoned_epoch_carries_over_what_it_began_with(way: Any) -> None:
     sampler = FixedBucketSampler([1] * 5, 2, last="rollover")
