@@ -12,15 +12,16 @@ again. Nothing is computed until an item is requested.
 
 import typing as _typing
 
-from . import loader as _loader
+from . import collation as _collation
 from . import prefetch as _package  # noqa: F401
+from . import samplers as _samplers
 from .chaining import attach as _attach
 from .chaining import attach_joining as _attach_joining
 from .chaining import attach_lazily as _attach_lazily
+from .collation.default import default_collate
 from .context import WorkerInfo, empty, get_worker_info
 from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
 from .lazy import lazy_names as _lazy_names
-from .loader.collate import default_collate, default_convert
 from .source import view
 from .transforms import ClipSequence, PadSequence
 from .view import View
@@ -31,7 +32,7 @@ from .views.collate import collate
 from .views.concatenate import concatenate
 from .views.cycle import cycle
 from .views.epochs import epochs
-from .views.filter import filter
+from .views.filter import filter as filter
 from .views.flatten import flatten
 from .views.gather import gather, take
 from .views.interleave import interleave
@@ -51,79 +52,53 @@ from .views.uniter import uniter
 from .views.window import window
 
 if _typing.TYPE_CHECKING:
-    from .loader import (
-        Append,
-        BatchSampler,
-        ConstWidthBucket,
-        DataLoader,
-        Dict,
-        DistributedSampler,
-        ExpWidthBucket,
-        FilterSampler,
-        FixedBucketSampler,
-        Group,
-        InfiniteSampler,
-        IntervalSampler,
-        LinearWidthBucket,
-        List,
-        NamedTuple,
-        Pad,
-        PerShard,
-        RandomSampler,
-        SequentialSampler,
-        ShardedSampler,
-        SortedBucketSampler,
-        SortedSampler,
-        SplitSampler,
-        Stack,
-        SubsetRandomSampler,
-        TokenBudgetBatchSampler,
-        Tuple,
-        WeightedRandomSampler,
-    )
+    from .collation import Append as Append
+    from .collation import Dict as Dict
+    from .collation import Group as Group
+    from .collation import List as List
+    from .collation import NamedTuple as NamedTuple
+    from .collation import Pad as Pad
+    from .collation import PerShard as PerShard
+    from .collation import Stack as Stack
+    from .collation import Tuple as Tuple
+    from .collation import default_convert as default_convert
+    from .loader import DataLoader
     from .observe import debug, explain, monitor_throughput, profile
     from .prefetch import Prefetch, prefetch
+    from .samplers import BatchSampler as BatchSampler
+    from .samplers import ConstWidthBucket as ConstWidthBucket
+    from .samplers import DistributedSampler as DistributedSampler
+    from .samplers import ExpWidthBucket as ExpWidthBucket
+    from .samplers import FilterSampler as FilterSampler
+    from .samplers import FixedBucketSampler as FixedBucketSampler
+    from .samplers import InfiniteSampler as InfiniteSampler
+    from .samplers import IntervalSampler as IntervalSampler
+    from .samplers import LinearWidthBucket as LinearWidthBucket
+    from .samplers import RandomSampler as RandomSampler
+    from .samplers import SequentialSampler as SequentialSampler
+    from .samplers import ShardedSampler as ShardedSampler
+    from .samplers import SortedBucketSampler as SortedBucketSampler
+    from .samplers import SortedSampler as SortedSampler
+    from .samplers import SplitSampler as SplitSampler
+    from .samplers import SubsetRandomSampler as SubsetRandomSampler
+    from .samplers import TokenBudgetBatchSampler as TokenBudgetBatchSampler
+    from .samplers import WeightedRandomSampler as WeightedRandomSampler
     from .serializable import SerializableFunc
 
 __version__ = "0.1.0"
 
+# `filter` is left out, because it would shadow the builtin. Samplers and collate functions are left out,
+# because `seqkit.samplers` and `seqkit.collation` are their places. All can be imported from here, too.
 __all__ = [
-    "Append",
-    "BatchSampler",
     "ClipSequence",
-    "ConstWidthBucket",
     "DataLoader",
-    "Dict",
-    "DistributedSampler",
     "EvaluationError",
-    "ExpWidthBucket",
-    "FilterSampler",
-    "FixedBucketSampler",
-    "Group",
-    "InfiniteSampler",
-    "IntervalSampler",
     "ItemTimeout",
-    "LinearWidthBucket",
-    "List",
-    "NamedTuple",
-    "Pad",
     "PadSequence",
-    "PerShard",
     "Prefetch",
-    "RandomSampler",
-    "SequentialSampler",
     "SerializableFunc",
-    "ShardedSampler",
     "SlotsExhausted",
-    "SortedBucketSampler",
-    "SortedSampler",
-    "SplitSampler",
-    "Stack",
-    "SubsetRandomSampler",
-    "TokenBudgetBatchSampler",
-    "Tuple",
     "View",
-    "WeightedRandomSampler",
     "WorkerDied",
     "WorkerInfo",
     "add_cache",
@@ -135,12 +110,10 @@ __all__ = [
     "cycle",
     "debug",
     "default_collate",
-    "default_convert",
     "empty",
     "epochs",
     "errstate",
     "explain",
-    "filter",
     "flatten",
     "gather",
     "get_worker_info",
@@ -171,7 +144,9 @@ __all__ = [
 
 # Rooms that cost more to import than views do are imported when one of their names is first used.
 _LAZY = {
-    **dict.fromkeys(_loader.__all__, "loader"),
+    **dict.fromkeys(_collation.__all__, "collation"),
+    **dict.fromkeys(_samplers.__all__, "samplers"),
+    "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
     **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile"), "observe"),
     "SerializableFunc": "serializable",

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-__all__ = ["as_bool", "check_callable", "check_sequences", "optional_int", "optional_number", "positive_int"]
+__all__ = [
+    "as_batch_size",
+    "as_bool",
+    "as_flag",
+    "as_last",
+    "check_callable",
+    "check_iterable",
+    "check_sequences",
+    "number_at_least",
+    "optional_int",
+    "optional_number",
+    "positive_int",
+]
 
 
 def positive_int(value: Any, who: str, least: int = 1, other: str = "") -> int:
@@ -62,6 +76,20 @@ def optional_number(value: Any, who: str, unit: str) -> float | None:
     return float(value)
 
 
+def number_at_least(value: Any, who: str, least: float) -> float:
+    """Return a finite number of at least `least` as a float.
+
+    >>> number_at_least(1, "FixedBucketSampler: ratio", 0)
+    1.0
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise TypeError(f"{who} must be a number of at least {least}, got {value!r}")
+    number = float(value)
+    if not least <= number < math.inf:
+        raise ValueError(f"{who} must be a number of at least {least}, got {value!r}")
+    return number
+
+
 def as_bool(value: Any, who: str) -> bool:
     """Return a bool of Python or numpy as a bool of Python.
 
@@ -94,3 +122,58 @@ def check_sequences(value: Any, who: str) -> None:
     """
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
+
+
+def as_flag(value: Any, who: str) -> bool:
+    """Return a bool as one.
+
+    >>> as_flag("no", "DataLoader: drop_last")
+    Traceback (most recent call last):
+    ValueError: DataLoader: drop_last should be a boolean value, but got 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{who} should be a boolean value, but got {value!r}")
+    return bool(value)
+
+
+def as_batch_size(value: Any, who: str) -> int:
+    """Return a batch size as an int.
+
+    >>> as_batch_size(np.int64(4), "DataLoader")
+    4
+    >>> as_batch_size(True, "DataLoader")
+    Traceback (most recent call last):
+    ValueError: DataLoader: batch_size should be a positive integer value, but got batch_size=True
+    """
+    try:
+        return positive_int(value, "batch_size")
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{who}: batch_size should be a positive integer value, but got batch_size={value!r}"
+        ) from None
+
+
+def check_iterable(value: Any, who: str, what: str = "indices") -> None:
+    """Refuse what cannot be iterated; nothing is read."""
+    if isinstance(value, type):
+        raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
+    if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+        raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")
+
+
+def as_last(value: Any, drop_last: bool, who: str) -> Any:
+    """Return what to do with a last batch that is short; ``drop_last=True`` is the same as "discard".
+
+    >>> as_last(None, True, "DataLoader: last_batch"), as_last("pad", False, "DataLoader: last_batch")
+    ('discard', 'pad')
+    """
+    if value is None:
+        return "discard" if drop_last else "keep"
+    if value not in ("keep", "discard", "pad", "rollover"):
+        raise ValueError(f"{who} must be 'keep', 'discard', 'pad' or 'rollover', got {value!r}")
+    if drop_last and value != "discard":
+        name = who.split(": ")[-1]
+        raise ValueError(
+            f"{who.removesuffix(name)}drop_last=True means {name}='discard', got {name}={value!r}"
+        )
+    return value

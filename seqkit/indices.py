@@ -35,6 +35,7 @@ __all__ = [
     "as_index_map",
     "as_list",
     "as_slice",
+    "batch_count",
     "compact",
     "each",
     "ends",
@@ -384,3 +385,12 @@ class Cursor:
 def _raising(error: Exception) -> Iterator[Any]:
     yield from ()
     raise error
+
+
+def batch_count(n: int, k: int, last: str) -> int:
+    """Return how many batches of k items n items make; a short one counts if `last` is "keep" or "pad".
+
+    >>> batch_count(5, 2, "keep"), batch_count(5, 2, "discard"), batch_count(5, 2, "pad")
+    (3, 2, 3)
+    """
+    return -(-n // k) if last in ("keep", "pad") else n // k

@@ -1,11 +1,12 @@
-"""Beside PyTorch: its `DataLoader` as a drop-in, batches of tensors by its rules, over the slots of workers.
+"""A `DataLoader` that is a drop-in replacement for PyTorch's: batches of tensors by its rules, in shared
+memory.
 
-Porting a script means changing one import::
+To port a script, change one import::
 
     from seqkit.torch import DataLoader
 
-Everything else of seqkit takes and gives tensors too, without this module: `prefetch` hands them back from
-process workers without a copy.
+The rest of seqkit takes and returns tensors without this module, too: `prefetch` returns them from process
+workers without a copy.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
+from .collation.leaves import is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
-from .loader.leaves import is_masked, stack_arrays
-from .loader.start import Start
+from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
 from .view import View
 
@@ -46,15 +47,15 @@ def default_collate(batch: Any) -> Any:
     Returns
     -------
     object
-        What ``torch.utils.data.default_collate`` returns. In a process worker its tensors lie in the slot of
-        the current item.
+        The same as from ``torch.utils.data.default_collate``. In a process worker its tensors lie in the
+        slot of the current item.
 
     Raises
     ------
     ValueError
-        If mappings have different keys, where PyTorch leaves out what the first one lacks.
+        If mappings have different keys. PyTorch leaves out keys that the first mapping lacks.
     TypeError
-        For masked arrays, whose mask would be lost, and what PyTorch refuses.
+        For masked arrays, because their mask would be lost, and for samples that PyTorch refuses.
     RuntimeError
         If shapes or lengths differ.
 
@@ -84,9 +85,9 @@ def default_convert(item: Any) -> Any:
 
 
 def _check_keys(samples: Sequence[Any], path: str) -> None:
-    """Refuse mappings with keys that the first one lacks, wherever they are in the samples.
+    """Refuse mappings with keys that the first one lacks, anywhere in the samples.
 
-    That a key is missing is seen by PyTorch itself, so it is enough to count them.
+    PyTorch itself finds missing keys, so it is enough to count them.
     """
     first = samples[0] if len(samples) else None
     if isinstance(first, Mapping):
@@ -112,7 +113,7 @@ _LEAVES = {torch.Tensor, np.ndarray, int, float, bool, str, bytes, np.float32, n
 def _stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
     first = batch[0]
     if first.is_nested or first.layout is not torch.strided:
-        return _rules.collate_tensor_fn(batch)  # type: ignore[no-any-return]  # which refuses it
+        return _rules.collate_tensor_fn(batch)  # type: ignore[no-any-return] # raises an error
     tensors = list(batch)
     if not (is_placing() and _are_plain(tensors)):
         return torch.stack(tensors)
@@ -120,7 +121,7 @@ def _stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torc
 
 
 def _are_plain(tensors: list[torch.Tensor]) -> bool:
-    """Does stacking them give a tensor of their dtype in ordinary memory, without a gradient?"""
+    """Return whether the stack of tensors is in ordinary memory, of their dtype, without a gradient."""
     return (
         len({tensor.dtype for tensor in tensors}) == 1
         and set(map(type, tensors)) == {torch.Tensor}
@@ -129,7 +130,7 @@ def _are_plain(tensors: list[torch.Tensor]) -> bool:
 
 
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Return a tensor over memory of `seqkit.empty`, of any dtype, those that numpy lacks too."""
+    """Return a tensor in memory of `seqkit.empty`, of any dtype, also of those that numpy lacks."""
     row_bytes = dtype.itemsize * math.prod(shape[1:])
     if not shape[0] * row_bytes:
         return torch.empty(shape, dtype=dtype)
@@ -145,25 +146,36 @@ def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
 
 
 def _are_alike(batch: Sequence[Any]) -> bool:
-    """Are these plain arrays of one shape and of one dtype that torch has too?"""
+    """Return whether these are plain arrays of one shape and of one dtype that torch has, too."""
     if set(map(type, batch)) != {np.ndarray} or len({(array.dtype, array.shape) for array in batch}) > 1:
         return False
     dtype = batch[0].dtype
     return dtype.char in _STACKED_BY_NUMPY and dtype.isnative and batch[0].ndim > 0
 
 
-# Of these torch makes a tensor of the same dtype; numpy stacks small arrays 6 to 15 times faster.
+# Torch makes tensors of these dtypes from arrays. Numpy stacks small arrays 6 to 15 times faster than torch.
 _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 
 
 _RULES = {**_rules.default_collate_fn_map, np.ndarray: _stack_arrays, torch.Tensor: _stack}
 
 
+class _WorkerStart(WorkerStart):
+    """Also set the information about the worker that PyTorch returns. It exists once per process."""
+
+    def introduce(self, info: WorkerInfo) -> None:
+        super().introduce(info)
+        if info.method == "process":
+            _worker._worker_info = _worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=info.dataset
+            )
+
+
 class DataLoader(_loader.DataLoader):
     """`torch.utils.data.DataLoader` as a drop-in: the same arguments, tensors out.
 
-    Everything else is that of `seqkit.DataLoader`, which see: the same batches for any number of workers,
-    exact resume, ``method="thread"``, batches in shared memory without a file for each tensor.
+    It has all features of `seqkit.DataLoader`: the same batches for any number of workers, exact resume,
+    ``method="thread"``, batches in shared memory without a file for each tensor.
 
     Parameters
     ----------
@@ -171,7 +183,7 @@ class DataLoader(_loader.DataLoader):
     collate_fn : callable, optional
         `seqkit.torch.default_collate` by default, and `default_convert` without batches.
     pin_memory : bool
-        Hand out tensors in page-locked memory, where there is CUDA; else there is a warning at every `iter`.
+        Yield tensors in page-locked memory if there is CUDA. Otherwise there is a warning at every `iter`.
     others
         See `seqkit.DataLoader`.
 
@@ -182,9 +194,9 @@ class DataLoader(_loader.DataLoader):
 
     Notes
     -----
-    PyTorch's samplers and generators are honoured. ``shuffle=True`` gives another order for a seed than
-    PyTorch's; its own ``RandomSampler``, as `sampler`, gives that. In process workers
-    ``torch.utils.data.get_worker_info()`` answers as usual.
+    It takes PyTorch's samplers and generators. ``shuffle=True`` gives another order for a seed than
+    PyTorch. PyTorch's ``RandomSampler`` as `sampler` gives PyTorch's order.
+    ``torch.utils.data.get_worker_info()`` works in process workers.
 
     Examples
     --------
@@ -195,31 +207,30 @@ class DataLoader(_loader.DataLoader):
 
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
-    _unpinned = "no accelerator is found"
+    _worker_start = _WorkerStart
+    _no_pinning = "no accelerator is found"
 
-    def _ahead(self, items: View[Any]) -> View[Any]:
-        ahead = super()._ahead(items)
-        if self.pin_memory and self._can_pin() and isinstance(ahead, Prefetch):
-            return ahead.pinned(CudaPinner())
-        return ahead
+    def _new_view(self) -> View[Any]:
+        node = super()._new_view()
+        return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
         batches, is_at_item = super()._iterated(pipeline, plan)
-        # Only what did not come in a slot is copied.
-        return map(pin_memory, batches) if self.pin_memory and self._can_pin() else batches, is_at_item
+        # Copies only batches that did not come in a slot.
+        return map(pin_memory, batches) if self._pins() else batches, is_at_item
+
+    def _pins(self) -> bool:
+        return bool(self.pin_memory) and self._can_pin()
 
     def _can_pin(self) -> bool:
         return torch.cuda.is_available()
 
-    def _start_hook(self) -> Callable[[int], None]:
-        return _Start(self.worker_init_fn, self.dataset)
-
 
 class CudaPinner:
-    """Locks pages for CUDA, and knows when the copies from them are over.
+    """Lock pages for CUDA, and find out when copies from them have finished.
 
-    Copies are taken to be asked for in the current stream of the current device, as ``.to("cuda",
-    non_blocking=True)`` does; whoever copies in another stream has the current one wait for it.
+    It assumes that copies run in the current stream of the current device, as with ``.to("cuda",
+    non_blocking=True)``. A copy in another stream needs the current stream to wait for it.
     """
 
     def pin(self, address: int, nbytes: int) -> None:
@@ -236,14 +247,3 @@ class CudaPinner:
         event = torch.cuda.Event()
         event.record()
         return event.query  # type: ignore[no-any-return]
-
-
-class _Start(Start):
-    """Tells PyTorch too who the worker is, where that is the process's affair."""
-
-    def introduce(self, info: WorkerInfo) -> None:
-        super().introduce(info)
-        if info.method == "process":
-            _worker._worker_info = _worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=info.dataset
-            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import importlib
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
+from seqkit import collation, samplers
 from seqkit.testing.subject import close, nodes
 
 from .registry import CASES
@@ -71,7 +73,11 @@ ROOMS: dict[str, set[str]] = {
     },
     "executors": {"prefetch", "view", "source", "iteration", "trace", "errors", "context"},
     "observe": {"view", "source", "iteration", "trace", "errors", "indices", "checks", "views", "prefetch"},
+    "samplers": {"view", "source", "iteration", "views", "indices", "checks", "randomness"},
+    "collation": {"view", "source", "indices", "checks", "context"},
     "loader": {
+        "samplers",
+        "collation",
         "view",
         "source",
         "iteration",
@@ -99,6 +105,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "torch": {
         "loader",
+        "collation",
         "view",
         "source",
         "iteration",
@@ -223,7 +230,17 @@ def in_a_fresh_interpreter(code: str) -> str:
 
 
 # Rooms that are imported when one of their names is first used. All other public names come with seqkit.
-LAZY_ROOMS = {"loader", "observe", "prefetch", "serializable", "streams", "testing", "torch"}
+LAZY_ROOMS = {
+    "collation",
+    "loader",
+    "samplers",
+    "observe",
+    "prefetch",
+    "serializable",
+    "streams",
+    "testing",
+    "torch",
+}
 NOT_WITH_SEQKIT = {
     *ENGINES,
     *{"IPython", "hypothesis", "pandas", "pytest", "scipy"},
@@ -238,11 +255,18 @@ def test_importing_seqkit_imports_little() -> None:
     loaded = set(in_a_fresh_interpreter(code).split())
     assert not loaded & NOT_WITH_SEQKIT
     modules = {name.removeprefix("seqkit.") for name in loaded if name.startswith("seqkit.")}
-    cheap = {*LAZY_ROOMS, "loader.collate", "loader.leaves"}  # a package without its modules costs nothing
+    cheap = {
+        *LAZY_ROOMS,
+        "collation.base",
+        "collation.default",
+        "collation.leaves",
+    }  # a package without its modules costs nothing
     assert {name for name in modules if room(name) in LAZY_ROOMS} <= cheap
 
 
-@pytest.mark.parametrize("package", ["seqkit", "seqkit.loader", "seqkit.prefetch"])
+@pytest.mark.parametrize(
+    "package", ["seqkit", "seqkit.collation", "seqkit.loader", "seqkit.prefetch", "seqkit.samplers"]
+)
 def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: str) -> None:
     loaded = importlib.import_module(package)
     assert loaded.__file__ is not None
@@ -256,7 +280,7 @@ def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: s
         for alias in node.names
     }
     assert found
-    assert found.keys() <= {*loaded.__all__} <= {*dir(loaded)}
+    assert {*found, *loaded.__all__} <= {*dir(loaded)}
     assert all(getattr(loaded, name) is getattr(module, name) for name, module in found.items())
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
         loaded.no_such_name
@@ -343,7 +367,11 @@ def test_where_there_is_no_linux_it_imports_and_has_threads() -> None:
 
 # -------------------------------------------------------------------- every public name is complete
 
-PUBLIC = {name: getattr(sk, name) for name in sk.__all__}
+PUBLIC = {
+    name: getattr(package, name)
+    for package in (sk, samplers, collation)
+    for name in (*package.__all__, *["filter"] * (package is sk))
+}
 
 
 def _returns_view(thing: Any) -> bool:
@@ -368,8 +396,20 @@ def view_classes(base: type = sk.View) -> Iterator[type]:
 
 
 def test_the_public_names_are_sorted_and_exist() -> None:
-    assert list(sk.__all__) == sorted(sk.__all__)
+    for package in (sk, samplers, collation):
+        assert list(package.__all__) == sorted(package.__all__)
     assert {"smap", "batch", "gather", "prefetch"} <= set(COMBINATORS)
+
+
+def test_importing_everything_shadows_no_builtin_and_no_name_of_typing() -> None:
+    assert not {*sk.__all__} & {*dir(builtins), *typing.__all__}
+    assert sk.filter is PUBLIC["filter"]
+
+
+@pytest.mark.parametrize("package", [samplers, collation], ids=["samplers", "collation"])
+def test_names_of_samplers_and_collation_can_be_imported_from_seqkit(package: types.ModuleType) -> None:
+    for name in package.__all__:
+        assert getattr(sk, name) is getattr(package, name)
 
 
 @every_combinator

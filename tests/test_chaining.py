@@ -15,7 +15,9 @@ from seqkit import chaining
 from .views.helpers import says
 
 METHODS = sorted(
-    name for name in sk.__all__ if inspect.isfunction(getattr(sk, name)) and hasattr(sk.View, name)
+    name
+    for name in (*sk.__all__, "filter")
+    if inspect.isfunction(getattr(sk, name)) and hasattr(sk.View, name)
 )
 
 

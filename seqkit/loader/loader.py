@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
 from types import GenericAlias
@@ -12,28 +13,27 @@ from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import positive_int
+from ..collation.default import default_collate, default_convert
 from ..indices import Unsized
 from ..iteration import restarting
 from ..prefetch import Prefetch
+from ..samplers.base import pass_epoch
 from ..source import as_view
 from ..view import View
-from .arguments import shown
-from .epoch import Epoch, Position
-from .fetch import refuse_second_epoch
-from .pipeline import Pipeline
-from .samplers import pass_epoch
-from .state import check_state, load_sampler_state, sampler_state
-from .stream import stream, stream_length
-from .tolerance import OnError
+from .epoch import Epoch, Keys, Position, Rest, check_state, load_sampler_state, sampler_state
+from .iterable import Joined, is_iterable_only, refuse_second_epoch, samples_of
+from .keyed import as_key, as_keys
+from .options import OnError, Options, as_loader_seed, check_dataset, check_no_indices, warn_of_too_much
+from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
 
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Pipeline):
+class DataLoader:
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
-    A facade: it lays views over the data set and keeps the result as ``loader.view``. Every `iter` is one
-    epoch of that view.
+    The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
+    epoch of it.
 
     ==========================================  =========================================================
     argument                                    becomes
@@ -45,7 +45,7 @@ class DataLoader(Pipeline):
     ``batch_size=None, collate_fn``             ``smap(collate_fn, …)``
     ``last_batch="pad"``                        ``batch(cycle(…)[:whole batches], …)``
     ``batch_transform``                         ``smap(batch_transform, …)``
-    ``sampler``, ``batch_sampler``, rollover    the plan of a view of ``collate_fn`` of the items at keys
+    ``sampler``, ``batch_sampler``, rollover    the plan of a view of ``collate_fn`` of the samples at keys
     ``num_workers``, ``method``, ``shm_size``   ``prefetch(…, num_workers, method, shm_size=…, seed=…)``
     ``prefetch_factor``                         ``prefetch(…, max_buffered=prefetch_factor * num_workers)``
     ``worker_init_fn``, ``timeout``, …          ``prefetch(…, start_hook=…, timeout=…, context=…)``
@@ -55,74 +55,85 @@ class DataLoader(Pipeline):
     Parameters
     ----------
     dataset : View, indexable or iterable
-        Anything with ``[i]``; with ``len`` unless a sampler says what to read. What can only be iterated is
-        read by one worker, every item once.
+        Anything with ``[i]``, and with ``len`` unless a sampler gives the keys. `iterable_split` determines
+        how a data set is read that can only be iterated.
     batch_size : int or None
-        Samples per batch, at least 1. None: no batches, single samples (or whatever ``dataset[keys]``
-        gives for lists of keys of a sampler).
+        Samples per batch (1 or more). None: single samples, or what ``dataset[keys]`` returns if a sampler
+        gives lists of keys.
     shuffle : bool, optional
-        Read in random order, another one every epoch.
+        Read in random order, a new one in every epoch.
     sampler : iterable, optional
-        Of indices or keys of the data set, in place of `shuffle`. Iterated anew every epoch and lazily: it
-        may be endless. Workers make it run ahead of the reader.
+        Indices or keys of the data set, in place of `shuffle`. Any view of indices is a sampler; random
+        views give a new order in every epoch. It is iterated again for every epoch. It may be endless.
+        Workers make it run ahead of the consumer.
     batch_sampler : iterable, optional
-        Of lists of indices or keys, in place of `batch_size`, `shuffle`, `sampler` and `drop_last`. A list of
-        lists of indices gives a list of batches.
+        Lists of indices or keys, in place of `batch_size`, `shuffle`, `sampler` and `drop_last`. A list of
+        lists of indices, or a tuple of tuples, gives a list of batches.
     num_workers : int
-        At least 0. 0 (the default) computes in the reading thread.
+        Number of workers (0 or more). 0 (the default) computes in the calling thread.
     collate_fn : callable, optional
-        Makes the batch of a list of samples; `default_collate` by default. Without batches it is called
-        with the single sample, and `default_convert` is the default. `batchify_fn` is another name for it.
+        Makes a batch of a list of samples; `default_collate` by default. Without batches it is called with
+        the single sample, and `default_convert` is the default. `batchify_fn` is another name for it.
     pin_memory, pin_memory_device : bool, str
-        For `seqkit.torch.DataLoader`; here there is a warning at every `iter`.
+        For `seqkit.torch.DataLoader`. Here there is a warning at every `iter`.
     drop_last : bool
-        Leave out a last batch of fewer samples.
+        Leave out a last batch that is short.
     timeout : float
-        Seconds a batch may take, at least 0; then it fails with `ItemTimeout`. 0 (the default) is no limit.
-        Needs workers.
+        Seconds a batch may take (0 or more). After that it fails with `ItemTimeout`. 0 (the default) is no
+        limit. Needs workers.
     worker_init_fn : callable, optional
-        Called with the number of the worker in each one, before its first sample.
+        Called in every worker before its first sample, with the worker's number.
     multiprocessing_context : str or context, optional
-        How processes start: "fork", "forkserver", "spawn", or a context of `multiprocessing`. Needs workers.
+        How processes start: "fork", "forkserver", "spawn", or a context of `multiprocessing`. Needs workers
+        that are processes.
     generator : int, SeedSequence, Generator of numpy or torch, optional
-        What to draw `seed` from, once, when the loader is made.
+        The `seed` is drawn from it once, at construction.
     prefetch_factor : int, optional
-        Batches ahead per worker, at least 1. None (the default) is 2. Needs workers.
+        Batches that each worker computes ahead (1 or more). None (the default) is 2. Needs workers.
     persistent_workers : bool
-        True: one set of workers from the first epoch to `close`, which see the data set as it was when they
-        started. False (the default): new ones every epoch. Needs workers.
+        True: one set of workers from the first epoch to `close`. They see the data set as it was when they
+        started. False (the default): new workers for every epoch. Needs workers.
     in_order : bool
-        False: batches come as they are ready.
+        False: batches come in the order of completion.
     method : "process" or "thread"
-        What the workers are.
+        The kind of workers.
     shm_size : int, optional
-        Shared memory for the results of process workers, in bytes; see `prefetch`.
+        Bytes of shared memory for the results of process workers; see `prefetch`.
     seed : int, optional
-        At least 0, for `shuffle` and the workers. None (the default) draws one, once.
+        For `shuffle` and the workers (0 or more). None (the default) draws one, once.
     last_batch : "keep", "discard", "rollover" or "pad", optional
-        What becomes of a last batch of fewer samples: it comes as it is (the default), is left out, begins
-        the next epoch, or is completed with samples from the beginning of the epoch.
+        What to do with a last batch that is short. "keep" (the default) yields it. "discard" leaves it out.
+        "rollover" puts its samples at the beginning of the next epoch. "pad" completes it with the first
+        samples of the epoch. The calling process reads an iterable data set if this is "rollover" or "pad".
     transform : callable, optional
-        Applied to every sample, `batch_transform` to every batch; both in the workers.
+        Applied to every sample, in the workers. `batch_transform` is applied to every batch.
     on_error : "raise", "skip", "replace" or callable
-        What becomes of a sample that fails: its batch fails (the default), it is left out, the next sample
-        that can be read takes its place, or what the function returns for the `EvaluationError`. What
-        failed stands in ``loader.failed``.
+        What to do with a sample that fails. "raise" (the default): its batch fails. "skip" leaves the
+        sample out. "replace" takes the next sample that can be read. A function is called with the
+        `EvaluationError` and returns a sample. ``loader.failed`` lists what failed. A list of batches gets
+        shorter if no sample of a batch is left.
+    iterable_split : "none", "reader" or "workers"
+        Who reads a data set that can only be iterated. "none" (the default): one worker does. "reader": the
+        calling process reads samples, and the workers transform and collate them. "workers": every worker
+        iterates the data set, which chooses its part by `get_worker_info`, and makes its own batches. Their
+        order may then depend on the workers, and there is no `state_dict`.
 
     Raises
     ------
     TypeError
         If `dataset` can neither be indexed nor iterated, `shuffle` meets one without length, or an argument
-        is of a wrong type.
+        has the wrong type.
     ValueError
-        If an argument is out of range, or arguments exclude each other.
+        If an argument is out of range, arguments exclude each other, or a weighted sampler has more or
+        fewer weights than the data set has samples.
 
     Notes
     -----
     Batches are the same bit by bit for any number of workers, either method, persistent or not. Arguments
-    cannot be changed later. `len` needs that of the data set or sampler, and is exact. After
-    ``torch.utils.data.DataLoader``, whose arguments these are in their order; it collates to numpy arrays,
-    and tuples to tuples. More workers than CPUs, or than memory for them, are warned of.
+    cannot be changed later. `len` needs the length of the data set or sampler, and is exact. The `__len__`
+    of a data set that can only be iterated is believed; a warning tells if there are more samples. Modelled
+    on ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
+    tuples to tuples. There is a warning if there are more workers than CPUs, or than memory for them.
 
     Examples
     --------
@@ -141,6 +152,12 @@ class DataLoader(Pipeline):
     """
 
     __class_getitem__: Any = classmethod(GenericAlias)  # in annotations: DataLoader[Picture]
+
+    # The subclass for PyTorch has others.
+    _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
+    _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+    _worker_start: type[WorkerStart] = WorkerStart
+    _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
     def __init__(
         self,
@@ -170,14 +187,137 @@ class DataLoader(Pipeline):
         batch_transform: Callable[[Any], Any] | None = None,
         batchify_fn: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
+        iterable_split: Literal["none", "reader", "workers"] = "none",
     ) -> None:
-        super().__init__({name: value for name, value in locals().items() if name in _ARGUMENTS})
+        if is_iterable_only(dataset):
+            check_no_indices(shuffle, sampler, batch_sampler)
+        self._given = Options(
+            batch_size=batch_size,
+            shuffle=shuffle,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            drop_last=drop_last,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            generator=generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+            method=method,
+            shm_size=shm_size,
+            seed=seed,
+            last_batch=last_batch,
+            transform=transform,
+            batch_transform=batch_transform,
+            batchify_fn=batchify_fn,
+            on_error=on_error,
+            iterable_split=iterable_split,
+        )
+        self._dataset = dataset
+        self._is_iterable = is_iterable_only(dataset)
+        check_dataset(dataset, self._given, self._is_iterable)
+        warn_of_too_much(self._given)
+        self._options = self._settled(as_loader_seed(seed, generator))
+        self._samplers = samplers_of(dataset, self._options)
+        self._view = self._new_view()
+        self._size = self._data_size()
+        self._lock = threading.Lock()
         self._epoch, self._start = 0, 0
         self._latest: Position | None = None
-        self._keys: Iterable[Any] = ()
+        self._keys: Keys | None = None
+        self._before: Any = None  # the state of the sampler before the latest epoch
         self._nodes: WeakSet[Prefetch[Any]] = WeakSet()
-        self._closed = self._begun = False
+        self._is_closed = self._has_begun = False
         self.failed: list[tuple[Any, str]] = []
+
+    def _settled(self, seed: int) -> Options:
+        """Return the arguments with the seed and the collate function filled in."""
+        given = self._given
+        collate_fn = given.batchify_fn if given.collate_fn is None else given.collate_fn
+        if collate_fn is None:
+            collate_fn = self._collate_fn if given.is_batched else self._convert_fn
+        return replace(given, seed=seed, generator=None, collate_fn=collate_fn, batchify_fn=None)
+
+    @property
+    def _sampler(self) -> Any:
+        """The sampler that gives the keys to read, or None if the order is part of the view."""
+        if not reads_keys(self._dataset, self._options):
+            return None
+        sampler, batch_sampler = self._samplers
+        return sampler if batch_sampler is None else batch_sampler
+
+    def _new_view(self) -> View[Any]:
+        start = self._worker_start(self._options.worker_init_fn, self._dataset)
+        return pipeline(self._dataset, self._options, start)
+
+    def _data_size(self) -> int | None:
+        return len(self._dataset) if not self._is_iterable and hasattr(self._dataset, "__len__") else None
+
+    # ---------------------------------------------------------------- arguments
+
+    @property
+    def dataset(self) -> Any:
+        """The data set."""
+        return self._dataset
+
+    @property
+    def view(self) -> View[Any]:
+        """The view that the arguments stand for. Workers of their own read it for each epoch."""
+        if not self._options.persistent_workers and self._data_size() != self._size:  # it has grown or shrunk
+            self._size, self._view = self._data_size(), self._new_view()
+        return self._view
+
+    @property
+    def seed(self) -> int:
+        """The seed, given or drawn."""
+        return cast(int, self._options.seed)
+
+    @property
+    def collate_fn(self) -> Callable[[Any], Any]:
+        """The function that makes batches, or without batches converts single samples."""
+        return cast(Callable[[Any], Any], self._options.collate_fn)
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples per batch, or None if the loader does not make batches itself."""
+        return self._given.batch_size if self._given.makes_batches else None
+
+    @property
+    def prefetch_factor(self) -> int | None:
+        """Batches that each worker computes ahead, or None without workers."""
+        return self._given.batches_ahead if self._given.num_workers else None
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler of samples, given or equivalent to the arguments; None if there is none."""
+        return None if self._is_iterable else self._samplers[0]
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The sampler of batches, given or equivalent to the arguments; None if there is none."""
+        return None if self._is_iterable else self._samplers[1]
+
+    def __getattr__(self, name: str) -> Any:  # the other arguments
+        if name in _ARGUMENTS:
+            return getattr(self._given, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FROZEN:
+            raise ValueError(
+                f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in _FROZEN:
+            raise ValueError(f"DataLoader: {name} attribute should not be deleted")
+        super().__delattr__(name)
 
     # ---------------------------------------------------------------- reading
 
@@ -187,133 +327,159 @@ class DataLoader(Pipeline):
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next `iter` read epoch number `epoch`, at least 0; samplers with a ``set_epoch`` too.
+        """Set the number of the epoch that the next `iter` reads (0 or more), also of a sampler.
 
-        Where that is the epoch of a state just loaded, it goes on at the state's place.
+        If that is the epoch of a state just loaded, it continues at the position of the state.
         """
         epoch = positive_int(epoch, "DataLoader: epoch", least=0)
-        if epoch != self._epoch:
-            self._epoch, self._start = epoch, 0  # else a loaded state's place in it stays
-        self._latest = None
-        pass_epoch(self.sampler if self.batch_sampler is None else self.batch_sampler, epoch)
+        with self._lock:
+            self._settle_sampler()
+            if epoch != self._epoch:
+                self._epoch, self._start = epoch, 0
+            self._latest = None
+            pass_epoch(self._sampler, epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._closed and self.num_workers:
+        options = self._options
+        if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
-        if self.pin_memory and not self._can_pin():
+        if options.pin_memory and not self._can_pin():
             warnings.warn(
-                f"DataLoader: 'pin_memory' argument is set as true but {self._unpinned}: batches stay"
-                " in ordinary memory",
+                f"DataLoader: 'pin_memory' argument is set as true but {self._no_pinning}: batches stay in"
+                " ordinary memory",
                 UserWarning,
                 stacklevel=2,
             )
-        self._check_streams()
-        self._follow()
-        number, start = self._epoch, self._start
-        self._carry_over_again()
-        before = sampler_state(self._given_sampler())
-        node = self._node()
-        length = self._length()
+        with self._lock:
+            position, keys, before = self._begin()
         try:
-            items, is_at_item = self._items_from(node.at_epoch(number), start)
-        except BaseException:  # it has not begun
-            load_sampler_state(self._given_sampler(), before)
+            node = self._node()
+            items, is_at_item = self._read(node, position, keys)
+        except BaseException:  # the epoch has not begun
+            self._take_back(position, before)
             raise
-        self._before = before
-        self._epoch, self._start = number + 1, 0
-        self._latest = Position(number, start, length)
-        return Epoch(items, self._latest, self.failed, partial(self._finished, node), is_at_item)
+        with self._lock:
+            self._latest, self._keys, self._before = position, keys, before
+        return Epoch(items, position, self.failed, partial(self._finished, node), is_at_item)
 
-    def _carry_over_again(self) -> None:
-        """Take back what the sampler carried over in an epoch that was abandoned, in which it ran ahead."""
-        latest = self._latest
-        if self._last_batch == "rollover" and latest is not None and not latest.is_over():
-            sampler = self._given_sampler()
-            sampler.load_state_dict({**sampler.state_dict(), "carried": self._before["carried"]})
+    def _begin(self) -> tuple[Position, Keys | None, Any]:
+        """Begin an epoch. Return its position, its keys, and the state of the sampler before."""
+        for given in (self._dataset if self._is_iterable else None, self._given_sampler()):
+            if self._has_begun and isinstance(given, Iterator):
+                refuse_second_epoch("sampler" if given is not self._dataset else "data set", given)
+        self._has_begun = True
+        self._settle_sampler()
+        before = sampler_state(self._sampler)
+        is_exact = not self._is_iterable or self._options.last == "rollover"
+        position = Position(self._epoch, self._start, self._length(), is_exact)
+        keys = None
+        if self._sampler is not None:
+            keys = Keys(self._sampler, position, self._convert_key())
+        self._epoch, self._start = position.epoch + 1, 0
+        return position, keys, before
 
-    def _follow(self) -> None:
-        """Lay the views anew over a data set that has grown or shrunk, unless workers have it as it was."""
-        if not self.persistent_workers and self._data_size() != self._size:
-            self._size = self._data_size()
-            self.__dict__["view"] = self._ahead(self._items())
+    def _given_sampler(self) -> Any:
+        return self._given.sampler if self._given.batch_sampler is None else self._given.batch_sampler
 
-    def _check_streams(self) -> None:
-        if isinstance(self.dataset, Iterator) and self._is_stream:
-            if self._begun:
-                refuse_second_epoch("data set", self.dataset)
-            self._begun = True
+    def _convert_key(self) -> Callable[[Any], Any]:
+        if self._is_iterable:
+            return list if self._options.is_batched else lambda sample: sample
+        return as_keys if self._options.is_batched else as_key
+
+    def _settle_sampler(self) -> None:
+        """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
+        if self._keys is not None and self._latest is not None:
+            self._keys.settle_sampler()
+            self._keys = None
+
+    def _take_back(self, position: Position, before: Any) -> None:
+        with self._lock:
+            load_sampler_state(self._sampler, before)
+            if self._epoch == position.epoch + 1:
+                self._epoch, self._start = position.epoch, position.batch
 
     def _can_pin(self) -> bool:
-        """Is there a device that could copy from page-locked memory?"""
+        """Return whether a device can copy from page-locked memory."""
         return False
 
     def _node(self) -> View[Any]:
-        """Return the pipeline to read an epoch from: with workers that last, or of its own."""
-        if not isinstance(self.view, Prefetch):
-            return self._items() if self._is_stream else self.view
-        if self.persistent_workers:
+        """Return the view that an epoch reads: with persistent workers, or with workers of its own."""
+        if self._options.persistent_workers:
             return self.view
-        node = cast(Prefetch[Any], self.view._rebuild(self.view._sources))
-        self._nodes.add(node)
+        node = self._new_view()
+        if isinstance(node, Prefetch):
+            self._nodes.add(node)
         return node
 
     def _finished(self, node: View[Any]) -> None:
-        if node is not self.view and isinstance(node, Prefetch):
+        if node is not self._view and isinstance(node, Prefetch):
             node.close()
 
-    def _items_from(self, pipeline: View[Any], start: int) -> tuple[Iterator[Any], Callable[[], bool]]:
-        """Return the batches from one on, and what says whether the last error was a batch's own."""
-        if self._reads is not None:
-            keys = self._keys = self._reads.epoch(start)
+    def _read(
+        self, node: View[Any], position: Position, keys: Keys | None
+    ) -> tuple[Iterator[Any], Callable[[], bool]]:
+        """Return the batches from a position on, and whether the last error was about a batch."""
+        pipeline = node.at_epoch(position.epoch)
+        if keys is not None:
             items, is_at_item = self._iterated(pipeline, keys)
             return chain(items, keys.failure()), lambda: is_at_item() and not keys.has_failed
-        if isinstance(pipeline._n, Unsized):
-            items, is_at_item = self._iterated(pipeline, pipeline._plan())
-            rest = _Rest(items, start, is_at_item)
-            return rest, rest.is_at_item
-        return self._iterated(pipeline, range(start, pipeline._n))
+        if not isinstance(pipeline._n, Unsized):
+            return self._iterated(pipeline, range(position.batch, pipeline._n))
+        items, is_at_item = self._iterated(pipeline, pipeline._plan())
+        if self._given.iterable_split == "workers" and self._given.num_workers:
+            return Joined(items, self._given.num_workers), is_at_item
+        rest = Rest(items, position.batch, is_at_item)
+        return rest, rest.is_at_item
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
         if isinstance(pipeline, Prefetch):
-            reading = pipeline.reading(plan, self.in_order)
+            reading = pipeline.reading(plan, self._options.in_order)
             return restarting(reading), reading.is_at_item
-        return pipeline._iter(plan), lambda: True
+        # Keys can be drawn once only. The base class reads each of them, in any view.
+        read = View._iter if isinstance(plan, Keys) else type(pipeline)._iter
+        return read(pipeline, plan), lambda: True
 
     def __len__(self) -> int:
-        latest = self._latest
-        if self._last_batch == "rollover" and latest is not None and not latest.is_over():
-            return cast(int, latest.length)
-        return self._measured()
+        latest, keys = self._latest, self._keys
+        if latest is not None and keys is not None and keys.changes:
+            if latest.is_over():
+                with self._lock:
+                    self._settle_sampler()
+            elif latest.length is not None:
+                return latest.length  # workers may have drawn the sampler to its end
+        return length(self._dataset, self._options, self._sampler)
 
     def _length(self) -> int | None:
         try:
-            return self._measured()
+            return length(self._dataset, self._options, self._sampler)
         except TypeError:
             return None
 
-    def _measured(self) -> int:
-        self._follow()
-        if self._reads is not None:
-            return len(self._reads)
-        if self._is_stream:
-            return stream_length(self.dataset, self.batch_size, self._last_batch)
-        return len(self.view)
-
-    # ---------------------------------------------------------------- where the reader is
+    # ---------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the reader of the latest iterator is, as a small dict for JSON.
+        """Return the position of the latest iterator's consumer, as a small dict for JSON.
 
-        It says which batch comes next: after the last one, the first of the next epoch. A loader of the same
-        data set and arguments, with whatever workers, goes on there; see `load_state_dict`.
+        The position is the batch that comes next: after the last batch, the first of the next epoch. A
+        loader of the same data set and arguments continues there, with any number of workers; see
+        `load_state_dict`.
 
         Raises
         ------
         RuntimeError
-            With ``in_order=False``, where no position says what has been read.
+            If no position says what has been read: with ``in_order=False``, with
+            ``iterable_split="workers"``, and with ``last_batch="rollover"`` if the data set can only be
+            iterated.
         """
-        if not self.in_order:
+        if not self._options.in_order:
             raise RuntimeError("DataLoader: with in_order=False no position says which batches were read")
+        if self._options.iterable_split == "workers":
+            raise RuntimeError("DataLoader: with iterable_split='workers' there is no state_dict")
+        if self._is_iterable and self._options.last == "rollover":
+            raise RuntimeError(
+                "DataLoader: with last_batch='rollover' a state of an iterable data set would have to contain"
+                " the samples that are carried over"
+            )
         state: dict[str, Any] = {"version": 1, **self._position(), "seed": self.seed}
         state["batch_size"] = self.batch_size
         return state
@@ -321,23 +487,19 @@ class DataLoader(Pipeline):
     def _position(self) -> dict[str, Any]:
         latest = self._latest
         if latest is None:
-            return {
-                "epoch": self._epoch,
-                "batch": self._start,
-                "sampler": sampler_state(self._given_sampler()),
-            }
+            return {"epoch": self._epoch, "batch": self._start, "sampler": sampler_state(self._sampler)}
         if latest.is_over():
-            for _ in self._keys:  # there are none, but the sampler is to know that its epoch is over
-                pass
-            return {"epoch": latest.epoch + 1, "batch": 0, "sampler": sampler_state(self._given_sampler())}
+            with self._lock:
+                self._settle_sampler()
+            return {"epoch": latest.epoch + 1, "batch": 0, "sampler": sampler_state(self._sampler)}
         return {"epoch": latest.epoch, "batch": latest.batch, "sampler": self._before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next `iter` begin with the batch that was next when `state_dict` was called.
+        """Let the next `iter` begin with the batch that came next when `state_dict` was called.
 
-        Costs nothing that grows with the position, but for samplers of others, from which as many keys are
-        drawn as were read, and data sets that can only be iterated. The number of workers and the method may
-        be others.
+        The cost does not grow with the position, except for samplers without a known order and for data
+        sets that can only be iterated: as many keys or samples are drawn as were read. The number of
+        workers and the method may be others, and the number of processes of a `DistributedSampler`, too.
 
         Parameters
         ----------
@@ -347,60 +509,54 @@ class DataLoader(Pipeline):
         Raises
         ------
         TypeError
-            If `state` is no such dict.
+            If `state` is not such a dict.
         ValueError
-            If it speaks for another seed or batch size.
+            If it is of another seed or batch size.
         """
-        drawn = self._given["seed"] is None and self._given["generator"] is None
-        check_state(state, self.batch_size, None if drawn else self.seed)
+        has_seed = self._given.seed is not None or self._given.generator is not None
+        check_state(state, self.batch_size, self.seed if has_seed else None)
         if state["seed"] != self.seed:
             self._close_nodes()
-            self.__dict__["seed"] = state["seed"]
-            self.__dict__["sampler"], self.__dict__["batch_sampler"] = self._samplers()
-            self._reads = self._key_source()
-            self.__dict__["view"] = self._ahead(self._items())
-        length = self._length()
-        if length is not None and self._last_batch != "rollover" and state["batch"] > length:
-            raise ValueError(
-                f"DataLoader: the state is behind batch {state['batch']}, of which an epoch of this loader"
-                f" has {length}"
-            )
+            self._options = self._settled(state["seed"])
+            self._samplers = samplers_of(self._dataset, self._options)
+            self._view = self._new_view()
         self._begin_at(state)
 
     def _begin_at(self, position: dict[str, Any]) -> None:
-        self._epoch, self._start, self._latest = position["epoch"], position["batch"], None
-        load_sampler_state(self._given_sampler(), position["sampler"])
+        before = sampler_state(self._sampler)
+        start = load_sampler_state(self._sampler, position["sampler"], position["batch"])
+        n = self._length()
+        if n is not None and not self._is_iterable and start > n:
+            load_sampler_state(self._sampler, before)
+            raise ValueError(
+                f"DataLoader: the state is behind batch {start}, of which an epoch of this loader has {n}"
+            )
+        self._epoch, self._start, self._latest, self._keys = position["epoch"], start, None, None
 
     # ---------------------------------------------------------------- the object
 
     def __repr__(self) -> str:
-        data = repr(stream(self.dataset) if self._is_stream else as_view(self.dataset, "DataLoader"))
-        return f"{type(self).__name__}({', '.join([data, *shown(DataLoader, self._given)])})"
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if "view" in self.__dict__ and (name in self._given or name == "view"):
-            raise ValueError(
-                f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
-            )
-        super().__setattr__(name, value)
+        data = samples_of(self._dataset) if self._is_iterable else as_view(self._dataset, "DataLoader")
+        return f"{type(self).__name__}({', '.join([repr(data), *self._given.shown()])})"
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_nodes": None, "_keys": (), "_latest": None}
+        left_out = {"_nodes": None, "_keys": None, "_latest": None, "_lock": None}
         return {**self.__dict__, **left_out, "_position": self._position()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("_position")
-        self.__dict__.update(state)
-        self._nodes = WeakSet()
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._nodes, self._lock = WeakSet(), threading.Lock()
         self._begin_at(position)
 
     def close(self) -> None:
-        """End the workers, and refuse further epochs if there are any; idempotent."""
-        self._closed = True
+        """End the workers. If there are any, refuse further epochs. Idempotent."""
+        self._is_closed = True
         self._close_nodes()
 
     def _close_nodes(self) -> None:
-        for node in [*self._nodes, self.view]:
+        for node in [*self._nodes, self._view]:
             if isinstance(node, Prefetch):
                 node.close()
 
@@ -411,49 +567,5 @@ class DataLoader(Pipeline):
         self.close()
 
 
-class _Rest(Iterator[Any]):
-    """What is left of an iteration whose first `count` items were read before: they are drawn in vain.
-
-    For where there is no length, nobody knows how to begin behind them. The error of an item there is passed
-    over, too; but not if it is the end.
-    """
-
-    def __init__(self, items: Iterator[Any], count: int, is_at_item: Callable[[], bool]) -> None:
-        self._items = items
-        self._left = count
-        self._is_at_drawn = is_at_item
-        self._is_through = False
-        self._failed: Exception | None = None
-        self._is_over = False
-
-    def is_at_item(self) -> bool:
-        """Is what was raised last about an item of the rest?"""
-        return self._is_through and (self._is_over or self._is_at_drawn())
-
-    def __next__(self) -> Any:
-        while self._left:
-            self._left -= 1
-            self._pass_over()
-        self._is_through = True
-        failed, self._failed = self._failed, None
-        try:
-            return next(self._items)
-        except StopIteration:
-            if failed is None:
-                raise
-        self._is_over = True
-        raise failed
-
-    def _pass_over(self) -> None:
-        try:
-            next(self._items)
-            self._failed = None
-        except StopIteration:
-            self._left = 0
-        except Exception as error:
-            if not self._is_at_drawn():
-                raise
-            self._failed = error
-
-
-_ARGUMENTS = tuple(inspect.signature(DataLoader).parameters)
+_ARGUMENTS = frozenset(field.name for field in fields(Options))
+_FROZEN = _ARGUMENTS | {"dataset", "view"}

@@ -1,201 +1,149 @@
-"""What the arguments of a loader stand for: samplers, and views over its data set."""
+"""The views that the arguments of a `DataLoader` stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
+from ..context import WorkerInfo, get_worker_info, set_worker_info
+from ..indices import batch_count
 from ..prefetch import prefetch
+from ..prefetch.hooks import call_hook
+from ..samplers.batches import BatchSampler, whole_batches
+from ..samplers.order import RandomSampler, SequentialSampler
 from ..source import as_view
 from ..view import View
 from ..views.batch import batch
-from ..views.shuffle import shuffle as shuffled
+from ..views.shuffle import shuffle
 from ..views.smap import smap
-from .arguments import (
-    as_batch_size,
-    as_collate_fn,
-    as_context,
-    as_flag,
-    as_last_batch,
-    as_loader_seed,
-    as_timeout,
-    as_workers,
-    check_clashes,
-    check_kinds,
-    check_last_batch,
-    check_persistent,
-    check_streams,
-    warn_of_too_much,
-)
-from .collate import default_collate, default_convert
-from .fetch import Fetch, FetchOne, KeySource, as_key, as_keys
-from .samplers import BatchSampler, RandomSampler, SequentialSampler, whole_batches
-from .start import Start
-from .stream import is_stream, stream
-from .tolerance import OnError, Passing, Tolerant, TolerantCollate, Transformed
+from .iterable import Parts, Reader, is_iterable_only, samples_of
+from .keyed import Batches, Given, Samples
+from .on_error import CollateRecovered, OnRecovered, Tolerant
+from .options import Options
 
-__all__ = ["Pipeline"]
+__all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
 
 
-class Pipeline:
-    """The arguments of a `DataLoader`, checked, and `view`: the pipeline that they stand for."""
+def pipeline(dataset: Any, options: Options, start_hook: Callable[[int], None] | None = None) -> View[Any]:
+    """Return the view of the batches or samples that a loader yields.
 
-    # What makes batches of samples, and of single items what is handed out.
-    _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
-    _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
+    Parameters
+    ----------
+    dataset : View, indexable or iterable
+    options : Options
+        With a seed and a collate function.
+    start_hook : callable, optional
+        Called in every worker before its first sample.
+    """
+    items = _items(dataset, options)
+    if not options.num_workers:
+        return items
+    split = is_iterable_only(dataset) and options.iterable_split == "workers"
+    # One worker reads a data set that can only be iterated. Otherwise each worker would read all of it.
+    reads_alone = is_iterable_only(dataset) and not reads_keys(dataset, options) and not split
+    return prefetch(
+        Parts(items) if split else items,
+        1 if reads_alone else options.num_workers,
+        cast(Any, options.method),
+        max_buffered=options.batches_ahead * options.num_workers,
+        start_hook=start_hook,
+        shm_size=options.shm_size,
+        context=cast(Any, options.start_method),
+        timeout=float(options.timeout) or None,
+        retries=0 if split else 1,
+        in_order=bool(options.in_order),
+        seed=options.seed,
+    )
 
-    # Why batches that are to be pinned may not be.
-    _unpinned = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
-    # What the views are made from; the other arguments stay as they were given.
-    batch_size: int | None
-    shuffle: bool
-    sampler: Any
-    batch_sampler: Any
-    num_workers: int
-    prefetch_factor: int | None
-    collate_fn: Callable[[Any], Any]
-    multiprocessing_context: str | None
-    persistent_workers: bool
-    in_order: bool
-    pin_memory: bool
-    transform: Callable[[Any], Any] | None
-    batch_transform: Callable[[Any], Any] | None
-    on_error: OnError
-    worker_init_fn: Callable[..., Any] | None
-    method: Any
-    shm_size: int | None
-    seed: int
-    dataset: Any
+def _items(dataset: Any, options: Options) -> View[Any]:
+    samples = _samples(dataset, options)
+    collate_fn = cast(Callable[[Any], Any], options.collate_fn)
+    batch_transform = options.batch_transform
+    if options.on_error != "raise":
+        collate_fn = CollateRecovered(collate_fn) if options.is_batched else OnRecovered(collate_fn)
+        batch_transform = None if batch_transform is None else OnRecovered(batch_transform)
+    if reads_keys(dataset, options):
+        items: View[Any] = Batches(samples, collate_fn, options.is_batched)
+    elif options.batch_size is None:
+        items = smap(collate_fn, samples)
+    else:
+        if options.last == "pad":
+            samples = whole_batches(samples, options.batch_size)
+        items = batch(samples, options.batch_size, options.last == "discard", collate_fn=collate_fn)
+    return items if batch_transform is None else smap(batch_transform, items)
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        check_kinds(**given)
-        self._given = given
-        vars(self).update(given)
-        self._is_stream = is_stream(self.dataset)
-        self._settle_order()
-        self._settle_workers()
-        self.pin_memory = as_flag(self.pin_memory, "DataLoader: pin_memory")
-        self.collate_fn = as_collate_fn(given["collate_fn"], given["batchify_fn"]) or (
-            self._collate_fn if self._is_batched() else self._convert_fn
+
+def _samples(dataset: Any, options: Options) -> View[Any]:
+    """Return the view of the samples, in order or at the keys of a sampler."""
+    source = samples_of(dataset) if is_iterable_only(dataset) else as_view(dataset, "DataLoader")
+    samples = source
+    if reads_keys(dataset, options):
+        samples = Samples(Given() if is_iterable_only(dataset) else source, options.transform)
+    elif options.transform is not None:
+        samples = smap(options.transform, source)
+    if options.on_error != "raise":
+        samples = Tolerant(samples, options.on_error, source._n)
+    is_shuffled = options.shuffle and not reads_keys(dataset, options)
+    return shuffle(samples, options.seed) if is_shuffled else samples
+
+
+def reads_keys(dataset: Any, options: Options) -> bool:
+    """Return whether a sampler gives the keys to read. Otherwise the order is part of the view."""
+    if options.sampler is not None or options.batch_sampler is not None or options.last == "rollover":
+        return True
+    return is_iterable_only(dataset) and (options.iterable_split == "reader" or options.last == "pad")
+
+
+def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
+    """Return the sampler and the batch sampler that a loader reads, given or equivalent to its arguments."""
+    if options.batch_sampler is not None:
+        return None, options.batch_sampler
+    sampler = options.sampler
+    if is_iterable_only(dataset):
+        sampler = Reader(dataset) if reads_keys(dataset, options) else None
+    elif sampler is None and hasattr(dataset, "__len__"):
+        shuffled = options.shuffle
+        sampler = RandomSampler(dataset, seed=options.seed) if shuffled else SequentialSampler(dataset)
+    if sampler is None and options.last == "rollover":
+        raise TypeError(
+            "DataLoader: last_batch='rollover' needs a data set with a length, but"
+            f" {type(dataset).__name__} has none"
         )
-        self.seed = as_loader_seed(given["seed"], given["generator"])
-        self.sampler, self.batch_sampler = self._samplers()
-        self._reads = self._key_source()
-        self._size = self._data_size()
-        self.view = self._ahead(self._items())
+    if sampler is None or options.batch_size is None:
+        return sampler, None
+    return sampler, BatchSampler(sampler, options.batch_size, last=options.last)
 
-    def _settle_order(self) -> None:
-        """Check what is read in which batches."""
-        given, size = self._given, self._given["batch_size"]
-        if self._is_stream:
-            check_streams(given["shuffle"], self.sampler, self.batch_sampler)
-        self.shuffle = given["shuffle"] is not None and as_flag(given["shuffle"], "DataLoader: shuffle")
-        self.drop_last = as_flag(given["drop_last"], "DataLoader: drop_last")
-        check_clashes(size, self.shuffle, self.sampler, self.batch_sampler, self.drop_last)
-        self._last_batch = as_last_batch(given["last_batch"], self.drop_last)
-        check_last_batch(given["last_batch"], size, self.batch_sampler, self._is_stream)
-        if self.batch_sampler is not None:
-            self.batch_size = None
-        elif size is not None:
-            self.batch_size = as_batch_size(size, "DataLoader")
 
-    def _settle_workers(self) -> None:
-        """Check who computes."""
-        given = self._given
-        self.num_workers, self.prefetch_factor = as_workers(given["num_workers"], given["prefetch_factor"])
-        self._timeout_s = as_timeout(given["timeout"], self.num_workers)
-        self.multiprocessing_context = as_context(given["multiprocessing_context"], self.num_workers)
-        self.persistent_workers = as_flag(given["persistent_workers"], "DataLoader: persistent_workers")
-        check_persistent(self.persistent_workers, self.num_workers)
-        self.in_order = as_flag(given["in_order"], "DataLoader: in_order")
-        warn_of_too_much(self.num_workers, self.method)
+def length(dataset: Any, options: Options, sampler: Any) -> int:
+    """Return how many items an epoch has, or raise TypeError."""
+    counted = dataset if sampler is None else sampler
+    try:
+        n = len(counted)
+    except (TypeError, NotImplementedError) as error:
+        given = sampler if options.sampler is None else options.sampler
+        what = "data set" if given is None or is_iterable_only(dataset) else "sampler"
+        named = dataset if what == "data set" else given
+        raise TypeError(f"DataLoader: no length, for its {what} ({type(named).__name__}) has none") from error
+    if sampler is not None or options.batch_size is None:
+        return n
+    return batch_count(n, options.batch_size, options.last)
 
-    def _is_batched(self) -> bool:
-        return self.batch_size is not None or self.batch_sampler is not None
 
-    def _data_size(self) -> int | None:
-        return len(self.dataset) if not self._is_stream and hasattr(self.dataset, "__len__") else None
+class WorkerStart:
+    """Put the worker's data set into its `WorkerInfo`, and call the user's `worker_init_fn`."""
 
-    def _samplers(self) -> tuple[Any, Any]:
-        """Return the samplers that say what the loader reads, whether they were given or not."""
-        sampler, batch_sampler = self._given["sampler"], self._given["batch_sampler"]
-        if batch_sampler is not None or self._is_stream:
-            return sampler, batch_sampler
-        if sampler is None:
-            if not hasattr(self.dataset, "__len__"):
-                return None, None
-            sampler = (
-                RandomSampler(self.dataset, seed=self.seed)
-                if self.shuffle
-                else SequentialSampler(self.dataset)
-            )
-        if self.batch_size is None:
-            return sampler, None
-        return sampler, BatchSampler(sampler, self.batch_size, last=cast(Any, self._last_batch))
+    def __init__(self, worker_init_fn: Callable[..., Any] | None, dataset: Any) -> None:
+        self.worker_init_fn = worker_init_fn
+        self.dataset = dataset
 
-    def _key_source(self) -> KeySource | None:
-        """Return where the keys come from if a sampler gives them; None where the order is a view."""
-        given = self._given["sampler"] if self._given["sampler"] is not None else self._given["batch_sampler"]
-        if given is None and self._last_batch != "rollover":
-            return None
-        if self.batch_sampler is not None:
-            return KeySource(self.batch_sampler, as_keys, given)
-        return KeySource(self.sampler, as_key, given)
+    def __call__(self, worker: int) -> None:
+        info = get_worker_info()
+        assert info is not None
+        self.introduce(replace(info, dataset=self.dataset))
+        call_hook(self.worker_init_fn, worker)
 
-    def _items(self) -> View[Any]:
-        """Return the view of what the loader hands out."""
-        tolerant = self.on_error != "raise"
-        batched = self._is_batched()
-        collate: Callable[[Any], Any] = self.collate_fn
-        if self._reads is not None and self.transform is not None:
-            collate = Transformed(self.transform, collate, batched)
-        if tolerant:
-            collate = TolerantCollate(collate) if batched else Passing(collate)
-        items = self._fetched(collate) if self._reads is not None else self._read_in_order(collate)
-        if self.batch_transform is None:
-            return items
-        return smap(Passing(self.batch_transform) if tolerant else self.batch_transform, items)
-
-    def _fetched(self, collate: Callable[[Any], Any]) -> View[Any]:
-        source = as_view(self.dataset, "DataLoader")
-        kind = FetchOne if self.batch_sampler is None else Fetch
-        return kind(source, collate, self.on_error)
-
-    def _read_in_order(self, collate: Callable[[Any], Any]) -> View[Any]:
-        source = stream(self.dataset) if self._is_stream else as_view(self.dataset, "DataLoader")
-        if self.transform is not None:
-            source = smap(self.transform, source)
-        if self.on_error != "raise":
-            source = Tolerant(source, self.on_error)
-        if self.shuffle:
-            source = shuffled(source, self.seed)
-        if self.batch_size is None:
-            return smap(collate, source)
-        if self._last_batch == "pad":
-            source = whole_batches(source, self.batch_size)
-        return batch(source, self.batch_size, self._last_batch == "discard", collate_fn=collate)
-
-    def _ahead(self, items: View[Any]) -> View[Any]:
-        """Return the same view, computed ahead by the workers if there are any."""
-        if self.prefetch_factor is None:
-            return items
-        return prefetch(
-            items,
-            1 if self._is_stream else self.num_workers,  # one reads, or items would come twice
-            self.method,
-            max_buffered=self.prefetch_factor * self.num_workers,
-            start_hook=self._start_hook(),
-            shm_size=self.shm_size,
-            context=cast(Any, self.multiprocessing_context),
-            timeout=self._timeout_s,
-            in_order=self.in_order,
-            seed=self.seed,
-        )
-
-    def _start_hook(self) -> Callable[[int], None]:
-        return Start(self.worker_init_fn, self.dataset)
-
-    def _given_sampler(self) -> Any:
-        """Return what keeps a state of its own, None where the order is a view."""
-        return None if self._reads is None else self._reads.sampler
+    def introduce(self, info: WorkerInfo) -> None:
+        """Make the information about the worker available to the user's functions."""
+        set_worker_info(info)

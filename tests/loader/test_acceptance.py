@@ -11,6 +11,7 @@ import pickle
 import resource
 import signal
 import threading
+import warnings
 import weakref
 from collections import Counter, OrderedDict, namedtuple
 from collections.abc import Iterator
@@ -20,10 +21,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from seqkit.loader.distributed import DistributedSampler
-from seqkit.loader.weighted import WeightedRandomSampler
 from seqkit.prefetch.resources import usable_cpus
+from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from seqkit.samplers.distributed import DistributedSampler
+from seqkit.samplers.weighted import WeightedRandomSampler
 from tests.prefetch.scripts import finished, running
 from tests.prefetch.traces import (
     adopt_orphans,
@@ -581,7 +582,13 @@ def test_the_length_of_an_iterable_is_what_it_says(batch_size: int | None, drop_
 @every_way
 @pytest.mark.parametrize("claimed", [0, 3, 100])
 def test_an_iterable_that_is_wrong_about_its_length_loses_nothing(way: dict[str, Any], claimed: int) -> None:
-    assert read(stream(7, length=claimed), 3, **way) == [[0, 1, 2], [3, 4, 5], [6]]
+    expected = [[0, 1, 2], [3, 4, 5], [6]]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert read(stream(7, length=claimed), 3, **way) == expected
+    found = [str(warning.message) for warning in caught]
+    too_small = f"by the __len__ of the data set there are {-(-claimed // 3)} batches, but it yields more"
+    assert [too_small in message for message in found] == [True] * (claimed < 7)
 
 
 @every_way
@@ -1562,7 +1569,11 @@ REFUSED = [
     ({"sampler": range(2), "shuffle": True}, ValueError, "sampler option is mutually exclusive with shuffle"),
     ({"generator": "x"}, TypeError, "generator"),
     ({"generator": 1, "seed": 1}, ValueError, "seed and generator exclude each other"),
-    ({"last_batch": "drop"}, ValueError, "last_batch should be one of keep, discard, rollover, pad"),
+    (
+        {"last_batch": "drop"},
+        ValueError,
+        "last_batch must be 'keep', 'discard', 'pad' or 'rollover', got 'drop'",
+    ),
     ({"last_batch": "keep", "drop_last": True}, ValueError, "drop_last=True means last_batch='discard'"),
     ({"last_batch": "pad", "batch_size": None}, ValueError, "last_batch='pad' needs batch_size"),
     ({"on_error": "ignore"}, ValueError, "on_error should be 'raise', 'skip', 'replace' or callable"),

@@ -12,15 +12,9 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.loader import (
-    BatchSampler,
-    DataLoader,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    default_collate,
-    default_convert,
-)
+from seqkit.collation import default_collate, default_convert
+from seqkit.loader import DataLoader
+from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from tests.prefetch.traces import children, until
 
 WORKERS = [(0, "process"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
@@ -138,7 +132,7 @@ def test_the_view_shows_the_pipeline():
         " nworkers=2, method='thread')"
     )
     loader = DataLoader([1, 2], batch_sampler=[[0]])
-    assert repr(loader.view) == "fetch(<list of 2>, default_collate)"
+    assert repr(loader.view) == "batches(samples(<list of 2>), default_collate)"
     assert repr(DataLoader([1], None).view) == "smap(default_convert, <list of 1>)"
 
 
@@ -223,8 +217,10 @@ def test_a_data_set_without_length_is_read_to_its_end():
 
     loader = DataLoader(Growing(), 2)
     assert [each.tolist() for each in loader] == [[0, 1], [2, 3], [4]]
-    with pytest.raises(TypeError, match="has no length"):
+    with pytest.raises(TypeError, match=r"no length, for its data set \(Growing\) has none"):
         len(loader)
+    with pytest.raises(TypeError, match="last_batch='rollover' needs a data set with a length"):
+        DataLoader(Growing(), last_batch="rollover")
     with pytest.raises(TypeError, match="shuffle: the sequence needs a length"):
         DataLoader(Growing(), shuffle=True)
 

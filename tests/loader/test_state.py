@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.loader import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from seqkit.loader.distributed import DistributedSampler
-from seqkit.loader.weighted import WeightedRandomSampler
 from seqkit.prefetch.dispatcher import Reader
+from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
+from seqkit.samplers.distributed import DistributedSampler
+from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from tests.prefetch.traces import children, drawn, until
 
@@ -399,7 +399,7 @@ def test_resuming_far_into_a_sampler_with_an_order_draws_nothing_before() -> Non
     sampler = RandomSampler(10**9, seed=0)
     loader = Loader(range(10**9), 4, sampler=sampler)
     loader.load_state_dict({**loader.state_dict(), "batch": 10**8})
-    expected = list(sampler.order(0)[4 * 10**8 : 4 * 10**8 + 4])
+    expected = list(sampler.order[4 * 10**8 : 4 * 10**8 + 4])
     assert next(iter(loader)).tolist() == expected
 
 
@@ -807,7 +807,7 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
         ({"version": 2}, "the state is of version 2, known is 1"),
         ({"batch_size": 3}, "the state counts batches of 3, this loader makes batches of 4"),
         ({"batch_size": None}, "the state counts batches of None"),
-        ({"seed": 8}, "the state speaks for seed=8, this loader was given another one"),
+        ({"seed": 8}, "the state is of seed=8, but this loader has another seed"),
     ],
     ids=str,
 )

@@ -359,7 +359,9 @@ def test_a_chain_refuses_what_the_functions_refuse() -> None:
 
 # -------------------------------------------------------------------- overloads and functions agree
 
-FUNCTIONS = {name: thing for name in sk.__all__ if isinstance(thing := getattr(sk, name), FunctionType)}
+FUNCTIONS = {
+    name: thing for name in (*sk.__all__, "filter") if isinstance(thing := getattr(sk, name), FunctionType)
+}
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))

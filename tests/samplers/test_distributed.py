@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqkit.loader import (
+from seqkit.samplers import (
     BatchSampler,
     DistributedSampler,
     InfiniteSampler,

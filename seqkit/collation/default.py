@@ -1,8 +1,8 @@
-"""`default_collate` and `default_convert`: what a loader makes of samples. Numpy in, numpy out.
+"""`default_collate` and `default_convert`: the collate functions of a loader that has no others.
 
-A batch is collated along the tree of its first sample: every leaf becomes one array, written straight
-into the shared-memory slot when a process worker does it (`seqkit.empty`). All samples must have the tree
-of the first; where they have not, the error names the place as an expression, ``batch[3]['image']``.
+Samples are collated along the structure of the first sample. Each leaf becomes one array. In a process
+worker it is written directly into shared memory (`seqkit.empty`). All samples must have the structure of
+the first one. Messages name the place of a difference as an expression, ``batch[3]['image']``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..view import View
+from .base import Collate, Place, check_not_empty
 from .leaves import (
     ARRAYS,
-    Place,
-    check_not_empty,
     copied,
     is_array_of_samples,
     is_object_array,
@@ -40,13 +39,8 @@ CollateMap = Mapping[Any, CollateFn]
 TEXT = (str, bytes, bytearray, memoryview)
 
 
-def default_collate(
-    batch: Iterable[Any],
-    *,
-    collate_fn_map: CollateMap | None = None,
-    objects: Literal["raise", "list"] = "raise",
-) -> Any:
-    """Return one batch of many samples: the tree of a sample, with stacked arrays for leaves.
+class _DefaultCollate(Collate):
+    """Make one batch of many samples: the structure of a sample, with stacked arrays for leaves.
 
     =============================================  =====================================================
     samples                                        batch
@@ -65,31 +59,31 @@ def default_collate(
     batch : iterable of samples
         At least one. An array of samples gives a copy of it.
     collate_fn_map : mapping of types to callables, optional
-        Rules that come before those of the table: ``fn(samples, collate_fn_map=collate_fn_map)`` for
-        samples of that very type or, in the order of the mapping, of a subclass.
+        Rules that precede the table: ``fn(samples, collate_fn_map=collate_fn_map)`` for samples of the given
+        type or, in the order of the mapping, of a subclass.
     objects : "raise" or "list"
-        What becomes of arrays of Python objects or text, which cannot be stacked: ``"raise"`` (the default)
-        refuses them, ``"list"`` makes a list of what such an array is in some sample.
+        For arrays of Python objects or text, which cannot be stacked: ``"raise"`` (the default) raises
+        TypeError, ``"list"`` makes a list of the arrays.
 
     Returns
     -------
     object
         Arrays own their memory, or lie in the slot of the current item in a process worker. The dtype is
-        the one numpy promotes all samples to, not that of the first.
+        the one that numpy promotes all samples to, not that of the first.
 
     Raises
     ------
     ValueError
-        For an empty batch, different shapes, lengths, keys or fields, an int beyond 64 bits, and another
-        value of `objects`.
+        For an empty batch, different shapes, lengths, keys or fields, ints of more than 64 bits, and an
+        unknown `objects`.
     TypeError
         For None, arrays of objects or text, samples of different kinds, and objects of unknown type.
 
     Notes
     -----
-    One copy of the data, about 0.1 µs per array. Types are kept where they can be rebuilt: by copying for
-    dict and list and what derives from them, by ``type(sample)(parts)`` elsewhere; else the result is a
-    plain dict, list or tuple. Array subclasses other than masked ones become plain arrays. After
+    One copy of the data, about 0.1 µs per array. Types of containers are kept if they can be rebuilt: dict,
+    list and their subclasses by copying, others by ``type(sample)(parts)``. Otherwise the result is a plain
+    dict, list or tuple. Array subclasses become plain arrays, except masked arrays. Modelled on
     ``torch.utils.data.default_collate``, which makes lists of tuples.
 
     Examples
@@ -108,31 +102,57 @@ def default_collate(
     Traceback (most recent call last):
     ValueError: default_collate: batch[1]['x'] has shape (3,), batch[0]['x'] has (2,); ...
     """
-    if objects not in ("raise", "list"):
-        raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
-    if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
-        raise TypeError(
-            "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
-            f" {collate_fn_map!r}"
-        )
-    if not isinstance(batch, Iterable):
-        raise TypeError(f"default_collate: a batch must be an iterable of samples, got {batch!r}")
-    if is_array_of_samples(batch) and not collate_fn_map:
-        return copied(batch)
-    samples = batch if isinstance(batch, list) else list(batch)
-    return _collate_at(samples, _PLACE, _Rules(collate_fn_map or {}, objects == "list"))
+
+    __name__ = "default_collate"
+    takes_arrays = True
+
+    def __call__(
+        self,
+        batch: Iterable[Any],
+        *,
+        collate_fn_map: CollateMap | None = None,
+        objects: Literal["raise", "list"] = "raise",
+    ) -> Any:
+        if objects not in ("raise", "list"):
+            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
+        if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
+            raise TypeError(
+                "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
+                f" {collate_fn_map!r}"
+            )
+        if not isinstance(batch, Iterable):
+            raise TypeError(f"default_collate: a batch must be an iterable of samples, got {batch!r}")
+        if is_array_of_samples(batch) and not collate_fn_map:
+            return copied(batch)
+        samples = batch if isinstance(batch, list) else list(batch)
+        place = Place(self.__name__)
+        check_not_empty(samples, place)
+        return _collate(samples, place, _Rules(collate_fn_map or {}, objects == "list"))
+
+    def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
+        place = place.by(self.__name__)
+        check_not_empty(samples, place)
+        return _collate(samples, place, _Rules({}, False))
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+default_collate = _DefaultCollate()
 
 
 def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], Any]] | None = None) -> Any:
-    """Return a single item as a loader without batches hands it out: unchanged, its leaves converted.
+    """Convert a single sample of a loader without batches: return it unchanged, or with its leaves converted.
 
     Parameters
     ----------
     item : object
     convert_fn_map : mapping of types to callables, optional
-        ``fn(leaf)`` for leaves of that very type or, in the order of the mapping, of a subclass. Mappings
-        and sequences are walked and keep their type as in `default_collate`. None (the default) converts
-        nothing: numpy data are what a loader hands out.
+        ``fn(leaf)`` for leaves of the given type or, in the order of the mapping, of a subclass. Mappings
+        and sequences keep their type as in `default_collate`. None (the default) converts nothing.
 
     Returns
     -------
@@ -141,7 +161,7 @@ def default_convert(item: Any, *, convert_fn_map: Mapping[Any, Callable[[Any], A
 
     Notes
     -----
-    After ``torch.utils.data.default_convert``, which makes tensors of arrays and lists of tuples.
+    Modelled on ``torch.utils.data.default_convert``, which makes tensors of arrays and lists of tuples.
 
     Examples
     --------
@@ -169,28 +189,14 @@ def _convert(item: Any, convert_fn_map: Mapping[Any, Callable[[Any], Any]]) -> A
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What the caller says about types."""
+    """The caller's rules for types."""
 
     registry: CollateMap
     lists_objects: bool
 
 
-_PLACE = Place("default_collate")
-
-
-def _collate_at(batch: Sequence[Any], place: Place, rules: _Rules | None = None) -> Any:
-    """Collate what lies at a place of every sample, as a part of what another function collates."""
-    place = place.by(_PLACE.who)
-    check_not_empty(batch, place)
-    return _collate(batch, place, rules or _Rules({}, False))
-
-
-default_collate.takes_arrays = True  # type: ignore[attr-defined]  # see `Batch`
-default_collate.collate_at = _collate_at  # type: ignore[attr-defined]  # see `batchify`
-
-
 def _collate(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
-    """Collate what lies at `place` of every sample."""
+    """Collate the parts that lie at `place` in samples."""
     collate = _registered(type(batch[0]), rules.registry)
     if collate is not None:
         return collate(batch, collate_fn_map=rules.registry)
@@ -205,7 +211,7 @@ Rule = Callable[[Sequence[Any], Place, _Rules], Any]
 
 
 def _rule(kind: type, registry: CollateMap) -> Rule | None:
-    """Return how samples of a type are collated, None for those nobody knows."""
+    """Return the function that collates samples of a type, or None if there is none."""
     if registry and _registered(kind, registry) is not None:
         return None  # the first sample is of another kind
     if issubclass(kind, str):
@@ -294,7 +300,7 @@ def _collate_sequences(batch: Sequence[Any], place: Place, rules: _Rules) -> Any
 
 
 def _like_mapping(sample: Any, parts: dict[Any, Any]) -> Any:
-    """Return `parts` as the type of mapping that `sample` is, a dict where that cannot be."""
+    """Return `parts` as a mapping of the type of `sample`, or as a dict if that is not possible."""
     if type(sample) is dict:
         return parts
     try:
@@ -310,7 +316,7 @@ def _like_mapping(sample: Any, parts: dict[Any, Any]) -> Any:
 
 
 def _like_sequence(sample: Any, parts: list[Any]) -> Any:
-    """Return `parts` as the type of sequence that `sample` is, a tuple or list where that cannot be."""
+    """Return `parts` as a sequence of the type of `sample`, or as a tuple or list if that is not possible."""
     kind = type(sample)
     if kind is list or isinstance(sample, View):
         return parts
@@ -354,7 +360,7 @@ def _refusal(batch: Sequence[Any], place: Place, registry: CollateMap) -> TypeEr
 
 
 def key_differences(wanted: Iterable[Any], found: Iterable[Any]) -> str:
-    """Say which keys are missing and which are too many.
+    """Return in words which keys are missing and which are unexpected.
 
     >>> key_differences("ab", "bc")
     "lacks ['a'] and has also ['c']"

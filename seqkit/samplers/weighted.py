@@ -1,18 +1,18 @@
-"""`WeightedRandomSampler`: indices drawn as often as their weights say."""
+"""`WeightedRandomSampler`: indices drawn with given weights."""
 
 from __future__ import annotations
 
 import reprlib
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..checks import positive_int
-from ..indices import IndexArray
-from ..randomness import item_generator, node_key
 from ..view import View
-from .samplers import BLOCK, SeededSampler, as_replacement, in_rounds
+from .base import SeededSampler
+from .order import as_replacement, in_blocks
 
 __all__ = ["WeightedRandomSampler"]
 
@@ -25,28 +25,29 @@ class WeightedRandomSampler(SeededSampler):
     Parameters
     ----------
     weights : sequence or one-dimensional array
-        Of finite numbers of at least 0, of any sum; read once, now. An index of weight 0 is never drawn.
+        Finite numbers (0 or more) with any sum, copied at construction. An index with weight 0 is never
+        drawn.
     num_samples : int
-        Indices per epoch, at least 1.
+        Indices per epoch (1 or more).
     replacement : bool
-        Draw every index from all of them (the default). False: from those that were not drawn yet in this
-        epoch.
+        True (the default): every draw is from all indices. False: it is from those that were not drawn yet
+        in this epoch.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If `weights` are no numbers, `num_samples` is no int, or `replacement` no bool.
+        If `weights` are not numbers, `num_samples` is not an int, or `replacement` is not a bool.
     ValueError
-        If `weights` have not one dimension; if one is negative, infinite or NaN, or none is above 0; if
-        there are fewer above 0 than samples wanted without replacement; or if a number is out of range.
+        If `weights` do not have one dimension, if a weight is negative, infinite or NaN, if none is above
+        0, if fewer are above 0 than samples are drawn without replacement, or if a number is out of range.
 
     Notes
     -----
-    8 bytes per weight, and one binary search per draw, 1024 at a time. Without replacement every epoch
-    draws one random number per weight and sorts those that win, after the exponential keys of Efraimidis and
-    Spirakis. After ``torch.utils.data.WeightedRandomSampler``, without its limit of 2**24 weights.
+    8 bytes per weight. With replacement, one binary search per draw, 1024 draws at a time. Without
+    replacement, every epoch draws one random number per weight (the exponential keys of Efraimidis and
+    Spirakis). Modelled on ``torch.utils.data.WeightedRandomSampler``, without its limit of 2**24 weights.
 
     Examples
     --------
@@ -71,23 +72,17 @@ class WeightedRandomSampler(SeededSampler):
                 f"WeightedRandomSampler: num_samples={num_samples} samples wanted without replacement, but"
                 f" only {drawable} weights are above 0"
             )
-        table /= table.max()  # so that no sum overflows
-        if replacement:
-            np.cumsum(table, out=table)
-        else:
-            with np.errstate(divide="ignore"):
-                np.log(table, out=table)
-        self._table = table
+        self.weights = table
 
     def __len__(self) -> int:
         return self.num_samples
 
-    def order(self, epoch: int) -> View[int] | IndexArray:
-        """Return the indices of an epoch: a view with replacement, an array without."""
-        key = node_key("WeightedRandomSampler", self.seed, epoch, "draws")
-        if self.replacement:
-            return in_rounds(_Draws(self._table, key), BLOCK, self.num_samples)
-        return _drawn_once(self._table, key, self.num_samples)
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
+        drawn = _Repeated(self.weights) if self.replacement else partial(_once, self.weights)
+        size = 1024 if self.replacement else self.num_samples
+        return in_blocks(drawn, self.num_samples, self.seed, "WeightedRandomSampler", size)
 
 
 def _as_weights(weights: Any) -> Floats:
@@ -115,26 +110,26 @@ def _as_weights(weights: Any) -> Floats:
     return array
 
 
-class _Draws:
-    """Draws with replacement, by where random numbers fall among the running sums of the weights."""
+class _Repeated:
+    """Draw with replacement: find where random numbers fall among the running sums of the weights."""
 
-    def __init__(self, sums: Floats, key: int) -> None:
-        self.sums = sums
-        self.key = key
+    def __init__(self, weights: Floats) -> None:
+        self.sums = np.cumsum(weights / weights.max())  # scaled, so that no sum overflows
 
-    def __call__(self, block: int, length: int) -> list[int]:
-        points = item_generator(self.key, block).random(BLOCK)[:length] * self.sums[-1]
-        # Rounded, a point may be the sum of all; the last index that has a weight is the one it is for.
+    def __call__(self, rng: np.random.Generator, count: int) -> list[int]:
+        points = rng.random(count) * self.sums[-1]
+        # Rounding may make a point equal to the last sum. It stands for the last index that has a weight.
         points = np.minimum(points, np.nextafter(self.sums[-1], 0))
         drawn: list[int] = np.searchsorted(self.sums, points, side="right").tolist()
         return drawn
 
 
-def _drawn_once(logarithms: Floats, key: int, num_samples: int) -> IndexArray:
-    """Return different indices: those whose exponential variates, divided by the weight, are least."""
-    uniform = item_generator(key, 0).random(len(logarithms))
+def _once(weights: Floats, rng: np.random.Generator, count: int) -> list[int]:
+    """Draw without replacement: the indices with the smallest exponential variates divided by the weight."""
+    uniform = rng.random(len(weights))
     with np.errstate(divide="ignore", invalid="ignore"):
-        # As logarithms, for quotients could overflow.
-        arrivals = np.log(-np.log1p(-uniform)) - logarithms
-    first = np.argpartition(arrivals, num_samples - 1)[:num_samples]
-    return first[np.argsort(arrivals[first], kind="stable")]
+        # Logarithms, because quotients could overflow.
+        arrivals = np.log(-np.log1p(-uniform)) - np.log(weights / weights.max())
+    first = np.argpartition(arrivals, count - 1)[:count]
+    drawn: list[int] = first[np.argsort(arrivals[first], kind="stable")].tolist()
+    return drawn

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.collation import default_collate, default_convert
 from seqkit.context import evaluating
-from seqkit.loader import default_collate, default_convert
 
 
 class Point(NamedTuple):

@@ -19,7 +19,7 @@ from seqkit import Append, Dict, Group, List, Pad, PerShard, Stack, Tuple
 from seqkit.context import evaluating
 from tests.prefetch.kinds import PROCESSES, Kind
 
-from .test_collate import ints, same
+from .test_default_collate import ints, same
 
 FORK = PROCESSES[0]
 
@@ -379,7 +379,7 @@ def test_axes_and_lengths_that_do_not_go_with_the_samples_are_refused() -> None:
             ValueError,
             "Pad: each to_length must be a positive int, got 0",
         ),
-        ({"to_length": 2, "round_to": 2}, ValueError, "Pad: to_length is a length already"),
+        ({"to_length": 2, "round_to": 2}, ValueError, "Pad: pass either to_length or round_to, not both"),
     ],
 )
 def test_arguments_of_pad_are_checked_at_construction(

@@ -1,62 +1,66 @@
-"""Samplers for one of several readers: what falls to each of them of an epoch."""
+"""Samplers for one of several processes: its share of an epoch."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
 
-from ..checks import positive_int
-from ..indices import each
-from ..randomness import item_generator, node_key
+import numpy as np
+
+from ..checks import as_flag, positive_int
+from ..source import view
 from ..view import View
 from ..views.concatenate import concatenate
+from ..views.epochs import epochs
+from ..views.random_map import random_map
 from ..views.shard import Even, shard
 from ..views.shuffle import shuffle
-from .arguments import as_flag
-from .samplers import NestedSampler, Order, SeededSampler, order_of, pass_epoch, sample_count
+from .base import NestedSampler, SeededSampler, order_of, sample_count
 
 __all__ = ["DistributedSampler", "ShardedSampler", "SplitSampler"]
 
 
 class DistributedSampler(SeededSampler):
-    """The indices that fall to one of several processes, in an order that all of them agree on.
+    """The indices of one of several processes, in an order that all of them agree on.
 
     Parameters
     ----------
     dataset : int or sized
-        How many indices all processes share, or what to take the length of, anew in every epoch.
+        The number of indices of all processes, or an object with a length. The length is asked for in every
+        epoch.
     num_replicas : int, optional
-        How many processes there are, at least 1; there may be more than indices. None (the default) asks
-        PyTorch, whose process group must then be initialised.
+        Number of processes (1 or more). None (the default) asks PyTorch, whose process group must be
+        initialised.
     rank : int, optional
         Number of this process, in ``[0, num_replicas)``. None (the default) asks PyTorch.
     shuffle : bool
-        In random order (the default), another one in every epoch.
+        True (the default): in random order, a new one in every epoch.
     seed : int
-        At least 0, the same in every process.
+        The same in every process (0 or more).
     drop_last : bool
         The same as ``even="drop"``.
     even : "pad", "drop" or None
-        What to do if the indices cannot be dealt out evenly: begin anew with the first ones (the default),
-        leave out the last ones, or let some processes have one index fewer.
+        What to do with a number of indices that `num_replicas` does not divide. "pad" (the default) repeats
+        the first indices, "drop" leaves out the last ones. With None some processes have one index fewer.
     contiguous : bool
-        Give each process a run of the order. By default every `num_replicas`-th index falls to it.
+        True: each process has a run of the order. False (the default): it has every `num_replicas`-th index.
 
     Raises
     ------
     TypeError
-        If `dataset` is neither, a number no int, or `seed` None.
+        If `dataset` is neither an int nor sized, a number is not an int, or `seed` is None.
     ValueError
-        If a number is out of range, `even` unknown or at odds with `drop_last`, `shuffle` or `drop_last` no
-        bool, or PyTorch is asked and has no process group.
+        If a number is out of range, `even` is unknown or contradicts `drop_last`, a flag is not a bool, or
+        PyTorch has no process group.
 
     Notes
     -----
-    No memory at 65,536 indices and above. The epoch advances with every `iter`; where ``set_epoch`` is called
-    as for ``torch.utils.data.DistributedSampler``, whose arguments and shares these are, it says the same. As
-    a view: ``shard(shuffle(dataset, seed, epoch), rank, num_replicas, contiguous=False, even="pad")``.
+    No memory at 65,536 indices and above. A loader can resume with another number of processes: the indices
+    that no process has read are dealt out anew. The same as a view: ``shard(shuffle(dataset, seed), rank,
+    num_replicas, contiguous=False, even="pad")``. Modelled on ``torch.utils.data.DistributedSampler``, with
+    the same shares; ``set_epoch`` is optional here.
 
     Examples
     --------
@@ -95,54 +99,111 @@ class DistributedSampler(SeededSampler):
         if self.drop_last and self.even != "drop":
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
         self.contiguous = as_flag(contiguous, "DistributedSampler: contiguous")
+        # The epoch that is resumed, and how many of its indices other numbers of processes have read.
+        self._resumed = 0, 0
 
-    def order(self, epoch: int) -> View[int]:
-        """Return the indices of an epoch, as a view."""
-        indices = range(sample_count(self.dataset, "DistributedSampler", "dataset"))
-        shared = shuffle(indices, self.seed, epoch) if self.shuffle else indices
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
+        return self._share(self._shared)
+
+    @property
+    def _shared(self) -> View[int]:
+        """The indices of all processes in an epoch."""
+        indices = view(range(sample_count(self.dataset, "DistributedSampler", "dataset")))
+        return shuffle(indices, self.seed) if self.shuffle else indices
+
+    def _share(self, shared: View[int]) -> View[int]:
         return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
 
+    def at_epoch(self, epoch: int) -> View[int]:
+        """Return the indices of an epoch as a view; of a resumed epoch, those of the rest."""
+        return self._share(self._shared.at_epoch(epoch)[self._already_read(epoch) :])
+
+    def _already_read(self, epoch: int) -> int:
+        resumed, read = self._resumed
+        return read if epoch == resumed else 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next `iter` reads (0 or more)."""
+        super().set_epoch(epoch)
+        if epoch != self._resumed[0]:
+            self._resumed = epoch, 0
+
+    def _draw(self, epoch: int) -> Iterator[int]:
+        rest = iter(self.at_epoch(epoch))
+        self._resumed = epoch, 0
+        return rest
+
     def __len__(self) -> int:
-        return len(self.order(0))
+        return len(self.at_epoch(self.epoch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of the next epoch, the seed, and how the epoch is shared."""
+        dealt = {"num_replicas": self.num_replicas, "read": self._already_read(self.epoch)}
+        return {**super().state_dict(), **dealt}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        read = positive_int(state["read"], "DistributedSampler: read of a state", least=0)
+        super()._restore(state)
+        self._resumed = self.epoch, read
+
+    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
+        """Load the state of an epoch after `read` indices per process. Return how many indices are left to
+        skip.
+
+        With another number of processes, the indices that no process has read are dealt out anew.
+        """
+        self.load_state_dict(state)
+        replicas = state["num_replicas"]
+        if read == 0 or replicas == self.num_replicas:
+            return read
+        if self.contiguous:
+            raise ValueError(
+                f"DistributedSampler: with contiguous=True the state of {replicas} processes resumes with as"
+                f" many only, got num_replicas={self.num_replicas}"
+            )
+        self._resumed = self.epoch, min(self._resumed[1] + replicas * read, len(self._shared))
+        return 0
 
 
 class ShardedSampler(NestedSampler):
-    """What falls to one of several processes of another sampler, or batch sampler.
+    """The share of one of several processes of another sampler or batch sampler.
 
     Parameters
     ----------
     sampler : iterable
-        Of indices or batches; the same ones in every process. It may be endless.
+        Indices or batches, the same in every process. It may be endless.
     num_replicas : int, optional
-        How many processes there are, at least 1. None (the default) asks PyTorch, whose process group must
-        then be initialised.
+        Number of processes (1 or more). None (the default) asks PyTorch, whose process group must be
+        initialised.
     rank : int, optional
         Number of this process, in ``[0, num_replicas)``. None (the default) asks PyTorch.
     even : "pad", "drop" or None
-        What to do if what the sampler gives cannot be dealt out evenly: begin anew with the first (the
-        default), leave out the last, or let some processes have one fewer.
+        What to do with a number of items that `num_replicas` does not divide. "pad" (the default) repeats
+        the first items, "drop" leaves out the last ones. With None some processes have one item fewer.
     contiguous : bool
-        Give each process a run of them. By default it gets every `num_replicas`-th one.
+        True: each process has a run of the items. False (the default): it has every `num_replicas`-th item.
 
     Raises
     ------
     TypeError
-        If `sampler` is not iterable, or a number no int.
+        If `sampler` is not iterable, or a number is not an int.
     ValueError
-        If a number is out of range, `even` unknown, `contiguous` no bool, or PyTorch is asked and has no
+        If a number is out of range, `even` is unknown, `contiguous` is not a bool, or PyTorch has no
         process group.
 
     Notes
     -----
-    A random sampler needs a seed of its own, the same in every process: without one the processes draw
-    different orders. Of a sampler that knows its order each process draws only what falls to it; of others it
-    draws all, and with `contiguous` keeps them, too. After ``ShardedIterator`` of GluonNLP.
+    A random sampler needs the same seed in every process. If the order of `sampler` is known, each process
+    reads its own share only. Otherwise it draws all items, and with `contiguous` keeps them. Modelled on
+    ``ShardedIterator`` of GluonNLP.
 
     Examples
     --------
     >>> [list(ShardedSampler(["a", "b", "c"], 2, rank)) for rank in range(2)]
     [['a', 'c'], ['b', 'a']]
-    >>> from seqkit.loader import BatchSampler
+    >>> from seqkit.samplers import BatchSampler
     >>> list(ShardedSampler(BatchSampler(range(8), 2), 2, 1))
     [[2, 3], [6, 7]]
     """
@@ -164,20 +225,13 @@ class ShardedSampler(NestedSampler):
     def _share(self, shared: Any) -> View[Any]:
         return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
 
-    def order(self, epoch: int) -> View[Any] | None:
-        """Return this process's share of an epoch as a view; None without the order of `sampler`."""
+    def at_epoch(self, epoch: int) -> View[Any] | None:
+        """Return this process's share of an epoch, or None if `sampler` must be iterated to find out."""
         order = order_of(self.sampler, epoch)
         return None if order is None else self._share(order)
 
-    def _draw(self, epoch: int) -> Iterator[Any]:
-        order = self.order(epoch)
-        if order is None:
-            return self._dealt(iter(self.sampler))
-        pass_epoch(self.sampler, epoch + 1)
-        return each(order)
-
-    def _dealt(self, shared: Iterator[Any]) -> Iterator[Any]:
-        """Deal out what comes, a round at a time, and give what falls to this process."""
+    def _drawn(self, shared: Iterator[Any]) -> Iterator[Any]:
+        """Deal out items in rounds, and yield those of this process."""
         if self.contiguous:
             yield from self._share(list(shared))
             return
@@ -195,37 +249,38 @@ class ShardedSampler(NestedSampler):
 
 
 class SplitSampler(SeededSampler):
-    """The indices of one of several parts, in random order, once or several times.
+    """The indices of one of several fixed parts, in random order, once or several times.
 
     Parameters
     ----------
     length : int or sized
-        How many indices all parts have, or what to take the length of, anew in every epoch.
+        The number of indices of all parts, or an object with a length. The length is asked for in every
+        epoch.
     num_parts : int
-        How many parts there are, at least 1.
+        Number of parts (1 or more).
     part_index : int
-        Number of the part, in ``[0, num_parts)``. Parts are neighbouring indices; the first
-        ``length % num_parts`` have one more.
+        Number of this part, in ``[0, num_parts)``. Parts are runs of indices. The first ``length %
+        num_parts`` parts have one index more.
     even_size : bool
-        Complete the shorter parts with an index of another part, a random one in every pass.
+        True: shorter parts get one index of another part, a random one in every pass.
     repeat : int
-        Passes over the part per epoch, at least 1, each in an order of its own.
+        Passes over the part per epoch (1 or more), each in its own order.
     shuffle : bool
-        In random order (the default).
+        True (the default): in random order.
     seed : int, optional
-        At least 0. None (the default) draws one from the system, once.
+        0 or more. None (the default) draws one from the system, once.
 
     Raises
     ------
     TypeError
-        If `length` is neither, or a number no int.
+        If `length` is neither an int nor sized, or a number is not an int.
     ValueError
-        If a number is out of range, or `even_size` or `shuffle` no bool.
+        If a number is out of range, or a flag is not a bool.
 
     Notes
     -----
-    No memory but that of one view per pass. Unlike with `DistributedSampler`, an index is in the same part
-    in every epoch. After ``SplitSampler`` of GluonNLP.
+    No memory at 65,536 indices and above. Unlike with `DistributedSampler`, an index is in the same part in
+    every epoch. Modelled on ``SplitSampler`` of GluonNLP.
 
     Examples
     --------
@@ -259,38 +314,34 @@ class SplitSampler(SeededSampler):
         self.shuffle = as_flag(shuffle, "SplitSampler: shuffle")
 
     def _part(self) -> tuple[range, bool]:
-        """Return the indices of the part, and whether it must be completed."""
+        """Return the indices of the part, and whether it gets one index more."""
         n = sample_count(self.length, "SplitSampler", "length")
         size, longer = divmod(n, self.num_parts)
         start = self.part_index * size + min(self.part_index, longer)
         is_short = self.part_index >= longer
         return range(start, start + size + (not is_short)), self.even_size and longer > 0 and is_short
 
-    def order(self, epoch: int) -> View[int]:
-        """Return the indices of an epoch, as a view."""
-        return concatenate(self._pass(epoch, number) for number in range(self.repeat))
-
-    def _pass(self, epoch: int, number: int) -> Order:
+    @property
+    def order(self) -> View[int]:
+        """The indices of an epoch, as a view."""
         part, lacks_one = self._part()
-        indices: Order = concatenate([part, [self._other(part, epoch, number)]]) if lacks_one else part
-        if not self.shuffle:
-            return indices
-        return shuffle(indices, self.seed, epoch, name=f"part {self.part_index}, pass {number}")
+        indices: View[int] = view(part)
+        name = f"part {self.part_index}"
+        if lacks_one:
+            indices = concatenate([part, random_map(self._other, [part], self.seed, name=name)])
+        if self.shuffle:
+            indices = shuffle(indices, self.seed, name=name)
+        return epochs(indices, self.repeat)
 
-    def _other(self, part: range, epoch: int, number: int) -> int:
+    def _other(self, part: range, rng: np.random.Generator) -> int:
         """Return a random index of another part."""
         n = sample_count(self.length, "SplitSampler", "length")
-        key = node_key("SplitSampler", self.seed, epoch, self.part_index)
-        index = int(item_generator(key, number).integers(n - len(part)))
+        index = int(rng.integers(n - len(part)))
         return index if index < part.start else index + len(part)
-
-    def __len__(self) -> int:
-        part, lacks_one = self._part()
-        return (len(part) + lacks_one) * self.repeat
 
 
 def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
-    """Return how many processes there are and which one this is, checked."""
+    """Return the number of processes and the number of this process, checked."""
     if num_replicas is None or rank is None:
         group = _process_group(who)
         num_replicas = group.get_world_size() if num_replicas is None else num_replicas
@@ -309,7 +360,7 @@ def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
 
 
 def _process_group(who: str) -> Any:
-    """Return PyTorch's module for process groups, if it has one."""
+    """Return PyTorch's module for process groups, if a group is initialised."""
     group: Any = sys.modules.get("torch.distributed")  # whoever has made a group has imported it
     if group is None or not (group.is_available() and group.is_initialized()):
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Functions that make a batch of samples of several parts.
+"""Collate functions for samples of several parts.
 
-`Tuple`, `NamedTuple` and `Dict` take samples apart and give each part to a function of its own; `PerShard`
-makes several batches at once.
+`Tuple`, `NamedTuple` and `Dict` give each part of the samples to a function of its own. `PerShard` makes
+several batches at once.
 """
 
 from __future__ import annotations
@@ -11,43 +11,41 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..view import name_of
-from .batchify import Batchify
-from .collate import TEXT, CollateFn, key_differences
-from .leaves import Place
+from .base import Collate, Place, as_collate
+from .default import TEXT, key_differences
 
 __all__ = ["Dict", "Group", "NamedTuple", "PerShard", "Tuple"]
 
 
-class Tuple(Batchify):
-    """Give each position of the samples to a function of its own.
+class Tuple(Collate):
+    """Collate each position of the samples with its own function.
 
     Parameters
     ----------
     *functions : callable
-        One per position: any function of a list. In place of a function, a tuple of functions means
-        `Tuple`, a named tuple of them `NamedTuple`, a mapping `Dict`, to any depth.
+        One for each position: any function of a list. A tuple of functions stands for `Tuple`, a named
+        tuple for `NamedTuple`, a mapping for `Dict`, to any depth.
 
     Returns
     -------
     tuple
-        What the functions return.
+        The results of the functions.
 
     Raises
     ------
     TypeError
-        If a function is not callable; for a sample that is no sequence.
+        If a function is not callable, or a sample is not a sequence.
     ValueError
-        Without functions; for an empty batch and for samples, whichever, of another length.
+        Without functions, for an empty batch, and if any sample has another length.
 
     Notes
     -----
-    A list per position, and what the functions cost. After ``Tuple`` of GluonNLP and ``Group`` of Gluon,
-    which is another name for it here.
+    One list per position, and the cost of the functions. `Group` is another name. Modelled on ``Tuple`` of
+    GluonNLP and ``Group`` of Gluon.
 
     Examples
     --------
-    >>> from seqkit.loader import List, Pad, Stack
+    >>> from seqkit.collation import List, Pad, Stack
     >>> Tuple(Pad(), Stack())([([1, 2], 0), ([3], 1)])
     (array([[1, 2],
            [3, 0]]), array([0, 1]))
@@ -69,49 +67,48 @@ class Tuple(Batchify):
                     f"{place.who}: {place.at(i)} has {len(sample)} elements, but there are {arity} functions;"
                     " there must be one for each element"
                 )
-        columns = zip(self.functions, zip(*samples, strict=True), strict=True)
-        return tuple(_applied(fn, column, place.item(k)) for k, (fn, column) in enumerate(columns))
+        columns = zip(self.functions, map(list, zip(*samples, strict=True)), strict=True)
+        return tuple(fn.collate_at(column, place.item(k)) for k, (fn, column) in enumerate(columns))
 
     def __repr__(self) -> str:
-        return f"Tuple({', '.join(map(_named, self.functions))})"
+        return f"Tuple({', '.join(map(repr, self.functions))})"
 
 
 Group = Tuple
 
 
-class NamedTuple(Batchify):
-    """Give each field of named tuples to a function of its own.
+class NamedTuple(Collate):
+    """Collate each field of named tuples with its own function.
 
     Parameters
     ----------
     container : type
-        Class of the samples and of the batch, made by ``typing.NamedTuple`` or ``collections.namedtuple``.
+        The class of samples and batch, from ``typing.NamedTuple`` or ``collections.namedtuple``.
     functions : sequence or mapping
-        One function per field, in the order of the fields or by name. What may stand in place of a
-        function says `Tuple`.
+        One function for each field, in their order or by name. `Tuple` describes functions.
 
     Returns
     -------
     container
-        What the functions return.
+        The results of the functions.
 
     Raises
     ------
     TypeError
-        If `container` is no class of named tuples, `functions` neither kind of collection, or a function
-        not callable; for a sample of another class.
+        If `container` is not a class of named tuples, `functions` is neither a sequence nor a mapping, a
+        function is not callable, or a sample is of another class.
     ValueError
-        If there are fields without a function, or functions without a field; for an empty batch.
+        If fields and functions do not match, and for an empty batch.
 
     Notes
     -----
-    A list per field, and what the functions cost. After ``NamedTuple`` of GluonNLP.
+    One list per field, and the cost of the functions. Modelled on ``NamedTuple`` of GluonNLP.
 
     Examples
     --------
     >>> from collections import namedtuple
     >>> Sample = namedtuple("Sample", "words label")
-    >>> from seqkit.loader import Pad, Stack
+    >>> from seqkit.collation import Pad, Stack
     >>> collate = NamedTuple(Sample, {"words": Pad(), "label": Stack()})
     >>> collate([Sample([1, 2], 0), Sample([3], 1)])
     Sample(words=array([[1, 2],
@@ -134,7 +131,7 @@ class NamedTuple(Batchify):
         for i, sample in enumerate(samples):
             _check_kind(sample, self.container, f"{self.container.__name__}s", place, i)
         return self.container._make(
-            _applied(fn, [getattr(sample, field) for sample in samples], place.field(field))
+            fn.collate_at([getattr(sample, field) for sample in samples], place.field(field))
             for field, fn in self.functions.items()
         )
 
@@ -142,37 +139,37 @@ class NamedTuple(Batchify):
         return f"NamedTuple({self.container.__name__}, {_shown_mapping(self.functions)})"
 
 
-class Dict(Batchify):
-    """Give each key of mappings to a function of its own.
+class Dict(Collate):
+    """Collate each key of mappings with its own function.
 
     Parameters
     ----------
     functions : mapping
-        Function by key. What may stand in place of a function says `Tuple`.
+        Functions by key. `Tuple` describes functions.
     extra : "raise", "drop" or callable
-        What becomes of other keys: an error (the default), nothing, or what this function makes of each of
-        them; all samples must have those of the first then.
+        For keys without a function: raise ValueError (the default), leave them out, or collate each with
+        this function. All samples must then have the same extra keys.
 
     Returns
     -------
     dict
-        What the functions return, in the order of `functions`, extra keys behind.
+        The results of the functions, in their order, then the extra keys.
 
     Raises
     ------
     TypeError
-        If `functions` is no mapping or a function not callable; for a sample that is no mapping.
+        If `functions` is not a mapping, a function is not callable, or a sample is not a mapping.
     ValueError
-        If `extra` is another word, or `functions` empty without a function for extra keys; for an empty
-        batch and for samples, whichever, that lack a key or have others.
+        If `extra` is unknown, there is no function at all, the batch is empty, or a sample has missing or
+        unexpected keys.
 
     Notes
     -----
-    A list per key, and what the functions cost. After ``Dict`` of GluonNLP, which drops extra keys.
+    One list per key, and the cost of the functions. Modelled on ``Dict`` of GluonNLP, which drops extra keys.
 
     Examples
     --------
-    >>> from seqkit.loader import List, Pad
+    >>> from seqkit.collation import List, Pad
     >>> collate = Dict({"words": Pad()}, extra=List())
     >>> collate([{"words": [1, 2], "id": "a"}, {"words": [3], "id": "b"}])
     {'words': array([[1, 2],
@@ -209,25 +206,24 @@ class Dict(Batchify):
                     f" keys {list(keys)}: extra='drop' leaves out others, a function as extra collates them"
                 )
         return {
-            key: _applied(self._function(key), [sample[key] for sample in samples], place.item(key))
+            key: self._function(key).collate_at([sample[key] for sample in samples], place.item(key))
             for key in keys
         }
 
     def __repr__(self) -> str:
-        extra = repr(self.extra) if self._rest is None else _named(self._rest)
+        extra = repr(self.extra) if self._rest is None else repr(self._rest)
         return f"Dict({_shown_mapping(self.functions)}, extra={extra})"
 
 
-class PerShard(Batchify):
+class PerShard(Collate):
     """Make a list of batches of a list of lists of samples, each batch on its own.
 
-    For several devices that each get a part of what one step needs: every part is padded to its own longest
-    sample only.
+    For devices that each compute a part of a step. Each part is padded to its own longest sample.
 
     Parameters
     ----------
     function : callable
-        Makes a batch of the samples of one shard. What may stand in place of it says `Tuple`.
+        Collates the samples of one shard. `Tuple` describes functions.
 
     Returns
     -------
@@ -237,17 +233,18 @@ class PerShard(Batchify):
     Raises
     ------
     TypeError
-        If `function` is not callable; for a shard that is neither a sequence nor an array.
+        If `function` is not callable, or a shard is neither a sequence nor an array.
     ValueError
-        For no shards, and for an empty shard where `function` refuses it.
+        For no shards, and for an empty shard if `function` refuses it.
 
     Notes
     -----
-    What the function costs. After ``ShardedDataLoader`` of GluonNLP, which recognises shards by their type.
+    The cost of the function. Modelled on ``ShardedDataLoader`` of GluonNLP, which recognises shards by
+    their type.
 
     Examples
     --------
-    >>> from seqkit.loader import Pad
+    >>> from seqkit.collation import Pad
     >>> PerShard(Pad())([[[1, 2], [3]], [[4], [5]]])
     [array([[1, 2],
            [3, 0]]), array([[4],
@@ -261,28 +258,28 @@ class PerShard(Batchify):
         for i, shard in enumerate(samples):
             _check_kind(shard, (Sequence, np.ndarray), "lists of samples", place, i)
         return [
-            _applied(self.function, shard, Place("", batch=place.at(i))) for i, shard in enumerate(samples)
+            self.function.collate_at(list(shard), Place("", batch=place.at(i)))
+            for i, shard in enumerate(samples)
         ]
 
     def __repr__(self) -> str:
-        return f"PerShard({_named(self.function)})"
+        return f"PerShard({self.function!r})"
 
 
 # -------------------------------------------------------------------- functions within functions
 
 
-def _as_function(value: Any, who: str) -> CollateFn:
+def _as_function(value: Any, who: str) -> Collate:
     """Return a function as it is, and a tuple or mapping of functions as one."""
     if isinstance(value, tuple):
         return NamedTuple(type(value), value) if hasattr(value, "_fields") else Tuple(*value)
     if isinstance(value, Mapping):
         return Dict(value)
-    if isinstance(value, type) and issubclass(value, Batchify):
+    if isinstance(value, type) and issubclass(value, Collate):
         raise TypeError(f"{who} is the class {value.__name__}; pass what it makes: {value.__name__}(...)")
     if not callable(value):
         raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {value!r}")
-    function: CollateFn = value
-    return function
+    return as_collate(value)
 
 
 def _by_field(
@@ -306,19 +303,6 @@ def _by_field(
     return functions
 
 
-def _applied(fn: CollateFn, samples: Sequence[Any], place: Place) -> Any:
-    """Return what a function makes of what lies at a place in samples; its errors name the place."""
-    column = samples if isinstance(samples, list) else list(samples)
-    collate_at = getattr(fn, "collate_at", None)
-    if collate_at is not None:
-        return collate_at(column, place)
-    try:
-        return fn(column)
-    except Exception as error:
-        error.add_note(f"raised by {_named(fn)} for {place.at('...')}")
-        raise
-
-
 def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> None:
     if not isinstance(sample, kind) or isinstance(sample, TEXT):
         raise TypeError(
@@ -327,9 +311,5 @@ def _check_kind(sample: Any, kind: Any, allowed: str, place: Place, i: int) -> N
         )
 
 
-def _named(fn: CollateFn) -> str:
-    return repr(fn) if isinstance(fn, Batchify) else name_of(fn)
-
-
-def _shown_mapping(functions: Mapping[Any, CollateFn]) -> str:
-    return f"{{{', '.join(f'{key!r}: {_named(fn)}' for key, fn in functions.items())}}}"
+def _shown_mapping(functions: Mapping[Any, Collate]) -> str:
+    return f"{{{', '.join(f'{key!r}: {fn!r}' for key, fn in functions.items())}}}"

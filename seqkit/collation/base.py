@@ -1,0 +1,132 @@
+"""The protocol of collate functions: callable with a batch, and with a part of the samples of a batch."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..view import name_of
+
+__all__ = ["Collate", "Place", "as_collate", "check_not_empty", "shown"]
+
+
+class Place:
+    """A part of the samples of a batch, and the function that collates it. Messages begin with it.
+
+    >>> place = Place("Pad").item("image").field("x")
+    >>> place.who, place.at(3)
+    ('Pad', "batch[3]['image'].x")
+    """
+
+    __slots__ = ("batch", "path", "who")
+
+    def __init__(self, who: str, path: str = "", batch: str = "batch") -> None:
+        self.who = who
+        self.path = path
+        self.batch = batch
+
+    def at(self, i: int | str) -> str:
+        """Return this part of sample `i` as an expression."""
+        return f"{self.batch}[{i}]{self.path}"
+
+    def by(self, who: str) -> Place:
+        """Return the same place for another function."""
+        return Place(who, self.path, self.batch)
+
+    def item(self, key: Any) -> Place:
+        """Return the place of the part at a key or position."""
+        return Place(self.who, f"{self.path}[{key!r}]", self.batch)
+
+    def field(self, name: str) -> Place:
+        """Return the place of a field of named tuples."""
+        return Place(self.who, f"{self.path}.{name}", self.batch)
+
+
+def check_not_empty(batch: Sequence[Any], place: Place) -> None:
+    """Refuse a batch without samples."""
+    if not len(batch):
+        raise ValueError(f"{place.who}: the {place.batch} is empty, at least one sample is needed")
+
+
+class Collate:
+    """A function that makes a batch of samples.
+
+    A subclass defines `_collate`. Composed functions call `collate_at` for a part of their samples, so that
+    error messages name the place in the sample. Any other function is a `Collate` by way of `as_collate`.
+
+    Attributes
+    ----------
+    takes_arrays : bool
+        Whether it takes the samples of an array source as one array. `batch` asks for this.
+    """
+
+    takes_arrays = False
+    _given: Mapping[str, Any] = {}
+
+    def __call__(self, batch: Iterable[Any]) -> Any:
+        """Return one batch of samples."""
+        return self.collate_at(batch if isinstance(batch, list) else list(batch), Place(""))
+
+    def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
+        """Return one batch of the parts that lie at a place in samples."""
+        place = place.by(type(self).__name__)
+        check_not_empty(samples, place)
+        return self._collate(samples, place)
+
+    def _collate(self, samples: Sequence[Any], place: Place) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define _collate(samples, place)")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(shown(_defaults(type(self)), self._given))})"
+
+
+class _Function(Collate):
+    """A plain function of a list. Its errors get a note that names the place."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
+        try:
+            return self.function(samples)
+        except Exception as error:
+            error.add_note(f"raised by {self!r} for {place.at('...')}")
+            raise
+
+    def __repr__(self) -> str:
+        return name_of(self.function)
+
+
+def as_collate(function: Callable[..., Any]) -> Collate:
+    """Return a function as a `Collate`.
+
+    >>> as_collate(sum), as_collate(sum)([1, 2])
+    (sum, 3)
+    """
+    return function if isinstance(function, Collate) else _Function(function)
+
+
+def shown(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return the arguments that are not the defaults, as text.
+
+    >>> shown({"key": None, "reverse": False}, {"key": abs, "reverse": False})
+    ['key=abs']
+    """
+    options = []
+    for name, value in given.items():
+        if type(value) is not type(defaults[name]) or value != defaults[name]:
+            options.append(f"{name}={_short(value)}")
+    return options
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+
+
+def _short(value: Any) -> str:
+    if callable(value):
+        return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
+    text = reprlib.repr(value)
+    return f"<{type(value).__name__}>" if text.startswith("<") else text

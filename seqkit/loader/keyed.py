@@ -1,0 +1,187 @@
+"""Views whose indices are the keys that a sampler gives.
+
+The elements of a plan need not be ints. `Samples` takes keys of the data set, `Batches` lists of keys. A
+prefetch node above them sends keys to its workers like any other indices.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import EndOfSequence, EvaluationError, fail
+from ..indices import UNBOUNDED
+from ..source import Source
+from ..view import View, name_of
+from .on_error import merged
+
+__all__ = ["Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys"]
+
+# Sequences that cannot be indexed by a list of keys.
+_PLAIN = (list, tuple, range, str, bytes)
+
+
+class Shards(list[Any]):
+    """Lists of keys. Each list makes a batch of its own."""
+
+
+def as_key(key: Any) -> Any:
+    """Return a key of a sampler with integers as plain ints.
+
+    >>> as_key(np.int32(2)), as_key("a")
+    (2, 'a')
+    """
+    is_int = hasattr(key, "__index__") and not getattr(key, "ndim", 0)
+    return operator.index(key) if is_int else key
+
+
+def as_keys(keys: Any) -> list[Any]:
+    """Return the keys of a batch as a list, or as `Shards` if the batch consists of rows of keys.
+
+    Rows are lists and arrays. In a tuple they may be tuples, too. In a list, tuples are keys.
+
+    >>> as_keys(np.array([3, 1])), as_keys([(0, 1), (2, 3)]), as_keys(((0, 1), (2,)))
+    ([3, 1], [(0, 1), (2, 3)], [[0, 1], [2]])
+    """
+    try:
+        found = list(map(as_key, keys))
+        rows = (list, np.ndarray, tuple) if isinstance(keys, tuple) else (list, np.ndarray)
+        if found and all(isinstance(row, rows) for row in found):
+            return Shards(list(map(as_key, row)) for row in found)
+        return found
+    except TypeError:
+        raise TypeError(
+            f"DataLoader: batch_sampler should yield lists of indices, but yielded {keys!r}"
+        ) from None
+
+
+class Sample:
+    """A sample that was read already, as the key of itself. Messages name its number."""
+
+    __slots__ = ("number", "value")
+
+    def __init__(self, number: int, value: Any) -> None:
+        self.number = number
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sample, (self.number, self.value)
+
+    def __repr__(self) -> str:
+        return str(self.number)
+
+
+class Given(View[Any]):
+    """The view of the values at `Sample` keys."""
+
+    def __init__(self) -> None:
+        super().__init__((), UNBOUNDED)
+
+    def _get(self, key: Any) -> Any:
+        return key.value
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return self
+
+
+class Samples(View[Any]):
+    """The view of the samples of a data set at keys, transformed.
+
+    An object gets keys as they are, and many at once if it has ``__getitems__``. Arrays and views are
+    indexed by ints. A list of keys as one key reads in bulk.
+    """
+
+    def __init__(self, source: View[Any], transform: Callable[[Any], Any] | None) -> None:
+        super().__init__((source,), UNBOUNDED)
+        self._transform = transform
+        data = source._data if isinstance(source, Source) else None
+        self._takes_keys = isinstance(source, Given) or (
+            isinstance(source, Source) and not isinstance(data, np.ndarray)
+        )
+        self._takes_lists = isinstance(source, Source) and not isinstance(data, _PLAIN)
+
+    def _get(self, key: Any) -> Any:
+        is_bulk = isinstance(key, list | np.ndarray)
+        if not is_bulk:
+            return self._apply(key, self._read(key))
+        if self._takes_lists:
+            return self._apply(key, self._sources[0]._get(key))
+        return self._apply(key, list(self._read_all(as_keys(key))))
+
+    def _read(self, key: Any) -> Any:
+        source = self._sources[0]
+        return source._get(key if self._takes_keys else source._wrap_checked(key))
+
+    def _read_all(self, keys: Any) -> Sequence[Any]:
+        source = self._sources[0]
+        return source._getmany(keys if self._takes_keys else [source._wrap_checked(key) for key in keys])
+
+    def _getmany(self, indices: Any) -> Sequence[Any]:
+        items = self._read_all(indices)
+        if self._transform is None:
+            return items
+        return [self._apply(key, item) for key, item in zip(indices, items, strict=True)]
+
+    def _apply(self, key: Any, item: Any) -> Any:
+        if self._transform is None:
+            return item
+        try:
+            return self._transform(item)
+        except Exception as error:
+            fail(self, key, error, "in transform")
+
+    def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], i if isinstance(i, list | np.ndarray) else (i,)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Samples(sources[0], self._transform)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, *([] if self._transform is None else [name_of(self._transform)])]
+
+
+class Batches(View[Any]):
+    """The view of the batches at lists of keys: ``collate_fn`` of the samples at them.
+
+    `Shards` of keys give a list of batches. With ``is_batched=False`` an index is a single key.
+    """
+
+    def __init__(self, source: View[Any], collate_fn: Callable[[Any], Any], is_batched: bool) -> None:
+        super().__init__((source,), UNBOUNDED)
+        self._collate_fn = collate_fn
+        self._is_batched = is_batched
+
+    def _get(self, keys: Any) -> Any:
+        if isinstance(keys, Shards):
+            return merged([self._get(shard) for shard in keys])
+        try:
+            items = self._sources[0]._getmany(keys) if self._is_batched else self._sources[0]._get(keys)
+        except EvaluationError:
+            raise
+        except EndOfSequence as error:  # the sampler asked for this item, so this is not the end
+            fail(self, keys, IndexError(str(error)))
+        except Exception as error:
+            fail(self, keys, error)
+        try:
+            return self._collate_fn(items if self._takes(items) else list(items))
+        except Exception as error:
+            fail(self, keys, error, "in collate_fn")
+
+    def _takes(self, items: Any) -> bool:
+        return (
+            not self._is_batched
+            or isinstance(items, list)
+            or getattr(self._collate_fn, "takes_arrays", False)
+        )
+
+    def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], i if self._is_batched else (i,)),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Batches(sources[0], self._collate_fn, self._is_batched)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [*sources, name_of(self._collate_fn)]

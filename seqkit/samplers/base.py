@@ -1,0 +1,254 @@
+"""The base classes of samplers, and how a sampler of any kind is read.
+
+A sampler is a view of indices and the number of the next epoch. `Sampler.order` is the view, and iterating
+the sampler reads ``order.at_epoch(epoch)``. So every view is a sampler, too. Samplers know nothing of
+loaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..checks import check_iterable, positive_int
+from ..indices import Unsized
+from ..randomness import as_seed
+from ..source import as_view
+from ..view import View
+from ..views.smap import smap
+
+__all__ = [
+    "NestedSampler",
+    "Order",
+    "Sampler",
+    "SeededSampler",
+    "check_sequence",
+    "draw",
+    "keys_of",
+    "order_of",
+    "pass_epoch",
+    "sample_count",
+]
+
+# Indices or keys that can be indexed.
+Order = Sequence[Any] | npt.NDArray[Any]
+
+
+class Sampler(Iterable[Any]):
+    """A view of indices, and the number of the epoch that the next `iter` reads.
+
+    A subclass defines `order`.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> class Shuffled(Sampler):
+    ...     order = sk.shuffle(range(100), seed=0)
+    >>> sampler = Shuffled()
+    >>> first, second = list(sampler), list(sampler)
+    >>> first == list(sampler.order), second == list(sampler.order.at_epoch(1)), sampler.epoch
+    (True, True, 2)
+    """
+
+    def __init__(self) -> None:
+        self._epoch = 0
+
+    # A subclass may define a property or, where the order never changes, an attribute.
+    @property
+    def order(self) -> Any:
+        """The indices of an epoch, as a view. Its random nodes are keyed by ``order.at_epoch(epoch)``."""
+        raise NotImplementedError(f"{type(self).__name__} must define order, a view of indices")
+
+    def at_epoch(self, epoch: int) -> View[Any] | None:
+        """Return the indices of an epoch as a view, or None if the sampler must be iterated to find out."""
+        order: View[Any] = self.order
+        return order.at_epoch(epoch)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next `iter` reads."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next `iter` reads (0 or more)."""
+        self._epoch = positive_int(epoch, f"{type(self).__name__}: epoch", least=0)
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch = self.epoch
+        self._epoch = epoch + 1
+        return self._draw(epoch)
+
+    def _draw(self, epoch: int) -> Iterator[Any]:
+        order: View[Any] = self.order
+        return iter(order.at_epoch(epoch))
+
+    def __len__(self) -> int:
+        order = self.order
+        if order is None:
+            raise TypeError(f"{type(self).__name__} has no length")
+        return len(order)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the sampler besides its arguments, as a dict for JSON.
+
+        >>> from seqkit.samplers import RandomSampler
+        >>> RandomSampler(5, seed=3).state_dict()
+        {'epoch': 0, 'seed': 3}
+        """
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a sampler with the same arguments was when it returned `state`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `state` is not from `state_dict` of a sampler of this kind.
+        """
+        fields = self.state_dict()
+        if not isinstance(state, Mapping) or any(name not in state for name in fields):
+            raise TypeError(
+                f"{type(self).__name__}: a state is a dict with {', '.join(fields)}, got {state!r}"
+            )
+        self._restore(state)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.set_epoch(state["epoch"])
+
+    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
+        """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip."""
+        self.load_state_dict(state)
+        return read
+
+
+class SeededSampler(Sampler):
+    """A sampler with a seed."""
+
+    def __init__(self, seed: int | None) -> None:
+        super().__init__()
+        self.seed = as_seed(seed, f"{type(self).__name__}: seed")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of the next epoch and the seed."""
+        return {**super().state_dict(), "seed": self.seed}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        self.seed = as_seed(state["seed"], f"{type(self).__name__}: seed")
+
+
+class NestedSampler(Sampler):
+    """A sampler that reads another sampler and shares its epochs.
+
+    A subclass defines `at_epoch`, and `_drawn` for inner samplers whose order is not known in advance.
+    """
+
+    def __init__(self, sampler: Iterable[Any]) -> None:
+        check_iterable(sampler, f"{type(self).__name__}: sampler")
+        super().__init__()
+        self.sampler = sampler
+
+    @property
+    def order(self) -> View[Any] | None:
+        """The indices of epoch 0 as a view, or None if the inner sampler must be iterated to find out."""
+        return self.at_epoch(0)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next `iter` reads: that of the inner sampler, if it counts epochs."""
+        return getattr(self.sampler, "epoch", self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next `iter` reads (0 or more), also of the inner sampler."""
+        super().set_epoch(epoch)
+        pass_epoch(self.sampler, epoch)
+
+    def _draw(self, epoch: int) -> Iterator[Any]:
+        order = order_of(self, epoch)
+        if order is None:
+            return self._drawn(draw(self.sampler, epoch))
+        pass_epoch(self.sampler, epoch + 1)
+        return iter(order)
+
+    def _drawn(self, keys: Iterator[Any]) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} must define _drawn(keys)")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of the next epoch, and the state of the inner sampler if it has one."""
+        inner = self.sampler.state_dict() if hasattr(self.sampler, "state_dict") else None
+        return {**super().state_dict(), "sampler": inner}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        if state["sampler"] is not None and hasattr(self.sampler, "load_state_dict"):
+            self.sampler.load_state_dict(state["sampler"])
+
+
+def order_of(sampler: Any, epoch: int) -> View[Any] | None:
+    """Return the keys of a sampler in an epoch as a view, or None if it must be iterated to find out.
+
+    Views, sequences and arrays are samplers, too.
+
+    >>> from seqkit.samplers import RandomSampler
+    >>> order_of(RandomSampler(5, seed=0), 3)[2] in range(5), order_of([4, 2], 3)[0], order_of({1}, 3)
+    (True, 4, None)
+    """
+    if isinstance(sampler, Sampler):
+        # A subclass of the user's may iterate in its own way.
+        return sampler.at_epoch(epoch) if type(sampler).__iter__ is Sampler.__iter__ else None
+    if isinstance(sampler, View):
+        return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
+    return as_view(sampler, "sampler") if isinstance(sampler, Sequence | np.ndarray) else None
+
+
+def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
+    """Begin an epoch of a sampler and return its keys from number `start` on.
+
+    `epoch` is the number of the epoch for samplers that do not count epochs themselves.
+
+    >>> list(draw([4, 2, 7], 0, start=1))
+    [2, 7]
+    """
+    epoch = getattr(sampler, "epoch", epoch)
+    order = order_of(sampler, epoch) if start else None
+    keys = iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
+    return islice(keys, start, None) if order is None else iter(order[start:])
+
+
+def pass_epoch(sampler: Any, epoch: int) -> None:
+    """Call ``sampler.set_epoch(epoch)`` if the sampler has that method."""
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch)
+
+
+def keys_of(indices: Order, who: str) -> View[Any]:
+    """Return given indices or keys as a view. Elements of arrays become plain Python values.
+
+    >>> list(keys_of(np.array([2, 0]), "SequentialSampler: indices"))
+    [2, 0]
+    """
+    check_sequence(indices, who)
+    keys = as_view(indices, who)
+    return smap(methodcaller("item"), keys) if isinstance(indices, np.ndarray) else keys
+
+
+def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:
+    """Return a number of samples, given as an int or as a data source with a length.
+
+    >>> sample_count("abc", "RandomSampler"), sample_count(4, "RandomSampler")
+    (3, 4)
+    """
+    if hasattr(data_source, "__len__"):
+        return len(data_source)
+    return positive_int(data_source, f"{who}: {name} (an int, or anything with len)", least=0)
+
+
+def check_sequence(values: Any, who: str) -> None:
+    """Refuse an object that has no length or cannot be indexed."""
+    if not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
+        raise TypeError(f"{who} should be a sequence or an array, but got {values!r}")

@@ -1,0 +1,249 @@
+"""Batches by a budget of tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from ..checks import as_flag, positive_int
+from ..source import view
+from ..view import View
+from ..views.batch import batch
+from ..views.gather import gather
+from ..views.shuffle import shuffle
+from ..views.smap import smap
+from ..views.split import split
+from .base import NestedSampler
+from .grouped import GroupedBatches, LastGroup
+from .lengths import as_lengths
+from .order import in_blocks
+
+__all__ = ["BudgetBatchSampler", "TokenBudgetBatchSampler"]
+
+
+class TokenBudgetBatchSampler(GroupedBatches):
+    """Batches of as many samples as fit into a budget of tokens, padding included.
+
+    A batch costs its number of samples times its greatest length.
+
+    Parameters
+    ----------
+    lengths : sequence or array of int
+        Length of every sample in tokens (1 or more). The greatest counts if it is a tuple of lengths.
+    max_tokens : int, optional
+        Largest cost of a batch (1 or more).
+    max_samples : int, optional
+        Most samples in a batch (1 or more). At least one of the two limits must be given.
+    multiple : int
+        The number of samples in a batch is a multiple of this, or less than this (1 or more).
+    sort : bool
+        True (the default): batches of samples of similar length. False: batches of neighbours.
+    shuffle : bool
+        True: batches in random order, and with `sort` samples of the same length in random order.
+    oversize : "error" or "alone"
+        What to do with a sample longer than `max_tokens`: raise ValueError now (the default), or give it a
+        batch of its own, which exceeds the budget.
+    num_shards : int
+        Batches per list, one for each device. 0 (the default): single batches.
+    last_group : "overlap", "discard" or "fewer"
+        What to do with batches that do not fill the last list of `num_shards`. "overlap" (the default)
+        completes the list with earlier batches, "discard" leaves it out, "fewer" makes it shorter.
+    seed : int, optional
+        0 or more. None (the default) draws one from the system, once.
+
+    Raises
+    ------
+    TypeError
+        If lengths or a number are not ints.
+    ValueError
+        If a number is out of range, a flag is not a bool, there is no limit, or a sample exceeds the budget.
+
+    Notes
+    -----
+    The batches are determined once, in one pass over the lengths, so `len` is the same in every epoch. 16
+    bytes per sample. Modelled on the batching by tokens of fairseq and ``BoundedBudgetSampler`` of
+    GluonNLP.
+
+    Examples
+    --------
+    >>> list(TokenBudgetBatchSampler([3, 9, 2, 8, 4], max_tokens=12))
+    [[2, 0, 4], [3], [1]]
+    >>> list(TokenBudgetBatchSampler([3, 9, 2, 8, 4], max_tokens=18, sort=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        lengths: Any,
+        max_tokens: int | None = None,
+        max_samples: int | None = None,
+        multiple: int = 1,
+        *,
+        sort: bool = True,
+        shuffle: bool = False,
+        oversize: Literal["error", "alone"] = "error",
+        num_shards: int = 0,
+        last_group: LastGroup = "overlap",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(seed, num_shards, last_group)
+        self.max_tokens, self.max_samples = _as_limits(max_tokens, max_samples, "TokenBudgetBatchSampler")
+        self.multiple = positive_int(multiple, "TokenBudgetBatchSampler: multiple")
+        self.sort = as_flag(sort, "TokenBudgetBatchSampler: sort")
+        self.shuffle = as_flag(shuffle, "TokenBudgetBatchSampler: shuffle")
+        self._lengths = as_lengths(lengths, "TokenBudgetBatchSampler: lengths").max(axis=1)
+        if _as_oversize(oversize, "TokenBudgetBatchSampler") == "error":
+            self._check_sizes()
+        in_order = np.sort(self._lengths) if self.sort else self._lengths
+        self._edges = np.fromiter(self._cuts(in_order.tolist()), np.int64)
+
+    def _check_sizes(self) -> None:
+        too_long = self._lengths > self.max_tokens
+        if too_long.any():
+            sample = int(too_long.argmax())
+            raise ValueError(
+                f"TokenBudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
+                f" {self._lengths[sample]} for sample {sample}; oversize='alone' gives such samples batches"
+                " of their own"
+            )
+
+    def _cuts(self, lengths: list[int]) -> Iterator[int]:
+        """Yield the starts of the batches, and then the end of the last one."""
+        start = longest = 0
+        for i, length in enumerate(lengths):
+            longest = max(longest, length)
+            while start < i and not self._fits(i + 1 - start, longest):
+                yield start
+                start += self._whole(i - start)
+                longest = max(lengths[start : i + 1])
+        while start < len(lengths):
+            yield start
+            start += self._whole(len(lengths) - start)
+        yield len(lengths)
+
+    def _fits(self, count: int, longest: int) -> bool:
+        return count <= self.max_samples and count * longest <= self.max_tokens
+
+    def _whole(self, count: int) -> int:
+        """Return how many of `count` samples make a batch."""
+        return count // self.multiple * self.multiple or count
+
+    @property
+    def batches(self) -> View[list[int]]:
+        """The batches of an epoch as a view."""
+        n = len(self._lengths)
+        samples: View[int] = view(range(n))
+        if n == 0:
+            return batch(samples, 1)
+        if self.sort and self.shuffle:
+            samples = in_blocks(self._sorted, n, self.seed, "samples", n)
+        elif self.sort:
+            samples = gather(samples, np.argsort(self._lengths, kind="stable"))
+        batches = smap(list, split(samples, np.stack([self._edges[:-1], self._edges[1:]], axis=1)))
+        return shuffle(batches, self.seed, name="batches") if self.shuffle else batches
+
+    def _sorted(self, rng: np.random.Generator, count: int) -> list[int]:
+        """Return all samples in ascending length, those of one length in random order."""
+        drawn = rng.permutation(count)
+        order: list[int] = drawn[np.argsort(self._lengths[drawn], kind="stable")].tolist()
+        return order
+
+
+class BudgetBatchSampler(NestedSampler):
+    """Batches of successive keys of any sampler, as many as fit into a budget of tokens, padding included.
+
+    A batch costs its number of samples times its greatest length.
+
+    Parameters
+    ----------
+    sampler : iterable
+        Indices or keys. It may be endless. It is read lazily, and iterated again for every epoch.
+    lengths : sequence, mapping or callable
+        ``lengths[key]``, or ``lengths(key)``, is the length of a sample in tokens.
+    max_tokens : int, optional
+        Largest cost of a batch (1 or more).
+    max_samples : int, optional
+        Most samples in a batch (1 or more). At least one of the two limits must be given.
+    oversize : "error" or "alone"
+        What to do with a sample longer than `max_tokens`: raise ValueError when it is drawn (the default),
+        or give it a batch of its own, which exceeds the budget.
+
+    Raises
+    ------
+    TypeError
+        If `sampler` is not iterable, `lengths` can neither be indexed nor called, or a limit is not an int.
+    ValueError
+        If a limit is out of range, there is none, or `oversize` is unknown.
+
+    Notes
+    -----
+    It has no length, because the keys determine where a batch ends. `TokenBudgetBatchSampler` knows all
+    lengths in advance, sorts by them, and has a length. Modelled on ``BoundedBudgetSampler`` of GluonNLP.
+
+    Examples
+    --------
+    >>> list(BudgetBatchSampler(range(5), [3, 9, 2, 8, 4], max_tokens=18))
+    [[0, 1], [2, 3], [4]]
+    >>> list(BudgetBatchSampler(iter(["a", "bb", "cccc"]), len, max_tokens=4))
+    [['a', 'bb'], ['cccc']]
+    """
+
+    def __init__(
+        self,
+        sampler: Iterable[Any],
+        lengths: Any,
+        max_tokens: int | None = None,
+        max_samples: int | None = None,
+        *,
+        oversize: Literal["error", "alone"] = "error",
+    ) -> None:
+        super().__init__(sampler)
+        if not callable(lengths) and not hasattr(lengths, "__getitem__"):
+            raise TypeError(
+                f"BudgetBatchSampler: lengths must be a sequence, a mapping or a function, got {lengths!r}"
+            )
+        self.lengths = lengths
+        self.max_tokens, self.max_samples = _as_limits(max_tokens, max_samples, "BudgetBatchSampler")
+        self.oversize = _as_oversize(oversize, "BudgetBatchSampler")
+
+    def at_epoch(self, epoch: int) -> None:
+        """Return None: the sampler must be iterated to find out where batches end."""
+
+    def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        batch: list[Any] = []
+        longest = 0
+        for key in keys:
+            length = self.lengths(key) if callable(self.lengths) else self.lengths[key]
+            if length > self.max_tokens and self.oversize == "error":
+                raise ValueError(
+                    f"BudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
+                    f" {length} for"
+                    f" key {key!r}; oversize='alone' gives such samples batches of their own"
+                )
+            longest = max(longest, length)
+            full = len(batch) == self.max_samples or (len(batch) + 1) * longest > self.max_tokens
+            if batch and full:
+                yield batch
+                batch, longest = [], length
+            batch.append(key)
+        if batch:
+            yield batch
+
+
+def _as_limits(max_tokens: Any, max_samples: Any, who: str) -> tuple[float, float]:
+    if max_tokens is None and max_samples is None:
+        raise ValueError(f"{who}: max_tokens or max_samples must be given")
+    return _as_limit(max_tokens, f"{who}: max_tokens"), _as_limit(max_samples, f"{who}: max_samples")
+
+
+def _as_limit(value: Any, who: str) -> float:
+    return math.inf if value is None else positive_int(value, who)
+
+
+def _as_oversize(oversize: Any, who: str) -> str:
+    if oversize not in ("error", "alone"):
+        raise ValueError(f"{who}: oversize must be 'error' or 'alone', got {oversize!r}")
+    return str(oversize)

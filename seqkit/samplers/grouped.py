@@ -1,0 +1,50 @@
+"""The base class of samplers that know their batches in advance."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ..checks import positive_int
+from ..view import View
+from ..views.batch import batch
+from ..views.concatenate import concatenate
+from ..views.gather import gather
+from .base import SeededSampler
+
+__all__ = ["GroupedBatches", "LastGroup"]
+
+LastGroup = Literal["overlap", "discard", "fewer"]
+
+
+class GroupedBatches(SeededSampler):
+    """Give batches one by one, or in lists of `num_shards` batches, one for each device."""
+
+    def __init__(self, seed: int | None, num_shards: int, last_group: LastGroup) -> None:
+        super().__init__(seed)
+        who = type(self).__name__
+        self.num_shards = positive_int(num_shards, f"{who}: num_shards", least=0)
+        if last_group not in ("overlap", "discard", "fewer"):
+            raise ValueError(f"{who}: last_group must be 'overlap', 'discard' or 'fewer', got {last_group!r}")
+        self.last_group: LastGroup = last_group
+
+    @property
+    def batches(self) -> View[list[int]]:
+        """The batches of an epoch as a view."""
+        raise NotImplementedError(f"{type(self).__name__} must define batches")
+
+    @property
+    def order(self) -> View[Any]:
+        """The batches of an epoch, or the lists of batches, as a view."""
+        n, batches = self.num_shards, self.batches
+        if n == 0:
+            return batches
+        count = len(batches)
+        missing = -count % n
+        if missing and self.last_group == "overlap":
+            # The last list consists of the last n batches. If there are fewer batches, they repeat.
+            again = np.arange(count - n, count - n + missing) % count
+            whole = count - count % n
+            batches = concatenate([batches[:whole], gather(batches, again), batches[whole:]])
+        return batch(batches, n, self.last_group == "discard")

@@ -1,0 +1,123 @@
+"""Schemes that choose the lengths at which buckets end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..checks import number_at_least, positive_int
+
+__all__ = ["ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket"]
+
+LengthArray = npt.NDArray[np.int64]
+
+
+class BucketScheme:
+    """Choose the greatest lengths of buckets, between the least and the greatest length of all samples."""
+
+    def __call__(self, max_lengths: Any, min_lengths: Any, num_buckets: int) -> list[Any]:
+        """Return the keys of at most `num_buckets` buckets, ascending. The last key is the greatest length.
+
+        Parameters
+        ----------
+        max_lengths, min_lengths : int, or tuple of int
+            The greatest and the least length, of every part if samples have several.
+        num_buckets : int
+            Number of buckets (1 or more).
+        """
+        num_buckets = positive_int(num_buckets, f"{type(self).__name__}: num_buckets")
+        if isinstance(max_lengths, tuple):
+            ends = [
+                self._ends(most, least, num_buckets)
+                for most, least in zip(max_lengths, min_lengths, strict=True)
+            ]
+            return list(dict.fromkeys(zip(*ends, strict=True)))
+        return list(dict.fromkeys(self._ends(max_lengths, min_lengths, num_buckets)))
+
+    def _ends(self, most: int, least: int, count: int) -> list[int]:
+        ends = np.rint(self._exact(most, least, np.arange(1, count + 1)))
+        ends[-1] = most
+        ascending: list[int] = np.maximum.accumulate(np.clip(ends, least, most)).astype(np.int64).tolist()
+        return ascending
+
+    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
+        """Return the ends of the buckets with these numbers, counted from 1."""
+        raise NotImplementedError(f"{type(self).__name__} must define _exact(most, least, numbers)")
+
+
+class ConstWidthBucket(BucketScheme):
+    """Buckets of the same width, counted down from the greatest length.
+
+    Notes
+    -----
+    The width is ``(1 + max - min) // num_buckets``, at least 1. Modelled on GluonNLP.
+
+    Examples
+    --------
+    >>> ConstWidthBucket()(100, 1, 4), ConstWidthBucket()((10, 4), (1, 1), 2)
+    ([25, 50, 75, 100], [(5, 2), (10, 4)])
+    """
+
+    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
+        width = max((1 + most - least) // len(numbers), 1)
+        return most - width * (len(numbers) - numbers).astype(np.float64)
+
+
+class LinearWidthBucket(BucketScheme):
+    """Buckets whose width grows by the same amount from each to the next: short ones are narrow.
+
+    Notes
+    -----
+    Bucket i, counted from 1, has the width ``1 + a * i``. The amount a makes the last bucket end at the
+    greatest length. Modelled on GluonNLP.
+
+    Examples
+    --------
+    >>> LinearWidthBucket()(100, 1, 4)
+    [12, 32, 61, 100]
+    """
+
+    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
+        count = len(numbers)
+        growth = 2 * (most - least - count) / (count * (count + 1))
+        return least + growth * numbers * (numbers + 1) / 2 + numbers
+
+
+class ExpWidthBucket(BucketScheme):
+    """Buckets whose width grows by the same factor from each to the next: short ones are narrow.
+
+    Parameters
+    ----------
+    bucket_len_step : float
+        The factor (1 or more). With 1 all buckets have the same width.
+
+    Raises
+    ------
+    TypeError
+        If `bucket_len_step` is not a number.
+    ValueError
+        If it is below 1, or not finite.
+
+    Notes
+    -----
+    Modelled on GluonNLP.
+
+    Examples
+    --------
+    >>> ExpWidthBucket(2)(100, 1, 4), ExpWidthBucket(1.0)(100, 1, 4)
+    ([8, 21, 47, 100], [26, 50, 75, 100])
+    """
+
+    def __init__(self, bucket_len_step: float = 1.1) -> None:
+        self.bucket_len_step = number_at_least(bucket_len_step, "ExpWidthBucket: bucket_len_step", 1)
+
+    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
+        count = len(numbers)
+        growth = np.log(self.bucket_len_step)
+        if growth == 0:
+            return least + (most - least) * numbers / count
+        # (step**i - 1) / (step**count - 1), with powers that cannot overflow.
+        shorter = np.expm1(-growth * numbers) / np.expm1(-growth * count)
+        return np.asarray(least + (most - least) * np.exp(growth * (numbers - count)) * shorter)
