@@ -214,9 +214,7 @@ def test_arguments_of_check_view_are_checked() -> None:
 
 def test_a_view_may_read_more_than_it_needs_if_that_is_declared() -> None:
     check_view(broken(_get=read_twice), list, reads="any")
-    with pytest.raises(
-        AssertionError, match=r"reading_an_item.* items that view\[0\] reads and .* is \{0: 1\}"
-    ):
+    with pytest.raises(AssertionError, match=r"reading_an_item.* view\[0\] reads and .* is \{0: 1\}"):
         check_view(broken(_get=read_twice), list)
 
 
