@@ -1,0 +1,80 @@
+"""`remote`: files behind a URL, through fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, BinaryIO
+
+from ..checks import check_callable
+from ..view import View, as_view
+from ..views.smap import smap
+from .files import natural
+
+__all__ = ["remote"]
+
+
+def remote(
+    url: str,
+    *,
+    read: Callable[[BinaryIO], Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> View[Any]:
+    """Return a view of the files behind a URL of fsspec, in natural order of their names.
+
+    Parameters
+    ----------
+    url : str
+        A file, or a glob pattern, such as ``"s3://bucket/photos/*.jpg"``. Files are listed now.
+    read : callable, optional
+        Called with an open binary file, returns the item. None (the default): items are the bytes.
+    storage_options : mapping, optional
+        For the file system: keys, end points, caches. It is pickled with the view.
+
+    Returns
+    -------
+    View
+        Each access opens one file. Each process makes its own connection.
+
+    Raises
+    ------
+    TypeError
+        If `read` cannot be called.
+    ValueError
+        If the file system is unknown.
+    FileNotFoundError
+        If there is no file.
+
+    Notes
+    -----
+    To keep what was read, wrap the view in `add_cache`, or put ``"simplecache::"`` before the URL.
+
+    Examples
+    --------
+    >>> import fsspec
+    >>> for name in ("b2", "b10"): fsspec.filesystem("memory").pipe(f"/letters/{name}", name.encode())
+    >>> list(remote("memory://letters/*"))
+    [b'b2', b'b10']
+    """
+    import fsspec
+
+    check_callable(read, "remote: read", optional=True)
+    options = dict(storage_options or {})
+    found = fsspec.open_files(url, "rb", **options) if _is_pattern(url) else [fsspec.open(url, "rb", **options)]
+    paths = sorted((file.path for file in found), key=natural)
+    if not paths or not found[0].fs.exists(paths[0]):
+        raise FileNotFoundError(f"remote: there is no file at {url!r}. Check the address or the pattern.")
+    return smap(partial(_read, protocol=url, options=options, read=read), as_view(paths, "remote"))
+
+
+def _is_pattern(url: str) -> bool:
+    return any(letter in url for letter in "*?[")
+
+
+def _read(path: str, protocol: str, options: dict[str, Any], read: Callable[[BinaryIO], Any] | None) -> Any:
+    from fsspec.core import url_to_fs
+
+    # fsspec keeps one file system for each process, and makes another one after a fork.
+    fs, _ = url_to_fs(protocol, **options)
+    with fs.open(path, "rb") as file:
+        return file.read() if read is None else read(file)
