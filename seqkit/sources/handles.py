@@ -56,6 +56,8 @@ class Handles:
     (7, 2)
     """
 
+    opens_its_own = True  # a forked process does not use the handles of its parent
+
     def __init__(
         self, open_fn: Callable[[], Any], per_thread: bool = False, inheritable: bool = False
     ) -> None:
