@@ -69,7 +69,7 @@ def database() -> Iterator[Any]:
 WAYS = [
     (lambda handle: sk.smap(enclosing(handle), [1]), "smap → `<lambda>` uses `handle`"),
     (lambda handle: sk.smap(Decoder(handle), [1]).batch(2), "batch → smap → `Decoder` → attribute `handle`"),
-    (lambda handle: sk.smap(Decoder(handle).decode, [1]), "smap → `decode` → attribute `handle`"),
+    (lambda handle: sk.smap(Decoder(handle).decode, [1]), "smap → `decode` → `Decoder` → attribute `handle`"),
     (lambda handle: sk.smap(partial(pow, handle), [1]), "smap → `partial` → item 0"),
     (lambda handle: sk.view(Samples(handle)).shuffle(), "shuffle → source → attribute `handle`"),
     (lambda handle: sk.smap(str, sk.smap(enclosing({"db": [handle]}), [1]).batch(1)), "key 'db' → item 0"),
