@@ -16,4 +16,6 @@ _NEEDS = {
     "sources/zarr.py": "zarr",
 }
 
-collect_ignore = [f"seqkit/{name}" for name, library in _NEEDS.items() if not importlib.util.find_spec(library)]
+collect_ignore = [
+    f"seqkit/{name}" for name, library in _NEEDS.items() if not importlib.util.find_spec(library)
+]

@@ -39,7 +39,18 @@ HANDLES = {
 MOST_OBJECTS = 300  # visited before a fork, in at most a millisecond
 MOST_ITEMS = 20  # looked at in each container
 DEPTH = 12
-_LEAVES: tuple[type, ...] = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType, range)
+_LEAVES: tuple[type, ...] = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    type(None),
+    type,
+    ModuleType,
+    BuiltinFunctionType,
+    range,
+)
 
 _KNOWN = (FunctionType, MethodType, partial, dict, list, tuple)
 
@@ -113,7 +124,8 @@ def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
     """
     if _pickles(view, dumps):
         return None
-    way, seen = (Step(_name(view), view),), {id(view)}
+    way: tuple[Step, ...] = (Step(_name(view), view),)
+    seen = {id(view)}
     while True:
         for step in _carried(way[-1].value):
             if id(step.value) not in seen and not _pickles(step.value, dumps):

@@ -37,7 +37,10 @@ REMEDIES = {
     ("pandas", "DataFrameGroupBy"): "Make a list of its groups: [frame for _, frame in groups]",
     ("datasets", "DatasetDict"): "Choose a split, such as data['train']",
     ("datasets", "IterableDataset"): "Use uniter, or load the data set without streaming=True",
-    ("h5py", "File"): "Choose a data set of the file, such as file['images'], or use sources.hdf5(path, name)",
+    (
+        "h5py",
+        "File",
+    ): "Choose a data set, such as file['images'], or use sources.hdf5(path, name)",
     ("h5py", "Group"): "Choose a data set of the group, such as group['images']",
     ("zarr", "Group"): "Choose an array of the group, such as group['images']",
     ("numpy", "NpzFile"): "Choose an array, such as file['images'], or use sources.npz(path)",
@@ -80,8 +83,8 @@ def _refuse_builtins(source: Any, who: str) -> None:
         raise TypeError(f"{who}: a set has no order, got {kind}. Use sorted(s) or list(s).")
     if isinstance(source, Generator):
         raise TypeError(
-            f"{who}: a generator can be read only once and not by position, got {kind}. Use list(generator) if"
-            " the items fit in memory, or uniter with an object that can be iterated again."
+            f"{who}: a generator can be read only once and not by position, got {kind}. Use list(generator)"
+            " if the items fit in memory, or uniter with an object that can be iterated again."
         )
     # A DataLoader may have a sampler that gives keys.
     if not isinstance(source, Mapping) or hasattr(source, "__missing__") or who == "DataLoader":

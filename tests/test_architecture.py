@@ -38,14 +38,17 @@ ROOMS: dict[str, set[str]] = {
     "context": set(),
     "randomness": {"indices"},
     "chaining": set(),
-    "view": {"chaining", "errors", "indices", "checks"},
+    "recognise": {"indices"},
+    "culprits": set(),
+    "view": {"chaining", "errors", "indices", "checks", "recognise"},
     "serializable": {"checks"},
     "transforms": {"checks"},
-    "views": {"view", "errors", "indices", "checks", "context", "randomness"},
-    "prefetch": {"view", "errors", "indices", "checks", "context", "randomness", "executors"},
+    "views": {"view", "errors", "indices", "checks", "context", "randomness", "sources"},
+    "prefetch": {"view", "errors", "indices", "checks", "context", "randomness", "executors", "culprits"},
     "executors": {"prefetch", "view", "errors", "context"},
     "observe": {"view", "errors", "indices", "checks", "views", "prefetch"},
     "loader": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},
+    "sources": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "lazy", "recognise"},
     "streams": {"view", "views", "prefetch", "errors", "indices", "checks", "context", "randomness"},
     "torch": {"loader", "view", "views", "prefetch", "errors", "indices", "checks", "context"},
     "testing": {"view", "views", "errors", "indices"},
@@ -71,6 +74,18 @@ CONCURRENCY = {
     "asyncio",
 }
 CONCURRENT_ROOMS = {"prefetch", "executors", "testing"}  # the laws read from several threads at once
+LIBRARIES = {"PIL", "datasets", "fsspec", "h5py", "imageio"} | {
+    "PIL",
+    "datasets",
+    "fsspec",
+    "h5py",
+    "imageio",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "soundfile",
+    "zarr",
+}
 PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of threading: it starts nothing
 
 
@@ -138,7 +153,14 @@ def test_parts_of_the_engine_know_no_views(part: str) -> None:
 def test_engines_and_frameworks_are_not_imported_at_import_time(module: str) -> None:
     if module == "torch":
         return
-    assert not {room(imported) for imported, _ in imports(module, nested=False)} & ENGINES
+    assert not {room(imported) for imported, _ in imports(module, nested=False)} & (ENGINES | LIBRARIES)
+
+
+@every_module
+def test_the_core_imports_sources_only_inside_functions(module: str) -> None:
+    if room(module) == "sources":
+        return
+    assert "sources" not in {room(imported) for imported, _ in own_imports(module, nested=False)}
 
 
 @every_module
@@ -161,7 +183,7 @@ def in_a_fresh_interpreter(code: str) -> str:
 
 
 # Rooms that are imported when one of their names is first used. All other public names come with seqkit.
-LAZY_ROOMS = {"loader", "observe", "prefetch", "serializable", "streams", "testing", "torch"}
+LAZY_ROOMS = {"sources", "loader", "observe", "prefetch", "serializable", "streams", "testing", "torch"}
 NOT_WITH_SEQKIT = {
     *ENGINES,
     *{"IPython", "hypothesis", "pandas", "pytest", "scipy"},

@@ -159,10 +159,10 @@ def test_dict_with_a_sampler_of_its_keys_is_read() -> None:
 
 
 def test_open_archives_are_refused_with_the_function_to_use(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive, pytest.raises(TypeError, match="sources.zip_members"):
-        sk.view(archive)
-    with tarfile.open(tmp_path / "a.tar", "w") as tar, pytest.raises(TypeError, match="sources.tar_members"):
-        sk.view(tar)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive, tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for opened, function in ((archive, "zip_members"), (tar, "tar_members")):
+            with pytest.raises(TypeError, match=f"Use sources.{function}"):
+                sk.view(opened)
 
 
 def test_lists_arrays_and_data_sets_import_no_sources() -> None:

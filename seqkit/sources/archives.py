@@ -121,11 +121,11 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
         with tarfile.open(path, "r:") as archive:
             while (info := archive.next()) is not None:
                 yield info
-                archive.members = []  # or it keeps all of them
+                archive.members = []  # type: ignore[attr-defined]  # or it keeps all of them
     except tarfile.ReadError as error:
         raise tarfile.ReadError(
-            f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed archive has no"
-            " random access: unpack it, or make a zip archive."
+            f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed archive has"
+            " no random access: unpack it, or make a zip archive."
         ) from error
 
 

@@ -14,7 +14,9 @@ __all__ = ["audio", "read_audio"]
 SUFFIXES = (".aif", ".aiff", ".flac", ".mp3", ".ogg", ".wav")
 
 
-def audio(path: str | PathLike[str], dtype: str = "float32", *, progress: Progress | None = None) -> View[Any]:
+def audio(
+    path: str | PathLike[str], dtype: str = "float32", *, progress: Progress | None = None
+) -> View[Any]:
     """Return a view of the sound files in a folder, in natural order of their names.
 
     Parameters

@@ -36,8 +36,8 @@ def csv(path: str | PathLike[str], *, library: str | None = None, **options: Any
 
     Notes
     -----
-    Forked workers share the table if the program has read the length or a row. Others read the file again. For
-    tables larger than memory, convert to Parquet: see `materialize`.
+    Forked workers share the table if the program has read the length or a row. Others read the file again.
+    For tables larger than memory, convert to Parquet: see `materialize`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`huggingface`: data sets of Hugging Face. `Dataset` is read as it is; a column of one needs a batched read."""
+"""`huggingface`: data sets of Hugging Face. A `Dataset` needs no wrapper, a column does."""
 
 from __future__ import annotations
 

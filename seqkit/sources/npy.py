@@ -84,6 +84,12 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     return PerProcess(partial(_open, fspath(path), name), inheritable=True)
 
 
+_READ_HEADER = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
 def _open(path: str, name: str | Sequence[str] | None) -> Any:
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -101,10 +107,9 @@ def _array(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
         if info.compress_type != zipfile.ZIP_STORED:
             return np.lib.format.read_array(file)
         version = np.lib.format.read_magic(file)
-        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in read_header:
+        if version not in _READ_HEADER:  # of an array with names that are not Latin
             return np.load(path)[info.filename.removesuffix(".npy")]
-        shape, is_fortran, dtype = read_header[version](file)
+        shape, is_fortran, dtype = _READ_HEADER[version](file)
         if dtype.hasobject:
             raise ValueError(f"npz: {info.filename} of {path} holds objects. Save it with another dtype.")
         start = _start_of_data(path, info) + file.tell()

@@ -17,6 +17,7 @@ import numpy as np
 from ..checks import check_callable, positive_int
 from ..view import View
 from ..views.grouped import read_grouped
+from .arrow import Rows
 from .files import Progress, natural
 from .per_process import PerProcess
 
@@ -128,8 +129,8 @@ class ParquetRows:
         if not 0 <= i < len(self):
             raise IndexError(f"row {i} is out of range for {len(self)} rows")
         group = bisect_right(self._ends, i)
-        table, row = self._table(group), i - self._ends[group] + self.group_sizes[group]
-        return {name: column[row].as_py() for name, column in zip(table.schema.names, table.columns, strict=True)}
+        row: dict[str, Any] = Rows(self._table(group))[i - self._ends[group] + self.group_sizes[group]]
+        return row
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         wanted = np.asarray(indices, np.int64)

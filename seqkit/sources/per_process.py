@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -163,7 +163,7 @@ def open_sequence(open_fn: Callable[[], Any]) -> Any:
 def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
     """Return the items of an opened sequence in one call, or None if it has none for that."""
     if isinstance(data, np.ndarray):
-        return data[as_array(indices)]  # type: ignore[no-any-return]
+        return cast(Sequence[Any], data[as_array(indices)])
     if not hasattr(data, "__getitems__"):
         return None
     items: Sequence[Any] = data.__getitems__(as_list(indices))

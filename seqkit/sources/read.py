@@ -101,8 +101,8 @@ def _reader(path: str) -> str:
     if not os.path.exists(path):
         raise FileNotFoundError(f"read: there is nothing at {path!r}")
     raise ValueError(
-        f"read: the suffix {suffix!r} is unknown, got {path!r}. Known are {', '.join(READERS)}. Pass open_fn= to"
-        " say how the file is opened."
+        f"read: the suffix {suffix!r} is unknown, got {path!r}. Known are {', '.join(READERS)}. Pass open_fn="
+        " to say how the file is opened."
     )
 
 

@@ -56,25 +56,23 @@ def remote(
     >>> list(remote("memory://letters/*"))
     [b'b2', b'b10']
     """
-    import fsspec
+
+    from fsspec.core import url_to_fs
 
     check_callable(read, "remote: read", optional=True)
     options = dict(storage_options or {})
-    found = fsspec.open_files(url, "rb", **options) if _is_pattern(url) else [fsspec.open(url, "rb", **options)]
-    paths = sorted((file.path for file in found), key=natural)
-    if not paths or not found[0].fs.exists(paths[0]):
+    fs, path = url_to_fs(url, **options)
+    found = fs.glob(path) if any(letter in path for letter in "*?[") else [path]
+    paths = sorted((name for name in found if fs.isfile(name)), key=natural)
+    if not paths:
         raise FileNotFoundError(f"remote: there is no file at {url!r}. Check the address or the pattern.")
-    return smap(partial(_read, protocol=url, options=options, read=read), as_view(paths, "remote"))
+    return smap(partial(_read, url=url, options=options, read=read), as_view(paths, "remote"))
 
 
-def _is_pattern(url: str) -> bool:
-    return any(letter in url for letter in "*?[")
-
-
-def _read(path: str, protocol: str, options: dict[str, Any], read: Callable[[BinaryIO], Any] | None) -> Any:
+def _read(path: str, url: str, options: dict[str, Any], read: Callable[[BinaryIO], Any] | None) -> Any:
     from fsspec.core import url_to_fs
 
     # fsspec keeps one file system for each process, and makes another one after a fork.
-    fs, _ = url_to_fs(protocol, **options)
+    fs, _ = url_to_fs(url, **options)
     with fs.open(path, "rb") as file:
         return file.read() if read is None else read(file)

@@ -66,7 +66,10 @@ def sqlite(
     open_fn = partial(_open, fspath(path))
     if not any(letter.isspace() for letter in query):
         table = '"' + query.replace('"', '""') + '"'
-        query, ids = f"SELECT * FROM {table} WHERE rowid = ?", ids or f"SELECT rowid FROM {table} ORDER BY rowid"
+        query, ids = (
+            f"SELECT * FROM {table} WHERE rowid = ?",
+            ids or f"SELECT rowid FROM {table} ORDER BY rowid",
+        )
     if "?" not in query:
         raise ValueError(f"sqlite: query needs a ? for the id of a row, got {query!r}")
     if ids is None:

@@ -79,9 +79,10 @@ class Writer(ABC):
 
     def __init__(self, source: View[Any], path: str, chunk_size: int | None) -> None:
         self.source = source
+        self.n = len(source)
         self.path = path
         self.folder = f"{path}.partial"
-        self._about = {"items": source._n, "expression": repr(source)}
+        self._about = {"items": self.n, "expression": repr(source)}
         try:
             with open(os.path.join(self.folder, "plan.json")) as file:
                 plan = json.load(file)
@@ -105,17 +106,17 @@ class Writer(ABC):
         self.chunk_size = plan.pop("chunk_size")
         if plan != self._about or chunk_size not in (None, self.chunk_size):
             raise ValueError(
-                f"materialize: {self.folder} holds a part of {plan['expression']}, {plan['items']} items in pieces"
-                f" of {self.chunk_size}. Delete it to write {self._about['expression']}."
+                f"materialize: {self.folder} holds a part of {plan['expression']}, {plan['items']} items in"
+                f" pieces of {self.chunk_size}. Delete it to write {self._about['expression']}."
             )
         self.resume()
 
     @property
     def pieces(self) -> range:
-        return range(-(-self.source._n // self.chunk_size))
+        return range(-(-self.n // self.chunk_size))
 
     def indices(self, k: int) -> range:
-        return range(self.source._n)[k * self.chunk_size : (k + 1) * self.chunk_size]
+        return range(self.n)[k * self.chunk_size : (k + 1) * self.chunk_size]
 
     def rows_of(self, k: int) -> int:
         return len(self.indices(k))
@@ -148,8 +149,9 @@ class Writer(ABC):
     def missing(self) -> list[int]:
         """Return the numbers of the pieces that are not complete."""
 
+    @abstractmethod
     def finished(self, k: int) -> None:
-        """Note that a piece is written, in the process of the caller."""
+        """Note that a piece is written. Called in the process of the caller."""
 
     @abstractmethod
     def complete(self) -> View[Any]:
@@ -173,8 +175,10 @@ class NpyWriter(Writer):
     def begin(self, items: Sequence[Any]) -> None:
         first = np.asarray(items[0])
         if first.dtype.hasobject:
-            raise TypeError(f"materialize: .npy needs numbers or arrays of numbers, got {type(items[0]).__name__}")
-        shape = (self.source._n, *first.shape)
+            raise TypeError(
+                f"materialize: .npy needs numbers or arrays of numbers, got {type(items[0]).__name__}"
+            )
+        shape = (self.n, *first.shape)
         np.lib.format.open_memmap(self._data, "w+", first.dtype, shape).flush()
         with open(self._marks, "wb") as file:
             file.truncate(len(self.pieces))
@@ -235,16 +239,28 @@ class ParquetWriter(Writer):
         import pyarrow as pa
         from pyarrow.parquet import write_table
 
-        names = items[0].keys() if self._schema is None and isinstance(items[0], dict) else None
-        names = names or (self._schema and {*self._schema.names})
-        for i, item in zip(self.indices(k), items, strict=True):
-            if not isinstance(item, dict) or item.keys() != names:
-                found = list(item) if isinstance(item, dict) else type(item).__name__
-                raise ValueError(f"materialize: .parquet needs dicts with the keys of item 0, and item {i} is {found}")
+        self._check_keys(k, items)
         table = pa.Table.from_pylist(list(items), schema=self._schema)
         draft = f"{self._part(k)}.{os.getpid()}"
         write_table(table, draft, row_group_size=len(items))
         os.replace(draft, self._part(k))
+
+    def _check_keys(self, k: int, items: Sequence[Any]) -> None:
+        # pyarrow leaves out keys that are not in the schema.
+        names = {*(items[0] if self._schema is None and isinstance(items[0], dict) else self._names)}
+        for i, item in zip(self.indices(k), items, strict=True):
+            if not isinstance(item, dict) or item.keys() != names:
+                found = list(item) if isinstance(item, dict) else type(item).__name__
+                raise ValueError(
+                    f"materialize: .parquet needs dicts with the keys of item 0, and item {i} is {found}"
+                )
+
+    @property
+    def _names(self) -> list[str]:
+        return [] if self._schema is None else self._schema.names
+
+    def finished(self, k: int) -> None:
+        """Do nothing: a file appears when it is complete."""
 
     def missing(self) -> list[int]:
         return [k for k in self.pieces if not os.path.exists(self._part(k))]

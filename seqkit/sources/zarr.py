@@ -57,7 +57,7 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
 def _open(store: str, name: str | Sequence[str] | None) -> Any:
     import zarr
 
-    node = zarr.open(store, mode="r")
+    node: Any = zarr.open(store, mode="r")
     if not hasattr(node, "keys"):
         return Rows(node)
     if isinstance(name, str):

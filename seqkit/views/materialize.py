@@ -29,15 +29,15 @@ def materialize(
     sequence : View or indexable
         A sequence with an end. It needs a length only for a file.
     to : path-like, optional
-        None (the default) keeps the items in a list. A path that ends in ``.npy`` writes them to this file: numbers
-        or arrays of one shape and dtype. A path that ends in ``.parquet`` writes them to a folder of Parquet
-        files: dicts with the same keys.
+        None (the default) keeps the items in a list. A path that ends in ``.npy`` writes them to this file:
+        numbers or arrays of one shape and dtype. A path that ends in ``.parquet`` writes them to a folder of
+        Parquet files: dicts with the same keys.
     nworkers : int, optional
         Number of processes that compute and write. None (the default): one per usable CPU. 0: none. Only
         with `to`.
     chunk_size : int, optional
-        Items that are written together (1 or more). In Parquet they are a row group. None (the default): 8 MiB
-        for ``.npy``, 8192 rows for ``.parquet``. Only with `to`.
+        Items that are written together (1 or more). In Parquet they are a row group. None (the default): 8
+        MiB for ``.npy``, 8192 rows for ``.parquet``. Only with `to`.
     progress : callable, optional
         Called with the number of items written so far and the number of items. Only with `to`.
 
@@ -62,8 +62,8 @@ def materialize(
     -----
     About 0.1 µs per access to a list. Random items stay as they are: `View.at_epoch` has no effect.
 
-    Files are written in the folder ``<to>.partial``, which is moved when it is complete and its sizes are right.
-    After a crash the same call continues: complete pieces are not computed again.
+    Files are written in the folder ``<to>.partial``, which is moved when it is complete and its sizes are
+    right. After a crash the same call continues: complete pieces are not computed again.
 
     See `add_cache` to compute items on demand, `pack` to share them between processes. Known elsewhere as
     ``list``, ``compute``, ``cache``.

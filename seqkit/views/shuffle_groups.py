@@ -55,8 +55,8 @@ def shuffle_groups(
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, an argument has the wrong type, or the sequence has no
-        groups and `group_sizes` is None.
+        If `sequence` cannot be indexed or has no length, an argument has the wrong type, or the sequence has
+        no groups and `group_sizes` is None.
     ValueError
         If a size, `seed` or `epoch` is too small, or the sizes do not add up to the length.
 
@@ -139,7 +139,9 @@ class ShuffleGroups(View[Any]):
     @cached_property
     def _order(self) -> _Order:
         groups = len(self._bounds) - 1
-        order = Permutation(groups, self._key("order")).many(range(groups)) if groups else np.empty(0, np.int64)
+        order = (
+            Permutation(groups, self._key("order")).many(range(groups)) if groups else np.empty(0, np.int64)
+        )
         starts, sizes = self._bounds[order], np.diff(self._bounds)[order]
         ends = np.cumsum(sizes)
         last = np.arange(self._at_once - 1, groups + self._at_once - 1, self._at_once)
@@ -163,13 +165,13 @@ class ShuffleGroups(View[Any]):
     def _indices(self, block: Indices) -> IndexArray:
         wanted, order = as_array(block), self._order
 
-        def mixed(run: int, positions: IndexArray) -> IndexArray:
+        def mixed(run: int, positions: IndexArray) -> Any:
             start, permutation = self._mixing(run)
             return start + permutation.many(wanted[positions] - start)
 
         runs = np.searchsorted(order.mixed, wanted, "right")
         if len(runs) and runs[0] == runs[-1] and (runs == runs[0]).all():
-            found = mixed(int(runs[0]), np.arange(len(runs)))
+            found: IndexArray = mixed(int(runs[0]), np.arange(len(runs)))
         else:
             found = np.array(read_grouped(runs, mixed), np.int64)
         return found + order.shifts[np.searchsorted(order.ends, found, "right")]

@@ -17,13 +17,15 @@ import pytest
 
 import seqkit as sk
 
-from .table import KINDS, N, Kind
+from .table import KINDS, Kind, N
 
 CONTEXTS = ("fork", "spawn", "forkserver", "thread")
 SITUATIONS = ("first batch", "shuffled epoch", "worker killed")
 CELLS = [(kind, context, what) for kind in KINDS for context in kind.contexts for what in SITUATIONS]
 # One cell for each source: by turns another start method, always a shuffled epoch.
-ROW = [(kind, kind.contexts[i % 2 * (len(kind.contexts) - 1)], "shuffled epoch") for i, kind in enumerate(KINDS)]
+ROW = [
+    (kind, kind.contexts[i % 2 * (len(kind.contexts) - 1)], "shuffled epoch") for i, kind in enumerate(KINDS)
+]
 
 
 def same(items: Any, expected: Any) -> bool:

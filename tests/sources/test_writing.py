@@ -52,7 +52,9 @@ def needs(name: str) -> None:
 
 
 def same(view: Any, expected: list[Any]) -> bool:
-    return len(view) == len(expected) and all(np.array_equal(a, b) for a, b in zip(view, expected, strict=True))
+    return len(view) == len(expected) and all(
+        np.array_equal(a, b) for a, b in zip(view, expected, strict=True)
+    )
 
 
 @BOTH
@@ -78,7 +80,9 @@ def test_file_has_the_items_in_order(make: Any, name: str, nworkers: int, tmp_pa
 
 @BOTH
 @pytest.mark.parametrize("nworkers", [0, 2])
-def test_next_call_computes_only_the_missing_pieces(make: Any, name: str, nworkers: int, tmp_path: Path) -> None:
+def test_next_call_computes_only_the_missing_pieces(
+    make: Any, name: str, nworkers: int, tmp_path: Path
+) -> None:
     needs(name)
     log = tmp_path / "calls"
     view = sk.smap(FailingAt(make, log, at=50), range(N))
@@ -128,8 +132,10 @@ def test_program_that_was_killed_continues(tmp_path: Path) -> None:
 def test_part_of_another_sequence_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     with pytest.raises(sk.EvaluationError):
-        sk.materialize(sk.smap(FailingAt(pixels, tmp_path / "calls", 9), range(N)), path, nworkers=0, chunk_size=1)
-    with pytest.raises(ValueError, match="holds a part of .*100 items in pieces of 1. Delete it"):
+        sk.materialize(
+            sk.smap(FailingAt(pixels, tmp_path / "calls", 9), range(N)), path, nworkers=0, chunk_size=1
+        )
+    with pytest.raises(ValueError, match=r"holds a part of .*100 items in pieces of 1\. Delete it"):
         sk.materialize(sk.smap(pixels, range(N + 1)), path, nworkers=0)
 
 
