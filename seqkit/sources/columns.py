@@ -50,8 +50,8 @@ class Columns:
             raise ValueError(f"the columns of {where} differ in length: {lengths}. Choose one by its name.")
         self._columns = dict(columns)
         self._n = next(iter(lengths.values()))
-        sizes = {getattr(column, "group_sizes", None) for column in columns.values()}
-        self.group_sizes = sizes.pop() if len(sizes) == 1 else None
+        sizes = [getattr(column, "group_sizes", None) for column in columns.values()]
+        self.group_sizes = max((size for size in sizes if size), default=None)
 
     def __len__(self) -> int:
         return self._n

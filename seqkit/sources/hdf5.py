@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike, fspath
@@ -14,6 +15,9 @@ from .columns import Columns
 from .per_process import PerProcess
 
 __all__ = ["Rows", "hdf5"]
+
+CACHE_BYTES = 64 * 1024 * 1024  # of decompressed chunks, for each data set: HDF5's own 1 MiB holds few chunks
+READ_BYTES = 64 * 1024  # in one read of an array without chunks
 
 
 def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> View[Any]:
@@ -30,7 +34,7 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     Returns
     -------
     View
-        A batch is one read per data set: indices are sorted, read once and put back in order.
+        A batch is one read for each chunk that it touches.
 
     Raises
     ------
@@ -52,7 +56,7 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
 def _open(path: str, name: str | Sequence[str] | None) -> Any:
     import h5py
 
-    file = h5py.File(path, "r")
+    file = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
     if isinstance(name, str):
         return Rows(file[name])
     names = [key for key in file if isinstance(file[key], h5py.Dataset)] if name is None else list(name)
@@ -63,11 +67,13 @@ def _open(path: str, name: str | Sequence[str] | None) -> Any:
 
 
 class Rows:
-    """The rows of an `h5py.Dataset`. A batch is one call."""
+    """The rows of an `h5py.Dataset`. A batch is one read for each chunk that it touches."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
         self.group_sizes = dataset.chunks[0] if dataset.chunks else None
+        row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
+        self._rows_per_read = self.group_sizes or max(1, READ_BYTES // max(row_bytes, 1))
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -76,11 +82,16 @@ class Rows:
         return self._dataset[i]
 
     def __getitems__(self, indices: list[int]) -> Any:
-        # h5py wants every index once, in ascending order.
-        once, positions = np.unique(indices, return_inverse=True)
-        if len(once) and once[-1] - once[0] == len(once) - 1:
-            return self._dataset[once[0] : once[-1] + 1][positions]
-        return self._dataset[once][positions]
+        # Not `dataset[indices]`, which takes 0.2 ms per row of a chunked array of several dimensions.
+        wanted = np.asarray(indices, np.int64)
+        found = np.empty((len(wanted), *self._dataset.shape[1:]), self._dataset.dtype)
+        reads = wanted // self._rows_per_read
+        for read in np.unique(reads).tolist():
+            places = np.flatnonzero(reads == read)
+            rows = wanted[places]
+            start = int(rows.min())
+            found[places] = self._dataset[start : int(rows.max()) + 1][rows - start]
+        return found
 
     def __reduce__(self) -> Any:
         file, name = self._dataset.file, self._dataset.name

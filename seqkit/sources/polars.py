@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .columns import as_rows
-
 __all__ = ["Column", "Rows"]
 
 
@@ -38,6 +36,5 @@ class Rows:
         return self._frame.row(i, named=True)  # type: ignore[no-any-return]
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        # Column by column. `frame[indices]` uses the threads of polars, which a forked process does not have.
-        columns = [series.gather(indices).to_list() for series in self._frame.get_columns()]
-        return as_rows(self._frame.columns, columns, len(indices))
+        # `frame[indices]` uses the threads of polars, which a forked process does not have.
+        return [self._frame.row(i, named=True) for i in indices]

@@ -56,14 +56,16 @@ def remote(
     >>> list(remote("memory://letters/*"))
     [b'b2', b'b10']
     """
-
     from fsspec.core import url_to_fs
 
     check_callable(read, "remote: read", optional=True)
     options = dict(storage_options or {})
     fs, path = url_to_fs(url, **options)
-    found = fs.glob(path) if any(letter in path for letter in "*?[") else [path]
-    paths = sorted((name for name in found if fs.isfile(name)), key=natural)
+    if any(letter in path for letter in "*?["):
+        found = fs.glob(path, detail=True)
+        paths = sorted((name for name in found if found[name]["type"] == "file"), key=natural)
+    else:
+        paths = [path] if fs.isfile(path) else []
     if not paths:
         raise FileNotFoundError(f"remote: there is no file at {url!r}. Check the address or the pattern.")
     return smap(partial(_read, url=url, options=options, read=read), as_view(paths, "remote"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike, fspath
@@ -14,6 +15,8 @@ from .columns import Columns
 from .per_process import PerProcess
 
 __all__ = ["Rows", "zarr"]
+
+CACHE_BYTES = 64 * 1024 * 1024  # larger chunks are not kept
 
 
 def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) -> View[Any]:
@@ -30,7 +33,7 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     Returns
     -------
     View
-        A batch is one call, which decodes every chunk once.
+        A batch decodes every chunk once.
 
     Raises
     ------
@@ -39,7 +42,7 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
 
     Notes
     -----
-    A single row decodes its whole chunk, so read batches. See `shuffle_groups`.
+    A row decodes its whole chunk, which is kept until a row of another chunk is read. See `shuffle_groups`.
 
     Examples
     --------
@@ -70,17 +73,39 @@ def _open(store: str, name: str | Sequence[str] | None) -> Any:
 
 
 class Rows:
-    """The rows of a Zarr array. A batch is one call."""
+    """The rows of a Zarr array. The chunks of the rows that were read last stay decoded."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
-        self.group_sizes = array.chunks[0] if array.chunks else None
+        self.group_sizes: int = array.chunks[0]
+        self._bytes_per_group = self.group_sizes * array.dtype.itemsize * math.prod(array.shape[1:])
+        self._last: tuple[int, Any] = (-1, None)  # replaced as a whole, so threads may share it
 
     def __len__(self) -> int:
         return self._array.shape[0]  # type: ignore[no-any-return]
 
     def __getitem__(self, i: int) -> Any:
-        return self._array[i]
+        if not 0 <= i < len(self):
+            raise IndexError(f"row {i} is out of range for {len(self)} rows")
+        if self._bytes_per_group > CACHE_BYTES:
+            return self._array[i]
+        return self._group(i // self.group_sizes)[i % self.group_sizes].copy()
 
     def __getitems__(self, indices: list[int]) -> Any:
-        return self._array.oindex[np.asarray(indices, np.int64)]
+        wanted = np.asarray(indices, np.int64)
+        groups = wanted // self.group_sizes
+        if not len(wanted) or groups.min() != groups.max() or self._bytes_per_group > CACHE_BYTES:
+            return self._array.oindex[wanted]
+        return self._group(int(groups[0]))[wanted % self.group_sizes]
+
+    def _group(self, number: int) -> Any:
+        """Return the rows of a chunk, decoded now or by the last call."""
+        last, rows = self._last
+        if last != number:
+            start = number * self.group_sizes
+            rows = self._array[start : start + self.group_sizes]
+            self._last = number, rows
+        return rows
+
+    def __reduce__(self) -> Any:
+        return Rows, (self._array,)
