@@ -40,18 +40,9 @@ MOST_OBJECTS = 300  # visited before a fork, in at most a millisecond
 MOST_ITEMS = 20  # looked at in each container
 DEPTH = 12
 _LEAVES: tuple[type, ...] = (
-    str,
-    bytes,
-    int,
-    float,
-    complex,
-    type(None),
-    type,
-    ModuleType,
-    BuiltinFunctionType,
-    range,
+    *(str, bytes, int, float, complex, range),
+    *(type(None), type, ModuleType, BuiltinFunctionType),
 )
-
 _KNOWN = (FunctionType, MethodType, partial, dict, list, tuple)
 
 
@@ -101,7 +92,8 @@ def shared_handles(view: Any) -> list[str]:
 def _is_handle(value: Any) -> bool:
     for kind in type(value).__mro__:
         if (kind.__module__.partition(".")[0], kind.__name__) in HANDLES:
-            return not getattr(value, "closed", False)
+            is_closed = getattr(value, "closed", False) or getattr(value, "fp", value) is None
+            return bool(value) and not is_closed  # a closed handle of h5py is false
     return False
 
 
@@ -144,11 +136,11 @@ def _pickles(value: Any, dumps: Callable[[Any], Any]) -> bool:
     return True
 
 
-# -------------------------------------------------------------------- what an object refers to
+# -------------------------------------------------------------------- references of an object
 
 
 def _references(value: Any) -> Iterator[Step]:
-    """Yield what a value refers to."""
+    """Yield the objects that a value refers to."""
     if isinstance(value, _LEAVES):
         return
     if isinstance(value, FunctionType):
@@ -177,7 +169,7 @@ def _of_attributes(owner: Any, attributes: Any) -> Iterator[Step]:
 
 
 def _carried(value: Any) -> Iterator[Step]:
-    """Yield what a pickle of the value holds: by its ``__reduce__``, where it is written in Python."""
+    """Yield the objects that a pickle of the value holds, as its ``__reduce__`` returns them."""
     if isinstance(value, (*_LEAVES, *_KNOWN)):
         yield from _references(value)
         return

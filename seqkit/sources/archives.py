@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from functools import partial
 from os import PathLike, fspath
@@ -113,7 +113,8 @@ def tar_members(
         if progress is not None:
             progress(number, None)
     _check_found(members, pattern, fspath(path), "tar_members")
-    return per_process(partial(open, fspath(path), "rb"), _read_tar, members)
+    open_fn: Callable[[], BinaryIO] = partial(open, fspath(path), "rb")
+    return per_process(open_fn, _read_tar, members)
 
 
 def _scan(path: str) -> Iterator[tarfile.TarInfo]:

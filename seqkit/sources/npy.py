@@ -119,7 +119,7 @@ def _array(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
 
 
 def _start_of_data(path: str, info: zipfile.ZipInfo) -> int:
-    """Return where the bytes of a member begin: behind its local header."""
+    """Return where the bytes of a member begin, after its local header."""
     with open(path, "rb") as file:
         file.seek(info.header_offset)
         name_length, extra_length = struct.unpack("<26x2H", file.read(30))

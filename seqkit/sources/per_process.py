@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import Indices, Unsized, as_array, as_list
 from ..recognise import length_of, recognise
-from ..view import Indexable, T, U, View, as_view, name_of
+from ..view import Indexable, T, U, V, View, as_view, name_of
 from ..views.deferred import Deferred
 from ..views.smap import smap
 from .handles import Handles
@@ -21,10 +21,18 @@ from .handles import Handles
 __all__ = ["PerProcess", "WithHandle", "open_sequence", "per_process", "read_many"]
 
 
+@overload
+def per_process(
+    open_fn: Callable[[], Indexable[T]], read: None = None, items: None = None, *, per_thread: bool = False
+) -> View[T]: ...
+@overload
+def per_process(
+    open_fn: Callable[[], V], read: Callable[[V, T], U], items: Indexable[T], *, per_thread: bool = False
+) -> View[U]: ...
 def per_process(
     open_fn: Callable[[], Any],
-    read: Callable[[Any, T], U] | None = None,
-    items: Indexable[T] | None = None,
+    read: Callable[[Any, Any], Any] | None = None,
+    items: Indexable[Any] | None = None,
     *,
     per_thread: bool = False,
 ) -> View[Any]:

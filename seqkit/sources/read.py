@@ -49,8 +49,8 @@ def read(
     path : path-like or URL
         ``.npy`` and ``.npz`` (numpy), ``.h5`` and ``.hdf5``, ``.zarr``, ``.parquet``, ``.arrow`` and
         ``.feather``, ``.csv``, ``.zip``, ``.tar``; a data set that Hugging Face saved; a glob pattern of
-        images or sound files; any other folder or pattern, of which items are paths; a URL such as
-        ``"s3://bucket/*.jpg"``, of which items are bytes.
+        images or sound files. Items of any other folder or pattern are paths. Items of a URL such as
+        ``"s3://bucket/*.jpg"`` are bytes.
     *arguments, **options
         Passed to the function of `seqkit.sources` for this kind: ``read("faces.h5", "image")``.
     open_fn : callable, optional

@@ -47,7 +47,7 @@ def remote(
 
     Notes
     -----
-    To keep what was read, wrap the view in `add_cache`, or put ``"simplecache::"`` before the URL.
+    To read each file once, wrap the view in `add_cache`, or put ``"simplecache::"`` before the URL.
 
     Examples
     --------

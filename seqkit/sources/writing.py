@@ -139,7 +139,7 @@ class Writer(ABC):
 
     @abstractmethod
     def resume(self) -> None:
-        """Find the type of the file by what was written."""
+        """Find the type of the file by the pieces that were written."""
 
     @abstractmethod
     def write(self, k: int, items: Sequence[Any]) -> None:

@@ -46,7 +46,7 @@ def shuffle_groups(
         Number of groups whose items are mixed (1 or more). Larger values come closer to a full shuffle, and
         need a cache of this many groups.
     name : str, optional
-        Salts the seed in place of the number of random nodes beneath. See `shuffle`.
+        Salts the seed in place of the number of random nodes below. See `shuffle`.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def _bounds(sizes: int | Iterable[int], n: int) -> IndexArray:
 
 
 class _Order(NamedTuple):
-    """The groups in random order, as if they were copied one behind the other."""
+    """The groups in random order, as if they were copied one after the other."""
 
     ends: IndexArray  # where each copy ends
     shifts: IndexArray  # from a position in a copy to the index in the sequence

@@ -1,8 +1,8 @@
 """Sources beside the same files read by hand, and beside torch's DataLoader over that reader.
 
 Each reader by hand opens its file when it is first used, and reads a batch in the way its library documents.
-All read the same rows in the same order: groups of neighbours, shuffled within. Batches are counted, not sent,
-so that reading is measured: in CPU time without workers, in time on the clock with two.
+All read the same rows in the same order: groups of neighbours, shuffled within. Batches are counted and not
+sent, so that reading is measured: in CPU time without workers, in time on the clock with two.
 """
 
 from __future__ import annotations
