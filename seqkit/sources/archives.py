@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import partial
 from os import PathLike, fspath
@@ -113,8 +113,7 @@ def tar_members(
         if progress is not None:
             progress(number, None)
     _check_found(members, pattern, fspath(path), "tar_members")
-    open_fn: Callable[[], BinaryIO] = partial(open, fspath(path), "rb")
-    return per_process(open_fn, _read_tar, members)
+    return per_process(partial(_open_tar, fspath(path)), _read_tar, members)
 
 
 def _scan(path: str) -> Iterator[tarfile.TarInfo]:
@@ -128,6 +127,10 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
             f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed archive has"
             " no random access: unpack it, or make a zip archive."
         ) from error
+
+
+def _open_tar(path: str) -> BinaryIO:
+    return open(path, "rb")
 
 
 def _read_tar(file: BinaryIO, member: tuple[str, int, int]) -> Member:
