@@ -14,7 +14,7 @@ from itertools import islice
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-__all__ = ["shared_handles", "unpicklable"]
+__all__ = ["fork_warning", "pickling_advice", "shared_handles", "unpicklable"]
 
 # Package and class of handles that processes must not share after a fork: they share one position in the
 # file, one connection, or one cache.
@@ -89,6 +89,21 @@ def shared_handles(view: Any) -> list[str]:
     return found
 
 
+def fork_warning(view: Any) -> str | None:
+    """Return the warning for handles that forked workers would share, or None if there are none.
+
+    >>> fork_warning([1, 2, 3])
+    """
+    found = shared_handles(view)
+    if not found:
+        return None
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        "prefetch: forked workers share an open handle with this process, and may read wrong data:"
+        f" {found[0]}{more}. Open it in each process: sk.per_process(open_fn, read, items)."
+    )
+
+
 def _is_handle(value: Any) -> bool:
     for kind in type(value).__mro__:
         if (kind.__module__.partition(".")[0], kind.__name__) in HANDLES:
@@ -126,6 +141,25 @@ def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
                 break
         else:
             return _sentence(way)
+
+
+def pickling_advice(view: Any, error: Exception, dumps: Callable[[Any], Any]) -> str:
+    """Return the message for a pipeline that cannot be pickled: the object, the reason and what to do.
+
+    Parameters
+    ----------
+    view : View
+    error : Exception
+        What pickling the view raised.
+    dumps : callable
+        See `unpicklable`.
+    """
+    culprit = unpicklable(view, dumps) or _name(view)
+    return (
+        f"prefetch: the pipeline cannot be pickled for workers: {culprit}: {type(error).__name__}: {error}."
+        " Open files and connections in each process with sk.per_process, create locks inside the function,"
+        " or use method='thread'."
+    )
 
 
 def _pickles(value: Any, dumps: Callable[[Any], Any]) -> bool:

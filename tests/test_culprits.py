@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.culprits import MOST_OBJECTS, shared_handles, unpicklable
+from seqkit.culprits import MOST_OBJECTS, fork_warning, pickling_advice, shared_handles, unpicklable
 from seqkit.prefetch.pickling import dumps_by_value
 
 LOCK = threading.Lock()
@@ -147,3 +147,35 @@ def test_search_before_a_fork_ends_after_some_hundred_objects() -> None:
     shared_handles(sk.smap(Counted.__init__, [Counted() for _ in range(10**4)]))
     shared_handles(sk.view(Samples([Counted() for _ in range(20)])))
     assert 0 < Counted.looked_into <= 2 * MOST_OBJECTS
+
+
+def test_warning_before_a_fork_says_what_to_use(database: Any) -> None:
+    assert fork_warning(sk.smap(str, [1])) is None
+    text = fork_warning(sk.smap(from_archive, sk.view(Samples(database))))
+    assert text is not None
+    assert (
+        "may read wrong data: smap → source → attribute `handle` (sqlite3.Connection) and 1 more. Open"
+        in text
+    )
+    assert text.endswith("sk.per_process(open_fn, read, items).")
+
+
+def test_message_about_pickling_is_one_line_with_the_object_the_reason_and_the_remedy() -> None:
+    view = sk.smap(enclosing(LOCK), [1]).batch(2)
+    with pytest.raises(TypeError) as caught:
+        dumps_by_value(view)
+    text = pickling_advice(view, caught.value, dumps_by_value)
+    assert "batch → smap → `<lambda>` uses `handle` (_thread.lock), test_culprits.py:" in text
+    assert "cannot pickle '_thread.lock' object. Open files" in text
+    assert "\n" not in text
+
+
+def test_closed_handles_are_passed_over(tmp_path: Any) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        assert len(shared_handles(sk.smap(archive.read, ["a"]))) == 1
+    assert shared_handles(sk.smap(archive.read, ["a"])) == []
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = [1, 2]
+        assert len(shared_handles(sk.smap(file.get, ["x"]))) == 1
+    assert shared_handles(sk.smap(file.get, ["x"])) == []
