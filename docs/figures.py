@@ -134,9 +134,12 @@ FIGURES = {
     "debug": Figure(FEW, lambda x: sk.debug(x, lambda i, token: None), "debug(x, f)"),
     "load_packed": Figure(FEW, lambda x: saved_and_loaded(x), "load_packed"),
     "monitor_throughput": Figure(FEW, lambda x: sk.monitor_throughput(x), "monitored"),
+    "per_process": Figure(FEW, lambda x: sk.per_process(lambda: x), "per_process"),
     "prefetch": Figure(FEW, lambda x: sk.prefetch(x, 2), "prefetch(x)"),
     "random_map": Figure(FEW, lambda x: sk.random_map(mark, x, seed=0), "f(item, rng)"),
+    "read": Figure(FEW, lambda x: sk.read("-", open_fn=lambda path: x), "read(path)"),
     "shuffle": Figure(ONE, lambda x: sk.shuffle(x, seed=3), "shuffle(x)"),
+    "shuffle_groups": Figure(ONE, lambda x: sk.shuffle_groups(x, 2, seed=4), "shuffle_groups(x, 2)"),
     "smap": Figure(FEW, lambda x: sk.smap(mark, x), "smap(f, x)"),
     "starmap": Figure(
         {"x": [(Token("a"), Token("b")), (Token("c"), Token("d"))]},

@@ -44,6 +44,7 @@ from .views.random_split import random_split
 from .views.repeat import repeat
 from .views.shard import shard
 from .views.shuffle import shuffle
+from .views.shuffle_groups import shuffle_groups
 from .views.smap import smap, starmap
 from .views.split import split
 from .views.switch import case, switch
@@ -84,6 +85,7 @@ if _typing.TYPE_CHECKING:
     from .samplers import TokenBudgetBatchSampler as TokenBudgetBatchSampler
     from .samplers import WeightedRandomSampler as WeightedRandomSampler
     from .serializable import SerializableFunc
+    from .sources import per_process, read
 
 __version__ = "0.1.0"
 
@@ -123,14 +125,17 @@ __all__ = [
     "mix",
     "monitor_throughput",
     "pack",
+    "per_process",
     "prefetch",
     "profile",
     "random_map",
     "random_split",
+    "read",
     "repeat",
     "seterr",
     "shard",
     "shuffle",
+    "shuffle_groups",
     "smap",
     "split",
     "starmap",
@@ -150,6 +155,7 @@ _LAZY = {
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
     **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile"), "observe"),
     "SerializableFunc": "serializable",
+    **dict.fromkeys(("per_process", "read"), "sources"),
 }
 if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any name
     # The import above bound the package to this name. The function replaces it when it is first used, and is
@@ -171,6 +177,7 @@ for _function in (
     random_split,
     shard,
     shuffle,
+    shuffle_groups,
     split,
     unbatch,
     window,

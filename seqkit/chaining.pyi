@@ -29,6 +29,7 @@ from .views.pack import pack as _pack
 from .views.random_split import random_split as _random_split
 from .views.shard import shard as _shard
 from .views.shuffle import shuffle as _shuffle
+from .views.shuffle_groups import shuffle_groups as _shuffle_groups
 from .views.split import split as _split
 from .views.unbatch import unbatch as _unbatch
 from .views.window import window as _window
@@ -54,6 +55,7 @@ class Chainable(Generic[T_co]):
     random_split = _random_split
     shard = _shard
     shuffle = _shuffle
+    shuffle_groups = _shuffle_groups
     split = _split
     unbatch = _unbatch
     window = _window

@@ -13,6 +13,7 @@ import numpy as np
 from .chaining import Chainable
 from .errors import EndOfSequence, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
+from .recognise import length_of, recognise
 from .view import Indexable, T, T_co, View
 
 __all__ = ["Source", "as_view", "view"]
@@ -27,7 +28,8 @@ def view(source: Indexable[T]) -> View[T]:
     ----------
     source : View or indexable
         Anything with ``[i]`` for non-negative ints, usually with ``len``: list, array, string, range,
-        data set. A dict is indexed by 0, 1, 2, … like everything else.
+        data set. Tables of pandas, polars and pyarrow are read by position, and a row is a dict. A dict is
+        indexed by 0, 1, 2, … and needs these keys.
 
     Returns
     -------
@@ -62,6 +64,7 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
         return cast(View[T], source)
     if isinstance(source, type):
         raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
+    source = recognise(source, who)
     if _is_a_number(source):
         raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
     if not hasattr(source, "__getitem__"):
@@ -86,7 +89,7 @@ class Source(View[T_co]):
     """
 
     def __init__(self, data: Any) -> None:
-        super().__init__((), len(data) if hasattr(data, "__len__") else UNKNOWN)
+        super().__init__((), length_of(data))
         self._data = data
 
     def _get(self, i: int) -> T_co:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain, count, pairwise
 from typing import Any
 
@@ -63,6 +63,14 @@ def all_differences(a: list[Any], b: list[Any]) -> list[Any]:
     return list(map(operator.sub, a, b))
 
 
+def second(_: Any, x: Any) -> Any:
+    return x
+
+
+def first_numbers(_: str, n: int) -> list[int]:
+    return [*range(n)]
+
+
 def plus_one(x: Any) -> Any:
     return x + 1
 
@@ -101,6 +109,19 @@ def in_threes(values: list[int]) -> list[Any]:
 def shuffled(items: list[Any], seed: int, epoch: int = 0, salt: int | str = 0) -> list[Any]:
     permutation = Permutation(len(items), node_key("shuffle", seed, epoch, salt))
     return [items[permutation.one(i)] for i in range(len(items))]
+
+
+def group_shuffled(items: list[Any], size: int, seed: int, at_once: int = 1) -> list[Any]:
+    def key(what: str) -> int:
+        return node_key(f"shuffle_groups {what}", seed, 0, 0)
+
+    groups = chunks(items, size)
+    order = Permutation(len(groups), key("order")).many(range(len(groups))).tolist()
+    runs = [flat(run) for run in chunks([groups[g] for g in order], at_once)]
+    return flat(
+        [run[Permutation(len(run), key(f"run {k}")).one(i)] for i in range(len(run))]
+        for k, run in enumerate(runs)
+    )
 
 
 def jittered(items: list[Any], seed: int, salt: int | str = 0) -> list[Any]:
@@ -403,6 +424,18 @@ RANDOM = [
         writes=True,
     ),
     Case("shuffle slice", lambda s: sk.shuffle(s, seed=9)[::-2], lambda x: shuffled(x, 9)[::-2], writes=True),
+    Case(
+        "shuffle_groups",
+        lambda s: sk.shuffle_groups(s, 2, seed=5),
+        lambda x: group_shuffled(x, 2, 5),
+        writes=True,
+    ),
+    Case(
+        "shuffle_groups, two at once",
+        lambda s: sk.shuffle_groups(s, 2, seed=5, groups_at_once=2),
+        lambda x: group_shuffled(x, 2, 5, 2),
+        writes=True,
+    ),
     Case("random_map", lambda s: sk.random_map(jitter, s, seed=0), lambda x: jittered(x, 0)),
     Case(
         "random_map named",
@@ -754,6 +787,17 @@ KEPT = [
         lambda x: [np.arange(i) for i in range(len(x))],
     ),
     Case("load_packed", lambda s: load_packed(saved([*range(len(s))])), lambda x: list(range(len(x)))),
+    Case(
+        "per_process",
+        lambda s: sk.per_process(partial(list, range(len(s)))),
+        lambda x: list(range(len(x))),
+    ),
+    Case("per_process of items", lambda s: sk.per_process(list, second, s), list),
+    Case(
+        "read",
+        lambda s: sk.read("-", len(s), open_fn=first_numbers),
+        lambda x: list(range(len(x))),
+    ),
     Case(
         "materialize",
         lambda s: materialize(sk.smap(double, range(len(s)))),

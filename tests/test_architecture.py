@@ -43,11 +43,14 @@ ROOMS: dict[str, set[str]] = {
     "chaining": set(),
     "trace": {"errors"},
     "iteration": {"errors", "indices", "trace"},
+    "recognise": {"indices"},
+    "culprits": set(),
     "view": {"chaining", "errors", "indices", "checks", "iteration", "trace"},
-    "source": {"chaining", "view", "errors", "indices"},
+    "source": {"chaining", "view", "errors", "indices", "recognise"},
     "serializable": {"checks"},
     "transforms": {"checks"},
     "views": {
+        "sources",
         "cached",
         "view",
         "source",
@@ -70,6 +73,7 @@ ROOMS: dict[str, set[str]] = {
         "context",
         "randomness",
         "executors",
+        "culprits",
     },
     "executors": {"prefetch", "view", "source", "iteration", "trace", "errors", "context"},
     "observe": {"view", "source", "iteration", "trace", "errors", "indices", "checks", "views", "prefetch"},
@@ -89,6 +93,20 @@ ROOMS: dict[str, set[str]] = {
         "checks",
         "context",
         "randomness",
+    },
+    "sources": {
+        "view",
+        "source",
+        "iteration",
+        "trace",
+        "views",
+        "prefetch",
+        "errors",
+        "indices",
+        "checks",
+        "context",
+        "lazy",
+        "recognise",
     },
     "streams": {
         "view",
@@ -140,6 +158,18 @@ CONCURRENCY = {
     "asyncio",
 }
 CONCURRENT_ROOMS = {"prefetch", "executors", "testing"}  # the laws read from several threads at once
+LIBRARIES = {"PIL", "datasets", "fsspec", "h5py", "imageio"} | {
+    "PIL",
+    "datasets",
+    "fsspec",
+    "h5py",
+    "imageio",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "soundfile",
+    "zarr",
+}
 PASSIVE = {"Lock", "RLock", "local", "get_ident"}  # what others may use of threading: it starts nothing
 
 
@@ -207,7 +237,14 @@ def test_parts_of_the_engine_know_no_views(part: str) -> None:
 def test_engines_and_frameworks_are_not_imported_at_import_time(module: str) -> None:
     if module == "torch":
         return
-    assert not {room(imported) for imported, _ in imports(module, nested=False)} & ENGINES
+    assert not {room(imported) for imported, _ in imports(module, nested=False)} & (ENGINES | LIBRARIES)
+
+
+@every_module
+def test_the_core_imports_sources_only_inside_functions(module: str) -> None:
+    if room(module) == "sources":
+        return
+    assert "sources" not in {room(imported) for imported, _ in own_imports(module, nested=False)}
 
 
 @every_module
@@ -234,6 +271,7 @@ LAZY_ROOMS = {
     "collation",
     "loader",
     "samplers",
+    "sources",
     "observe",
     "prefetch",
     "serializable",

@@ -74,8 +74,8 @@ def test_a_map_of_a_long_chain_is_named_where_it_was_made() -> None:
 
 
 def test_an_error_in_the_sources_own_code_names_the_source() -> None:
-    error = failure(sk.smap(abs, {5: 1}), 0)
-    assert str(error).startswith("source[0] failed: KeyError: 0")
+    error = failure(sk.smap(abs, {0: -1, 5: 1}), 1)
+    assert str(error).startswith("source[1] failed: KeyError: 1")
 
 
 @pytest.mark.parametrize("args", [(), ("two", "words"), (ValueError("bad"),), (5,)], ids=str)

@@ -53,18 +53,21 @@ def run(path, timeout, arguments=(), options=()):
     return done.stderr
 
 
-def needs_torch(path):
-    """Skip where a script imports torch, which is not there."""
-    if re.search(r"^(import|from) torch", path.read_text("utf-8"), re.M) and not importlib.util.find_spec(
-        "torch"
-    ):
-        pytest.skip("torch is not installed")
+OPTIONAL = "PIL datasets fsspec h5py pandas pyarrow soundfile torch zarr"
+
+
+def needs(path):
+    """Skip a script that imports an optional library if it is not installed."""
+    for library in OPTIONAL.split():
+        imports = re.search(rf"^(import|from) {library}\b", path.read_text("utf-8"), re.M)
+        if imports and not importlib.util.find_spec(library):
+            pytest.skip(f"{library} is not installed")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_example_runs_and_checks_itself(example):
-    needs_torch(example)
+    needs(example)
     run(example, 280)
 
 
@@ -72,6 +75,7 @@ def test_example_runs_and_checks_itself(example):
 def test_python_on_page_runs_as_printed(page, tmp_path):
     path = tmp_path / f"page_{page.stem}.py"  # not called like a module that it imports
     path.write_text(SCRIPTS[page], "utf-8")
+    needs(path)
     assert run(path, 55, options=("-W", "error")) == ""
 
 

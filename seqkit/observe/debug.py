@@ -52,7 +52,11 @@ def debug(
     ValueError
         If a limit is out of range.
 
-    Notes ----- One call of `func` and about 0.4 µs per access. Each process counts its own calls, so below a
+    Notes
+
+    -----
+
+    One call of `func` and about 0.4 µs per access. Each process counts its own calls, so below a
     `prefetch` with process workers the limits apply to each worker. After ``debug`` of SeqTools.
 
     Examples

@@ -47,7 +47,11 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
     ValueError
         Without a sequence, or if lengths differ.
 
-    Notes ----- One access to each sequence per item. After ``collate`` of SeqTools; known elsewhere as
+    Notes
+
+    -----
+
+    One access to each sequence per item. After ``collate`` of SeqTools; known elsewhere as
     ``zip``, ``StackDataset`` or ``ArrayDataset``. Not to be confused with `default_collate`, which stacks the
     samples of a batch.
 

@@ -47,7 +47,11 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
         If `n` or `seed` is negative, if `seed` is given for a random sequence, or if `sequence` is empty and
         `n` is None.
 
-    Notes ----- One division per access. The views of the last few epochs are kept. ``at_epoch(e)`` of the
+    Notes
+
+    -----
+
+    One division per access. The views of the last few epochs are kept. ``at_epoch(e)`` of the
     result starts at pass ``e * n``, or at pass e if it is unbounded. Known elsewhere as ``repeat``. Use
     `cycle` for equal passes.
 

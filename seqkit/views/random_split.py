@@ -62,7 +62,11 @@ def random_split(
         If `lengths` are negative or have another sum, if `seed` is negative, if both `groups` and `stratify`
         are given, or if the number of labels is not n.
 
-    Notes ----- One lookup per access, and 1 to 8 bytes of memory per item, depending on n. Needs the length
+    Notes
+
+    -----
+
+    One lookup per access, and 1 to 8 bytes of memory per item, depending on n. Needs the length
     at once. After ``random_split`` of PyTorch; known elsewhere as ``train_test_split``, ``splitobs``,
     ``StratifiedShuffleSplit``, ``GroupShuffleSplit``.
 

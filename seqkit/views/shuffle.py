@@ -60,7 +60,11 @@ def shuffle(
         If `seed` or `epoch` is negative, the sequence is too long, `order` is unknown, or a numpy order has a
         name.
 
-    Notes ----- No memory from 65,536 items on, and a table below. About 2 µs per scattered access, about ten
+    Notes
+
+    -----
+
+    No memory from 65,536 items on, and a table below. About 2 µs per scattered access, about ten
     nanoseconds per consecutive index. After Grain's index shuffle.
 
     Examples

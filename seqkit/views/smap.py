@@ -82,7 +82,11 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. A read raises it
         if a batched `f` returns a wrong number of items.
 
-    Notes ----- One call of `f` per access, or per batched access. A map of a map is read in one loop. After
+    Notes
+
+    -----
+
+    One call of `f` per access, or per batched access. A map of a map is read in one loop. After
     ``smap`` of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
 
     Examples

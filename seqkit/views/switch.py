@@ -45,7 +45,11 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
     IndexError
         An item raises it if the selected sequence ends before it.
 
-    Notes ----- One access to `condition` and one to the selected sequence. The other sequence is not read. If
+    Notes
+
+    -----
+
+    One access to `condition` and one to the selected sequence. The other sequence is not read. If
     one of them works ahead, such as a `prefetch`, iteration reads `condition` ahead too. After ``switch`` of
     SeqTools; known elsewhere as ``where``, ``select``.
 
@@ -81,7 +85,11 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     IndexError
         An item raises it if its selector is out of range, or if the selected sequence ends before it.
 
-    Notes ----- One access to `selector` and one to the selected sequence. The others are not read. Reads
+    Notes
+
+    -----
+
+    One access to `selector` and one to the selected sequence. The others are not read. Reads
     ahead like `switch`. After ``case`` of SeqTools; known elsewhere as ``choose``.
 
     Examples

@@ -43,7 +43,11 @@ def unbatch(
     ValueError
         If a size is out of range. An item raises it if its batch has a wrong size.
 
-    Notes ----- Random access reads one batch per item. Iteration and batched reads read each batch once.
+    Notes
+
+    -----
+
+    Random access reads one batch per item. Iteration and batched reads read each batch once.
     After ``unbatch`` of SeqTools.
 
     Examples

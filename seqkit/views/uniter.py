@@ -53,7 +53,11 @@ def uniter(
     ValueError
         If a number is too small.
 
-    Notes ----- A forward access draws the skipped items, and a backward access all items before the index. A
+    Notes
+
+    -----
+
+    A forward access draws the skipped items, and a backward access all items before the index. A
     batch of indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a
     time. Finished iterators are closed. After ``uniter`` of SeqTools.
 

@@ -87,7 +87,8 @@ def test_what_cannot_be_indexed_is_no_source() -> None:
         sk.shuffle({1, 2})  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         sk.batch(iter(numbers), 2)  # type: ignore[call-overload]
-    sk.view({"a": 1})  # type: ignore[dict-item]
+    with pytest.raises(TypeError):
+        sk.view({"a": 1})  # type: ignore[dict-item]
 
 
 def test_views_are_sequences() -> None:
@@ -374,7 +375,7 @@ def test_overloads_have_the_parameters_and_defaults_of_the_function(name: str) -
                 assert parameter.default in (takes[parameter.name].default, parameter.empty, ...)
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"load_packed"}))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"load_packed", "read"}))
 def test_functions_say_what_items_their_views_have(name: str) -> None:
     first: Callable[..., Any] = next(iter(typing.get_overloads(FUNCTIONS[name])), FUNCTIONS[name])
     returned = typing.get_type_hints(first)["return"]

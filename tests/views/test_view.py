@@ -33,7 +33,7 @@ def test_a_view_of_a_view_is_that_view() -> None:
     assert sk.view(squares) is squares
 
 
-@pytest.mark.parametrize("thing", [3, None, {1, 2}, iter([1]), object()])
+@pytest.mark.parametrize("thing", [3, None, iter([1]), object()])
 def test_what_cannot_be_indexed_is_refused(thing: Any) -> None:
     kind = type(thing).__name__
     hint = ". Make a list of it, or see uniter." if hasattr(thing, "__iter__") else ""
@@ -58,9 +58,8 @@ def test_a_dict_is_a_sequence_of_its_ints_also_when_iterated() -> None:
     letters = {0: "a", 1: "b", 2: "c"}
     assert list(sk.view(letters)) == ["a", "b", "c"]
     assert list(sk.smap(str.upper, letters)) == ["A", "B", "C"]
-    with pytest.raises(sk.EvaluationError) as caught:
-        sk.view({"x": 1})[0]
-    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(TypeError, match="this dict has other keys, such as 'x'"):
+        sk.view({"x": 1})
 
 
 def test_a_bool_is_the_int_it_stands_for_also_in_arrays() -> None:

@@ -1,0 +1,274 @@
+"""Find the object in a pipeline that cannot be pickled, or that must not be shared with forked processes.
+
+Both searches name the way to the object: ``smap → `decode` uses global `lock` (_thread.lock), train.py:4``.
+They follow attributes, containers, closures, defaults and the globals that a function uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+__all__ = ["fork_warning", "pickling_advice", "shared_handles", "unpicklable"]
+
+# Package and class of handles that processes must not share after a fork: they share one position in the
+# file, one connection, or one cache.
+HANDLES = {
+    ("_io", "BufferedRandom"),
+    ("_io", "BufferedReader"),
+    ("_io", "FileIO"),
+    ("h5py", "Dataset"),
+    ("h5py", "File"),
+    ("h5py", "Group"),
+    ("lmdb", "Environment"),
+    ("netCDF4", "Dataset"),
+    ("psycopg", "Connection"),
+    ("psycopg2", "connection"),
+    ("pymysql", "Connection"),
+    ("rasterio", "DatasetBase"),
+    ("socket", "socket"),
+    ("sqlite3", "Connection"),
+    ("tarfile", "TarFile"),
+    ("zipfile", "ZipFile"),
+}
+MOST_OBJECTS = 300  # visited before a fork, in at most a millisecond
+MOST_ITEMS = 20  # looked at in each container
+DEPTH = 12
+_LEAVES: tuple[type, ...] = (
+    *(str, bytes, int, float, complex, range),
+    *(type(None), type, ModuleType, BuiltinFunctionType),
+)
+_KNOWN = (FunctionType, MethodType, partial, dict, list, tuple)
+
+
+class Step(NamedTuple):
+    """How one object refers to another."""
+
+    text: str
+    value: Any
+
+
+def shared_handles(view: Any) -> list[str]:
+    """Return the way to each open file, archive, database or socket that forked workers would share.
+
+    Parameters
+    ----------
+    view : View
+
+    Returns
+    -------
+    list of str
+        Empty if none is found among the first few hundred objects.
+
+    Examples
+    --------
+    >>> import io, seqkit as sk, zipfile
+    >>> archive = zipfile.ZipFile(io.BytesIO(), "w")
+    >>> shared_handles(sk.smap(lambda name: archive.read(name), ["a.txt"]))
+    ['smap → `<lambda>` uses global `archive` (zipfile.ZipFile), ...:1']
+    >>> shared_handles(sk.per_process(lambda: archive, zipfile.ZipFile.read, ["a.txt"]))
+    []
+    """
+    found: list[str] = []
+    pending: deque[tuple[Any, tuple[Step, ...]]] = deque([(view, (Step(_name(view), view),))])
+    seen: set[int] = set()
+    while pending and len(seen) < MOST_OBJECTS:
+        value, way = pending.popleft()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if _is_handle(value):
+            found.append(_sentence(way))
+        elif len(way) <= DEPTH and not getattr(type(value), "opens_its_own", False):
+            pending.extend((step.value, (*way, step)) for step in _references(value))
+    return found
+
+
+def fork_warning(view: Any) -> str | None:
+    """Return the warning for handles that forked workers would share, or None if there are none.
+
+    >>> fork_warning([1, 2, 3])
+    """
+    found = shared_handles(view)
+    if not found:
+        return None
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        "prefetch: forked workers share an open handle with this process, and may read wrong data:"
+        f" {found[0]}{more}. Open it in each process: sk.per_process(open_fn, read, items)."
+    )
+
+
+def _is_handle(value: Any) -> bool:
+    for kind in type(value).__mro__:
+        if (kind.__module__.partition(".")[0], kind.__name__) in HANDLES:
+            is_closed = getattr(value, "closed", False) or getattr(value, "fp", value) is None
+            return bool(value) and not is_closed  # a closed handle of h5py is false
+    return False
+
+
+def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
+    """Return the way to the innermost object that `dumps` cannot pickle, or None if there is none.
+
+    Parameters
+    ----------
+    view : View
+    dumps : callable
+        Raises any exception for a value that cannot be pickled.
+
+    Examples
+    --------
+    >>> import cloudpickle, seqkit as sk, threading
+    >>> def decode(path, lock=threading.Lock()): ...
+    >>> unpicklable(sk.batch(sk.smap(decode, ["a.jpg"]), 2), cloudpickle.dumps)
+    'batch → smap → `decode` uses default `lock` (_thread.lock), ...:1'
+    >>> unpicklable(sk.smap(len, ["a"]), cloudpickle.dumps)
+    """
+    if _pickles(view, dumps):
+        return None
+    way: tuple[Step, ...] = (Step(_name(view), view),)
+    seen = {id(view)}
+    while True:
+        for step in _carried(way[-1].value):
+            if id(step.value) not in seen and not _pickles(step.value, dumps):
+                seen.add(id(step.value))
+                way = (*way, step)
+                break
+        else:
+            return _sentence(way)
+
+
+def pickling_advice(view: Any, error: Exception, dumps: Callable[[Any], Any]) -> str:
+    """Return the message for a pipeline that cannot be pickled: the object, the reason and what to do.
+
+    Parameters
+    ----------
+    view : View
+    error : Exception
+        What pickling the view raised.
+    dumps : callable
+        See `unpicklable`.
+    """
+    culprit = unpicklable(view, dumps) or _name(view)
+    return (
+        f"prefetch: the pipeline cannot be pickled for workers: {culprit}: {type(error).__name__}: {error}."
+        " Open files and connections in each process with sk.per_process, create locks inside the function,"
+        " or use method='thread'."
+    )
+
+
+def _pickles(value: Any, dumps: Callable[[Any], Any]) -> bool:
+    try:
+        dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+# -------------------------------------------------------------------- references of an object
+
+
+def _references(value: Any) -> Iterator[Step]:
+    """Yield the objects that a value refers to."""
+    if isinstance(value, _LEAVES):
+        return
+    if isinstance(value, FunctionType):
+        yield from _of_function(value)
+    elif isinstance(value, MethodType):
+        yield Step("", value.__self__)
+        yield Step("", value.__func__)
+    elif isinstance(value, partial):
+        yield Step(_label(value.func, ""), value.func)
+        yield from _references([*value.args, *value.keywords.values()])
+    elif isinstance(value, dict):
+        yield from (Step(f"key {key!r}", item) for key, item in islice(value.items(), MOST_ITEMS))
+    elif isinstance(value, list | tuple):
+        yield from (Step(_label(item, f"item {i}"), item) for i, item in enumerate(value[:MOST_ITEMS]))
+    else:
+        yield from _of_attributes(value, getattr(value, "__dict__", None))
+
+
+def _of_attributes(owner: Any, attributes: Any) -> Iterator[Step]:
+    if not isinstance(attributes, dict):
+        return
+    is_internal = type(owner).__module__.startswith("seqkit.")
+    for name, value in list(attributes.items()):
+        if name != "_site":
+            yield Step(_label(value, "" if is_internal else f"attribute `{name}`"), value)
+
+
+def _carried(value: Any) -> Iterator[Step]:
+    """Yield the objects that a pickle of the value holds, as its ``__reduce__`` returns them."""
+    if isinstance(value, (*_LEAVES, *_KNOWN)):
+        yield from _references(value)
+        return
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:
+        return
+    if isinstance(reduced, tuple):
+        for part in reduced[1:3]:
+            attributes = part[1] if isinstance(part, tuple) and len(part) == 2 and part[0] is None else part
+            if isinstance(attributes, dict):
+                yield from _of_attributes(value, attributes)
+            elif isinstance(attributes, tuple):
+                yield from (Step(_label(item, ""), item) for item in attributes)
+
+
+def _of_function(function: FunctionType) -> Iterator[Step]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield Step(f"uses `{name}`", cell.cell_contents)
+        except ValueError:  # it has no value yet
+            pass
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount][-len(function.__defaults__ or ()) :]
+    for name, value in zip(names, function.__defaults__ or (), strict=False):
+        yield Step(f"uses default `{name}`", value)
+    for name, value in (function.__kwdefaults__ or {}).items():
+        yield Step(f"uses default `{name}`", value)
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            yield Step(f"uses global `{name}`", function.__globals__[name])
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
+
+
+# -------------------------------------------------------------------- in words
+
+
+def _name(view: Any) -> str:
+    return getattr(view, "_name", type(view).__name__)
+
+
+def _label(value: Any, other: str) -> str:
+    if isinstance(getattr(value, "_sources", None), tuple):
+        return _name(value)
+    if isinstance(value, FunctionType | MethodType | partial) or (callable(value) and not other):
+        return f"`{getattr(value, '__name__', type(value).__name__)}`"
+    return other
+
+
+def _sentence(way: tuple[Step, ...]) -> str:
+    text, place, is_internal = "", "", False
+    for step in way:
+        # The containers in which a view keeps its functions mean nothing to users.
+        is_internal = not step.text or (is_internal and step.text.startswith("item "))
+        label = _label(step.value, "") if is_internal else step.text
+        if label:
+            text += (" " if label.startswith("uses") else " → ") * bool(text) + label
+        code = getattr(step.value, "__code__", None)
+        if isinstance(code, CodeType):
+            place = f", {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    last = type(way[-1].value)
+    return f"{text} ({last.__module__}.{last.__qualname__}){place}"

@@ -1,0 +1,109 @@
+"""Sources that need help before a view can wrap them, recognised by the names of their types.
+
+The core holds the table of names below. It imports `seqkit.sources` only when an object of one of these types
+is used, and never imports the libraries themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Set
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .indices import UNKNOWN, Length
+
+__all__ = ["length_of", "recognise"]
+
+# Package and class, and the class of `sources` that reads it by position.
+READERS = {
+    ("pandas", "DataFrame"): "pandas:Rows",
+    ("pandas", "Series"): "pandas:Column",
+    ("pandas", "Index"): "pandas:Column",
+    ("polars", "DataFrame"): "polars:Rows",
+    ("polars", "Series"): "polars:Column",
+    ("pyarrow", "Table"): "arrow:Rows",
+    ("pyarrow", "RecordBatch"): "arrow:Rows",
+    ("pyarrow", "ChunkedArray"): "arrow:Column",
+    ("pyarrow", "Array"): "arrow:Column",
+    ("datasets", "Column"): "huggingface:Column",
+    ("h5py", "Dataset"): "hdf5:Rows",
+    ("zarr", "Array"): "zarr:Rows",
+}
+# Package and class, and what to use in its place.
+REMEDIES = {
+    ("polars", "LazyFrame"): "Call .collect() first",
+    ("pandas", "DataFrameGroupBy"): "Make a list of its groups: [frame for _, frame in groups]",
+    ("datasets", "DatasetDict"): "Choose a split, such as data['train']",
+    ("datasets", "IterableDataset"): "Use uniter, or load the data set without streaming=True",
+    (
+        "h5py",
+        "File",
+    ): "Choose a data set, such as file['images'], or use sources.hdf5(path, name)",
+    ("h5py", "Group"): "Choose a data set of the group, such as group['images']",
+    ("zarr", "Group"): "Choose an array of the group, such as group['images']",
+    ("numpy", "NpzFile"): "Choose an array, such as file['images'], or use sources.npz(path)",
+    ("zipfile", "ZipFile"): "Use sources.zip_members(path)",
+    ("tarfile", "TarFile"): "Use sources.tar_members(path)",
+    ("sqlite3", "Connection"): "Use sources.sqlite(path, query)",
+}
+PLAIN = {list, tuple, range, str, bytes, np.ndarray}
+
+
+def recognise(source: Any, who: str) -> Any:
+    """Return an object that is read by position: `source` itself, or a wrapper for a known type.
+
+    Raises
+    ------
+    TypeError
+        If the type is known not to be a sequence. The message says what to use.
+
+    >>> recognise({3, 1}, "batch")
+    Traceback (most recent call last):
+    TypeError: batch: a set has no order, got set. Use sorted(s) or list(s).
+    """
+    kind = type(source)
+    if kind in PLAIN:
+        return source
+    for base in kind.__mro__:
+        name = base.__module__.partition(".")[0], base.__name__
+        if name in READERS:
+            module, reader = READERS[name].split(":")
+            return getattr(import_module(f"seqkit.sources.{module}"), reader)(source)
+        if name in REMEDIES:
+            raise TypeError(f"{who}: a {name[0]}.{name[1]} is not a sequence of items. {REMEDIES[name]}.")
+    _refuse_builtins(source, who)
+    return source
+
+
+def _refuse_builtins(source: Any, who: str) -> None:
+    kind = type(source).__name__
+    if isinstance(source, Set) and not hasattr(source, "__getitem__"):
+        raise TypeError(f"{who}: a set has no order, got {kind}. Use sorted(s) or list(s).")
+    if isinstance(source, Generator):
+        raise TypeError(
+            f"{who}: a generator can be read only once and not by position, got {kind}. Use list(generator)"
+            " if the items fit in memory, or uniter with an object that can be iterated again."
+        )
+    # A DataLoader may have a sampler that gives keys.
+    if not isinstance(source, Mapping) or hasattr(source, "__missing__") or who == "DataLoader":
+        return
+    if source and 0 not in source:
+        first = next(iter(source))
+        raise TypeError(
+            f"{who}: items are read at 0, 1, 2, …, and this {kind} has other keys, such as {first!r}. Use"
+            " list(d.values()), or pass the dict to DataLoader with a sampler of its keys."
+        )
+
+
+def length_of(data: Any) -> Length:
+    """Return the number of items: `len`, or the first axis of an array without `len`, or `UNKNOWN`.
+
+    >>> length_of("abc"), length_of(iter("abc")) is UNKNOWN
+    (3, True)
+    """
+    if hasattr(data, "__len__"):
+        return len(data)
+    shape = getattr(data, "shape", None)
+    return shape[0] if isinstance(shape, tuple) and shape and isinstance(shape[0], int) else UNKNOWN

@@ -1,0 +1,91 @@
+"""Tables of Arrow in memory, and Arrow (Feather) files, read by position."""
+
+from __future__ import annotations
+
+from functools import partial
+from os import PathLike, fspath
+from typing import Any
+
+from ..view import View
+from .columns import check_names
+from .per_process import PerProcess
+
+__all__ = ["Column", "Rows", "arrow"]
+
+
+class Column:
+    """The values of an Array or ChunkedArray by position, as Python objects."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._array[i].as_py()
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return self._array.take(indices).to_pylist()  # type: ignore[no-any-return]
+
+
+class Rows:
+    """The rows of a Table or RecordBatch by position, each a dict from column to value."""
+
+    def __init__(self, table: Any) -> None:
+        check_names(table.schema.names, "Table")
+        self._table = table
+
+    def __len__(self) -> int:
+        return self._table.num_rows  # type: ignore[no-any-return]
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return {name: column[i].as_py() for name, column in self._named()}
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        return self._table.take(indices).to_pylist()  # type: ignore[no-any-return]
+
+    def _named(self) -> Any:
+        return zip(self._table.schema.names, self._table.columns, strict=True)
+
+
+def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
+    """Return a view of the rows of an Arrow or Feather file, each a dict from column to value.
+
+    Parameters
+    ----------
+    path : path-like
+        An Arrow file (also called Feather V2) or an Arrow stream. Each process maps it into memory when it
+        first needs it.
+
+    Returns
+    -------
+    View
+        A batch is one call.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        When the file is first opened: if it has another format.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.feather
+    >>> path = str(getfixture("tmp_path") / "cities.feather")
+    >>> pyarrow.feather.write_feather(pa.table({"city": ["Oslo", "Rome"], "people": [7, 28]}), path)
+    >>> arrow(path)[1]
+    {'city': 'Rome', 'people': 28}
+    """
+    return PerProcess(partial(_open, fspath(path)))
+
+
+def _open(path: str) -> Any:
+    import pyarrow as pa
+
+    file = pa.memory_map(path)
+    try:
+        reader = pa.ipc.open_file(file)
+    except pa.ArrowInvalid:
+        file.seek(0)
+        reader = pa.ipc.open_stream(file)
+    return Rows(reader.read_all())

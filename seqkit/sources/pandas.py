@@ -1,0 +1,70 @@
+"""Tables of pandas, read by position."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .columns import as_rows, check_names
+
+__all__ = ["Column", "Rows"]
+
+
+class Column:
+    """The values of a Series or an Index by position. Labels do not matter.
+
+    Numbers and objects come as they lie in the array of numpy. Other values come from the extension array:
+    dates as Timestamp, missing values as NA.
+    """
+
+    def __init__(self, series: Any) -> None:
+        self._series = series
+
+    @cached_property
+    def values(self) -> Any:
+        kind = self._series.dtype
+        is_plain = isinstance(kind, np.dtype) and kind.kind in "biufcO"
+        return self._series.to_numpy() if is_plain else self._series.array
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def __getitem__(self, i: int) -> Any:
+        return self.values[i]
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        values = self.values[np.asarray(indices, np.intp)]
+        return values if isinstance(values, np.ndarray) else list(values)
+
+    def __reduce__(self) -> Any:
+        return Column, (self._series,)
+
+
+class Rows:
+    """The rows of a DataFrame by position, each a dict from column to value."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self._names = list(frame.columns)
+        check_names(self._names, "DataFrame")
+
+    @cached_property
+    def _columns(self) -> list[Any]:
+        return [Column(self._frame.iloc[:, k]).values for k in range(len(self._names))]
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __getitem__(self, i: int) -> dict[Any, Any]:
+        if not 0 <= i < len(self._frame):  # a frame without columns has rows, too
+            raise IndexError(f"row {i} is out of range for {len(self._frame)} rows")
+        return {name: column[i] for name, column in zip(self._names, self._columns, strict=True)}
+
+    def __getitems__(self, indices: list[int]) -> list[dict[Any, Any]]:
+        wanted = np.asarray(indices, np.intp)
+        return as_rows(self._names, [column[wanted] for column in self._columns], len(indices))
+
+    def __reduce__(self) -> Any:
+        return Rows, (self._frame,)

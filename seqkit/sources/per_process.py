@@ -1,0 +1,176 @@
+"""`per_process`: files and connections that every worker opens for itself."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast, overload
+
+import numpy as np
+
+from ..checks import as_bool, check_callable
+from ..errors import fail
+from ..indices import Indices, Unsized, as_array, as_list
+from ..recognise import length_of, recognise
+from ..source import as_view
+from ..view import Indexable, T, U, V, View, name_of
+from ..views.smap import smap
+from .handles import Handles
+
+__all__ = ["PerProcess", "WithHandle", "open_sequence", "per_process", "read_many"]
+
+
+@overload
+def per_process(
+    open_fn: Callable[[], Indexable[T]], read: None = None, items: None = None, *, per_thread: bool = False
+) -> View[T]: ...
+@overload
+def per_process(
+    open_fn: Callable[[], V], read: Callable[[V, T], U], items: Indexable[T], *, per_thread: bool = False
+) -> View[U]: ...
+def per_process(
+    open_fn: Callable[[], Any],
+    read: Callable[[Any, Any], Any] | None = None,
+    items: Indexable[Any] | None = None,
+    *,
+    per_thread: bool = False,
+) -> View[Any]:
+    """Return a view of data behind a file or connection that each process opens for itself.
+
+    Nothing is opened until an item or the length is needed. Each process opens its own handle when it first
+    reads, also after a fork, and closes it when the worker ends. A pickle holds only the functions.
+
+    Parameters
+    ----------
+    open_fn : callable
+        Opens the file or connection, without arguments: ``lambda: h5py.File(path)["images"]``.
+    read : callable, optional
+        ``read(handle, item)`` returns an item of the view. None (the default): `open_fn` returns a sequence
+        with ``len`` and ``[i]``, or a table, and its items are those of the view.
+    items : View or indexable, optional
+        Arguments for `read`, such as names, keys or rows of a table. Needed with `read`.
+    per_thread : bool
+        False (the default): the threads of a process share one handle, and use it one at a time. True: each
+        thread opens its own. Needed for `sqlite3`; faster with thread workers.
+
+    Returns
+    -------
+    View
+        With `read`, the view of ``read(handle, item)`` for each of `items`.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type, or only one of `read` and `items` is given. If `open_fn` returns no
+        sequence and there is no `read`: when the length is needed.
+
+    Notes
+    -----
+    About 0.5 µs more per access than reading by hand. The handle is closed with its ``close`` method, or by
+    dropping it if it has none.
+
+    Examples
+    --------
+    >>> import io, zipfile
+    >>> with zipfile.ZipFile(path := getfixture("tmp_path") / "letters.zip", "w") as archive:
+    ...     for letter in "abc": archive.writestr(letter, letter * 3)
+    >>> letters = per_process(lambda: zipfile.ZipFile(path), zipfile.ZipFile.read, ["b", "c"])
+    >>> list(letters)
+    [b'bbb', b'ccc']
+    >>> list(per_process(lambda: [1, 2, 3])[::-1])
+    [3, 2, 1]
+    """
+    check_callable(open_fn, "per_process: open_fn")
+    check_callable(read, "per_process: read", optional=True)
+    per_thread = as_bool(per_thread, "per_process: per_thread")
+    if (read is None) != (items is None):
+        given, missing = ("read", "items") if items is None else ("items", "read")
+        raise TypeError(f"per_process: {given} needs {missing}. Pass both, or neither for a sequence.")
+    if read is None or items is None:
+        return PerProcess(open_fn, per_thread=per_thread)
+    return smap(WithHandle(Handles(open_fn, per_thread), read), as_view(items, "per_process"))
+
+
+class WithHandle:
+    """``read(handle, item)`` as a function of `item`."""
+
+    def __init__(self, handles: Handles, read: Callable[[Any, Any], Any]) -> None:
+        self._handles = handles
+        self._read = read
+        self.__name__ = name_of(read)
+
+    def __call__(self, item: Any) -> Any:
+        return self._handles.call(self._read, item)
+
+
+class PerProcess(View[Any]):
+    """The view behind `per_process`: the items of a sequence that each process opens.
+
+    With `inheritable`, a forked process uses the sequence of its parent. It must be data in memory.
+    """
+
+    _length_reads = True  # the sequence is opened
+
+    def __init__(
+        self,
+        open_fn: Callable[[], Any],
+        per_thread: bool = False,
+        inheritable: bool = False,
+    ) -> None:
+        super().__init__(())
+        self._open_fn = open_fn
+        self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable)
+
+    @property
+    def group_sizes(self) -> Any:
+        """Rows per group that is read in one piece, as the opened object has it; None if it has none."""
+        return self._handles.call(getattr, "group_sizes", None)
+
+    def _length(self) -> int:
+        return int(self._handles.call(length_of))
+
+    def _get(self, i: int) -> Any:
+        try:
+            return self._handles.call(operator.getitem, i)
+        except Exception as error:
+            fail(self, i, error)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        if not len(indices):
+            return []
+        try:
+            many = self._handles.call(read_many, indices)
+        except Exception as error:
+            fail(self, indices[0], error, f"reading {len(indices)} items at once")
+        return super()._getmany(indices) if many is None else many
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return self
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [name_of(self._open_fn)]
+
+
+def open_sequence(open_fn: Callable[[], Any]) -> Any:
+    """Open a sequence, which is read by position."""
+    opened = open_fn()
+    data = recognise(opened, "per_process")
+    if not hasattr(data, "__getitem__") or isinstance(length_of(data), Unsized):
+        raise TypeError(
+            f"per_process: open_fn must return a sequence with len() and [i], got {type(opened).__name__}. To"
+            " read from a handle, pass read= and items=."
+        )
+    return data
+
+
+def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
+    """Return the items of an opened sequence in one call, or None if it has none for that."""
+    if isinstance(data, np.ndarray):
+        return cast(Sequence[Any], data[as_array(indices)])
+    if getattr(data, "__getitems__", None) is None:
+        return None
+    items: Sequence[Any] = data.__getitems__(as_list(indices))
+    if len(items) != len(indices):
+        raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
+    return items

@@ -1,0 +1,81 @@
+"""`remote`: files behind a URL, through fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, BinaryIO
+
+from ..checks import check_callable
+from ..source import as_view
+from ..view import View
+from ..views.smap import smap
+from .files import natural
+
+__all__ = ["remote"]
+
+
+def remote(
+    url: str,
+    *,
+    read: Callable[[BinaryIO], Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> View[Any]:
+    """Return a view of the files behind a URL of fsspec, in natural order of their names.
+
+    Parameters
+    ----------
+    url : str
+        A file, or a glob pattern, such as ``"s3://bucket/photos/*.jpg"``. Files are listed now.
+    read : callable, optional
+        Called with an open binary file, returns the item. None (the default): items are the bytes.
+    storage_options : mapping, optional
+        For the file system: keys, end points, caches. It is pickled with the view.
+
+    Returns
+    -------
+    View
+        Each access opens one file. Each process makes its own connection.
+
+    Raises
+    ------
+    TypeError
+        If `read` cannot be called.
+    ValueError
+        If the file system is unknown.
+    FileNotFoundError
+        If there is no file.
+
+    Notes
+    -----
+    To read each file once, wrap the view in `add_cache`, or put ``"simplecache::"`` before the URL.
+
+    Examples
+    --------
+    >>> import fsspec
+    >>> for name in ("b2", "b10"): fsspec.filesystem("memory").pipe(f"/letters/{name}", name.encode())
+    >>> list(remote("memory://letters/*"))
+    [b'b2', b'b10']
+    """
+    from fsspec.core import url_to_fs
+
+    check_callable(read, "remote: read", optional=True)
+    options = dict(storage_options or {})
+    fs, path = url_to_fs(url, **options)
+    if any(letter in path for letter in "*?["):
+        found = fs.glob(path, detail=True)
+        paths = sorted((name for name in found if found[name]["type"] == "file"), key=natural)
+    else:
+        paths = [path] if fs.isfile(path) else []
+    if not paths:
+        raise FileNotFoundError(f"remote: there is no file at {url!r}. Check the address or the pattern.")
+    return smap(partial(_read, url=url, options=options, read=read), as_view(paths, "remote"))
+
+
+def _read(path: str, url: str, options: dict[str, Any], read: Callable[[BinaryIO], Any] | None) -> Any:
+    from fsspec.core import url_to_fs
+
+    # fsspec keeps one file system for each process, and makes another one after a fork.
+    fs, _ = url_to_fs(url, **options)
+    with fs.open(path, "rb") as file:
+        return file.read() if read is None else read(file)

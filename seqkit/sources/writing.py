@@ -1,0 +1,282 @@
+"""Write all items of a view to a file, in parallel, so that a crash loses only the pieces in progress.
+
+Pieces are written into ``<path>.partial``. The folder becomes the result when all pieces are there and their
+sizes are right. Until then the same call continues where the last one ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from ..context import private_memory
+from ..indices import Unsized
+from ..prefetch import prefetch
+from ..view import View
+from ..views.smap import smap
+from ..views.stores import replace_file
+from .files import Progress
+from .npy import npy
+from .parquet import parquet
+
+__all__ = ["write"]
+
+PIECE_BYTES = 8 * 1024 * 1024
+PIECE_ROWS = 8192
+
+
+def write(
+    source: View[Any],
+    to: str | PathLike[str],
+    nworkers: int | None,
+    chunk_size: int | None,
+    progress: Progress | None,
+) -> View[Any]:
+    """Write the items of a view to a file, or continue to do so, and return a view of the file."""
+    path = fspath(to)
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in WRITERS:
+        raise ValueError(f"materialize: to must end in .npy or .parquet, got {path!r}")
+    if os.path.exists(path):
+        raise FileExistsError(f"materialize: {path!r} exists already. Delete it, or write somewhere else.")
+    if isinstance(source._n, Unsized):
+        raise TypeError(f"materialize: writing needs a length, and there is none: {source._n.reason}")
+    if not source._n:
+        raise ValueError("materialize: there are no items, so the type of the file is unknown")
+    prefetch([], nworkers, "process")  # checks the argument before anything is written
+    with private_memory():
+        writer = WRITERS[suffix](source, path, chunk_size)
+    missing = writer.missing()
+    done = source._n - sum(map(writer.rows_of, missing))
+    with prefetch(smap(writer, missing), nworkers, "process", in_order=False, chunk_size=1) as pieces:
+        if progress is not None:
+            progress(done, source._n)
+        for k in pieces:
+            writer.finished(k)
+            done += writer.rows_of(k)
+            if progress is not None:
+                progress(done, source._n)
+    return writer.complete()
+
+
+class Writer(ABC):
+    """Writes the items of a view in pieces. As a function of a piece's number it writes this piece.
+
+    Parameters
+    ----------
+    source : View
+    path : str
+    chunk_size : int or None
+        Items per piece, of a new file.
+    """
+
+    def __init__(self, source: View[Any], path: str, chunk_size: int | None) -> None:
+        self.source = source
+        self.n = len(source)
+        self.path = path
+        self.folder = f"{path}.partial"
+        self._about = {"items": self.n, "expression": repr(source)}
+        try:
+            with open(os.path.join(self.folder, "plan.json")) as file:
+                plan = json.load(file)
+        except FileNotFoundError:
+            self._begin(chunk_size)
+        else:
+            self._resume(plan, chunk_size)
+
+    def _begin(self, chunk_size: int | None) -> None:
+        first = self.source[0]
+        self.chunk_size = chunk_size or self.suitable(first)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder)
+        self.begin([first, *self.source._getmany(range(1, self.rows_of(0)))])
+        self.finished(0)
+        # Without this file, the folder is begun again.
+        plan = json.dumps({**self._about, "chunk_size": self.chunk_size}).encode()
+        replace_file(os.path.join(self.folder, "plan.json"), lambda file: file.write(plan))
+
+    def _resume(self, plan: dict[str, Any], chunk_size: int | None) -> None:
+        self.chunk_size = plan.pop("chunk_size")
+        if plan != self._about or chunk_size not in (None, self.chunk_size):
+            raise ValueError(
+                f"materialize: {self.folder} holds a part of {plan['expression']}, {plan['items']} items in"
+                f" pieces of {self.chunk_size}. Delete it to write {self._about['expression']}."
+            )
+        self.resume()
+
+    @property
+    def pieces(self) -> range:
+        return range(-(-self.n // self.chunk_size))
+
+    def indices(self, k: int) -> range:
+        return range(self.n)[k * self.chunk_size : (k + 1) * self.chunk_size]
+
+    def rows_of(self, k: int) -> int:
+        return len(self.indices(k))
+
+    def __call__(self, k: int) -> int:
+        with private_memory():
+            items = self.source._getmany(self.indices(k))
+            if len(items) != self.rows_of(k):
+                raise ValueError(f"materialize: piece {k} has {len(items)} items, not {self.rows_of(k)}")
+            self.write(k, items)
+        return k
+
+    @abstractmethod
+    def suitable(self, first: Any) -> int:
+        """Return how many items a piece should have."""
+
+    @abstractmethod
+    def begin(self, items: Sequence[Any]) -> None:
+        """Find the type of the file by the items of piece 0, and write them."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Find the type of the file by the pieces that were written."""
+
+    @abstractmethod
+    def write(self, k: int, items: Sequence[Any]) -> None:
+        """Write a piece, in any process."""
+
+    @abstractmethod
+    def missing(self) -> list[int]:
+        """Return the numbers of the pieces that are not complete."""
+
+    @abstractmethod
+    def finished(self, k: int) -> None:
+        """Note that a piece is written. Called in the process of the caller."""
+
+    @abstractmethod
+    def complete(self) -> View[Any]:
+        """Check the sizes, move the result to its place and return a view of it."""
+
+
+class NpyWriter(Writer):
+    """Writes arrays of one shape and dtype. Workers write their pieces into one mapped file."""
+
+    @property
+    def _data(self) -> str:
+        return os.path.join(self.folder, "data.npy")
+
+    @property
+    def _marks(self) -> str:
+        return os.path.join(self.folder, "done")
+
+    def suitable(self, first: Any) -> int:
+        return max(1, PIECE_BYTES // max(np.asarray(first).nbytes, 1))
+
+    def begin(self, items: Sequence[Any]) -> None:
+        first = np.asarray(items[0])
+        if first.dtype.hasobject:
+            raise TypeError(
+                f"materialize: .npy needs numbers or arrays of numbers, got {type(items[0]).__name__}"
+            )
+        shape = (self.n, *first.shape)
+        np.lib.format.open_memmap(self._data, "w+", first.dtype, shape).flush()
+        with open(self._marks, "wb") as file:
+            file.truncate(len(self.pieces))
+        self.write(0, items)
+
+    def resume(self) -> None:
+        if os.path.getsize(self._marks) != len(self.pieces):
+            raise ValueError(f"materialize: {self._marks} is damaged. Delete {self.folder} to begin again.")
+
+    def write(self, k: int, items: Sequence[Any]) -> None:
+        array = np.load(self._data, mmap_mode="r+")
+        for i, item in zip(self.indices(k), items, strict=True):
+            value = np.asarray(item)
+            if value.shape != array.shape[1:] or value.dtype != array.dtype:
+                raise ValueError(
+                    f"materialize: items must have one shape and dtype. Item 0 is {array.dtype}"
+                    f" {array.shape[1:]}, item {i} is {value.dtype} {value.shape}"
+                )
+            array[i] = value
+
+    def missing(self) -> list[int]:
+        return np.flatnonzero(np.fromfile(self._marks, np.uint8) == 0).tolist()
+
+    def finished(self, k: int) -> None:
+        with open(self._marks, "r+b") as file:
+            file.seek(k)
+            file.write(b"\1")
+
+    def complete(self) -> View[Any]:
+        np.load(self._data, mmap_mode="r")  # raises ValueError if the file is too short
+        if self.missing():
+            raise RuntimeError(f"materialize: pieces {self.missing()} of {self.path} are missing")
+        os.replace(self._data, self.path)
+        shutil.rmtree(self.folder)
+        return npy(self.path)
+
+
+class ParquetWriter(Writer):
+    """Writes dicts of one schema. Each piece is a file in a folder, in one row group."""
+
+    def suitable(self, first: Any) -> int:
+        return PIECE_ROWS
+
+    def _part(self, k: int) -> str:
+        return os.path.join(self.folder, f"part-{k:06}.parquet")
+
+    def begin(self, items: Sequence[Any]) -> None:
+        self._schema: Any = None
+        self.write(0, items)
+        self.resume()
+
+    def resume(self) -> None:
+        from pyarrow.parquet import read_schema
+
+        self._schema = read_schema(self._part(0))
+
+    def write(self, k: int, items: Sequence[Any]) -> None:
+        import pyarrow as pa
+        from pyarrow.parquet import write_table
+
+        self._check_keys(k, items)
+        table = pa.Table.from_pylist(list(items), schema=self._schema)
+        draft = f"{self._part(k)}.{os.getpid()}"
+        write_table(table, draft, row_group_size=len(items))
+        os.replace(draft, self._part(k))
+
+    def _check_keys(self, k: int, items: Sequence[Any]) -> None:
+        # pyarrow leaves out keys that are not in the schema.
+        names = {*(items[0] if self._schema is None and isinstance(items[0], dict) else self._names)}
+        for i, item in zip(self.indices(k), items, strict=True):
+            if not isinstance(item, dict) or item.keys() != names:
+                found = list(item) if isinstance(item, dict) else type(item).__name__
+                raise ValueError(
+                    f"materialize: .parquet needs dicts with the keys of item 0, and item {i} is {found}"
+                )
+
+    @property
+    def _names(self) -> list[str]:
+        return [] if self._schema is None else self._schema.names
+
+    def finished(self, k: int) -> None:
+        """Do nothing: a file appears when it is complete."""
+
+    def missing(self) -> list[int]:
+        return [k for k in self.pieces if not os.path.exists(self._part(k))]
+
+    def complete(self) -> View[Any]:
+        from pyarrow.parquet import read_metadata
+
+        for k in self.pieces:
+            if (rows := read_metadata(self._part(k)).num_rows) != self.rows_of(k):
+                raise RuntimeError(f"materialize: {self._part(k)} has {rows} rows, not {self.rows_of(k)}")
+        os.unlink(os.path.join(self.folder, "plan.json"))
+        os.rename(self.folder, self.path)
+        return parquet(self.path)
+
+
+WRITERS: dict[str, Callable[[View[Any], str, int | None], Writer]] = {
+    ".npy": NpyWriter,
+    ".parquet": ParquetWriter,
+}

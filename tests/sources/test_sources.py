@@ -1,0 +1,356 @@
+"""What is special about each source: refused arguments, corner cases, and the cost that is promised."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit import sources
+
+# -------------------------------------------------------------------- files, images, audio
+
+
+def test_files_are_in_natural_order_at_any_depth(tmp_path: Path) -> None:
+    for name in ("b/10.txt", "b/9.txt", "a1.txt", "a10.txt", "a2.TXT", ".hidden", ".git/x.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(Path(path).relative_to(tmp_path)) for path in sources.files(tmp_path)]
+    assert found == ["a1.txt", "a2.TXT", "a10.txt", "b/9.txt", "b/10.txt"]
+    assert len(sources.files(tmp_path / "*.txt")) == 2
+    assert len(sources.files(tmp_path / "**/*.txt")) == 4
+    assert len(sources.files(tmp_path, suffixes=[".txt"])) == 5
+
+
+def test_progress_counts_the_files(tmp_path: Path) -> None:
+    for i in range(3):
+        (tmp_path / f"{i}").touch()
+    told: list[tuple[int, int | None]] = []
+    sources.files(tmp_path, progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, None), (2, None), (3, None)]
+
+
+def test_folder_without_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"files: there is no file with a suffix of \['.jpg'\] at"):
+        sources.files(tmp_path, suffixes=[".jpg"])
+    with pytest.raises(FileNotFoundError, match="files: there is no file at"):
+        sources.files(tmp_path / "*.png")
+
+
+def test_images_are_writable_and_converted(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.full((2, 3), 7, np.uint8)).save(tmp_path / "1.png")
+    (tmp_path / "notes.txt").touch()
+    assert len(sources.images(tmp_path)) == 1
+    (pixels,) = sources.images(tmp_path)
+    assert (pixels.shape, pixels.flags.writeable) == ((2, 3, 3), True)
+    assert sources.images(tmp_path, None)[0].shape == (2, 3)
+    with pytest.raises(ValueError, match="library must be 'pillow' or 'imageio', got 'cv2'"):
+        sources.images(tmp_path, library="cv2")
+
+
+def test_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    (tmp_path / "1.png").write_bytes(b"no picture")
+    with pytest.raises(sk.EvaluationError, match=r"smap\[0\] failed: .*1\.png"):
+        sources.images(tmp_path)[0]
+
+
+# -------------------------------------------------------------------- numpy
+
+
+def test_npz_is_mapped_and_not_read(tmp_path: Path) -> None:
+    x = np.asfortranarray(np.arange(12.0).reshape(4, 3))
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(4), empty=np.empty((0, 2)))
+    rows = sources.npz(tmp_path / "a.npz", ["x", "y"])
+    assert isinstance(rows[0]["x"].base, np.memmap)
+    assert [row["x"].tolist() for row in rows] == x.tolist()
+    assert len(sources.npz(tmp_path / "a.npz", "empty")) == 0
+    with pytest.raises(ValueError, match=r"differ in length: {'x': 4, 'y': 4, 'empty': 0}\. Choose one"):
+        len(sources.npz(tmp_path / "a.npz"))
+    with pytest.raises(KeyError, match="z"):
+        len(sources.npz(tmp_path / "a.npz", "z"))
+
+
+def test_npz_of_one_array_is_its_rows(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", np.arange(3))
+    assert [*sources.npz(tmp_path / "a.npz")] == [0, 1, 2]
+    np.savez(tmp_path / "b.npz", np.array([None]))
+    with pytest.raises(ValueError, match="holds objects"):
+        len(sources.npz(tmp_path / "b.npz"))
+
+
+def test_memory_map_is_shared_with_workers(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(1000).reshape(100, 10))
+    view = sources.npy(tmp_path / "a.npy")
+    with sk.batch(view, 10, collate_fn=np.stack).prefetch(2, "process", context="spawn") as ahead:
+        assert np.array_equal(np.concatenate([*ahead]), np.arange(1000).reshape(100, 10))
+
+
+# -------------------------------------------------------------------- archives
+
+
+def test_members_are_chosen_by_pattern_in_the_order_of_the_archive(tmp_path: Path) -> None:
+    names = ["b/2.txt", "a/1.txt", "c.png"]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.mkdir("b")
+        for name in names:
+            archive.writestr(name, name)
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = len(name)
+            tar.addfile(info, io.BytesIO(name.encode()))
+        link = tarfile.TarInfo("link.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "c.png"
+        tar.addfile(link)
+    told: list[tuple[int, int | None]] = []
+    for view in (
+        sources.zip_members(tmp_path / "a.zip", "*.txt"),
+        sources.tar_members(
+            tmp_path / "a.tar", "*.txt", progress=lambda done, total: told.append((done, total))
+        ),
+    ):
+        assert [*view] == [(name, name.encode()) for name in names[:2]]
+    assert told == [(1, None), (2, None), (3, None), (4, None)]
+    for function, name in ((sources.zip_members, "a.zip"), (sources.tar_members, "a.tar")):
+        with pytest.raises(FileNotFoundError, match=r"no file in .* matches '\*.gif'"):
+            function(tmp_path / name, "*.gif")
+
+
+def test_archives_without_random_access_are_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("a"), io.BytesIO())
+    with pytest.raises(tarfile.ReadError, match="A compressed archive has no random access: unpack it"):
+        sources.tar_members(tmp_path / "a.tar.gz")
+    (tmp_path / "a.zip").write_bytes(b"nothing")
+    with pytest.raises(zipfile.BadZipFile):
+        sources.zip_members(tmp_path / "a.zip")
+
+
+def test_archive_that_was_cut_short_is_an_error(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        info = tarfile.TarInfo("a")
+        info.size = 9
+        tar.addfile(info, io.BytesIO(b"123456789"))
+    view = sources.tar_members(tmp_path / "a.tar")
+    with open(tmp_path / "a.tar", "r+b") as file:
+        file.truncate(515)
+    with pytest.raises(sk.EvaluationError, match="EOFError: a has 9 bytes, but the archive ends after 3"):
+        view[0]
+
+
+# -------------------------------------------------------------------- sqlite
+
+
+def test_query_needs_a_place_for_the_id_and_ids(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "a.db")
+    database.execute('CREATE TABLE "odd""name" (x)')
+    database.executemany('INSERT INTO "odd""name" VALUES (?)', [(1,), (2,)])
+    database.commit()
+    database.close()
+    assert [*sources.sqlite(tmp_path / "a.db", 'odd"name')] == [{"x": 1}, {"x": 2}]
+    assert sources.sqlite(tmp_path / "a.db", 'odd"name', [2])[0] == {"x": 2}
+    with pytest.raises(ValueError, match=r"query needs a \? for the id"):
+        sources.sqlite(tmp_path / "a.db", "SELECT 1", [1])
+    with pytest.raises(ValueError, match="a query needs ids"):
+        sources.sqlite(tmp_path / "a.db", "SELECT ?")
+    with pytest.raises(sqlite3.OperationalError):
+        sources.sqlite(tmp_path / "none.db", "t")
+    with pytest.raises(sk.EvaluationError, match="id 3 has no row, one is needed"):
+        sources.sqlite(tmp_path / "a.db", 'odd"name', [3])[0]
+
+
+# -------------------------------------------------------------------- HDF5, Zarr
+
+
+def test_names_choose_data_sets(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["deep/x"], file["deep/y"] = np.arange(3), np.arange(3) * 2
+    assert [*sources.hdf5(tmp_path / "a.h5", "deep/x")] == [0, 1, 2]
+    assert sources.hdf5(tmp_path / "a.h5", ["deep/x", "deep/y"])[2] == {"deep/x": 2, "deep/y": 4}
+    with pytest.raises(ValueError, match=r"has no data sets at its top, but \['deep'\]. Pass a name"):
+        len(sources.hdf5(tmp_path / "a.h5"))
+    with pytest.raises(KeyError):
+        len(sources.hdf5(tmp_path / "a.h5", "z"))
+
+
+def test_group_of_zarr_is_read_as_rows(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    group = zarr.create_group(tmp_path / "a.zarr")
+    for name in "xy":
+        group.create_array(name, data=np.arange(6), chunks=(2,))
+    rows = sk.read(tmp_path / "a.zarr")
+    assert rows[5] == {"x": 5, "y": 5}
+    assert sk.read(tmp_path / "a.zarr", "x")[3] == 3
+    assert rows.group_sizes == 2  # type: ignore[attr-defined]
+
+
+# -------------------------------------------------------------------- Parquet
+
+
+def parquet_files(folder: Path, rows: int) -> Path:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    for k in range(3):
+        table = pa.table({"x": range(100 * k, 100 * k + 100)})
+        write_table(table, folder / f"{k}.parquet", row_group_size=rows)
+    return folder
+
+
+def test_files_of_a_folder_follow_each_other(tmp_path: Path) -> None:
+    told: list[tuple[int, int | None]] = []
+    rows = sources.parquet(
+        parquet_files(tmp_path, 30), progress=lambda done, total: told.append((done, total))
+    )
+    assert [row["x"] for row in rows] == [*range(300)]
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert rows.group_sizes == [30, 30, 30, 10] * 3  # type: ignore[attr-defined]
+    assert len(sources.parquet(tmp_path / "[01].parquet")) == 200
+    with pytest.raises(FileNotFoundError, match="parquet: there is no Parquet file at"):
+        sources.parquet(tmp_path / "none")
+
+
+class CountedGroups:
+    """Counts in a file how often each row group is decoded, in any process."""
+
+    def __init__(self, folder: Path, log: Path, cache_bytes: int) -> None:
+        self._arguments = folder, log, cache_bytes
+
+    def __call__(self) -> Any:
+        from seqkit.sources.parquet import ParquetRows
+
+        folder, log, cache_bytes = self._arguments
+
+        class Counted(ParquetRows):
+            def _table(self, group: int) -> Any:
+                if group not in self._decoded:
+                    with open(log, "a") as file:
+                        print(group, file=file)
+                return super()._table(group)
+
+        paths = [str(folder / f"{k}.parquet") for k in range(3)]
+        return Counted(paths, [[25] * 4] * 3, None, cache_bytes)
+
+
+def decoded(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()]
+
+
+def test_shuffle_of_groups_decodes_each_group_once(tmp_path: Path) -> None:
+    folder = parquet_files(tmp_path, 25)
+    rows = sk.per_process(CountedGroups(folder, tmp_path / "log", 1))
+    order = sk.shuffle_groups(rows, seed=0)
+    batches = sk.batch(order, 5)
+    assert sorted(row["x"] for batch in batches for row in batch) == [*range(300)]
+    assert sorted(decoded(tmp_path / "log")) == [*range(12)]
+
+
+def test_each_group_is_decoded_by_one_worker_if_a_chunk_is_a_group(tmp_path: Path) -> None:
+    folder = parquet_files(tmp_path, 25)
+    rows = sk.per_process(CountedGroups(folder, tmp_path / "log", 1))
+    batches = sk.batch(sk.shuffle_groups(rows, seed=0), 5)
+    with batches.prefetch(2, "process", chunk_size=25 // 5) as ahead:
+        assert sorted(row["x"] for batch in ahead for row in batch) == [*range(300)]
+    assert sorted(decoded(tmp_path / "log")) == [*range(12)]
+
+
+def test_shuffled_reads_within_the_cache_decode_each_group_once(tmp_path: Path) -> None:
+    folder = parquet_files(tmp_path, 25)
+    rows = sk.per_process(CountedGroups(folder, tmp_path / "log", 1 << 20))
+    assert sorted(row["x"] for row in sk.shuffle(rows, seed=0)) == [*range(300)]
+    assert sorted(decoded(tmp_path / "log")) == [*range(12)]
+
+
+# -------------------------------------------------------------------- CSV
+
+
+def test_library_of_csv_can_be_chosen(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    (tmp_path / "a.csv").write_text("x;y\n1;a\n2;b\n")
+    assert sources.csv(tmp_path / "a.csv", library="pandas", sep=";")[1] == {"x": 2, "y": "b"}
+    with pytest.raises(ValueError, match="library must be 'pyarrow', 'pandas' or None, got 'csv'"):
+        sources.csv(tmp_path / "a.csv", library="csv")
+
+
+def test_forked_workers_share_a_table_that_was_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n2\n")
+    view = sources.csv(path)
+    assert len(view) == 2
+    path.unlink()
+    with view.prefetch(1, "process", context="fork") as ahead:
+        assert [*ahead] == [{"x": 1}, {"x": 2}]
+
+
+# -------------------------------------------------------------------- Hugging Face, fsspec
+
+
+def test_split_of_a_saved_data_set_is_chosen(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    data = datasets.Dataset.from_list([{"a": i} for i in range(4)])
+    datasets.DatasetDict({"train": data, "test": data.select([0])}).save_to_disk(tmp_path / "a")
+    assert [*sk.read(tmp_path / "a", "test")] == [{"a": 0}]
+    with pytest.raises(ValueError, match=r"split must be one of \['train', 'test'\], got None"):
+        len(sk.read(tmp_path / "a"))
+
+
+def test_remote_files_are_read_as_open_files(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    np.save(tmp_path / "a.npy", np.arange(3))
+    assert sources.remote(f"file://{tmp_path}/a.npy", read=np.load)[0].tolist() == [0, 1, 2]
+    with pytest.raises(FileNotFoundError, match="remote: there is no file at"):
+        sources.remote(f"file://{tmp_path}/none")
+    with pytest.raises(FileNotFoundError, match="remote: there is no file at"):
+        sources.remote(f"file://{tmp_path}/*.png")
+
+
+# -------------------------------------------------------------------- read
+
+
+def test_open_fn_decides_in_place_of_the_suffix(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_text("1\n2\n")
+    view = sk.read(tmp_path / "a.parquet", open_fn=lambda path: Path(path).read_text().split())
+    assert [*view] == ["1", "2"]
+
+
+def test_patterns_of_images_and_folders_of_files(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.zeros((2, 3), np.uint8)).save(tmp_path / "1.png")
+    assert sk.read(tmp_path / "*.png", mode="L")[0].shape == (2, 3)
+    assert sk.read(tmp_path)[0] == str(tmp_path / "1.png")
+
+
+def test_unknown_suffixes_and_missing_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.xyz").touch()
+    with pytest.raises(ValueError, match=r"read: the suffix '.xyz' is unknown, .* Pass open_fn="):
+        sk.read(tmp_path / "a.xyz")
+    with pytest.raises(FileNotFoundError, match="read: there is nothing at"):
+        sk.read(tmp_path / "b.xyz")
+
+
+def test_functions_are_not_hidden_by_their_modules() -> None:
+    code = """
+import seqkit.sources.hdf5, seqkit.sources.read, importlib
+from seqkit import sources
+for name in sources.__all__:
+    importlib.import_module(f"seqkit.sources.{sources._MODULES[name]}")
+    assert callable(getattr(sources, name)), name
+import seqkit as sk
+assert sk.read is sources.read and sk.per_process is sources.per_process
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert run.returncode == 0, run.stderr

@@ -1,0 +1,185 @@
+"""Objects whose `[i]` does not mean item i are read by position, or refused with what to use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections import UserDict, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+
+
+def test_labels_of_a_shuffled_frame_do_not_matter() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"path": [f"{i}.png" for i in range(20)], "label": range(20)})
+    mixed = frame.sample(frac=1, random_state=0)
+    assert [*mixed.index] != [*range(20)]
+    pairs = sk.collate([mixed["path"], mixed["label"]])
+    assert [*pairs] == [(f"{label}.png", label) for label in mixed["label"].tolist()]
+    assert [pairs[i] for i in range(20)] == [*pairs]
+    assert [item for batch in sk.batch(pairs, 3) for item in batch] == [*pairs]
+    rows = sk.view(mixed)
+    assert [rows[i] for i in (0, -1)] == [mixed.iloc[i].to_dict() for i in (0, -1)]
+    assert [row["label"] for row in rows[::-1]] == mixed["label"].tolist()[::-1]
+
+
+def test_values_of_a_frame_keep_their_types() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {
+            "small": np.arange(3, dtype=np.int8),
+            "half": np.arange(3, dtype=np.float32),
+            "day": pd.date_range("2020-01-01", periods=3),
+            "kind": pd.Categorical(["a", "b", "a"]),
+            "maybe": pd.array([1, None, 3], dtype="Int64"),
+        }
+    )
+    for row in (sk.view(frame)[1], sk.view(frame).__getitems__([2, 1])[1]):
+        assert (type(row["small"]), type(row["half"])) == (np.int8, np.float32)
+        assert row["day"] == pd.Timestamp("2020-01-02")
+        assert row["kind"] == "b"
+        assert row["maybe"] is pd.NA
+
+
+def test_empty_frames_and_frames_without_columns() -> None:
+    pd = pytest.importorskip("pandas")
+    assert [*sk.view(pd.DataFrame({"a": []}))] == []
+    bare = sk.view(pd.DataFrame(index=range(3)))
+    assert [*bare] == [{}, {}, {}]
+    assert bare.__getitems__([0, 2]) == [{}, {}]
+
+
+def test_columns_with_one_name_are_refused() -> None:
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="need different names, got 'a' twice"):
+        sk.view(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_frame_of_polars_is_read_in_a_forked_process_after_its_threads_began() -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"a": np.arange(20_000), "b": [f"x{i}" for i in range(20_000)]})
+    frame.group_by("a").len().sort("a")
+    with sk.batch(frame, 4096).prefetch(1, "process", context="fork", timeout=30) as ahead:
+        assert [row["a"] for batch in ahead for row in batch] == [*range(20_000)]
+
+
+def test_a_batch_of_rows_is_one_call() -> None:
+    pa = pytest.importorskip("pyarrow")
+    from seqkit.sources.arrow import Rows
+
+    calls = []
+
+    class Counting:
+        schema = pa.schema([("a", pa.int64())])
+        num_rows = 9
+
+        def take(self, indices: Any) -> Any:
+            calls.append(list(indices))
+            return pa.table({"a": indices})
+
+    view = sk.batch(Rows(Counting()), 3)
+    assert view[1] == [{"a": 3}, {"a": 4}, {"a": 5}]
+    assert calls == [[3, 4, 5]]
+
+
+def test_array_without_len_has_the_length_of_its_first_axis() -> None:
+    class Chunked:
+        shape = (5, 2)
+
+        def __getitem__(self, i: int) -> int:
+            return i
+
+    assert len(sk.view(Chunked())) == 5
+    assert [*sk.view(Chunked())[::2]] == [0, 2, 4]
+
+
+def test_zarr_array_has_a_length() -> None:
+    zarr = pytest.importorskip("zarr")
+    array = zarr.array(np.arange(10).reshape(5, 2))
+    view = sk.view(array)
+    assert len(view) == 5
+    assert view[-1].tolist() == [8, 9]
+    assert [row.tolist() for row in sk.batch(view, 2)[1]] == [[4, 5], [6, 7]]
+
+
+def test_h5py_dataset_is_read_in_any_order_and_goes_to_spawned_workers(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(40).reshape(20, 2)
+        with pytest.raises(TypeError, match=r"opened with mode 'r\+'. Use sources.hdf5"):
+            sk.view(file["x"]).prefetch(1, "process", context="spawn").start()
+    with h5py.File(tmp_path / "a.h5") as file:
+        view = sk.view(file["x"])
+        assert [row.tolist() for row in view.__getitems__([3, 1, 3])] == [[6, 7], [2, 3], [6, 7]]
+        with sk.shuffle(view, seed=0).prefetch(1, "process", context="spawn") as ahead:
+            assert [row[0] // 2 for row in ahead] == [*sk.shuffle(range(20), seed=0)]
+
+
+def test_data_sets_of_hugging_face_are_read_by_position() -> None:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_list([{"a": i} for i in range(9)])
+    assert sk.view(data)[-1] == {"a": 8}
+    assert sk.batch(data, 4)[1] == [{"a": i} for i in range(4, 8)]
+    assert [*sk.batch(sk.view(data["a"]), 4)[1]] == [4, 5, 6, 7]
+    with pytest.raises(TypeError, match=r"Choose a split, such as data\['train'\]"):
+        sk.view(datasets.DatasetDict({"train": data}))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: {1, 2}, r"batch: a set has no order, got set. Use sorted\(s\)"),
+        (lambda: frozenset([1]), r"batch: a set has no order, got frozenset"),
+        (lambda: (i for i in "ab"), r"batch: a generator can be read only once .* Use list\(generator\)"),
+        (lambda: {"a": 1}, r"this dict has other keys, such as 'a'. Use list\(d.values\(\)\)"),
+        (lambda: UserDict({"a": 1}), "this UserDict has other keys"),
+    ],
+)
+def test_what_has_no_positions_is_refused_with_a_remedy(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        sk.batch(make(), 2)
+
+
+def test_dicts_that_can_be_read_at_0_1_2_are_sequences() -> None:
+    assert [*sk.view({0: "a", 1: "b"})] == ["a", "b"]
+    assert [*sk.view({})] == []
+    assert sk.view(defaultdict(int, {5: 1}))[0] == 0
+
+
+def test_dict_with_a_sampler_of_its_keys_is_read() -> None:
+    loader = sk.DataLoader({"a": 1, "b": 2}, 2, sampler=["b", "a"])
+    assert [batch.tolist() for batch in loader] == [[2, 1]]
+
+
+def test_open_archives_are_refused_with_the_function_to_use(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive, tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for opened, function in ((archive, "zip_members"), (tar, "tar_members")):
+            with pytest.raises(TypeError, match=f"Use sources.{function}"):
+                sk.view(opened)
+
+
+def test_lists_arrays_and_data_sets_import_no_sources() -> None:
+    code = """
+import sys, numpy as np, seqkit as sk
+
+class Data:
+    def __len__(self): return 3
+    def __getitem__(self, i): return i
+
+for data in ([1], (1,), "ab", np.zeros(3), range(3), Data(), {0: 1}):
+    sk.batch(data, 2)[0]
+assert not [name for name in sys.modules if name.startswith("seqkit.sources")]
+libraries = {"pandas", "polars", "pyarrow", "h5py", "zarr", "datasets", "sqlite3", "zipfile"}
+assert not libraries & {*sys.modules}, libraries & {*sys.modules}
+from seqkit import sources
+assert not libraries & {*sys.modules}, libraries & {*sys.modules}
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert run.returncode == 0, run.stderr
