@@ -14,6 +14,7 @@ import typing as _typing
 
 from . import loader as _loader
 from . import prefetch as _package  # noqa: F401
+from . import streams as streams
 from .chaining import attach as _attach
 from .chaining import attach_lazily as _attach_lazily
 from .context import WorkerInfo, empty, get_worker_info
