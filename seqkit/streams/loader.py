@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, Self
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
 from ..indices import Unsized
@@ -209,7 +209,7 @@ class StreamLoader:
         self.failed: list[tuple[int, int, str]] = []
         self._epoch = 0
         self._start: dict[str, Any] | None = None
-        self._latest: StreamIterator | None = None
+        self._latest: Progress | None = None
         self._alive: WeakSet[StreamIterator] = WeakSet()
         self._has_begun = self._is_closed = False
 
@@ -315,7 +315,7 @@ class StreamLoader:
             )
         self._has_begun = True
         iterator = StreamIterator(self, self._epoch, self._start)
-        self._epoch, self._start, self._latest = self._epoch + 1, None, iterator
+        self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
         self._alive.add(iterator)
         return iterator
 
@@ -404,8 +404,6 @@ class StreamLoader:
         latest = self._latest
         if latest is None:
             state = self._start or {"epoch": self._epoch, "batch": 0, "lanes": None}
-        elif latest.is_over:
-            state = {"epoch": latest.epoch + 1, "batch": 0, "lanes": None}
         else:
             state = latest.state()
         return {**state, **self._identity()}
@@ -472,6 +470,21 @@ class StreamLoader:
         return f"StreamLoader(<{n} streams>, {name}, {self.batch_size}, num_workers={self.num_workers})"
 
 
+class Progress:
+    """How far an epoch was read. It outlives the iterator, whose workers end with it."""
+
+    def __init__(self, iterator: StreamIterator) -> None:
+        self._iterator = ref(iterator)
+        self._last: dict[str, Any] = {}
+
+    def state(self) -> dict[str, Any]:
+        iterator = self._iterator()
+        return self._last if iterator is None else iterator.state()
+
+    def keep(self, state: dict[str, Any]) -> None:
+        self._last = state
+
+
 class StreamIterator(Iterator[StreamBatch]):
     """One epoch of a `StreamLoader`. It survives errors, and owns its workers.
 
@@ -479,17 +492,18 @@ class StreamIterator(Iterator[StreamBatch]):
     """
 
     def __init__(self, loader: StreamLoader, epoch: int, start: dict[str, Any] | None) -> None:
-        self.epoch = epoch
-        self.is_over = False
+        self._epoch = epoch
+        self._is_closed = self._is_over = False
         self._collate = loader.collate
         self._lanes, self._where = loader.lanes(epoch)
         self._template: Any = None
         self._has_template = False
         if start is not None and start["lanes"] is not None:
             self._lanes.restore(start["batch"], start["lanes"])
+        self.progress = Progress(self)
 
     def __next__(self) -> StreamBatch:
-        if self.is_over:
+        if self._is_closed:
             raise StopIteration
         try:
             rows = self._lanes.read()
@@ -499,6 +513,7 @@ class StreamIterator(Iterator[StreamBatch]):
             self._where.interrupt()
             raise
         if rows is None:
+            self._is_over = True
             self.close()
             raise StopIteration
         try:
@@ -518,12 +533,19 @@ class StreamIterator(Iterator[StreamBatch]):
         return self._template
 
     def state(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "batch": self._lanes.batch, "lanes": self._lanes.state()}
+        """Return which epoch and batch come next, and where each lane reads on."""
+        if self._is_over:
+            return {"epoch": self._epoch + 1, "batch": 0, "lanes": None}
+        return {"epoch": self._epoch, "batch": self._lanes.batch, "lanes": self._lanes.state()}
 
     def close(self) -> None:
-        """End the epoch. Idempotent."""
-        self.is_over = True
+        """End the workers and close all open streams. Idempotent."""
+        self._is_closed = True
         self._where.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "progress"):  # otherwise it was not made completely
+            self.progress.keep(self.state())
 
 
 def _as_streams(streams: Any) -> tuple[Any, int | None]:
