@@ -22,7 +22,9 @@ from .model import KINDS, batches, numbers, rows_of, shown
 
 every_kind = pytest.mark.parametrize(("workers", "method"), KINDS)
 with_workers = pytest.mark.parametrize(("workers", "method"), KINDS[1:])
-processes = pytest.mark.parametrize(("workers", "method"), [kind for kind in KINDS[1:] if kind[1] == "process"])
+processes = pytest.mark.parametrize(
+    ("workers", "method"), [kind for kind in KINDS[1:] if kind[1] == "process"]
+)
 
 LENGTHS = [4, 2, 6, 3, 5, 1]
 
@@ -106,7 +108,9 @@ class Unopened:
 
 
 @every_kind
-@pytest.mark.parametrize("error", [StopIteration("user code"), SystemExit(3)], ids=["StopIteration", "SystemExit"])
+@pytest.mark.parametrize(
+    "error", [StopIteration("user code"), SystemExit(3)], ids=["StopIteration", "SystemExit"]
+)
 def test_a_stream_that_cannot_be_opened_is_an_error(workers: int, method: Any, error: BaseException) -> None:
     iterator = iter(StreamLoader(LENGTHS, Unopened(error), 2, workers, pad_value=-1, method=method))
     if not workers and isinstance(error, SystemExit):  # it may come from a signal handler of the consumer
@@ -121,7 +125,9 @@ def test_a_stream_that_cannot_be_opened_is_an_error(workers: int, method: Any, e
 @every_kind
 def test_exceptions_pass_through_on_request(workers: int, method: Any) -> None:
     with sk.errstate("passthrough"):
-        found = drawn(iter(StreamLoader(LENGTHS, Broken(KeyError(7)), 2, workers, pad_value=-1, method=method)))
+        found = drawn(
+            iter(StreamLoader(LENGTHS, Broken(KeyError(7)), 2, workers, pad_value=-1, method=method))
+        )
     assert [repr(item) for item in found if isinstance(item, Exception)] == ["KeyError(7)"]
     assert len(found) == 1 + len(batches(cut(), 2, "value", -1))
 
@@ -161,7 +167,9 @@ def test_a_stream_whose_worker_dies_once_is_read_on(workers: int, method: Any, t
 
 
 @with_workers
-def test_a_stuck_stream_times_out_and_the_others_lose_nothing(workers: int, method: Any, tmp_path: Path) -> None:
+def test_a_stuck_stream_times_out_and_the_others_lose_nothing(
+    workers: int, method: Any, tmp_path: Path
+) -> None:
     over = threading.Event()  # in processes nobody sets it
 
     def stuck(length: int) -> Iterator[int]:
@@ -262,7 +270,9 @@ class Logged:
 
 @every_kind
 @pytest.mark.parametrize("way", ["dropped", "closed", "with", "stop"])
-def test_an_abandoned_epoch_closes_every_open_stream(workers: int, method: Any, way: str, tmp_path: Path) -> None:
+def test_an_abandoned_epoch_closes_every_open_stream(
+    workers: int, method: Any, way: str, tmp_path: Path
+) -> None:
     open_fn = Logged(tmp_path / "log")
     padding: Any = "stop" if way == "stop" else "restart"
     loader = StreamLoader([900, 800, 700, 600, 2], open_fn, 3, workers, padding=padding, method=method)
@@ -283,7 +293,9 @@ def test_an_abandoned_epoch_closes_every_open_stream(workers: int, method: Any, 
 
 
 @every_kind
-def test_a_finished_epoch_closes_every_stream_and_ends_its_workers(workers: int, method: Any, tmp_path: Path) -> None:
+def test_a_finished_epoch_closes_every_stream_and_ends_its_workers(
+    workers: int, method: Any, tmp_path: Path
+) -> None:
     open_fn, before = Logged(tmp_path / "log"), children()
     iterator = iter(StreamLoader(LENGTHS, open_fn, 3, workers, padding="restart", method=method))
     for _ in iterator:
