@@ -171,10 +171,10 @@ def _lengths(value: Any) -> Iterator[int]:
 
 
 def filled(template: Any, value: Any) -> Any:
-    """Return a chunk like another one, in which all arrays and numbers are `value`.
+    """Return a chunk like another one, in which arrays and numbers are `value`, and everything else is None.
 
     >>> filled({"x": np.arange(3), "name": "a"}, 7)
-    {'x': array([7, 7, 7]), 'name': 7}
+    {'x': array([7, 7, 7]), 'name': None}
     """
     if isinstance(template, dict):
         return {key: filled(part, value) for key, part in template.items()}
@@ -182,6 +182,6 @@ def filled(template: Any, value: Any) -> Any:
         fields = [filled(part, value) for part in template]
         return type(template)(*fields) if hasattr(template, "_fields") else type(template)(fields)
     if not _is_array(template):
-        return value
+        return None
     array = np.asarray(template)
     return np.full(array.shape, value, array.dtype)
