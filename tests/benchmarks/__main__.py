@@ -5,7 +5,18 @@ import sys
 
 from .measure import machine
 
-NAMES = ("delivery", "start", "views", "transport", "codec", "latency", "pack", "loader", "executors")
+NAMES = (
+    "delivery",
+    "start",
+    "views",
+    "transport",
+    "codec",
+    "latency",
+    "pack",
+    "loader",
+    "streams",
+    "executors",
+)
 
 if __name__ == "__main__":
     chosen = sys.argv[1:] or NAMES
