@@ -1,10 +1,10 @@
 """Train small recurrent networks on the characters of the standard library's source files.
 
-Every file is a stream of chunks of 32 characters. Sixteen files are read at a time, one in each row of a batch.
-The state of the network goes on from batch to batch, and begins anew where a file begins. The first network is
-written in numpy, the second in PyTorch, if that is installed. Batches are the same for any number of workers, so
-each network ends with the same weights without workers and with two processes, bit for bit. Needs no network
-connection.
+Every file is a stream of chunks of 32 characters. Sixteen files are read at a time, one in each row of a
+batch. The state of the network goes on from batch to batch, and begins anew where a file begins. The first
+network is written in numpy, the second in PyTorch, if that is installed. Batches are the same for any
+number of workers, so each network ends with the same weights without workers and with two processes, bit
+for bit. Needs no network connection.
 """
 
 import importlib.util

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,6 @@ class StreamBatch(NamedTuple):
     ----------
     data : Any
         The chunks side by side: arrays, in the structure of one chunk; or what `collate_fn` returned.
-    mask : array of bool, or None
-        True where `data` comes from a stream, False in padding. Shape (rows, steps), or (steps, rows) with
-        ``time_first``; (rows,) if chunks have no length. None with `collate_fn`.
     lane : array of int
         The lane of each row: ``0, 1, 2, …`` unless rows are dropped. Index the state of a recurrent model
         with it.
@@ -38,6 +35,13 @@ class StreamBatch(NamedTuple):
         True where a stream begins. Reset the state of a recurrent model there.
     is_padding : array of bool
         True where a row only fills the batch: it holds the padding value, or a stream that is read again.
+    lengths : array of int, or None
+        Steps of each chunk, before short ones were filled up; 0 for a padding value. None if chunks have no
+        length, or with `collate_fn`.
+    steps : int or None
+        Steps of the longest chunk.
+    time_first : bool
+        Whether the axis of time comes before that of rows.
 
     Examples
     --------
@@ -48,12 +52,26 @@ class StreamBatch(NamedTuple):
     """
 
     data: Any
-    mask: Flags | None
     lane: Ints
     stream: Ints
     chunk: Ints
     is_first: Flags
     is_padding: Flags
+    lengths: Ints | None
+    steps: int | None
+    time_first: bool
+
+    @property
+    def mask(self) -> Flags:
+        """True where `data` comes from a stream, False in padding: the weights of a loss.
+
+        Of shape (rows, steps), or (steps, rows) with `time_first`; (rows,) if there are no `lengths`.
+        """
+        is_real = ~self.is_padding
+        if self.lengths is None or self.steps is None:
+            return is_real
+        mask = (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
+        return mask.T if self.time_first else mask
 
 
 class Collation:
@@ -86,36 +104,21 @@ class Collation:
     def batch(self, rows: list[Row], template: Any) -> StreamBatch:
         """Return the batch of some rows. `template` is a chunk that shows what rows of the padding"
         " value look like."""
-        is_padding = np.array([row.is_padding for row in rows])
         values = [filled(template, self._pad_value) if row.number < 0 else row.value for row in rows]
-        mask: Flags | None = None
-        if self._collate_fn is None:
-            data = self._stacked(values)
-            mask = self._mask(values, ~is_padding)
-        else:
-            data = self._collate_fn(values)
+        data = (self._collate_fn or self._stacked)(values)
+        lengths = None if self._collate_fn else _lengths(values)
         chunk = np.array([row.chunk for row in rows])
         return StreamBatch(
             data,
-            mask,
             np.array([row.lane for row in rows]),
             np.array([row.id for row in rows]),
             chunk,
             chunk == 0,
-            is_padding,
+            np.array([row.is_padding for row in rows]),
+            None if lengths is None else np.where(chunk < 0, 0, lengths),
+            None if lengths is None else max(lengths),
+            self._time_first,
         )
-
-    def _mask(self, values: list[Any], is_real: Flags) -> Flags:
-        lengths = [next(_lengths(value), None) for value in values]
-        known = [length for length in lengths if length is not None]
-        if len(known) < len(lengths):
-            return is_real
-        steps = max(known)
-        mask = np.empty((len(values), steps), np.bool_)
-        mask[:] = is_real[:, None]
-        if min(known) < steps:
-            mask &= np.arange(steps) < np.array(known)[:, None]
-        return mask.T if self._time_first else mask
 
     def _stacked(self, values: list[Any]) -> Any:
         first = values[0]
@@ -161,11 +164,16 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, int | float | complex | np.generic) or hasattr(value, "__array__")
 
 
-def _lengths(value: Any) -> Iterator[int]:
-    """Yield the lengths of the arrays in a chunk that have one."""
+def _lengths(chunks: list[Any]) -> list[int] | None:
+    """Return the lengths of the first array of each chunk that has one, or None."""
+    lengths = [next(_lengths_in(chunk), None) for chunk in chunks]
+    return None if None in lengths else cast(list[int], lengths)
+
+
+def _lengths_in(value: Any) -> Iterator[int]:
     if isinstance(value, dict | tuple):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from _lengths(part)
+            yield from _lengths_in(part)
     elif _is_array(value) and np.ndim(value):
         yield len(value)
 

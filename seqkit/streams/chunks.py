@@ -73,6 +73,7 @@ class Found(NamedTuple):
 
     value: Any
     mark: Any
+    cost_ns: int
 
 
 class Opener:
@@ -104,7 +105,6 @@ class _Open:
         self.items = items
         self.position = position
         self.wanted: int | None = None
-        self.cost_ns = 0
         self.can_seek = hasattr(items, "seek") and hasattr(items, "tell")
 
     def mark(self) -> Any:
@@ -144,10 +144,6 @@ class OpenStreams:
         self._open: dict[int, _Open] = {}
         self._over: dict[int, int] = {}  # number of an ended stream, and of its chunks
 
-    def load(self) -> tuple[int, int]:
-        """Return the cost of one chunk of each open stream, in nanoseconds, and how many are open."""
-        return sum([stream.cost_ns for stream in self._open.values()]), len(self._open)
-
     def read(self, key: Key) -> Found | None:
         """Return a chunk, or None if the stream is still being moved on to it: ask again.
 
@@ -173,8 +169,7 @@ class OpenStreams:
         began = monotonic_ns()
         value = self._draw(key, stream)
         stream.wanted = None
-        stream.cost_ns = (stream.cost_ns + monotonic_ns() - began) // 2 or 1
-        return Found(value, stream.mark())
+        return Found(value, stream.mark(), monotonic_ns() - began)
 
     def _begin(self, key: Key) -> _Open:
         if key.chunk >= self._over.get(key.number, sys.maxsize):
@@ -238,9 +233,9 @@ class _Local(threading.local):
 class Chunks(View[Any]):
     """The chunks of all streams by their keys: what a worker evaluates.
 
-    An item is a value, its mark, and `OpenStreams.load`; or None, see `OpenStreams.read`. Each thread has
-    open streams of its own. So a thread that was given up, because it is stuck in a stream, shares none
-    with the thread in its place.
+    An item is a plain tuple of what `Found` has, or None, see `OpenStreams.read`. Each thread has open
+    streams of its own. So a thread that was given up, because it is stuck in a stream, shares none with the
+    thread in its place.
     """
 
     def __init__(self, order: Order | None, opener: Opener, patience_ns: int) -> None:
@@ -257,7 +252,7 @@ class Chunks(View[Any]):
         found = streams.read(
             Key(*i) if type(i) is tuple else Key(i >> CHUNK_BITS, i & ((1 << CHUNK_BITS) - 1))
         )
-        return None if found is None else (*found, *streams.load())
+        return None if found is None else tuple(found)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self

@@ -66,6 +66,7 @@ class Where(Protocol):
 
     def begin(self, stream: Opened, key: Key, limit: int) -> None: ...
     def read(self, stream: Opened, key: Key) -> Found | None: ...
+    def ended(self) -> int: ...
     def interrupt(self) -> None: ...
     def close(self) -> None: ...
 
@@ -102,7 +103,7 @@ class Lanes:
         How many lanes.
     ends : Ends
     ahead : int
-        How many unread streams to open ahead.
+        Most unread streams to open ahead.
     failed : callable
         Called with the `StreamFailed` of a chunk; raises, or returns to go on without the stream.
     """
@@ -150,9 +151,12 @@ class Lanes:
         return [row for row in rows if row is not None]
 
     def advance(self) -> None:
-        """Go on to the next batch, and open streams ahead of need."""
+        """Go on to the next batch. Open a stream for each one that a worker has read to its end.
+
+        This is as early as the worker has time for it. Earlier, it would not be known which worker has.
+        """
         self.batch += 1
-        self._open_ahead(self._most_ahead)
+        self._open_ahead(min(self._where.ended(), self._most_ahead))
 
     # ---------------------------------------------------------------- streams
 
@@ -166,8 +170,7 @@ class Lanes:
                 waiting += 1
             elif not lane.has(self.batch):
                 self._where.begin(lane.stream, lane.next_key(), 1)
-        if self._most_ahead:
-            self._open_ahead(waiting)
+        self._open_ahead(waiting)
         self._has_begun = True
 
     def _next_number(self) -> int:

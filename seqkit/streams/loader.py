@@ -95,7 +95,9 @@ class StreamLoader:
     max_bytes : int
         Most bytes read ahead of all streams together (1 or more). A chunk of each stream is always allowed.
     streams_ahead : int, optional
-        How many unread streams workers open ahead of need (0 or more). None (the default) is `batch_size`.
+        Most unread streams that are open ahead of need (0 or more). None (the default) is `batch_size`. One
+        is opened when a worker has read a stream to its end, which is up to `max_buffered` batches before
+        its row needs it.
 
     Attributes
     ----------
@@ -154,7 +156,7 @@ class StreamLoader:
         multiprocessing_context: Context | None = None,
         retries: int = 1,
         shm_size: int | None = None,
-        max_buffered: int = 8,
+        max_buffered: int = 16,
         max_bytes: int = 1 << 28,
         streams_ahead: int | None = None,
     ) -> None:
@@ -361,8 +363,8 @@ class StreamLoader:
         timeout, workers = self._options["timeout"], self.num_workers
         chunks = Chunks(order, self._opener, sys.maxsize if timeout is None else int(timeout * 1e9 / 4))
         shm_size = self._options["shm_size"]
-        # So many results can be held, or on their way, without copies.
-        most = min(256, max(16, 2 * self.batch_size + self._limits.streams))
+        # So many results can be held, or on their way, without copies. All streams may be with one worker.
+        most = min(256, max(16, self._limits.chunks * self.batch_size))
         return [
             prefetch(
                 chunks,

@@ -49,6 +49,7 @@ class Opened:
     """
 
     __slots__ = (
+        "cost_ns",
         "id",
         "is_over",
         "is_padding",
@@ -67,11 +68,23 @@ class Opened:
         self.start = start
         self.is_padding = is_padding
         self.is_over = False
+        self.cost_ns = 0.0
         self.worker = -1
         self.limit = 0
         self.reader: Reader | None = None
         self.reading: Reading | None = None
         self.items: Iterator[Any] = iter(())
+
+    def knows_end(self) -> bool:
+        """Return whether a worker has seen the end of the stream."""
+        return self.reader is not None and self.reader.knows_end()
+
+    def refill(self) -> None:
+        """Let chunks be asked for once a quarter of them is used up: several at once cost less than"
+        " singly."""
+        assert self.reader is not None
+        few = self.limit - self.limit // 4
+        self.reader.limit(self.limit if self.reader.pending() <= few else few)
 
     def close(self) -> None:
         """Stop reading ahead. The stream can be read on."""
@@ -100,6 +113,9 @@ class Here:
             raise StreamFailed(_located(error, stream, key.chunk, self._name, None)) from None
         assert found is not None  # its patience has no end
         return found
+
+    def ended(self) -> int:
+        return 0
 
     def interrupt(self) -> None:
         """Go on after an exception that is not about a stream."""
@@ -140,14 +156,14 @@ class Workers:
         self._nodes = nodes
         self._limits = limits
         self._name = name
-        self._loads = [(0, 0)] * len(nodes)  # as each worker told last, see `OpenStreams.load`
+        self._average_ns = 1.0  # cost of a chunk
         self._placed: list[set[Opened]] = [set() for _ in nodes]
 
     def begin(self, stream: Opened, key: Key, limit: int) -> None:
         """Open a stream on the worker with the least work, and read up to `limit` chunks ahead."""
         if stream.reader is not None:
             return
-        worker = min(range(len(self._nodes)), key=self._expected_load)
+        worker = min(range(len(self._nodes)), key=self._load)
         node = self._nodes[worker]
         stream.limit = min(limit, self._limits.chunks)
         reader = node.open(keys(key), stream.limit)
@@ -158,19 +174,20 @@ class Workers:
         self._placed[worker].add(stream)
         reader.prepare()
 
-    def _expected_load(self, worker: int) -> tuple[float, int]:
-        """Return the time that one chunk of each stream of a worker takes. A stream of unknown cost is"
-        " average."""
-        known_ns, count = map(sum, zip(*self._loads, strict=True))
-        average_ns = known_ns / count if count else 1.0
-        load_ns, streams = self._loads[worker]
-        placed = len(self._placed[worker])
-        return load_ns + (placed - streams) * average_ns, placed
+    def _load(self, worker: int) -> tuple[float, int]:
+        """Return the time that one chunk of each stream of a worker takes, and how many streams it reads."""
+        reading = [stream for stream in self._placed[worker] if not stream.knows_end()]
+        return sum([stream.cost_ns or self._average_ns for stream in reading]), len(reading)
+
+    def ended(self) -> int:
+        """Return of how many streams the workers have seen the end, which the consumer has not reached."""
+        return sum([stream.knows_end() for placed in self._placed for stream in placed])
 
     def read(self, stream: Opened, key: Key) -> Found | None:
         """Return a chunk of a stream, or None if the stream has ended."""
         while True:
             self.begin(stream, key, AHEAD)
+            stream.refill()
             try:
                 item = next(stream.items)
             except StopIteration:
@@ -181,10 +198,11 @@ class Workers:
             if item is not None:
                 break
             self._leave(stream)  # it is being moved on: ask again for the same chunk
-        value, mark, *load = item
-        self._loads[stream.worker] = tuple(load)
-        self._adapt(stream, value, key.chunk)
-        return Found(value, mark)
+        found = Found(*item)
+        stream.cost_ns += (found.cost_ns - stream.cost_ns) / min(key.chunk + 1, 8)
+        self._average_ns += (found.cost_ns - self._average_ns) / 32
+        self._adapt(stream, found.value, key.chunk)
+        return found
 
     def _adapt(self, stream: Opened, value: Any, chunk: int) -> None:
         """Read as far ahead as the size of chunks allows. It is estimated ever less often."""
@@ -192,8 +210,6 @@ class Workers:
             return
         limits, nbytes = self._limits, size_of(value) or 1
         stream.limit = max(1, min(limits.chunks, limits.stream_bytes // nbytes))
-        if stream.reader is not None:
-            stream.reader.limit(stream.limit)
 
     def _refuse(self, error: BaseException, stream: Opened, key: Key) -> NoReturn:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import pytest
@@ -130,7 +130,7 @@ def test_a_shuffle_buffer_of_what_never_ends() -> None:
 
 def test_parts_have_all_items_between_them() -> None:
     parts = [list(Stream(squares).split(part, 3)) for part in range(3)]
-    assert sorted(sum(parts, [])) == list(squares())
+    assert sorted(chain.from_iterable(parts)) == list(squares())
     with pytest.raises(ValueError, match="part must be below parts 3, got 3"):
         Stream(squares).split(3, 3)
 
