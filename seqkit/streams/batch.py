@@ -23,7 +23,7 @@ class StreamBatch(NamedTuple):
     Attributes
     ----------
     data : Any
-        The chunks side by side: arrays, in the structure of one chunk; or what `collate_fn` returned.
+        The chunks side by side: arrays, in the structure of one chunk; or the result of `collate_fn`.
     lane : array of int
         The lane of each row: ``0, 1, 2, …`` unless rows are dropped. Index the state of a recurrent model
         with it.
@@ -102,8 +102,8 @@ class Collation:
         self._time_first = time_first
 
     def batch(self, rows: list[Row], template: Any) -> StreamBatch:
-        """Return the batch of some rows. `template` is a chunk that shows what rows of the padding"
-        " value look like."""
+        """Return the batch of some rows. Rows of the padding value have the form of
+        the chunk `template`."""
         values = [filled(template, self._pad_value) if row.number < 0 else row.value for row in rows]
         data = (self._collate_fn or self._stacked)(values)
         lengths = None if self._collate_fn else _lengths(values)

@@ -42,7 +42,7 @@ MOST_NUMBERED = 1 << (62 - CHUNK_BITS)
 class Key(NamedTuple):
     """Which chunk to read.
 
-    `base` and `mark` tell where a stream that can seek may begin: `mark` is what its iterator's `tell` gave
+    `base` and `mark` say where a stream that can seek may begin: `mark` is what its iterator's `tell` gave
     before chunk `base`. `item` is the stream itself, if the worker does not know it by its number.
     """
 
@@ -87,8 +87,8 @@ class Opener:
             self._takes_start = False
 
     def open(self, stream: Any, key: Key) -> tuple[Iterator[Any], int]:
-        """Return an iterator of the stream, and the chunk that it stands before: `key.chunk` or an"
-        " earlier one."""
+        """Return an iterator of the stream, and the chunk that it stands before: `key.chunk` or an
+        earlier one."""
         if self._takes_start:
             return iter(self.open_fn(stream, start=key.chunk)), key.chunk
         items = iter(self.open_fn(stream))
@@ -231,11 +231,11 @@ class _Local(threading.local):
 
 
 class Chunks(View[Any]):
-    """The chunks of all streams by their keys: what a worker evaluates.
+    """The chunks of all streams by their keys: the pipeline of a worker.
 
-    An item is a plain tuple of what `Found` has, or None, see `OpenStreams.read`. Each thread has open
-    streams of its own. So a thread that was given up, because it is stuck in a stream, shares none with the
-    thread in its place.
+    An item has the fields of `Found` in a plain tuple, or is None; see `OpenStreams.read`. Each thread has
+    open streams of its own. So a thread that was given up, because it is stuck in a stream, shares none with
+    the thread in its place.
     """
 
     def __init__(self, order: Order | None, opener: Opener, patience_ns: int) -> None:

@@ -8,7 +8,7 @@ Guarantees
 ----------
 - Every chunk of every stream is in one row of one batch, in order, or the stream is named by an error.
 - An exception, Ctrl-C included, loses no chunk: the next call goes on with the row that it came up in.
-  What counts is the `row` and the `stream` of each lane, and each changes by one assignment.
+  The state is the `row` and the `stream` of each lane, and each changes by one assignment.
 - No batch consists of padding only, unless `Ends.batches` says how many batches there are.
 """
 
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Ends:
-    """What happens when streams run out.
+    """The rules for the time when streams have run out.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ class Lanes:
         self.batch = 0
 
     def read(self) -> list[Row] | None:
-        """Return the rows of the next batch, or None after the last batch. Call `advance` once it is"
-        " delivered."""
+        """Return the rows of the next batch, or None after the last batch. Call `advance` once it is
+        delivered."""
         ends, t = self._ends, self.batch
         if t == ends.batches:
             self._check_end()
@@ -262,16 +262,16 @@ class Lanes:
         return Row(self.batch, lane.number, -1, -1, -1, True, None, None, None)
 
     def first_chunk(self) -> Any:
-        """Return the first chunk of any stream: what rows of the padding value look like."""
+        """Return the first chunk of any stream, whose form rows of the padding value get."""
         number = 0
         while self._order.may_find(number):
             stream = self._opened(number)
-            stream.start = stream.start._replace(number=-1 - number)  # beside the one that a lane may read
+            stream.start = stream.start._replace(number=-1 - number)  # a lane may read it too
             found = self._where.read(stream, stream.start)
             if found is not None:
                 return found.value
             number += 1
-        raise RuntimeError("StreamLoader: no stream has a chunk that could show what padding looks like")
+        raise RuntimeError("StreamLoader: no stream has a chunk whose form padding could have")
 
     # ---------------------------------------------------------------- known lengths
 

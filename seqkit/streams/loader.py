@@ -35,8 +35,8 @@ class StreamLoader:
     Parameters
     ----------
     streams : View, sequence or iterable
-        What to open: paths, or anything else that `open_fn` understands. What has no length is iterated in
-        the consumer's process, one stream after the other. It may be endless.
+        The streams to open: paths, or anything else that `open_fn` accepts. An iterable without a length is
+        drawn in the consumer's process, as far as needed. It may be endless.
     open_fn : callable
         ``open_fn(stream)`` returns an iterable of chunks, the same ones each time. A generator function is
         typical. Called just in time, in a worker. If it has a parameter ``start``, it is called with the
@@ -83,7 +83,7 @@ class StreamLoader:
     worker_init_fn : callable, optional
         Called with the number of the worker in each one, before its first stream.
     method : "process" or "thread"
-        What workers are.
+        Whether workers are processes or threads.
     multiprocessing_context : "fork", "forkserver" or "spawn", optional
         How processes start; see `prefetch`.
     retries : int
@@ -335,7 +335,7 @@ class StreamLoader:
         return Listed(self._streams, seed, epoch, self._rank if rank is None else rank, self._world)
 
     def _count(self, epoch: int) -> int | None:
-        """Return how many batches an epoch has, the same on all ranks, or None if nobody knows."""
+        """Return how many batches an epoch has, the same on all ranks, or None if it is unknown."""
         if self._lengths is None:
             return self._batches
         orders = [self.order(epoch, rank) for rank in range(self._world)]
@@ -411,7 +411,7 @@ class StreamLoader:
         return {**state, **self._identity()}
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a state and the loader that goes on from it must have in common."""
+        """Return the fields that a state and the loader that goes on from it must share."""
         return {
             "version": 1,
             "seed": self.seed if self._shuffle else None,
@@ -524,7 +524,7 @@ class StreamIterator(Iterator[StreamBatch]):
             self._lanes.advance()
 
     def _padding_template(self, rows: list[Any]) -> Any:
-        """Return a chunk that shows what rows of the padding value look like."""
+        """Return a chunk whose form rows of the padding value get."""
         if all(row.number >= 0 for row in rows):
             return None
         for row in rows:
@@ -551,7 +551,7 @@ class StreamIterator(Iterator[StreamBatch]):
 
 
 def _as_streams(streams: Any) -> tuple[Any, int | None]:
-    """Return streams as a view, and their number; or as what can only be iterated, and None."""
+    """Return streams as a view, and their number; or as an iterable, and None."""
     if hasattr(streams, "__getitem__") and (hasattr(streams, "__len__") or isinstance(streams, View)):
         view = as_view(streams, "StreamLoader: streams")
         if not isinstance(view._n, Unsized):

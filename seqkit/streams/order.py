@@ -34,11 +34,11 @@ class Order:
         raise NotImplementedError
 
     def item(self, number: int) -> Any:
-        """Return what the user passed for a stream."""
+        """Return the user's object for a stream."""
         raise NotImplementedError
 
     def sent(self, number: int) -> tuple[Any, bool]:
-        """Return what a worker gets besides the number, and whether it gets anything."""
+        """Return the object that is sent along with the number, and whether one is."""
         return None, False
 
     def forget(self, number: int) -> None:

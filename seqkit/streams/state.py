@@ -10,7 +10,7 @@ FIELDS = ("version", "epoch", "batch", "lanes", "seed", "streams", "batch_size",
 
 
 def check_state(state: Any) -> None:
-    """Refuse what is no state of a `StreamLoader`.
+    """Raise TypeError unless this is a state of a `StreamLoader`.
 
     >>> check_state({"epoch": 1})
     Traceback (most recent call last):

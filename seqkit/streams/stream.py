@@ -1,4 +1,4 @@
-"""`Stream`: what can only be iterated, transformed lazily, and begun anew by every `iter`."""
+"""`Stream`: lazy transforms of iterables, begun anew by every `iter`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stream(Generic[T]):
     Notes
     -----
     `iter` begins the pass of the source at once, so that a source which reads ahead can begin. An error of a
-    function costs one item, and the next call of `next` goes on behind it. An error of the source ends the
+    function costs one item, and the next call of `next` goes on after it. An error of the source ends the
     pass, unless its iterator goes on by itself, as those of views do. For an index, use `uniter`. For a
     worker that reads ahead, use ``prefetch(uniter(stream), 1)``. Modelled on Gluon's ``DataStream``.
 

@@ -40,7 +40,7 @@ def bptt(
     length : int
         Tokens per chunk (1 or more).
     last : "keep", "discard" or "pad"
-        What becomes of a last chunk of fewer tokens: it comes as it is, is left out, or is filled up with
+        The fate of a last chunk of fewer tokens: it comes as it is, is left out, or is filled up with
         `pad_token`.
     pad_token : number, optional
         Required with ``last="pad"``.
@@ -85,7 +85,7 @@ def _chunks(
 
 
 def _pieces(tokens: Any, length: int, start: int) -> Iterator[Tokens]:
-    """Yield `length` + 1 tokens at a time, of which the first is the last one of the piece before."""
+    """Yield `length` + 1 tokens at a time. The first one is the last token of the piece before."""
     if isinstance(tokens, np.ndarray | list | tuple):
         array = np.asarray(tokens)
         for first in range(start * length, len(array) - 1, length):

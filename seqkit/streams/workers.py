@@ -80,8 +80,8 @@ class Opened:
         return self.reader is not None and self.reader.knows_end()
 
     def refill(self) -> None:
-        """Let chunks be asked for once a quarter of them is used up: several at once cost less than"
-        " singly."""
+        """Let chunks be asked for once a quarter of them is used up: several at once cost less than
+        singly."""
         assert self.reader is not None
         few = self.limit - self.limit // 4
         self.reader.limit(self.limit if self.reader.pending() <= few else few)
@@ -228,8 +228,8 @@ class Workers:
         stream.close()
 
     def interrupt(self) -> None:
-        """Read all streams anew, from the next chunk of each, after an exception that is not about a"
-        " stream."""
+        """Read all streams anew, from the next chunk of each, after an exception that is not about a
+        stream."""
         for placed in self._placed:
             for stream in list(placed):
                 self._leave(stream)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from multiprocessing import get_context
 from typing import Any
@@ -64,8 +64,8 @@ def loader_s(streams: list[Stream], method: Any) -> float:
 
 
 def unbatched_s(streams: list[Stream]) -> float:
-    """Read chunk by chunk in as many workers, each of which takes the next stream that no worker has"
-    " taken."""
+    """Read chunk by chunk in as many workers, each of which takes the next stream that no worker has
+    taken."""
     taken = get_context("fork").Value("i", 0)
     return parts_s([_Part(streams, taken, 1) for _ in range(WORKERS)], BUFFERED)
 
@@ -263,18 +263,15 @@ def _fresh(stream: tuple[int, Any]) -> Iterator[Any]:
 
 
 def stacking_ms(nbytes: int) -> float:
-    """Return CPU milliseconds of stacking as many rows, which lie in ordinary memory."""
-    ahead = [np.ones(nbytes, np.uint8) for _ in range(LANES * BUFFERED)]
-
-    def batches() -> Iterable[Any]:
-        for batch in range(100):
-            first = batch * LANES % len(ahead)
-            yield np.stack(ahead[first : first + LANES])
-
-    consume(batches())
-    begun = time.thread_time()
-    consume(batches())
-    return 1e3 * (time.thread_time() - begun) / 100
+    """Return CPU milliseconds of the main process for stacking the same rows, as they come from workers."""
+    chunk = np.ones(nbytes, np.uint8)
+    loader = StreamLoader([(120, chunk)] * LANES, _fresh, LANES, WORKERS, list, padding="drop_rows")
+    taken = []
+    for batch in loader:
+        begun = time.thread_time()
+        np.stack(batch.data)
+        taken.append(time.thread_time() - begun)
+    return 1e3 * float(np.mean(taken[20:]))
 
 
 def cpu() -> None:

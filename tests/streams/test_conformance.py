@@ -1,5 +1,5 @@
-"""The same batches for any number of workers, threads or processes, whatever the timing: those of the"
-" model."""
+"""The same batches for any number of workers, threads or processes, whatever the timing: those of the
+model."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_3c6_lambdas_work_with_every_start_method(context: Any) -> None:
 
 @every_kind
 def test_3c7_the_list_is_not_changed_and_workers_are_not_capped(workers: int, method: Any) -> None:
-    """3.C.7: shuffling changes the caller's list, ranks read the same streams, workers are at most the rows."""
+    """3.C.7: shuffling changes the list, ranks read the same streams, workers are at most the rows."""
     streams = list(range(6))
     seen = []
     for rank in range(2):
