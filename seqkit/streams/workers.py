@@ -156,6 +156,7 @@ class Workers:
         self._nodes = nodes
         self._limits = limits
         self._name = name
+        self._is_closed = False
         self._average_ns = 1.0  # cost of a chunk
         self._placed: list[set[Opened]] = [set() for _ in nodes]
 
@@ -216,12 +217,19 @@ class Workers:
             if not (
                 isinstance(error, Exception) and stream.reading is not None and stream.reading.is_at_item()
             ):
+                self._recover(stream.worker, error)
                 raise error
             worker = stream.worker
             self._leave(stream)
             raise StreamFailed(_located(error, stream, key.chunk, self._name, worker)) from None
         finally:
             del error  # or it and this frame would refer to each other
+
+    def _recover(self, worker: int, error: BaseException) -> None:
+        """Read on with new workers after an error of a node, not of a stream."""
+        self.interrupt()
+        if isinstance(error, Exception) and not self._is_closed:
+            self._nodes[worker].restart()
 
     def _leave(self, stream: Opened) -> None:
         self._placed[stream.worker].discard(stream)
@@ -235,6 +243,7 @@ class Workers:
                 self._leave(stream)
 
     def close(self) -> None:
+        self._is_closed = True
         for node in self._nodes:
             node.close()
 
