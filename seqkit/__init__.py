@@ -15,6 +15,7 @@ import typing as _typing
 from . import collation as _collation
 from . import prefetch as _package  # noqa: F401
 from . import samplers as _samplers
+from . import streams as streams
 from .chaining import attach as _attach
 from .chaining import attach_joining as _attach_joining
 from .chaining import attach_lazily as _attach_lazily

@@ -303,7 +303,8 @@ def test_importing_seqkit_imports_little() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["seqkit", "seqkit.collation", "seqkit.loader", "seqkit.prefetch", "seqkit.samplers"]
+    "package",
+    ["seqkit", "seqkit.collation", "seqkit.loader", "seqkit.prefetch", "seqkit.samplers", "seqkit.streams"],
 )
 def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: str) -> None:
     loaded = importlib.import_module(package)
@@ -477,6 +478,12 @@ def _is_made_by_a_function(thing: Any) -> bool:
 def test_every_public_name_has_an_example_that_runs(name: str) -> None:
     assert PUBLIC[name].__doc__
     assert ">>>" in PUBLIC[name].__doc__ or _is_made_by_a_function(PUBLIC[name])
+
+
+@pytest.mark.parametrize("name", sk.streams.__all__)
+def test_every_name_of_streams_has_an_example_and_is_in_the_reference(name: str) -> None:
+    assert ">>>" in getattr(sk.streams, name).__doc__
+    assert any(name in page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
 
 
 @every_combinator

@@ -122,6 +122,10 @@ class Reader:
         """Return how many items are pending."""
         return self._feed.window.pending_items()
 
+    def knows_end(self) -> bool:
+        """Return whether the end of the plan, or of the sequence, is known."""
+        return self._feed.window.is_drawn
+
     def close(self) -> None:
         """Cancel pending items. Dropping the reader has the same effect."""
         self._dispatcher.drop(self._feed)

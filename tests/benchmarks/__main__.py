@@ -14,6 +14,7 @@ NAMES = (
     "latency",
     "pack",
     "loader",
+    "streams",
     "executors",
     "sources",
 )

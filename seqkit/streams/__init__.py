@@ -1,0 +1,26 @@
+"""Sequential sources: batched in step, lazily transformed, cut into rows of text.
+
+`StreamLoader` reads many streams side by side, one in each row of a batch. `Stream` transforms iterables
+lazily. `bptt`, `bptt_rows` and `files` prepare text.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .batch import StreamBatch
+    from .loader import StreamLoader
+    from .stream import Stream, shuffle_buffer
+    from .text import bptt, bptt_rows, files
+
+__all__ = ["Stream", "StreamBatch", "StreamLoader", "bptt", "bptt_rows", "files", "shuffle_buffer"]
+
+if not TYPE_CHECKING:
+    _MODULES = {
+        **dict.fromkeys(("Stream", "shuffle_buffer"), "stream"),
+        **dict.fromkeys(("bptt", "bptt_rows", "files"), "text"),
+        "StreamBatch": "batch",
+        "StreamLoader": "loader",
+    }
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

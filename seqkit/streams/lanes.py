@@ -1,0 +1,358 @@
+"""Which chunk is in which row of which batch.
+
+Batches advance in lock step. In every batch the rows are filled in order. A lane whose stream has ended
+takes the next unread stream at once, in the same batch. So the assignment follows from the data alone, and
+is the same wherever streams are read.
+
+Guarantees
+----------
+- Every chunk of every stream is in one row of one batch, in order, or the stream is named by an error.
+- An exception, Ctrl-C included, loses no chunk: the next call goes on with the row that it came up in.
+  The state is the `row` and the `stream` of each lane, and each changes by one assignment.
+- No batch consists of padding only, unless `Ends.batches` says how many batches there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from .chunks import Found, Key
+from .order import Order
+from .workers import AHEAD, Opened, StreamFailed
+
+__all__ = ["Ends", "Lanes", "Padding", "Row", "Where", "count_batches"]
+
+Padding = str  # one of PADDING
+PADDING = ("value", "restart", "drop_rows", "stop")
+
+
+class Row(NamedTuple):
+    """A row of a batch. A row of the padding value has no stream: its number and id are -1."""
+
+    batch: int
+    lane: int
+    number: int
+    id: int
+    chunk: int
+    is_padding: bool
+    value: Any
+    before: Key | None  # how to read this chunk again
+    after: Key | None  # how to read on
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The rules for the time when streams have run out.
+
+    Parameters
+    ----------
+    padding : "value", "restart", "drop_rows" or "stop"
+    batches : int or None
+        How many batches there are, if that does not follow from the streams.
+    chunks : callable or None
+        Returns how many chunks the stream with an id has, if that is known.
+    """
+
+    padding: Padding
+    batches: int | None = None
+    chunks: Callable[[int], int] | None = None
+
+
+class Where(Protocol):
+    """Where streams are read."""
+
+    def begin(self, stream: Opened, key: Key, limit: int) -> None: ...
+    def read(self, stream: Opened, key: Key) -> Found | None: ...
+    def ended(self) -> int: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Lane:
+    """One row of all batches: the stream that it reads, and the row that it read last."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.stream: Opened | None = None
+        self.row: Row | None = None
+
+    def next_key(self) -> Key:
+        """Return the chunk to read next."""
+        stream, row = self.stream, self.row
+        assert stream is not None
+        return row.after if row is not None and row.number == stream.number and row.after else stream.start
+
+    def has(self, batch: int) -> bool:
+        return self.row is not None and self.row.batch == batch
+
+    def needs_stream(self) -> bool:
+        return self.stream is None or self.stream.is_over
+
+
+class Lanes:
+    """The lanes of one epoch.
+
+    Parameters
+    ----------
+    order : Order
+    where : Where
+    rows : int
+        How many lanes.
+    ends : Ends
+    ahead : int
+        Most unread streams to open ahead.
+    failed : callable
+        Called with the `StreamFailed` of a chunk; raises, or returns to go on without the stream.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        where: Where,
+        rows: int,
+        ends: Ends,
+        ahead: int,
+        failed: Callable[[StreamFailed, Opened, int], None],
+    ) -> None:
+        self._order = order
+        self._where = where
+        self._ends = ends
+        self._failed = failed
+        self._most_ahead = ahead
+        self._lanes = [_Lane(number) for number in range(rows)]
+        self._ahead: dict[int, Opened] = {}
+        self._has_begun = False
+        self.batch = 0
+
+    def read(self) -> list[Row] | None:
+        """Return the rows of the next batch, or None after the last batch. Call `advance` once it is
+        delivered."""
+        ends, t = self._ends, self.batch
+        if t == ends.batches:
+            self._check_end()
+            return None
+        self._begin()
+        for lane in self._lanes:
+            self._fill(lane)
+        full = [
+            lane for lane in self._lanes if lane.has(t) and lane.row is not None and not lane.row.is_padding
+        ]
+        if not full and ends.batches is None:
+            return None
+        if ends.padding == "stop" and len(full) < len(self._lanes):
+            return None
+        if ends.padding == "restart":
+            for lane in self._lanes:
+                self._fill_again(lane)
+        rows = [lane.row if lane.has(t) else self._empty(lane) for lane in self._lanes]
+        return [row for row in rows if row is not None]
+
+    def advance(self) -> None:
+        """Go on to the next batch. Open a stream for each one that a worker has read to its end.
+
+        This is as early as the worker has time for it. Earlier, it would not be known which worker has.
+        """
+        self.batch += 1
+        self._open_ahead(min(self._where.ended(), self._most_ahead))
+
+    # ---------------------------------------------------------------- streams
+
+    def _begin(self) -> None:
+        """Begin to read the streams of all lanes side by side."""
+        if self._has_begun:
+            return
+        waiting = 0
+        for lane in self._lanes:
+            if lane.stream is None or lane.stream.is_over:
+                waiting += 1
+            elif not lane.has(self.batch):
+                self._where.begin(lane.stream, lane.next_key(), 1)
+        self._open_ahead(waiting)
+        self._has_begun = True
+
+    def _next_number(self) -> int:
+        """Return the number of the next unread stream. The latest one that was handed over is still known."""
+        return 1 + max([lane.stream.number for lane in self._lanes if lane.stream is not None], default=-1)
+
+    def _open_ahead(self, streams: int) -> None:
+        limit = AHEAD if self._has_begun else 1
+        first = self._next_number()
+        for number in range(first, first + streams):
+            if number not in self._ahead:
+                if not self._order.may_find(number):
+                    break
+                self._ahead[number] = self._opened(number)
+            stream = self._ahead[number]
+            self._where.begin(stream, stream.start, limit)
+
+    def _opened(self, number: int, is_padding: bool = False) -> Opened:
+        item, has_item = self._order.sent(number)
+        return Opened(Key(number, 0, item=item, has_item=has_item), self._order.id(number), is_padding)
+
+    def _hand_over(self, lane: _Lane, *, again: bool) -> bool:
+        """Give a lane the next unread stream, or the next one to read again. Return whether there is one."""
+        number = self._next_number()
+        if again:
+            assert self._order.length is not None
+            number = max(number, self._order.length)
+        elif not self._order.find(number):
+            return False
+        lane.stream = self._ahead.get(number) or self._opened(number, again)
+        self._ahead.pop(number, None)
+        self._order.forget(number)
+        return True
+
+    # ---------------------------------------------------------------- rows
+
+    def _fill(self, lane: _Lane) -> None:
+        """Read the row of a lane for this batch, unless streams have run out."""
+        while not lane.has(self.batch):
+            if lane.needs_stream() and not self._hand_over(lane, again=False):
+                return
+            assert lane.stream is not None
+            if lane.stream.is_padding:
+                return
+            self._read(lane)
+
+    def _fill_again(self, lane: _Lane) -> None:
+        """Read a row of padding: a chunk of a stream that is read again."""
+        fruitless = 0
+        while not lane.has(self.batch):
+            if lane.needs_stream():
+                if fruitless > (self._order.length or 0):
+                    raise RuntimeError("StreamLoader: padding='restart' found no chunk in any stream")
+                self._hand_over(lane, again=True)
+                fruitless += 1
+            self._read(lane)
+
+    def _read(self, lane: _Lane) -> None:
+        stream, key = lane.stream, lane.next_key()
+        assert stream is not None
+        try:
+            found = self._where.read(stream, key)
+        except StreamFailed as failure:
+            stream.is_over = True
+            self._failed(failure, stream, key.chunk)
+            return
+        if found is None:
+            stream.is_over = True
+            self._check_length(stream, key.chunk)
+            return
+        after = key._replace(chunk=key.chunk + 1)
+        if found.mark is not None:
+            after = after._replace(base=after.chunk, mark=found.mark)
+        lane.row = Row(
+            self.batch,
+            lane.number,
+            stream.number,
+            stream.id,
+            key.chunk,
+            stream.is_padding,
+            found.value,
+            key,
+            after,
+        )
+
+    def _empty(self, lane: _Lane) -> Row | None:
+        if self._ends.padding == "drop_rows":
+            return None
+        return Row(self.batch, lane.number, -1, -1, -1, True, None, None, None)
+
+    def first_chunk(self) -> Any:
+        """Return the first chunk of any stream, whose form rows of the padding value get."""
+        number = 0
+        while self._order.may_find(number):
+            stream = self._opened(number)
+            stream.start = stream.start._replace(number=-1 - number)  # a lane may read it too
+            found = self._where.read(stream, stream.start)
+            if found is not None:
+                return found.value
+            number += 1
+        raise RuntimeError("StreamLoader: no stream has a chunk whose form padding could have")
+
+    # ---------------------------------------------------------------- known lengths
+
+    def _check_length(self, stream: Opened, chunks: int) -> None:
+        if self._ends.chunks is not None and not stream.is_padding:
+            told = self._ends.chunks(stream.id)
+            if told != chunks:
+                raise ValueError(
+                    f"StreamLoader: stream {stream.id} has {chunks} chunks, but lengths says {told}."
+                    " Correct lengths"
+                )
+
+    def _check_end(self) -> None:
+        """Raise an error if streams go on after the number of batches that follows from their lengths."""
+        if self._ends.chunks is None or self._ends.padding == "stop":
+            return
+        for lane in self._lanes:
+            stream = lane.stream
+            if stream is None or stream.is_over or stream.is_padding:
+                continue
+            if self._where.read(stream, lane.next_key()) is not None:
+                raise ValueError(
+                    f"StreamLoader: stream {stream.id} is longer than lengths says. Correct lengths"
+                )
+
+    # ---------------------------------------------------------------- state
+
+    def state(self) -> list[list[Any]]:
+        """Return where each lane reads on: number, chunk, mark, its chunk, and whether the stream is padding.
+
+        Chunk -1 says that the stream is over, number -1 that there was none.
+        """
+        return [self._lane_state(lane) for lane in self._lanes]
+
+    def _lane_state(self, lane: _Lane) -> list[Any]:
+        stream, row = lane.stream, lane.row
+        if row is not None and row.batch == self.batch and row.before is not None:  # it was not delivered
+            key, is_padding = row.before, row.is_padding
+        elif stream is None:
+            return [-1, -1, None, 0, False]
+        else:
+            key, is_padding = lane.next_key(), stream.is_padding
+            if stream.is_over:
+                return [stream.number, -1, None, 0, is_padding]
+        return [key.number, key.chunk, key.mark, key.base, is_padding]
+
+    def restore(self, batch: int, state: list[list[Any]]) -> None:
+        """Go on from a state."""
+        self.batch = batch
+        for number, lane in sorted(
+            zip([saved[0] for saved in state], self._lanes, strict=True), key=_by_number
+        ):
+            _, chunk, mark, base, is_padding = state[lane.number]
+            if number < 0:
+                continue
+            if not self._order.find(number) and not is_padding:
+                raise ValueError(
+                    f"StreamLoader: the state speaks of stream number {number}, which does not exist"
+                )
+            stream = self._opened(number, is_padding)
+            stream.start = stream.start._replace(chunk=chunk, mark=mark, base=base)
+            stream.is_over = chunk < 0
+            lane.stream = stream
+            self._order.forget(number)
+
+
+def _by_number(pair: tuple[int, _Lane]) -> int:
+    return pair[0]
+
+
+def count_batches(lengths: Iterable[int], rows: int, padding: Padding) -> int:
+    """Return how many batches streams with these numbers of chunks give, in their order.
+
+    >>> count_batches([3, 1, 0, 2], 2, "value"), count_batches([3, 1, 0, 2], 2, "stop")
+    (3, 3)
+    >>> count_batches([5, 1], 2, "value"), count_batches([5, 1], 2, "stop")
+    (5, 1)
+    """
+    ends = [(0, row) for row in range(rows)]  # the batch in which each row needs a stream
+    for chunks in lengths:
+        if chunks:
+            batch, row = ends[0]
+            heapq.heapreplace(ends, (batch + chunks, row))
+    return ends[0][0] if padding == "stop" else max(ends)[0]

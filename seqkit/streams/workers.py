@@ -1,0 +1,280 @@
+"""Where streams are read: in the consumer's process, or ahead of it by workers.
+
+A worker is a prefetch node with one worker, because a stream stays with its worker while it is open. Each
+open stream is a consumer of its node, with a plan of its own that has no end. So the engine gives windows,
+back-pressure, shared memory, retries, time-outs and the end of the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn
+
+from ..context import get_worker_info, set_worker_info
+from ..errors import EndOfSequence, EvaluationError, ItemTimeout, WorkerDied, brief
+from ..iteration import restarting
+from ..prefetch.dispatcher import Reader
+from ..prefetch.hooks import call_hook
+from ..prefetch.node import Prefetch
+from ..prefetch.reading import Reading
+from ..prefetch.results import size_of
+from .chunks import Found, Key, OpenStreams, keys
+
+__all__ = ["Here", "Limits", "Opened", "StreamFailed", "Workers", "introduced"]
+
+
+class StreamFailed(Exception):
+    """Carries the error of a chunk to the lanes. Other exceptions are not about a stream."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Opened:
+    """A stream that is being read, or about to be.
+
+    Attributes
+    ----------
+    number, id : int
+        See `order`.
+    start : Key
+        The first chunk to read.
+    is_padding : bool
+        Whether its chunks are read again, to fill rows.
+    is_over : bool
+        Whether it has ended or failed.
+    """
+
+    __slots__ = (
+        "cost_ns",
+        "id",
+        "is_over",
+        "is_padding",
+        "items",
+        "limit",
+        "number",
+        "reader",
+        "reading",
+        "start",
+        "worker",
+    )
+
+    def __init__(self, start: Key, id_: int, is_padding: bool = False) -> None:
+        self.number = start.number
+        self.id = id_
+        self.start = start
+        self.is_padding = is_padding
+        self.is_over = False
+        self.cost_ns = 0.0
+        self.worker = -1
+        self.limit = 0
+        self.reader: Reader | None = None
+        self.reading: Reading | None = None
+        self.items: Iterator[Any] = iter(())
+
+    def knows_end(self) -> bool:
+        """Return whether a worker has seen the end of the stream."""
+        return self.reader is not None and self.reader.knows_end()
+
+    def refill(self) -> None:
+        """Let chunks be asked for once a quarter of them is used up: several at once cost less than
+        singly."""
+        assert self.reader is not None
+        few = self.limit - self.limit // 4
+        self.reader.limit(self.limit if self.reader.pending() <= few else few)
+
+    def close(self) -> None:
+        """Stop reading ahead. The stream can be read on."""
+        reader, self.reader, self.reading, self.items = self.reader, None, None, iter(())
+        if reader is not None:
+            reader.close()
+
+
+class Here:
+    """Read streams in the consumer's thread."""
+
+    def __init__(self, streams: OpenStreams, name: Callable[[int], str]) -> None:
+        self._streams = streams
+        self._name = name
+
+    def begin(self, stream: Opened, key: Key, limit: int) -> None:
+        """Nothing is read ahead."""
+
+    def read(self, stream: Opened, key: Key) -> Found | None:
+        """Return a chunk of a stream, or None if the stream has ended."""
+        try:
+            found = self._streams.read(key)
+        except EndOfSequence:
+            return None
+        except Exception as error:
+            raise StreamFailed(_located(error, stream, key.chunk, self._name, None)) from None
+        assert found is not None  # its patience has no end
+        return found
+
+    def ended(self) -> int:
+        return 0
+
+    def interrupt(self) -> None:
+        """Go on after an exception that is not about a stream."""
+
+    def close(self) -> None:
+        self._streams.close()
+
+    __del__ = close
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is read ahead.
+
+    Parameters
+    ----------
+    chunks : int
+        Most chunks ahead for each stream.
+    streams : int
+        Most streams open ahead of need.
+    stream_bytes : int
+        Most bytes ahead for each stream. One chunk is always allowed.
+    """
+
+    chunks: int
+    streams: int
+    stream_bytes: int
+
+
+# How many chunks to read ahead of a stream that no lane has yet.
+AHEAD = 2
+
+
+class Workers:
+    """Read streams ahead of the consumer in nodes of one worker each."""
+
+    def __init__(self, nodes: list[Prefetch[Any]], limits: Limits, name: Callable[[int], str]) -> None:
+        self._nodes = nodes
+        self._limits = limits
+        self._name = name
+        self._is_closed = False
+        self._average_ns = 1.0  # cost of a chunk
+        self._placed: list[set[Opened]] = [set() for _ in nodes]
+
+    def begin(self, stream: Opened, key: Key, limit: int) -> None:
+        """Open a stream on the worker with the least work, and read up to `limit` chunks ahead."""
+        if stream.reader is not None:
+            return
+        worker = min(range(len(self._nodes)), key=self._load)
+        node = self._nodes[worker]
+        stream.limit = min(limit, self._limits.chunks)
+        reader = node.open(keys(key), stream.limit)
+        stream.reading = Reading(node, reader, may_never_end=False)
+        stream.items = restarting(stream.reading)
+        stream.worker = worker
+        stream.reader = reader
+        self._placed[worker].add(stream)
+        reader.prepare()
+
+    def _load(self, worker: int) -> tuple[float, int]:
+        """Return the time that one chunk of each stream of a worker takes, and how many streams it reads."""
+        reading = [stream for stream in self._placed[worker] if not stream.knows_end()]
+        return sum([stream.cost_ns or self._average_ns for stream in reading]), len(reading)
+
+    def ended(self) -> int:
+        """Return of how many streams the workers have seen the end, which the consumer has not reached."""
+        return sum([stream.knows_end() for placed in self._placed for stream in placed])
+
+    def read(self, stream: Opened, key: Key) -> Found | None:
+        """Return a chunk of a stream, or None if the stream has ended."""
+        while True:
+            self.begin(stream, key, AHEAD)
+            stream.refill()
+            try:
+                item = next(stream.items)
+            except StopIteration:
+                self._leave(stream)
+                return None
+            except BaseException as error:
+                self._refuse(error, stream, key)
+            if item is not None:
+                break
+            self._leave(stream)  # it is being moved on: ask again for the same chunk
+        found = Found(*item)
+        stream.cost_ns += (found.cost_ns - stream.cost_ns) / min(key.chunk + 1, 8)
+        self._average_ns += (found.cost_ns - self._average_ns) / 32
+        self._adapt(stream, found.value, key.chunk)
+        return found
+
+    def _adapt(self, stream: Opened, value: Any, chunk: int) -> None:
+        """Read as far ahead as the size of chunks allows. It is estimated ever less often."""
+        if stream.limit > AHEAD and chunk & (chunk - 1):
+            return
+        limits, nbytes = self._limits, size_of(value) or 1
+        stream.limit = max(1, min(limits.chunks, limits.stream_bytes // nbytes))
+
+    def _refuse(self, error: BaseException, stream: Opened, key: Key) -> NoReturn:
+        try:
+            if not (
+                isinstance(error, Exception) and stream.reading is not None and stream.reading.is_at_item()
+            ):
+                self._recover(stream.worker, error)
+                raise error
+            worker = stream.worker
+            self._leave(stream)
+            raise StreamFailed(_located(error, stream, key.chunk, self._name, worker)) from None
+        finally:
+            del error  # or it and this frame would refer to each other
+
+    def _recover(self, worker: int, error: BaseException) -> None:
+        """Read on with new workers after an error of a node, not of a stream."""
+        self.interrupt()
+        if isinstance(error, Exception) and not self._is_closed:
+            self._nodes[worker].restart()
+
+    def _leave(self, stream: Opened) -> None:
+        self._placed[stream.worker].discard(stream)
+        stream.close()
+
+    def interrupt(self) -> None:
+        """Read all streams anew, from the next chunk of each, after an exception that is not about a
+        stream."""
+        for placed in self._placed:
+            for stream in list(placed):
+                self._leave(stream)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for node in self._nodes:
+            node.close()
+
+
+def _located(
+    error: Exception, stream: Opened, chunk: int, name: Callable[[int], str], worker: int | None
+) -> Exception:
+    """Return an error of a chunk that names the stream and the chunk."""
+    if not isinstance(error, EvaluationError):
+        return error
+    own, who = f"chunk {chunk}", f"chunk {chunk} of {name(stream.id)}"
+    message = error.message
+    for prefix in (f"prefetch[{brief(error.index)}]", own):
+        if message.startswith(prefix):
+            message = who + message.removeprefix(prefix)
+            break
+    if isinstance(error, WorkerDied | ItemTimeout):  # every node calls its only worker 0
+        message = message.replace("worker 0 ", f"worker {worker} ", 1)
+    error.message = message
+    error.index, error.view, error.path, error.worker = (stream.id, chunk), None, (), worker
+    return error
+
+
+def introduced(hook: Callable[..., Any] | None, worker: int, workers: int) -> Callable[[], None]:
+    """Return a start hook for the node of worker number `worker`."""
+    return partial(_introduce, hook, worker, workers)
+
+
+def _introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
+    """Let the worker know its number among all workers, and call the user's hook with it."""
+    info = get_worker_info()
+    assert info is not None
+    set_worker_info(replace(info, id=worker, num_workers=workers))
+    call_hook(hook, worker)

@@ -1,0 +1,379 @@
+"""A failing stream costs that stream and nothing else, wherever it is read, and is named with its chunk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.streams import StreamLoader
+from tests.prefetch.traces import append, children, drawn, is_gone, until
+
+from .model import KINDS, batches, numbers, rows_of, shown
+
+every_kind = pytest.mark.parametrize(("workers", "method"), KINDS)
+with_workers = pytest.mark.parametrize(("workers", "method"), KINDS[1:])
+processes = pytest.mark.parametrize(
+    ("workers", "method"), [kind for kind in KINDS[1:] if kind[1] == "process"]
+)
+
+LENGTHS = [4, 2, 6, 3, 5, 1]
+
+
+def outcome(found: list[Any]) -> list[Any]:
+    """Return the rows of batches, and errors as their type and what they are about."""
+    return [
+        (type(item).__name__, getattr(item, "index", None)) if isinstance(item, Exception) else rows_of(item)
+        for item in found
+    ]
+
+
+class Broken:
+    """Numbers, but for stream 2, which breaks at chunk 3."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, length: int) -> Iterator[int]:
+        for chunk, number in enumerate(numbers(length)):
+            if length == 6 and chunk == 3:
+                raise self.error
+            yield number
+
+
+class IndexBroken:
+    """The same as an iterator that is no generator, so that its errors arrive as they are."""
+
+    def __init__(self, length: int) -> None:
+        self.rest = numbers(length)
+        self.drawn = 0
+        self.length = length
+
+    def __iter__(self) -> IndexBroken:
+        return self
+
+    def __next__(self) -> int:
+        self.drawn += 1
+        if self.length == 6 and self.drawn == 4:
+            raise sk.errors.EndOfSequence("not the end of this stream")
+        return next(self.rest)
+
+
+def cut() -> list[list[int]]:
+    return [[*numbers(n)][: 3 if n == 6 else None] for n in LENGTHS]
+
+
+@every_kind
+@pytest.mark.parametrize("open_fn", [Broken(OSError("bad disk")), IndexBroken], ids=["generator", "iterator"])
+def test_a_broken_stream_raises_once_and_the_others_go_on(workers: int, method: Any, open_fn: Any) -> None:
+    loader = StreamLoader(LENGTHS, open_fn, 2, workers, pad_value=-1, method=method)
+    found = drawn(iter(loader))
+    (error,) = [item for item in found if isinstance(item, Exception)]
+    assert isinstance(error, sk.EvaluationError)
+    assert error.index == (2, 3)
+    assert "chunk 3 of stream 2 (6) failed: " in str(error)
+    assert [rows for rows in outcome(found) if isinstance(rows, list)] == batches(cut(), 2, "value", -1)
+    assert found.index(error) == 5  # before the batch in which the chunk is missing, in every way to read
+
+
+@every_kind
+def test_a_broken_stream_can_be_skipped(workers: int, method: Any) -> None:
+    loader = StreamLoader(
+        LENGTHS, Broken(OSError("bad disk")), 2, workers, pad_value=-1, method=method, on_error="skip"
+    )
+    with pytest.warns(RuntimeWarning, match=r"without the rest of stream 2 \(6\): chunk 3 .* bad disk"):
+        assert shown(loader) == batches(cut(), 2, "value", -1)
+    ((stream, chunk, text),) = loader.failed
+    assert (stream, chunk) == (2, 3)
+    assert "bad disk" in text
+
+
+class Unopened:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, length: int) -> Iterator[int]:
+        if length == 6:
+            raise self.error
+        return numbers(length)
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "error", [StopIteration("user code"), SystemExit(3)], ids=["StopIteration", "SystemExit"]
+)
+def test_a_stream_that_cannot_be_opened_is_an_error(workers: int, method: Any, error: BaseException) -> None:
+    iterator = iter(StreamLoader(LENGTHS, Unopened(error), 2, workers, pad_value=-1, method=method))
+    if not workers and isinstance(error, SystemExit):  # it may come from a signal handler of the consumer
+        with pytest.raises(SystemExit):
+            drawn(iterator, Exception)
+        return
+    (failure,) = [item for item in drawn(iterator) if isinstance(item, BaseException)]
+    assert isinstance(failure, sk.EvaluationError)
+    assert "chunk 0 of stream 2 (6) failed" in str(failure)
+
+
+@every_kind
+def test_exceptions_pass_through_on_request(workers: int, method: Any) -> None:
+    with sk.errstate("passthrough"):
+        found = drawn(
+            iter(StreamLoader(LENGTHS, Broken(KeyError(7)), 2, workers, pad_value=-1, method=method))
+        )
+    assert [repr(item) for item in found if isinstance(item, Exception)] == ["KeyError(7)"]
+    assert len(found) == 1 + len(batches(cut(), 2, "value", -1))
+
+
+# -------------------------------------------------------------------- lost workers
+
+
+@processes
+def test_only_the_stream_that_was_read_is_blamed_for_a_dead_worker(workers: int, method: Any) -> None:
+    def deadly(length: int) -> Iterator[int]:
+        for chunk, number in enumerate(numbers(length)):
+            if length == 6 and chunk == 3:
+                os._exit(3)
+            yield number
+
+    found = drawn(iter(StreamLoader(LENGTHS, deadly, 2, workers, pad_value=-1, method=method)))
+    (error,) = [item for item in found if isinstance(item, Exception)]
+    assert isinstance(error, sk.WorkerDied)
+    assert error.index == (2, 3)
+    assert str(error).startswith("chunk 3 of stream 2 (6): worker ")
+    assert [rows for rows in outcome(found) if isinstance(rows, list)] == batches(cut(), 2, "value", -1)
+
+
+@processes
+def test_a_stream_whose_worker_dies_once_is_read_on(workers: int, method: Any, tmp_path: Path) -> None:
+    def fragile(length: int) -> Iterator[int]:
+        for chunk, number in enumerate(numbers(length)):
+            if chunk == 2:
+                flag = tmp_path / str(length)
+                if not flag.exists():
+                    flag.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+            yield number
+
+    loader = StreamLoader(LENGTHS, fragile, 3, workers, pad_value=-1, method=method)
+    assert shown(loader) == batches([[*numbers(n)] for n in LENGTHS], 3, "value", -1)
+
+
+@with_workers
+def test_a_stuck_stream_times_out_and_the_others_lose_nothing(
+    workers: int, method: Any, tmp_path: Path
+) -> None:
+    over = threading.Event()  # in processes nobody sets it
+
+    def stuck(length: int) -> Iterator[int]:
+        for chunk, number in enumerate(numbers(length)):
+            if length == 6 and chunk == 3:
+                over.wait()
+            yield number
+
+    loader = StreamLoader(LENGTHS, stuck, 2, workers, pad_value=-1, method=method, timeout=0.3)
+    try:
+        found = drawn(iter(loader))
+    finally:
+        over.set()
+    (error,) = [item for item in found if isinstance(item, Exception)]
+    assert isinstance(error, sk.ItemTimeout)
+    assert error.index == (2, 3)
+    assert str(error).startswith("chunk 3 of stream 2 (6) took longer than 0.3 s in worker ")
+    assert [rows for rows in outcome(found) if isinstance(rows, list)] == batches(cut(), 2, "value", -1)
+
+
+def test_reopening_a_stream_counts_for_no_timeout(tmp_path: Path) -> None:
+    def slow(length: int) -> Iterator[int]:
+        for chunk, number in enumerate(numbers(length)):
+            if length == 3 and chunk == 2 and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os._exit(1)
+            time.sleep(0.06)
+            yield number
+
+    # After the worker's end, stream 0 is moved on over several chunks, which takes longer than one may.
+    loader = StreamLoader([12, 2, 2, 2, 3], slow, 2, 1, pad_value=-1, timeout=0.3)
+    assert shown(loader) == batches([[*numbers(n)] for n in [12, 2, 2, 2, 3]], 2, "value", -1)
+
+
+# -------------------------------------------------------------------- interruptions
+
+
+@every_kind
+def test_nothing_is_lost_by_an_interrupted_next(workers: int, method: Any, tmp_path: Path) -> None:
+    def waiting(length: int) -> Iterator[int]:
+        for chunk, number in enumerate(numbers(length)):
+            if length == 6 and chunk == 2:
+                while not (tmp_path / "go").exists():
+                    time.sleep(0.005)
+            yield number
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        iterator = iter(StreamLoader(LENGTHS, waiting, 3, workers, pad_value=-1, method=method))
+        found = [rows_of(next(iterator)), rows_of(next(iterator))]
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        (tmp_path / "go").touch()
+        found += shown(iterator)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert found == batches([[*numbers(n)] for n in LENGTHS], 3, "value", -1)
+
+
+@with_workers
+def test_a_failing_start_hook_is_an_error_and_no_end(workers: int, method: Any) -> None:
+    def hook(worker: int) -> None:
+        raise OSError(f"no licence for worker {worker}")
+
+    loader = StreamLoader(LENGTHS, numbers, 3, workers, pad_value=-1, method=method, worker_init_fn=hook)
+    iterator = iter(loader)
+    for _ in range(2):  # nothing counts as read, so the error comes again
+        with pytest.raises(RuntimeError, match="no licence for worker"):
+            next(iterator)
+    iterator.close()
+
+
+# -------------------------------------------------------------------- closing
+
+
+class Logged:
+    """Numbers; a file says when a stream is opened and closed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def __call__(self, length: int) -> Iterator[int]:
+        append(self.path, f"+{length} ")
+        try:
+            yield from numbers(length)
+        finally:
+            append(self.path, f"-{length} ")
+
+    def all_closed(self) -> bool:
+        words = self.path.read_text().split()
+        return sorted(word[1:] for word in words if word[0] == "+") == sorted(
+            word[1:] for word in words if word[0] == "-"
+        )
+
+
+@every_kind
+@pytest.mark.parametrize("way", ["dropped", "closed", "with", "stop"])
+def test_an_abandoned_epoch_closes_every_open_stream(
+    workers: int, method: Any, way: str, tmp_path: Path
+) -> None:
+    open_fn = Logged(tmp_path / "log")
+    padding: Any = "stop" if way == "stop" else "restart"
+    loader = StreamLoader([900, 800, 700, 600, 2], open_fn, 3, workers, padding=padding, method=method)
+    iterator = iter(loader)
+    next(iterator)
+    if way == "dropped":
+        del iterator
+    elif way == "closed":
+        iterator.close()
+        assert drawn(iterator) == []
+    elif way == "with":
+        with loader:
+            pass
+        assert drawn(iterator) == []
+    else:
+        assert len(drawn(iterator)) == 801  # until the lane of streams 1 and 4 ends, after 802 batches
+    assert until(open_fn.all_closed, 5)
+
+
+@every_kind
+def test_a_finished_epoch_closes_every_stream_and_ends_its_workers(
+    workers: int, method: Any, tmp_path: Path
+) -> None:
+    open_fn, before = Logged(tmp_path / "log"), children()
+    iterator = iter(StreamLoader(LENGTHS, open_fn, 3, workers, padding="restart", method=method))
+    for _ in iterator:
+        pass
+    assert until(open_fn.all_closed, 5)
+    assert until(lambda: children() == before, 5)
+    assert drawn(iterator) == []
+
+
+CONSUMER = """
+import sys, time
+import seqkit as sk
+from seqkit.context import get_worker_info
+
+def endless(n):
+    while True:
+        print(__import__("os").getpid(), flush=True)
+        yield n
+
+for batch in sk.streams.StreamLoader([1, 2, 3, 4], endless, 2, 2, pad_value=0):
+    pass
+"""
+
+
+def test_no_worker_outlives_a_killed_consumer() -> None:
+    consumer = subprocess.Popen([sys.executable, "-c", CONSUMER], stdout=subprocess.PIPE, text=True)
+    assert consumer.stdout is not None
+    pids: set[int] = set()
+    while len(pids) < 2:
+        pids.add(int(consumer.stdout.readline()))
+    consumer.kill()
+    consumer.stdout.close()
+    consumer.wait()
+    assert until(lambda: all(map(is_gone, pids)), 10)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(20))
+def test_workers_killed_at_random_lose_nothing_silently(seed: int) -> None:
+    import random
+
+    rng = random.Random(seed)
+    lengths = [rng.randrange(60) for _ in range(12)]
+
+    def slow(length: int) -> Iterator[int]:
+        for number in numbers(length):
+            time.sleep(0.002)
+            yield number
+
+    before, over = children(), threading.Event()
+
+    def kill() -> None:
+        while not over.wait(rng.uniform(0.05, 0.3)):
+            if found := sorted(children() - before):
+                try:
+                    os.kill(rng.choice(found), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        loader = StreamLoader(
+            lengths, slow, 4, 3, pad_value=-1, retries=1000, multiprocessing_context="forkserver"
+        )
+        found = drawn(iter(loader))
+    finally:
+        over.set()
+        killer.join()
+    errors = [item for item in found if isinstance(item, Exception)]
+    rows = [row for item in found if not isinstance(item, Exception) for row in rows_of(item) if not row[4]]
+    seen = {(stream, chunk) for _, stream, chunk, _, _ in rows}
+    assert len(seen) == len(rows)
+    lost = {(stream, chunk) for stream, n in enumerate(lengths) for chunk in range(n)} - seen
+    assert {stream for stream, _ in lost} <= {
+        error.index[0] for error in errors if isinstance(error, sk.EvaluationError)
+    }

@@ -1,0 +1,167 @@
+"""Lazy streams: a new pass for every `iter`, nothing read before it is needed, errors that cost one item."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from itertools import chain, count, islice
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.streams import Stream, shuffle_buffer
+from tests.prefetch.traces import drawn
+
+
+def squares() -> Iterator[int]:
+    for x in range(10):
+        yield x * x
+
+
+@pytest.mark.parametrize("source", [squares, [*squares()], sk.smap(lambda x: x * x, range(10))], ids=str)
+def test_every_iter_is_a_new_pass(source: Any) -> None:
+    stream = Stream(source)
+    assert list(stream) == list(stream) == [x * x for x in range(10)]
+    first, second = iter(stream), iter(stream)
+    assert [next(first), next(first), next(second)] == [0, 1, 0]
+
+
+def test_transforms_are_lazy_and_equal_to_eager_ones() -> None:
+    calls = []
+
+    def negative(x: int) -> int:
+        calls.append(x)
+        return -x
+
+    stream = Stream(squares).smap(negative).filter(lambda x: x % 2 == 0).batch(2)
+    assert calls == []
+    iterator = iter(stream)
+    assert next(iterator) == [0, -4]
+    assert calls == [0, 1, 4]
+    assert [[0, -4], *iterator] == list(stream) == [[0, -4], [-16, -36], [-64]]
+
+
+def test_a_pass_begins_with_iter_not_with_next() -> None:
+    begun = []
+
+    class Source:
+        def __iter__(self) -> Iterator[int]:
+            begun.append(True)
+            return iter(range(3))
+
+    iterator = iter(Stream(Source()).smap(abs).filter(bool).batch(1).shuffle_buffer(2, seed=0))
+    assert begun == [True]
+    assert sorted(iterator) == [[1], [2]]
+
+
+@pytest.mark.parametrize("step", [lambda s: s, lambda s: s.smap(abs), lambda s: s.batch(2).shuffle_buffer(3)])
+def test_a_one_shot_iterator_is_refused_a_second_pass(step: Any) -> None:
+    stream = step(Stream(iter([1, 2, 3, 4])))
+    assert len(list(stream)) in (2, 4)
+    with pytest.raises(RuntimeError, match="the source is an iterator, which an earlier pass has read"):
+        iter(stream)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"), [("smap", [0, 1, 4, "error", 16]), ("filter", [1, 2, "error", 4])]
+)
+@pytest.mark.parametrize("error", [ValueError("bad"), StopIteration(), IndexError()], ids=repr)
+def test_an_error_costs_one_item(method: str, expected: list[Any], error: Exception) -> None:
+    def f(x: int) -> int:
+        if x == 3:
+            raise error
+        return x * x
+
+    found = drawn(iter(getattr(Stream(range(5)), method)(f)))
+    assert ["error" if isinstance(item, Exception) else item for item in found] == expected
+    (failure,) = [item for item in found if isinstance(item, Exception)]
+    assert isinstance(failure, sk.EvaluationError)
+    assert failure.index == 3
+    assert failure.__cause__ is error
+    with sk.errstate("passthrough"):
+        (failure,) = [
+            item for item in drawn(iter(getattr(Stream(range(5)), method)(f))) if isinstance(item, Exception)
+        ]
+    assert failure is error or isinstance(error, StopIteration)
+
+
+def test_batches() -> None:
+    assert list(Stream(range(5)).batch(2)) == [[0, 1], [2, 3], [4]]
+    assert list(Stream(range(5)).batch(2, drop_last=True)) == [[0, 1], [2, 3]]
+    assert list(Stream(range(4)).batch(2)) == [[0, 1], [2, 3]]
+    assert list(Stream([]).batch(2)) == []
+    assert list(Stream(range(4)).batch(2, collate_fn=sum)) == [1, 5]
+    assert [*islice(Stream(lambda: count()).batch(2), 2)] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 300, 5000])
+@pytest.mark.parametrize("n", [0, 1, 6, 1000])
+def test_a_shuffle_buffer_gives_every_item_once_in_an_order_of_its_seed(size: int, n: int) -> None:
+    shuffled = shuffle_buffer(range(n), size, seed=3)
+    order = list(shuffled)
+    assert sorted(order) == list(range(n))
+    assert order == list(shuffled) == list(shuffle_buffer(range(n), size, seed=3))
+    assert all(item - place < size for place, item in enumerate(order))
+    assert (size == 1) == (order == list(range(n))) or n < 2
+    if n == 1000 and size > 1:
+        assert order != list(shuffle_buffer(range(n), size, seed=4))
+        assert order != list(shuffle_buffer(range(n), size, seed=3, epoch=1))
+
+
+def test_all_orders_of_a_full_buffer_are_about_as_likely() -> None:
+    seen: dict[tuple[int, ...], int] = {}
+    for seed in range(1200):
+        order = tuple(shuffle_buffer(range(3), 3, seed))
+        seen[order] = seen.get(order, 0) + 1
+    assert len(seen) == 6
+    assert all(140 < times < 260 for times in seen.values())
+
+
+def test_a_shuffle_buffer_goes_on_after_an_error_of_its_source() -> None:
+    found = drawn(iter(shuffle_buffer(Stream(range(1, 8)).smap(lambda x: 1 / (x - 4)), 3, seed=0)))
+    assert len([item for item in found if isinstance(item, sk.EvaluationError)]) == 1
+    assert len(found) == 7
+
+
+def test_a_shuffle_buffer_of_what_never_ends() -> None:
+    assert len(set(islice(shuffle_buffer(lambda: count(), 100, seed=0), 1000))) == 1000
+
+
+def test_parts_have_all_items_between_them() -> None:
+    parts = [list(Stream(squares).split(part, 3)) for part in range(3)]
+    assert sorted(chain.from_iterable(parts)) == list(squares())
+    with pytest.raises(ValueError, match="part must be below parts 3, got 3"):
+        Stream(squares).split(3, 3)
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_views_lie_above_streams_and_streams_above_views(method: Any) -> None:
+    stream = Stream(squares).smap(lambda x: x + 1).batch(2)
+    view = sk.uniter(stream, size=5)
+    assert view[1] == [5, 10]
+    with sk.prefetch(view, 1, method) as ahead:
+        assert list(ahead) == list(Stream(ahead)) == list(stream)
+
+
+def test_streams_are_picklable_where_their_functions_are() -> None:
+    stream = Stream(squares).smap(abs).batch(3).shuffle_buffer(2, seed=1)
+    assert list(pickle.loads(pickle.dumps(stream))) == list(stream)
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match="source must be an iterable"):
+        Stream(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="smap: f must be callable"):
+        Stream([]).smap(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="filter: predicate must be callable"):
+        Stream([]).filter(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="batch: k must be a positive int"):
+        Stream([]).batch(0)
+    with pytest.raises(ValueError, match="shuffle_buffer: size must be a positive int"):
+        shuffle_buffer([], 0)
+
+
+def test_repr_shows_the_steps() -> None:
+    assert repr(Stream([1]).smap(abs).batch(2)) == "Stream(batch of Stream(smap of Stream(list)))"
+    assert repr(Stream(squares)) == "Stream(squares)"
