@@ -48,7 +48,7 @@ class Order:
 class Listed(Order):
     """Streams that can be indexed: those of one rank, shuffled for an epoch if there is a seed.
 
-    >>> from seqkit.view import view
+    >>> from seqkit import view
     >>> order = Listed(view("abcde"), rank=1, world=2)
     >>> order.length, [order.item(number) for number in range(order.length)]
     (2, ['b', 'd'])
