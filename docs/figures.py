@@ -1,8 +1,8 @@
-"""Draw the figures of the reference pages: what each item of a view is made of.
+"""Draw the figures of the reference pages: the items of a view and their source items.
 
-Every figure is made by running the combinator on a few coloured tokens, so a figure cannot show what the
-code does not do. ``python docs/figures.py`` writes ``docs/reference/figures/<name>.svg``; with ``--check`` it
-writes nothing and fails if a figure is not up to date.
+The script runs each combinator on a few coloured tokens and draws the result, so figures agree with the code.
+``python docs/figures.py`` writes ``docs/reference/figures/<name>.svg``. With ``--check`` it writes nothing
+and fails if a figure is not up to date.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INK, PALE = "#333333", "#dddddd"
 
 @dataclass(frozen=True)
 class Token:
-    """A thing to follow: its letter gives the colour, `mapped` says that a function was applied."""
+    """An item to draw. The letter selects the colour; `mapped` is True after a function was applied."""
 
     letter: str
     mapped: bool = False
@@ -38,12 +38,12 @@ def tokens(letters: str) -> list[Token]:
 
 
 def mark(token: Token, *_: Any) -> Token:
-    """The function that the figures apply."""
+    """Return the token marked as mapped. The figures use it as their function."""
     return Token(token.letter, True)
 
 
 def parts(item: Any) -> list[Any]:
-    """Return the tokens of an item, which may be a list, a tuple or a dict of them."""
+    """Return the tokens of an item: a token, or a list, tuple or dict of tokens."""
     if isinstance(item, dict):
         item = list(item.values())
     return list(item) if isinstance(item, Sequence) and not isinstance(item, str) else [item]
@@ -67,7 +67,7 @@ def square(x: int, y: int, token: Any) -> str:
 
 
 def row(label: str, items: Sequence[Any], y: int, endless: bool) -> tuple[str, int]:
-    """Draw one sequence; return it with its width."""
+    """Draw one sequence, and return the drawing and its width."""
     drawn = [f'<text x="0" y="{y + 18}" fill="{INK}">{label}</text>']
     x = LABEL
     for item in items:
@@ -88,12 +88,12 @@ def row(label: str, items: Sequence[Any], y: int, endless: bool) -> tuple[str, i
 
 @dataclass(frozen=True)
 class Figure:
-    """Sequences above, and what the combinator makes of them below."""
+    """The sources, drawn above, and the resulting view, drawn below."""
 
     sources: dict[str, Sequence[Any]]
     make: Callable[..., Any]
     expression: str
-    first: int | None = None  # draw so many items of a view without end
+    first: int | None = None  # number of items to draw if the view has no end
 
     def draw(self) -> str:
         result = self.make(*self.sources.values())

@@ -1,7 +1,7 @@
 """Train a small convolutional network of PyTorch on scikit-learn's digits.
 
-A script as one writes it for PyTorch, but for the import of the loader. With ``--torch`` PyTorch's own is
-used instead. Needs the ``examples`` and ``torch`` extras and no network connection.
+The script is an ordinary PyTorch script, except for the import of the loader. With ``--torch`` it uses
+PyTorch's own loader. It needs the ``examples`` and ``torch`` extras and no network connection.
 """
 
 import sys
@@ -19,7 +19,7 @@ EPOCHS, BATCH, TEST = 12, 64, 450
 
 
 class Digits(Dataset):
-    """Pictures of 8 x 8 grey values, and which digit each shows."""
+    """Pictures of 8 x 8 grey values, each with its digit."""
 
     def __init__(self, train):
         digits = load_digits()
@@ -48,7 +48,7 @@ def network():
 
 
 def train(num_workers):
-    """Return the trained network and the share of test pictures that it names correctly."""
+    """Return the trained network and the test accuracy."""
     torch.manual_seed(0)
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
@@ -75,11 +75,11 @@ def train(num_workers):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # so that sums come out the same, bit for bit
+    torch.set_num_threads(1)  # makes sums reproducible bit for bit
     alone, accuracy = train(num_workers=0)
     helped, _ = train(num_workers=2)
     weights = zip(alone.parameters(), helped.parameters(), strict=True)
-    print(f"{accuracy:.1%} of {TEST} test pictures are named correctly")
-    print("with two workers the weights are", end=" ")
-    print("the same" if all(torch.equal(a, b) for a, b in weights) else "others")
+    print(f"test accuracy: {accuracy:.1%} of {TEST} pictures")
+    same = all(torch.equal(a, b) for a, b in weights)
+    print("with two workers the weights are", "identical" if same else "different")
     assert accuracy > 0.95

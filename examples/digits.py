@@ -1,8 +1,8 @@
 """Train a small network on scikit-learn's digits, once without workers and once with two processes.
 
-The order of the samples and every random shift are functions of the seed, the epoch and the sample, so
-both runs see the same batches and must end with the same weights, bit for bit. The network is a hidden
-layer written in numpy. Needs the ``examples`` extra and no network connection.
+The order of the samples and every random shift depend only on the seed, the epoch and the sample. So both
+runs see the same batches and must end with the same weights, bit for bit. The network has one hidden layer,
+written in numpy. The script needs the ``examples`` extra and no network connection.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 import seqkit as sk
 
-# The matrices are small: threads of the linear algebra would only wait for each other.
+# The matrices are so small that several linear-algebra threads would only wait for each other.
 threadpool_limits(1)
 
 EPOCHS, BATCH, HIDDEN, TEST = 60, 32, 256, 450
@@ -39,7 +39,7 @@ def with_ones(x):
 
 
 def step(weights, speeds, pictures, labels, rate, momentum=0.9):
-    """Take one step of gradient descent on the cross entropy, in place."""
+    """Update the weights in place with one step of gradient descent on the cross entropy."""
     hidden, scores = forward(weights, pictures)
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     error = odds / odds.sum(axis=1, keepdims=True)
@@ -56,7 +56,7 @@ def step(weights, speeds, pictures, labels, rate, momentum=0.9):
 
 
 def train(num_workers):
-    """Return the trained weights and the share of test pictures that they name correctly."""
+    """Return the trained weights and the test accuracy."""
     digits = load_digits()
     samples = sk.collate([(digits.images / 16).astype(np.float32), digits.target])
     order = np.random.default_rng(0).permutation(len(samples))
@@ -72,7 +72,7 @@ def train(num_workers):
         shifted, BATCH, shuffle=True, num_workers=num_workers, seed=0, persistent_workers=num_workers > 0
     ) as loader:
         for epoch in range(EPOCHS):
-            for pictures, labels in loader:  # every pass is the next epoch: another order, other shifts
+            for pictures, labels in loader:  # the next epoch: new order, new shifts
                 step(weights, speeds, pictures, labels, rate=0.1 * (1 - epoch / EPOCHS))
 
     pictures, labels = sk.default_collate(list(test))
@@ -88,4 +88,4 @@ print(f"test accuracy with 2 workers:  {accuracy_shared:.4f}")
 assert accuracy_alone > 0.95, "the network did not learn"
 for a, b in zip(alone, shared, strict=True):
     assert a.tobytes() == b.tobytes(), "the trained weights differ"
-print("the trained weights agree in every bit")
+print("the trained weights are identical")

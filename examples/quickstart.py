@@ -1,10 +1,10 @@
-"""Real pictures and real text, computed serially, in threads and in processes.
+"""Read real pictures and real text serially, in threads and in processes.
 
-Every way must give the same batches, bit for bit. The script prints how fast each of them was and checks
-in the end that nothing it started is still there. It needs no network and no
-``if __name__ == "__main__"``, although it starts processes that run the functions defined here.
+All methods must return the same batches, bit for bit. The script prints the speed of each method. At the end
+it checks that no process and no file is left. It needs no network. It starts processes that run the functions
+defined here, and still needs no ``if __name__ == "__main__"``.
 
-Run it with ``make demo``, or with Python once the ``examples`` extra is installed.
+Run it with ``make demo``, or with Python after installing the ``examples`` extra.
 """
 
 import os
@@ -34,14 +34,14 @@ def decode(path):
 
 
 def augment(image, rng):
-    """Cut out a random square, and mirror every other one."""
+    """Cut out a random square, and mirror it with probability 1/2."""
     top, left = (rng.integers(side - CROP + 1) for side in image.shape[:2])
     crop = image[top : top + CROP, left : left + CROP]
     return (crop[:, ::-1] if rng.random() < 0.5 else crop).astype(np.float32) / 255
 
 
 def pictures():
-    """Return random crops of the pictures that scikit-image and scikit-learn bring along."""
+    """Return random crops of the pictures in the scikit-image and scikit-learn packages."""
     folders = [Path(skimage.__file__).parent / "data", Path(sklearn.datasets.__file__).parent / "images"]
     paths = sorted(path for folder in folders for path in folder.iterdir() if path.suffix in {".png", ".jpg"})
     numbers = np.arange(len(paths) * CROPS_PER_PICTURE) % len(paths)
@@ -50,7 +50,7 @@ def pictures():
 
 
 def modules():
-    """Return how often each kind of token occurs, for every module of Python's standard library."""
+    """Return the number of tokens of each kind for every module of Python's standard library."""
 
     def count(path):
         with tokenize.open(path) as file:
@@ -78,7 +78,7 @@ def read(batches):
 
 
 def compare(title, serial, ahead):
-    """Read serially, then what ``ahead(method)`` makes; print a line of the table."""
+    """Read `serial`, then ``ahead(method)`` for each method. Print a line of the table."""
     expected, seconds = read(serial)
     items = sum(len(next(iter(batch.values()))) for batch in expected)
     rates, agree = [items / seconds], True
@@ -93,29 +93,29 @@ def compare(title, serial, ahead):
 
 
 def show(title, samples, size):
-    # A view for every step: nothing is computed here, and each of them is still a sequence.
+    # One view per step. Nothing is computed here.
     train = sk.batch(sk.shuffle(samples, seed=0), size, collate_fn=sk.default_collate)
     views_agree = compare(f"{title}, views", train, lambda method: sk.prefetch(train, WORKERS, method))
 
-    # The same in the words of a training script.
+    # The same pipeline with the arguments of a training script.
     def loader(workers, method="process"):
         return sk.DataLoader(samples, size, shuffle=True, num_workers=workers, seed=0, method=method)
 
     loaders_agree = compare(f"{title}, DataLoader", loader(0), lambda method: loader(WORKERS, method))
 
-    # One batch read alone is that batch; the next epoch has another order and other crops.
+    # A batch that is read alone is the same batch. The next epoch has another order and other crops.
     alone_agrees = same(train[3], next(iter(train[3:]))) and not same(train[3], train.at_epoch(1)[3])
     return views_agree and loaders_agree and alone_agrees
 
 
 def left_behind():
-    """Return this process's children, and what of seqkit's would lie in /dev/shm."""
+    """Return the children of this process, and seqkit's files in /dev/shm."""
     found = {str(path) for path in Path("/dev/shm").glob("*seqkit*")}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(status.read_text().rpartition(")")[2].split()[1])
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended
         if parent == os.getpid():
             found.add(f"process {status.parent.name}")
     return found
@@ -128,4 +128,4 @@ results = [show("pictures", pictures(), 16), show("modules", modules(), 8)]
 left = left_behind() - before
 print("\nDecoding pictures releases the interpreter lock, so threads help; tokenizing in Python does not.")
 print("Left behind:", ", ".join(sorted(left)) or "nothing")
-sys.exit(0 if all(results) and not left else "quickstart: something is not as it must be, see above")
+sys.exit(0 if all(results) and not left else "quickstart: batches differ, or a process or file is left")

@@ -213,7 +213,8 @@ class ExecutorBackend(Backend):
             indices = job.indices if self._shared is not None else dumps_by_value(job.indices)
         except Exception as error:
             raise Unsendable(error) from None
-        budget_ns = NEVER_NS if job.is_whole else self._budget_ns
+        # A single worker would run later tasks before the items that a task gives back.
+        budget_ns = NEVER_NS if job.is_whole or job.consumer else self._budget_ns
         self._queue.add(Task(job.ticket, job.epoch, indices, budget_ns), job.is_urgent)
 
     def flush(self) -> None:

@@ -38,7 +38,7 @@ from time import perf_counter_ns
 from typing import Any, NoReturn, TypeVar
 
 from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, brief, summary
-from .chunking import MAX_CHUNK, Chunking
+from .chunking import CHUNK_BYTES, MAX_CHUNK, Chunking
 from .life import Life
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Unsendable
 from .results import Ready
@@ -86,11 +86,13 @@ class _Refused(Exception):
 class _Feed:
     """A consumer's window and its jobs in flight. Kept after the consumer is gone until its jobs return."""
 
-    __slots__ = ("dropped", "epoch", "tickets", "urgent", "watches", "window")
+    __slots__ = ("dropped", "ended_early", "epoch", "number", "tickets", "urgent", "watches", "window")
 
-    def __init__(self, window: Window, epoch: int) -> None:
+    def __init__(self, window: Window, epoch: int, number: int) -> None:
         self.window = window
         self.epoch = epoch
+        self.number = number  # 0 unless the node has one worker
+        self.ended_early = 0  # the last job that gave back items
         self.tickets: set[int] = set()
         self.urgent: set[int] = set()  # tickets of urgent jobs
         self.watches: list[weakref.ref[Reader]] = []
@@ -146,6 +148,7 @@ class Dispatcher:
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
+        self._feed_numbers = count(1)
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
         self._grouped: set[int] = set()  # tickets of jobs of several items
         self._feeds: dict[weakref.ref[Reader], _Feed] = {}
@@ -206,7 +209,8 @@ class Dispatcher:
         self, plan: Iterable[Any], epoch: int, limit: int | None = None, in_order: bool = True
     ) -> Reader:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
-        feed = _Feed(Window(plan, self.limit(limit), in_order), epoch)
+        number = next(self._feed_numbers) if self._chunking.workers == 1 else 0
+        feed = _Feed(Window(plan, self.limit(limit), in_order), epoch, number)
         reader = Reader(self, feed)
         self._step(self._watch, reader, feed)
         return reader
@@ -300,11 +304,16 @@ class Dispatcher:
             return chunk, 0
         self._counts["waited_ns"] += perf_counter_ns() - begun_ns if begun_ns else 0
         taken = [self._hand_out(window, chunk)]
-        # Also hand out further ready chunks, but only in private memory: a consumer holds few slots at a
-        # time.
+        # Also hand out further ready chunks, but only small ones in private memory: a consumer holds few
+        # slots at a time, and results that it has not read yet no longer count as pending.
         if self._chunking.hands_out_runs:
-            while (chunk := window.ready()) is not None and not chunk.result.holds_slot():
+            nbytes = chunk.result.nbytes or 0
+            while nbytes < CHUNK_BYTES:
+                chunk = window.ready()
+                if chunk is None or chunk.result.holds_slot():
+                    break
                 taken.append(self._hand_out(window, chunk))
+                nbytes += chunk.result.nbytes or 0
         if self._refills(feed):
             draws = self._submit(feed, [])
         else:
@@ -424,7 +433,9 @@ class Dispatcher:
         ticket = next(self._tickets)
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
-        if chunk.was_asked:
+        # One worker skips the jobs that must not run before this one. Other consumers need not wait for it.
+        is_urgent = chunk.was_asked and (not feed.number or chunk.deaths > 0)
+        if is_urgent:
             feed.urgent.add(ticket)
         if len(chunk) > 1:
             if not self._grouped and self._receiver is not None:
@@ -432,7 +443,9 @@ class Dispatcher:
             self._grouped.add(ticket)
         try:
             is_whole = self._chunking.fixed is not None
-            self._backend.submit(Job(ticket, feed.epoch, chunk.indices, is_whole, chunk.was_asked))
+            self._backend.submit(
+                Job(ticket, feed.epoch, chunk.indices, is_whole, is_urgent, feed.number, feed.ended_early)
+            )
         except Unsendable as error:
             self._land(ticket)
             chunk.result = Ready.failed(error.reason, len(chunk))
@@ -523,6 +536,8 @@ class Dispatcher:
         """Give a chunk its result, and arrange for the missing items."""
         window, count = feed.window, event.result.count
         chunk.worker = event.worker
+        if event.is_last and not event.is_end and count < len(chunk):
+            feed.ended_early = event.ticket
         if event.is_last:
             self._counts["worked_ns"] += event.cost_ns
         if not count:

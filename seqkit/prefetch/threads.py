@@ -27,7 +27,7 @@ from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from ..view import View
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
-from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
+from .protocol import Backend, Done, Event, Failed, Job, Lost, PlanOrder, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
 
@@ -77,9 +77,11 @@ class _Shared:
         self.pipeline = pipeline
         self.hook = hook
         self.budget_ns = budget_ns
-        # A place in the queue is not tied to a job: the worker takes the first job. Urgent jobs go first.
+        # A place in the queue is not tied to a job: the worker takes the first urgent job, or else the first
+        # other job.
         self.queue: SimpleQueue[_Shared | None] = SimpleQueue()
-        self.jobs: deque[Job] = deque()
+        self.urgent_jobs: deque[Job] = deque()
+        self.other_jobs: deque[Job] = deque()
         self.events: SimpleQueue[Event | None] = SimpleQueue()
         self.cancelled: set[int] = set()
         # By ticket. The thread that removes an entry decides. If the worker removes it, the job is done. If
@@ -87,6 +89,17 @@ class _Shared:
         self.running: dict[int, _Run] = {}
         self.closed = False
         self.local = _Local()
+
+    def put(self, job: Job) -> None:
+        (self.urgent_jobs if job.is_urgent else self.other_jobs).append(job)
+        self.queue.put(self)
+
+    def next_job(self) -> Job:
+        """Return the next job. Call it once for each entry of the queue."""
+        try:
+            return self.urgent_jobs.popleft()
+        except IndexError:
+            return self.other_jobs.popleft()
 
 
 class _Worker:
@@ -96,6 +109,7 @@ class _Worker:
         self.info = info
         self._queue = shared.queue
         self._first: _Shared | None = shared
+        self._order = PlanOrder()
         self.thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
         )
@@ -104,7 +118,7 @@ class _Worker:
     def _work(self) -> None:
         goes_on = self._begin()
         while goes_on and (shared := self._queue.get()) is not None:
-            goes_on = self._do(shared, shared.jobs.popleft())
+            goes_on = self._do(shared, shared.next_job())
             del shared
         leave_worker()
 
@@ -126,7 +140,7 @@ class _Worker:
 
     def _do(self, shared: _Shared, job: Job) -> bool:
         """Run a job. Return whether the worker goes on."""
-        if shared.closed or job.ticket in shared.cancelled:
+        if shared.closed or job.ticket in shared.cancelled or self._order.skips(job.consumer, job.known):
             shared.events.put(Skipped(job.ticket))
             return True
         run = shared.running[job.ticket] = _Run(self, job)
@@ -143,7 +157,10 @@ class _Worker:
         is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began)
         evaluator.leave_if_forked()
         set_worker_info(None)
-        result = Ready.sized(run.take(len(run.sink.outcomes.values)))
+        count = len(run.sink.outcomes.values)
+        if count < len(job.indices) and not is_end:
+            self._order.ended_early(job.consumer, job.ticket)
+        result = Ready.sized(run.take(count))
         return Done(job.ticket, result, perf_counter_ns() - begun, self.info.id, is_end=is_end)
 
 
@@ -180,8 +197,7 @@ class Threads(Backend):
             self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
 
     def submit(self, job: Job) -> None:
-        (self._shared.jobs.appendleft if job.is_urgent else self._shared.jobs.append)(job)
-        self._shared.queue.put(self._shared)
+        self._shared.put(job)
 
     def receive(self, timeout_s: float | None) -> list[Event]:
         received = drained(self._shared.events, timeout_s)

@@ -183,5 +183,5 @@ def main() -> None:
         },
         rounds=3,
     )
-    found |= in_turn(beside_torch(), rounds=15)
+    found |= in_turn(beside_torch(), rounds=15, pause_s=0.3)
     table("latency", [(name, f"{value:.2f}") for name, value in found.items()])

@@ -10,7 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from multiprocessing import get_context
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -51,14 +51,16 @@ def apart(run: Callable[[], T]) -> T:
     return result  # type: ignore[no-any-return]
 
 
-def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5) -> dict[str, float]:
-    """Measure every run `rounds` times, in turn so that drift hits all alike; return the medians.
+def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5, pause_s: float = 0.0) -> dict[str, float]:
+    """Measure every run `rounds` times, in turn, so that drift affects all alike. Return the medians.
 
-    Each run returns its own figure. One round before the counted ones warms up.
+    Each run returns its own figure. One round before the counted ones warms up. A pause before each run
+    keeps the end of the previous run's processes out of the figure.
     """
     figures: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, run in runs.items():
+            sleep(pause_s)
             figure = run()
             if number:
                 figures[name].append(figure)

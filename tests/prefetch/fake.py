@@ -17,7 +17,7 @@ from seqkit.prefetch.results import Outcomes, Result
 __all__ = ["Fake", "a_node", "a_node_of_chunks", "arrive", "in_threads", "named", "parts", "rest", "take"]
 
 
-class Parcel(Result):
+class FakeResult(Result):
     """A result, perhaps in one of the fake's slots, which notes what is done with it."""
 
     def __init__(self, fake: Fake, indices: list[Any], in_slot: bool) -> None:
@@ -26,7 +26,7 @@ class Parcel(Result):
         self.in_slot = in_slot
         self.is_over = False  # claimed or discarded
         self.count = len(indices)
-        self.nbytes = 0
+        self.nbytes = fake.item_bytes * len(indices)
 
     def _leave_slot(self, *, is_leased: bool = False) -> None:
         self.fake.free += self.in_slot and not is_leased
@@ -83,6 +83,7 @@ class Fake:
         self.when_looked_at: Callable[[], Any] = lambda: None
         self.when_waiting_for_memory: Callable[[], Any] = lambda: pytest.fail("waits for memory")
         self.leases_stay = self.all_leased = self.memory_is_short = False
+        self.item_bytes = 0
         self.refused: dict[Any, Exception] = {}
         self.running: dict[int, float] = {}
         # What happened.
@@ -198,7 +199,7 @@ class Fake:
         left = self.left[ticket]
         indices, self.left[ticket] = left[:count], left if count is None else left[count:]
         in_slot = is_last and self._is_over(ticket)
-        self.send(Done(ticket, Parcel(self, indices, in_slot), cost_ns, 0, is_last, is_end))
+        self.send(Done(ticket, FakeResult(self, indices, in_slot), cost_ns, 0, is_last, is_end))
 
     def _is_over(self, ticket: int) -> bool:
         """Forget a job; return whether it had a slot."""

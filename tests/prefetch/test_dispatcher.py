@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import seqkit as sk
 from seqkit.prefetch import dispatcher
+from seqkit.prefetch.chunking import CHUNK_BYTES
 from seqkit.prefetch.dispatcher import CLOSED, LONGEST_WAIT_S, LOOK_S, PATIENCE_S, Reader, ReadsItself
 from seqkit.prefetch.protocol import Job
 from seqkit.prefetch.reading import opened
@@ -86,7 +87,7 @@ def test_a_job_has_its_epoch_and_is_done_as_a_whole_where_the_user_chose_its_siz
     chunk_size: int | None,
 ) -> None:
     fake = Fake()
-    node = a_node(fake, chunk_size=chunk_size)
+    node = a_node(fake, workers=2, chunk_size=chunk_size)
     for epoch in (7, -1):
         node.open([5], epoch).prepare()
     assert fake.jobs == {
@@ -113,6 +114,15 @@ def test_what_has_arrived_is_handed_out_in_one_step() -> None:
     fake.when_idle = fake.deliver_all
     reader = a_node(fake, chunk_size=2).open(range(9), -1)
     assert [take(reader), take(reader)] == [named(range(8)), ["<8>"]]
+
+
+def test_few_large_results_in_private_memory_are_handed_out_at_once() -> None:
+    fake = Fake(private=True)
+    fake.item_bytes = CHUNK_BYTES // 2
+    reader = a_node(fake, workers=2, depth=4).open(range(4), -1)
+    reader.prepare()
+    fake.deliver_all()
+    assert [take(reader), take(reader), take(reader)] == [["<0>", "<1>"], ["<2>", "<3>"], []]
 
 
 @pytest.mark.parametrize(("private", "max_buffered"), [(False, None), (True, 4)])
@@ -167,22 +177,55 @@ def test_what_a_job_that_ended_early_lacks_is_asked_for_first_in_smaller_chunks(
 
 
 def test_what_a_job_that_ended_early_lacks_is_urgent_and_few_urgent_jobs_are_in_flight() -> None:
-    fake = Fake(capacity=8)
-    node = a_node_of_chunks(fake, 6, depth=6)
+    fake = Fake(capacity=9)
+    node = a_node_of_chunks(fake, 6, workers=2, depth=6)
     reader = node.open(range(36), -1)
     reader.prepare()
     assert not any(job.is_urgent for job in fake.jobs.values())
     node._chunking.size = 1
     fake.deliver(1, 1, cost_ns=10**9)
     assert take(reader) == ["<0>"]
-    assert [job.indices for job in fake.jobs.values() if job.is_urgent] == [range(1, 2), range(2, 3)]
+    assert [job.indices for job in fake.jobs.values() if job.is_urgent] == [
+        range(i, i + 1) for i in (1, 2, 3, 4)
+    ]
     assert rest(reader) == named(range(1, 36))
     assert not any(len(job.indices) > 1 for job in fake.jobs.values() if job.is_urgent)
 
 
-def test_what_was_lost_or_skipped_is_urgent() -> None:
+def test_with_one_worker_jobs_tell_which_job_of_their_consumer_ended_early() -> None:
+    fake = Fake(capacity=8)
+    node = a_node_of_chunks(fake, 4, depth=2)
+    reader, other = node.open(range(12), -1), node.open(range(8), -1)
+    reader.prepare()
+    other.prepare()
+    assert [(job.consumer, job.known) for job in fake.jobs.values()] == [(1, 0), (1, 0), (2, 0), (2, 0)]
+    fake.deliver(1, 2)
+    fake.skip(2)
+    assert take(reader) == ["<0>", "<1>"]
+    assert [(job.indices, job.known) for job in fake.jobs.values() if job.consumer == 1] == [
+        (range(2, 4), 1),
+        (range(4, 8), 1),
+        (range(8, 12), 1),
+    ]
+    assert not fake.urgent
+    other.prepare()
+    assert all(job.known == 0 for job in fake.jobs.values() if job.consumer == 2)
+    assert rest(reader) == named(range(2, 12))
+    assert rest(other) == named(range(8))
+
+
+def test_with_one_worker_a_lost_item_is_urgent() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(4), -1)
+    reader.prepare()
+    fake.lose(1)
+    assert rest(reader) == named(range(4))
+    assert fake.urgent == [0]
+
+
+def test_what_was_lost_or_skipped_is_urgent() -> None:
+    fake = Fake()
+    reader = a_node(fake, workers=2).open(range(4), -1)
     reader.prepare()
     fake.skip(1)
     fake.lose(2)

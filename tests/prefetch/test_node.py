@@ -247,6 +247,16 @@ def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
     del node, iterator, cycle
 
 
+@pytest.mark.usefixtures("no_collections")
+@pytest.mark.parametrize("kind", [*KINDS, Kind("process")], ids=str)
+def test_a_forgotten_node_needs_no_garbage_collection(kind: Kind) -> None:
+    node = kind.ahead(sk.smap(double, range(99)))
+    assert next(iter(node)) == 0
+    gone = weakref.ref(node)
+    del node
+    assert until(lambda: gone() is None)
+
+
 @pytest.mark.parametrize("options", [{}], ids=str)
 @pytest.mark.parametrize("kind", KINDS[:2], ids=str)
 def test_a_node_whose_own_pipeline_leads_back_to_it_is_collected(kind: Kind, options: dict[str, int]) -> None:

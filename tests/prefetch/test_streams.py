@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import seqkit as sk
@@ -48,6 +51,44 @@ def test_one_reader_draws_every_item_once(kind: Kind, chunk_size: int | str, tmp
     with kind.ahead(sk.uniter(stream), 1, chunk_size=chunk_size) as ahead:
         assert list(ahead) == list(range(50))
         assert stream.log == ["begin", *map(str, range(50)), "end"]
+
+
+def slow(x: int) -> int:
+    """Return the item, after longer than a job may take."""
+    over = time.monotonic() + 0.006
+    while x % 40 == 39 and time.monotonic() < over:
+        pass
+    return x
+
+
+def large(x: int) -> Any:
+    """Return a number, or an array of which few fit a slot."""
+    return x if x < 300 else np.full(2000 + 5 * x, x)
+
+
+@every_kind
+@pytest.mark.parametrize("turned", [slow, large])
+def test_items_that_turn_slow_or_large_are_drawn_once(
+    kind: Kind, turned: Callable[[int], Any], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def items() -> Iterator[Any]:
+        append(log, "begin ")
+        yield from map(turned, range(600))
+
+    options: Any = {} if kind.method == "thread" else {"shm_size": 1 << 20}
+    with kind.ahead(sk.uniter(items), 1, **options) as ahead:
+        assert [int(np.max(item)) for item in ahead] == list(range(600))
+    assert log.read_text().split() == ["begin"]
+
+
+@pytest.mark.parametrize("method", ["thread", "executor"])
+def test_a_one_shot_iterator_whose_items_turn_slow_is_read_to_its_end(method: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        once = map(slow, range(600))
+        with sk.prefetch(sk.uniter(lambda: once), 1, "thread" if method == "thread" else pool) as ahead:
+            assert list(ahead) == list(range(600))
 
 
 @every_kind

@@ -51,7 +51,7 @@ def travel(indices: Any, cell: Cell | None = None) -> tuple[int, Any]:
     cell = cell or a_cell()[0]
     worker: Any = SimpleNamespace(spec=SimpleNamespace(parent=os.getpid()))
     if fits_record(indices):
-        record = JOB.pack(1, 0, -1, 0, Packing.RANGE, indices.start, indices.stop, indices.step, -1)
+        record = JOB.pack(1, 0, -1, 0, Packing.RANGE, indices.start, indices.stop, indices.step, -1, 0, 0)
         return Packing.RANGE, Worker._indices(worker, cell, *JOB.unpack(record)[4:8])
     packed = pack(indices, cell.indices())
     if isinstance(packed, tuple):

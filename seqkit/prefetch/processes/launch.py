@@ -140,23 +140,24 @@ _SWITCH_S = 0.1
 _judging = threading.Lock()
 
 
-def current_frames() -> dict[int, FrameType]:
-    """Return the innermost frame of each thread that runs Python code."""
+def frames_of_others() -> dict[int, FrameType]:
+    """Return the innermost frame of each other thread that runs Python code."""
     # Python 3.11 hangs if the garbage collector frees a `threading.local` inside this call.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return sys._current_frames()
+        frames = sys._current_frames()
     finally:
         if was_enabled:
             gc.enable()
+    # A frame that refers to itself would keep the consumer's objects until the next garbage collection.
+    del frames[threading.get_ident()]
+    return frames
 
 
 def threads_that_matter() -> set[int]:
     """Return the identifiers of the threads that make forking unsafe."""
-    own = threading.get_ident()
-    frames = current_frames()
-    return {ident for ident, frame in frames.items() if ident != own and not _is_harmless(frame)}
+    return {ident for ident, frame in frames_of_others().items() if not _is_harmless(frame)}
 
 
 def is_safe() -> bool:

@@ -146,7 +146,7 @@ class Team:
             launch.be_worker(handle.number, self.outfit, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, launch.watched(pid), True
-            if len(launch.current_frames()) > 1:
+            if launch.frames_of_others():
                 handle.begins_by = monotonic() + BEGIN_S
         return pid > 0
 

@@ -263,7 +263,8 @@ class Processes(Backend):
         sent.slot = self.pool.reserve()
         cell.assign(job.ticket)
         self._unsent[job.ticket] = sent
-        record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch)
+        order = job.consumer, job.known
+        record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch, *order)
         self._records[job.is_urgent].append(record)  # last, because a job must be noted before it is sent
 
     def _packed(self, indices: Any, cell: Cell, sent: _Sent) -> tuple[int, int, int, int]:

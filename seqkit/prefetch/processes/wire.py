@@ -38,8 +38,9 @@ from ..protocol import Unsendable
 from . import linux
 from .segment import PAGE, Segment
 
-# ticket, cell, slot (-1: none), whether the job must be done as a whole, packing, three numbers, epoch
-JOB = struct.Struct("<9q")
+# ticket, cell, slot (-1: none), whether the job must be done as a whole, packing, three numbers, epoch,
+# consumer, known: see `Job`
+JOB = struct.Struct("<11q")
 # ticket, worker, kind, number of items (or another number, see `Kind`), used bytes of the slot or the file,
 # cost in ns, descriptor of a file of the worker that replaces the slot (-1: none), flags
 RESULT = struct.Struct("<8q")

@@ -40,6 +40,7 @@ from ..codec import INLINE_BYTES, Block, aligned, dumps_plain
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
 from ..hooks import Seeding
+from ..protocol import PlanOrder
 from ..results import Entry, encoded_item
 from . import linux
 from .segment import Segment
@@ -224,6 +225,7 @@ class Worker:
         self.evaluator = Evaluator(pipeline)
         self._kept: dict[int, weakref.ref[Block]] = {}  # memory of slots that outlived its item
         self._let_go: deque[int] = deque()  # slots whose memory user code no longer holds
+        self._order = PlanOrder()
         self._files: list[tuple[Cell, int, int]] = []  # by cell and ticket: the parent may still read them
         self._arrivals = select.epoll()
         self._urgent_seen = 0
@@ -233,14 +235,15 @@ class Worker:
     def serve(self) -> None:
         """Run jobs until there are no more."""
         while len(message := self._next_job()) == JOB.size and not self.control.closing:
-            ticket, number, slot, is_whole, packing, a, b, c, epoch = JOB.unpack(message)
+            ticket, number, slot, is_whole, packing, a, b, c, epoch, consumer, known = JOB.unpack(message)
             self._close_files()
             begun, cell = monotonic_ns(), self._cells[number]
             self.control.claim(self.number, ticket, begun)
-            if cell.belongs_to(ticket):
+            if cell.belongs_to(ticket) and not self._order.skips(consumer, known):
                 indices = self._indices(cell, packing, a, b, c)
                 cell.words[2] = begun
-                self._do(ticket, cell, epoch, indices, slot, bool(is_whole))
+                if not self._do(ticket, cell, epoch, indices, slot, bool(is_whole)):
+                    self._order.ended_early(consumer, ticket)
             else:
                 tell(self.fds, self.number, Kind.SKIPPED, ticket)
             self.control.finish(self.number)
@@ -252,7 +255,8 @@ class Worker:
             return list(pickle.loads(from_file(self.spec.parent, b, a).data))
         return unpack(packing, a, cell.indices())
 
-    def _do(self, ticket: int, cell: Cell, epoch: int, indices: Any, slot: int, is_whole: bool) -> None:
+    def _do(self, ticket: int, cell: Cell, epoch: int, indices: Any, slot: int, is_whole: bool) -> bool:
+        """Run a job and deliver its items. Return whether it is done: no item is left of those that exist."""
         begun_ns, writer = monotonic_ns(), Writer(self, cell, len(indices), self._memory(slot))
         if epoch != self.seeding.epoch:
             self.seeding.begin(epoch)
@@ -266,7 +270,9 @@ class Worker:
             began = partial(cell.words.__setitem__, 2) if self.spec.is_timed else None
             is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
         self.evaluator.leave_if_forked()
-        self._deliver(ticket, cell, slot, writer, is_end, begun_ns)
+        count = cell.finished() + bool(writer.beside)
+        self._deliver(ticket, cell, slot, writer, count, is_end, begun_ns)
+        return is_end or count == len(indices)
 
     def _next_job(self) -> bytes:
         """Wait for a job. Return no bytes when there are no more jobs."""
@@ -291,10 +297,9 @@ class Worker:
     # ---------------------------------------------------------------- delivering
 
     def _deliver(
-        self, ticket: int, cell: Cell, slot: int, writer: Writer, is_end: bool, begun_ns: int
+        self, ticket: int, cell: Cell, slot: int, writer: Writer, count: int, is_end: bool, begun_ns: int
     ) -> None:
-        flags = (Flag.HAS_ARRAYS if writer.buffers else 0) | (Flag.IS_END if is_end else 0)
-        count, file = cell.finished() + bool(writer.beside), -1
+        flags, file = (Flag.HAS_ARRAYS if writer.buffers else 0) | (Flag.IS_END if is_end else 0), -1
         survives = writer.allocated and self._survives(slot, writer)
         if survives:
             flags |= Flag.SURVIVES
