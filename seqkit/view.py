@@ -37,7 +37,7 @@ import numpy as np
 
 from .chaining import Chainable
 from .checks import positive_int
-from .errors import EvaluationError
+from .frames import creation_site, hides_frames
 from .indices import (
     UNKNOWN,
     Endless,
@@ -51,7 +51,7 @@ from .indices import (
     unsized_range,
 )
 from .iteration import surviving
-from .trace import creation_site, locate
+from .trace import locate
 
 __all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
 
@@ -244,13 +244,15 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             raise IndexError(f"{self._name}: index {key} out of range for length {n}")
         try:
             return self._get(key)
-        except EvaluationError as error:
+        except Exception as error:
             locate(error, self, key)
             raise
 
+    @hides_frames
     def __iter__(self) -> Iterator[T_co]:
         return self._iter(self._plan())
 
+    @hides_frames
     def __reversed__(self) -> Iterator[T_co]:
         return self._iter(range(len(self))[::-1])
 
@@ -267,10 +269,12 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 return i
         raise ValueError(f"{self._name}: {value!r} is not in the sequence")
 
+    @hides_frames
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
         """Return the items at `indices` with one batched read. PyTorch's loader calls this method."""
         return list(self._getmany([self._wrap_checked(i) for i in indices]))
 
+    @hides_frames
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False:
             raise ValueError(f"{self._name}: items are computed, so an array of them is always a copy")

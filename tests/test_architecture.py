@@ -39,9 +39,10 @@ ROOMS: dict[str, set[str]] = {
     "context": set(),
     "randomness": {"indices"},
     "chaining": set(),
-    "trace": {"errors"},
+    "frames": set(),
+    "trace": {"errors", "frames"},
     "iteration": {"errors", "indices", "trace"},
-    "view": {"chaining", "errors", "indices", "checks", "iteration", "trace"},
+    "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "trace"},
     "source": {"chaining", "view", "errors", "indices"},
     "serializable": {"checks"},
     "transforms": {"checks"},
@@ -50,6 +51,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "errors",
         "indices",
@@ -61,6 +63,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "errors",
         "indices",
@@ -75,6 +78,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "views",
         "prefetch",
@@ -88,6 +92,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "views",
         "prefetch",
@@ -102,6 +107,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "views",
         "prefetch",
@@ -192,7 +198,7 @@ def test_only_public_names_are_imported(module: str) -> None:
 
 @pytest.mark.parametrize("part", sorted(SELF_CONTAINED))
 def test_parts_of_the_engine_know_no_views(part: str) -> None:
-    allowed = {"context", "errors", "indices", *(f"prefetch.{other}" for other in SELF_CONTAINED)}
+    allowed = {"context", "errors", "frames", "indices", *(f"prefetch.{other}" for other in SELF_CONTAINED)}
     assert {imported for imported, _ in own_imports(f"prefetch.{part}")} <= allowed
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..frames import hide_frames
 from .tolerance import NOTHING, Mended
 
 __all__ = ["Epoch", "Position"]
@@ -85,6 +86,7 @@ class Epoch(Iterator[Any]):
                 self._owed += not self._is_broken
                 if isinstance(error, Exception):
                     self._pass()
+                hide_frames(error)
                 raise
             self._is_broken = False
             self._owed += 1

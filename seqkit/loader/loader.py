@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import positive_int
+from ..frames import hides_frames
 from ..indices import Unsized
 from ..iteration import restarting
 from ..prefetch import Prefetch
@@ -197,6 +198,7 @@ class DataLoader(Pipeline):
         self._latest = None
         pass_epoch(self.sampler if self.batch_sampler is None else self.batch_sampler, epoch)
 
+    @hides_frames
     def __iter__(self) -> Iterator[Any]:
         if self._closed and self.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")

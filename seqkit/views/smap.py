@@ -10,6 +10,7 @@ from ..errors import fail
 from ..indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
 from ..iteration import Progress, draw, first_error, restarting, surviving
 from ..source import as_view
+from ..trace import locate
 from ..view import Indexable, T, U, V, View, name_of, sized
 from .collate import Collate
 from .in_step import InStep, Zip
@@ -233,7 +234,9 @@ class Smap(View[Any]):
                     self._failed(error, step, plan, progress)
                     raise
                 yield item
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                locate(error, self, nth(plan, progress.position))
             progress.skipped += 1
             raise
         progress.done = True
@@ -248,7 +251,9 @@ class Smap(View[Any]):
                 except BaseException as error:
                     self._failed(error, step, plan, progress)
                     raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                locate(error, self, nth(plan, progress.position))
             progress.skipped += 1
             raise
         progress.done = True
