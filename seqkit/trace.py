@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from .errors import EvaluationError
@@ -20,7 +21,8 @@ def locate(error: Exception, asked: Any, index: Any) -> None:
     if not isinstance(error, EvaluationError) or error.view is None:
         return
     if not error.path or error.path[0] != (asked, index):
-        error.path = _path(asked, index, error.view, error.index) or error.path
+        with suppress(Exception):  # `_parts` of a view may read items, and fail again
+            error.path = _path(asked, index, error.view, error.index) or error.path
 
 
 def _path(node: Any, i: Any, target: Any, wanted: Any) -> tuple[tuple[Any, Any], ...]:

@@ -37,7 +37,7 @@ import numpy as np
 
 from .chaining import Chainable
 from .checks import positive_int
-from .frames import creation_site, hides_frames
+from .frames import creation_site, hide_frames, hides_frames
 from .indices import (
     UNKNOWN,
     Endless,
@@ -219,7 +219,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     # ---------------------------------------------------------------- reading
 
     def __len__(self) -> int:
-        n = self._n
+        try:
+            n = self._n
+        except Exception as error:  # of an item that `filter` scanned
+            hide_frames(error)
+            raise
         if isinstance(n, Unsized):
             raise TypeError(f"{self._name} has no length: {n.reason}")
         return n
@@ -235,17 +239,20 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
                 return self._fancy(key)
             key = self._as_int(key)
-        n = self._known  # faster than `_n`, which the class has too
-        if n is None:
-            n = self._n
-        if key < 0:
-            key = self._wrap(key)
-        if key >= n:
-            raise IndexError(f"{self._name}: index {key} out of range for length {n}")
         try:
+            n = self._known  # faster than `_n`, which the class has too
+            if n is None:
+                n = self._n
+            if key < 0:
+                key = self._wrap(key)
+            if key >= n:
+                raise IndexError(f"{self._name}: index {key} out of range for length {n}")
             return self._get(key)
         except Exception as error:
-            locate(error, self, key)
+            if self._known is None:  # the length could not be found, so `_parts` would fail too
+                hide_frames(error)
+            else:
+                locate(error, self, key)
             raise
 
     @hides_frames
