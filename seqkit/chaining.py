@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, Signature, getdoc, signature
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
@@ -20,8 +20,34 @@ __all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
 T_co = TypeVar("T_co", covariant=True)
 
 
+# Names that other libraries have for methods of views.
+_OTHER_NAMES = {
+    "apply": "smap",
+    "chain": "concatenate",
+    "chunk": "batch",
+    "concat": "concatenate",
+    "extend": "concatenate",
+    "limit": "head",
+    "map": "smap",
+    "permute": "shuffle",
+    "repeat": "cycle",
+    "select": "gather",
+    "to_list": "materialize",
+    "where": "filter",
+    "zip": "collate",
+}
+
+
 class Chainable(Generic[T_co]):
     """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
+
+    def __getattr__(self, name: str) -> Any:  # called only for attributes that do not exist
+        if name.startswith("_"):
+            return object.__getattribute__(self, name)  # raises the error of Python
+        who = f"{getattr(type(self), '_name', 'view')}: no attribute {name!r}."
+        ours = _OTHER_NAMES.get(name)
+        hint = f" Use {ours!r}." if ours else " See dir() for the methods of views."
+        raise AttributeError(who + hint, name=name, obj=self)
 
 
 def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:
@@ -37,7 +63,12 @@ def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> N
         return function(*args[:position], self, *args[position:], **kwargs)
 
     method.__name__ = name
-    method.__doc__ = f"Return ``{name}`` of this view; see `seqkit.{name}`."
+    parameters = list(signature(function).parameters.values())
+    del parameters[position]
+    here = Parameter("self", Parameter.POSITIONAL_ONLY)
+    before_it = [p.replace(kind=Parameter.POSITIONAL_ONLY) for p in parameters[:position]]
+    method.__signature__ = Signature([here, *before_it, *parameters[position:]])  # type: ignore[attr-defined]
+    method.__doc__ = f"Method of `seqkit.{name}`: the sequence is this view.\n\n{getdoc(function)}"
     setattr(Chainable, name, method)
 
 
@@ -48,8 +79,8 @@ def attach_joining(function: Callable[..., Any]) -> None:
     def method(self: Chainable[Any], /, *others: Any) -> Any:
         return function([self, *others])
 
-    method.__name__ = name
-    method.__doc__ = f"Return ``{name}([view, *others])`` for this view; see `seqkit.{name}`."
+    method.__module__, method.__name__ = function.__module__, name
+    method.__doc__ = f"Return ``seqkit.{name}([view, *others])``.\n\n{getdoc(function)}"
     setattr(Chainable, name, method)
 
 

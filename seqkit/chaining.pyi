@@ -17,6 +17,7 @@ from .prefetch.node import prefetch as _prefetch
 from .view import Indexable, U, V, View
 from .views.add_cache import add_cache as _add_cache
 from .views.batch import batch as _batch
+from .views.collate import W, X
 from .views.cycle import cycle as _cycle
 from .views.epochs import epochs as _epochs
 from .views.filter import Filter
@@ -62,6 +63,21 @@ class Chainable(Generic[T_co]):
 
     take = _gather
 
+    @overload
+    def collate(self) -> View[tuple[T_co]]: ...
+    @overload
+    def collate(self, second: Indexable[U], /) -> View[tuple[T_co, U]]: ...
+    @overload
+    def collate(self, second: Indexable[U], third: Indexable[V], /) -> View[tuple[T_co, U, V]]: ...
+    @overload
+    def collate(
+        self, second: Indexable[U], third: Indexable[V], fourth: Indexable[W], /
+    ) -> View[tuple[T_co, U, V, W]]: ...
+    @overload
+    def collate(
+        self, second: Indexable[U], third: Indexable[V], fourth: Indexable[W], fifth: Indexable[X], /
+    ) -> View[tuple[T_co, U, V, W, X]]: ...
+    @overload
     def collate(self, *others: Indexable[Any]) -> View[tuple[Any, ...]]: ...
     def concatenate(self, *others: Indexable[U]) -> View[T_co | U]: ...
     def filter(

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, NoReturn, get_args
 
+from .frames import place
+
 __all__ = [
     "EndOfSequence",
     "EvaluationError",
@@ -29,6 +31,11 @@ __all__ = [
 
 Policy = Literal["wrap", "passthrough"]
 POLICIES = get_args(Policy)
+
+# No text of an error is longer than a screen.
+_MOST_STEPS = 8
+_MOST_LINES = 12
+_MOST_LETTERS = 800
 
 _policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
 
@@ -83,17 +90,58 @@ class EvaluationError(RuntimeError):
         self.worker = worker
 
     def __str__(self) -> str:
+        lines = self._told()
+        if self.view is not None:
+            known = "" if self.__cause__ is None else "   its input: error.inputs()"
+            lines.append(f"  to reproduce: error.view[{brief(self.index)}]{known}")
+        return "\n".join(lines)
+
+    def _told(self) -> list[str]:
         lines = [self.message or super().__str__()]
         if len(self.path) > 1:
-            lines.append("  path: " + " → ".join(f"{view._name}[{brief(i)}]" for view, i in self.path))
+            steps = [f"{view._name}[{brief(i)}]" for view, i in self.path]
+            if len(steps) > _MOST_STEPS:
+                steps[_MOST_STEPS // 2 : -_MOST_STEPS // 2] = ["…"]
+            lines.append("  path: " + " → ".join(steps))
         site = getattr(self.view, "_site", None)
         if site is not None:
-            lines.append(f"  {self.view._name} made at {site[0]}:{site[1]} in {site[2]}")
-        return "\n".join(lines)
+            lines.append(f"  {self.view._name} made at {place(site[0], site[1])} in {site[2]}")
+        return lines
+
+    def inputs(self) -> list[Any]:
+        """Read the items that the failing item is made of.
+
+        Returns
+        -------
+        list
+            Empty if the item comes from a source.
+
+        Raises
+        ------
+        RuntimeError
+            If the views are not known, as in a pickled error, or if the error has no cause. After a killed
+            worker or a time-out it is not known which view failed, and reading could end this process too.
+
+        Examples
+        --------
+        >>> import seqkit as sk
+        >>> inverses = sk.smap(lambda x: 1 / x, sk.smap(abs, [-1, 0]))
+        >>> try:
+        ...     list(sk.batch(inverses, 2))
+        ... except EvaluationError as error:
+        ...     error.inputs()
+        [0]
+        """
+        if self.view is None or self.__cause__ is None:
+            raise RuntimeError(
+                "EvaluationError.inputs: the view that failed is not known. Read its sources yourself."
+            )
+        parts = self.view._parts(self.index)
+        return [source._get(i) for source, indices in parts for i in indices]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the views: they may not pickle, and the text names them.
-        return _rebuild_error, (type(self), str(self), self.index, self.worker)
+        return _rebuild_error, (type(self), "\n".join(self._told()), self.index, self.worker)
 
 
 class WorkerDied(EvaluationError):
@@ -245,9 +293,17 @@ def summary(error: BaseException) -> str:
     'ValueError: bad header'
     """
     try:
-        text = str(error)
+        text = _clipped(str(error))
     except Exception:
         text = "<its text cannot be shown>"
     if isinstance(error, RemoteError):
         return text  # already a summary
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _clipped(text: str) -> str:
+    """Return a text of at most 12 lines and 800 letters, which ends in "…" if something is left out."""
+    lines = text.splitlines()[: _MOST_LINES + 1]
+    if len(text) <= _MOST_LETTERS and len(lines) <= _MOST_LINES:
+        return text
+    return "\n".join(lines[:_MOST_LINES])[:_MOST_LETTERS] + " …"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, islice, repeat
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from .errors import EndOfSequence, EvaluationError
+from .errors import EndOfSequence
 from .indices import Plan, each, nth
 from .trace import locate
 
@@ -95,8 +95,7 @@ def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any
             except EndOfSequence:
                 break
             except Exception as error:
-                if isinstance(error, EvaluationError):
-                    locate(error, view, i)
+                locate(error, view, i)
                 raise
             except BaseException:
                 read = view._get
@@ -118,8 +117,7 @@ def located(view: Any, plan: Plan, items: Iterator[T]) -> Iterator[T]:
         try:
             yield from progress.counted(items)
         except Exception as error:
-            if isinstance(error, EvaluationError):
-                locate(error, view, nth(plan, progress.position))
+            locate(error, view, nth(plan, progress.position))
             progress.skipped += 1
             raise
         except BaseException as interrupt:
@@ -139,12 +137,12 @@ def each_with(view: Any, f: Callable[[int, Any], T], items: Iterator[Any], plan:
     def run(progress: Progress) -> Iterator[T]:
         for i in indices:
             try:
-                item = next(items)
-            except StopIteration:
-                break
-            try:
+                try:
+                    item = next(items)
+                except StopIteration:
+                    break
                 result = f(i, item)
-            except EvaluationError as error:
+            except Exception as error:
                 locate(error, view, i)
                 raise
             yield result

@@ -1,27 +1,28 @@
-"""Where an item failed: the path through the expression, and the line that created the failing view."""
+"""Where an item failed: the path through the expression to the failing view."""
 
 from __future__ import annotations
 
-import os
-import sys
+from contextlib import suppress
 from typing import Any
 
 from .errors import EvaluationError
+from .frames import hide_frames
 
-__all__ = ["creation_site", "locate"]
-
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TESTING = _HERE + "testing" + os.sep
+__all__ = ["locate"]
 
 
-def locate(error: EvaluationError, asked: Any, index: Any) -> None:
-    """Complete the path of an error, from the requested item to the item that failed.
+def locate(error: Exception, asked: Any, index: Any) -> None:
+    """Prepare an exception that leaves a view: hide the frames of seqkit, and complete the path of the error.
 
-    The path is found by walking the expression again, so items that succeed cost nothing.
+    The path leads from the requested item to the item that failed. It is found by walking the expression
+    again, so items that succeed cost nothing. Follow this call with a bare ``raise``.
     """
-    if error.view is None or (error.path and error.path[0] == (asked, index)):
+    hide_frames(error)
+    if not isinstance(error, EvaluationError) or error.view is None:
         return
-    error.path = _path(asked, index, error.view, error.index) or error.path
+    if not error.path or error.path[0] != (asked, index):
+        with suppress(Exception):  # `_parts` of a view may read items, and fail again
+            error.path = _path(asked, index, error.view, error.index) or error.path
 
 
 def _path(node: Any, i: Any, target: Any, wanted: Any) -> tuple[tuple[Any, Any], ...]:
@@ -41,14 +42,3 @@ def _path(node: Any, i: Any, target: Any, wanted: Any) -> tuple[tuple[Any, Any],
         parts = [(depth + 1, source, j) for source, indices in node._parts(i) for j in indices]
         pending.extend(reversed(parts))
     return ()
-
-
-def creation_site() -> tuple[str, int, str]:
-    """Return file, line and function of the user's code that is creating a view."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        filename = frame.f_code.co_filename
-        if not filename.startswith(_HERE) or filename.startswith(_TESTING):
-            break
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name

@@ -37,7 +37,7 @@ import numpy as np
 
 from .chaining import Chainable
 from .checks import positive_int
-from .errors import EvaluationError
+from .frames import creation_site, hide_frames, hides_frames
 from .indices import (
     UNKNOWN,
     Endless,
@@ -51,7 +51,7 @@ from .indices import (
     unsized_range,
 )
 from .iteration import surviving
-from .trace import creation_site, locate
+from .trace import locate
 
 __all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
 
@@ -219,7 +219,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     # ---------------------------------------------------------------- reading
 
     def __len__(self) -> int:
-        n = self._n
+        try:
+            n = self._n
+        except Exception as error:  # of an item that `filter` scanned
+            hide_frames(error)
+            raise
         if isinstance(n, Unsized):
             raise TypeError(f"{self._name} has no length: {n.reason}")
         return n
@@ -235,22 +239,27 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
                 return self._fancy(key)
             key = self._as_int(key)
-        n = self._known  # faster than `_n`, which the class has too
-        if n is None:
-            n = self._n
-        if key < 0:
-            key = self._wrap(key)
-        if key >= n:
-            raise IndexError(f"{self._name}: index {key} out of range for length {n}")
         try:
+            n = self._known  # faster than `_n`, which the class has too
+            if n is None:
+                n = self._n
+            if key < 0:
+                key = self._wrap(key)
+            if key >= n:
+                raise IndexError(f"{self._name}: index {key} out of range for length {n}")
             return self._get(key)
-        except EvaluationError as error:
-            locate(error, self, key)
+        except Exception as error:
+            if self._known is None:  # the length could not be found, so `_parts` would fail too
+                hide_frames(error)
+            else:
+                locate(error, self, key)
             raise
 
+    @hides_frames
     def __iter__(self) -> Iterator[T_co]:
         return self._iter(self._plan())
 
+    @hides_frames
     def __reversed__(self) -> Iterator[T_co]:
         return self._iter(range(len(self))[::-1])
 
@@ -267,10 +276,12 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 return i
         raise ValueError(f"{self._name}: {value!r} is not in the sequence")
 
+    @hides_frames
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
         """Return the items at `indices` with one batched read. PyTorch's loader calls this method."""
         return list(self._getmany([self._wrap_checked(i) for i in indices]))
 
+    @hides_frames
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False:
             raise ValueError(f"{self._name}: items are computed, so an array of them is always a copy")

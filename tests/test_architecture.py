@@ -33,7 +33,7 @@ MODULES = {
 
 # Which rooms each room may import. A room is a module of the package, or a folder.
 ROOMS: dict[str, set[str]] = {
-    "errors": set(),
+    "errors": {"frames"},
     "indices": set(),
     "checks": set(),
     "lazy": set(),
@@ -41,11 +41,12 @@ ROOMS: dict[str, set[str]] = {
     "context": set(),
     "randomness": {"indices"},
     "chaining": set(),
-    "trace": {"errors"},
+    "frames": set(),
+    "trace": {"errors", "frames"},
     "iteration": {"errors", "indices", "trace"},
     "recognise": {"indices"},
     "culprits": set(),
-    "view": {"chaining", "errors", "indices", "checks", "iteration", "trace"},
+    "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "trace"},
     "source": {"chaining", "view", "errors", "indices", "recognise"},
     "serializable": {"checks"},
     "transforms": {"checks"},
@@ -55,6 +56,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "errors",
         "indices",
@@ -66,6 +68,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "errors",
         "indices",
@@ -85,6 +88,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "views",
         "prefetch",
@@ -112,6 +116,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "views",
         "prefetch",
@@ -127,6 +132,7 @@ ROOMS: dict[str, set[str]] = {
         "view",
         "source",
         "iteration",
+        "frames",
         "trace",
         "views",
         "prefetch",
@@ -229,7 +235,7 @@ def test_only_public_names_are_imported(module: str) -> None:
 
 @pytest.mark.parametrize("part", sorted(SELF_CONTAINED))
 def test_parts_of_the_engine_know_no_views(part: str) -> None:
-    allowed = {"context", "errors", "indices", *(f"prefetch.{other}" for other in SELF_CONTAINED)}
+    allowed = {"context", "errors", "frames", "indices", *(f"prefetch.{other}" for other in SELF_CONTAINED)}
     assert {imported for imported, _ in own_imports(f"prefetch.{part}")} <= allowed
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..checks import positive_int
+from ..frames import hide_frames
 from ..samplers.base import Sampler, draw, order_of
 from .on_error import NOTHING, Recovered
 
@@ -170,6 +171,7 @@ class Epoch(Iterator[Any]):
                 self._uncounted += not self._was_cut_short
                 if isinstance(error, Exception):
                     self._count()
+                hide_frames(error)
                 raise
             self._was_cut_short = False
             self._uncounted += 1

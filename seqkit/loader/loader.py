@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from ..checks import positive_int
 from ..collation.default import default_collate, default_convert
+from ..frames import hides_frames
 from ..indices import Unsized
 from ..iteration import restarting
 from ..prefetch import Prefetch
@@ -339,6 +340,7 @@ class DataLoader:
             self._latest = None
             pass_epoch(self._sampler, epoch)
 
+    @hides_frames
     def __iter__(self) -> Iterator[Any]:
         options = self._options
         if self._is_closed and options.num_workers:

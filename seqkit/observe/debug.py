@@ -53,9 +53,7 @@ def debug(
         If a limit is out of range.
 
     Notes
-
     -----
-
     One call of `func` and about 0.4 µs per access. Each process counts its own calls, so below a
     `prefetch` with process workers the limits apply to each worker. After ``debug`` of SeqTools.
 

@@ -40,9 +40,7 @@ def monitor_throughput(
         If `sequence` cannot be indexed, or `clock` is not callable.
 
     Notes
-
     -----
-
     About 0.4 µs per access. The views of all epochs share one measurement. Reads in workers are
     not counted. Put the monitor above a `prefetch` to measure how long the consumer waits, or see `profile`.
     After ``monitor_throughput`` of SeqTools.

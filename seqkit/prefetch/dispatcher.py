@@ -592,8 +592,8 @@ class Dispatcher:
                 f" which {event.cause} after {event.ran_s:.2f} s",
                 **known,
             )
-        tries = f", {chunk.deaths + 1} workers in turn" if chunk.deaths else ""
-        return WorkerDied(f"{item}: {who} {event.cause} while computing it{tries}", **known)
+        tries = f", {chunk.deaths + 1} workers in a row" if chunk.deaths else ""
+        return WorkerDied(f"{item}: {who} {event.cause} while computing it{tries}{event.hint}", **known)
 
     # ---------------------------------------------------------------- start and close
 

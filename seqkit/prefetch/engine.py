@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..context import in_process_worker
+from ..frames import warn
 from ..randomness import as_seed
 from ..view import View
 from .chunking import TARGET_NS, Chunking
@@ -120,12 +120,11 @@ class Engine:
                 f"prefetch: timeout cannot be used with method='process' on this system ({why}). Leave it"
                 " out, or use method='thread'"
             )
-        warnings.warn(
+        warn(
             f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
             " process pool of the standard library. Results are pickled, so large arrays take longer;"
             " shm_size and context have no effect",
             RuntimeWarning,
-            stacklevel=2,
         )
         pool = SpawnPool(settings.workers, seed)
         hook = settings.start_hook

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from ..errors import EvaluationError, RemoteError, brief, fail, seterr, summary
 from ..trace import locate
 from ..view import View
-from .results import Record, RemoteTraceback
+from .results import Record
 
 
 def route(root: View[Any], target: View[Any]) -> list[int] | None:
@@ -89,7 +89,7 @@ def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], work
 
 
 def _is_plain(error: BaseException) -> bool:
-    return isinstance(error, Exception) and not isinstance(error, RemoteError | RemoteTraceback)
+    return isinstance(error, Exception) and not isinstance(error, RemoteError)
 
 
 def _revived(problem: Record, pipeline: View[Any]) -> BaseException:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..context import in_process_worker
+from ..frames import hides_frames
 from ..indices import UNKNOWN, Endless, Indices, Plan
 from ..iteration import restarting
 from ..source import as_view
@@ -184,6 +185,7 @@ class Prefetch(View[T]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         return self._read(plan)
 
+    @hides_frames
     def __iter__(self) -> Iterator[T]:
         # Views that wrap this one use `_iter`. They may pair its items with other sequences, so keep the
         # order.
@@ -218,6 +220,7 @@ class Prefetch(View[T]):
 
     # ---------------------------------------------------------------- start and close
 
+    @hides_frames
     def start(self) -> Self:
         """Start the workers now rather than at the first read. Return the view.
 

@@ -90,7 +90,8 @@ class Done:
 class Lost:
     """A worker was lost at the first undelivered item of a job, `ran_s` seconds after the item began.
 
-    `worker` is None for a worker of an executor. That worker may have been at any item of the job.
+    `worker` is None for a worker of an executor. That worker may have been at any item of the job. `hint`
+    continues the sentence about a death that was not a time-out.
     """
 
     ticket: int
@@ -99,6 +100,7 @@ class Lost:
     cause: str
     ran_s: float
     timed_out: bool = False
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

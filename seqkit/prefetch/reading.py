@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import EndOfSequence, SlotsExhausted
+from ..frames import hide_frames
 from ..indices import Length, Unsized
 from ..iteration import Progress
 from .chunking import MAX_CHUNK
@@ -48,7 +49,11 @@ class Reading:
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
         while True:
-            yield from self._items
+            try:
+                yield from self._items
+            except Exception as error:
+                hide_frames(error)
+                raise
             self._items = iter(())
             self._is_at_item = False
             try:
@@ -59,10 +64,9 @@ class Reading:
                 if not self._chunks:
                     break
                 self._begin(self._chunks.popleft())
-            except (SlotsExhausted, ReadsItself):  # no item is lost
-                raise
-            except BaseException:
-                progress.done = True
+            except BaseException as error:
+                progress.done = not isinstance(error, SlotsExhausted | ReadsItself)  # these lose no item
+                hide_frames(error)
                 raise
         progress.done = True
 

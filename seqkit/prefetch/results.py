@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import RemoteError, summary
+from ..frames import hide_frames, with_sources
 from .classes import goes_by_value
 from .codec import ALIGNMENT, Block, Encoded, address, decode, encode
 from .pickling import dumps_back
@@ -277,13 +278,6 @@ _DEPTH = 3  # how many levels of nested collections are measured
 # -------------------------------------------------------------------- exceptions that travel
 
 
-class RemoteTraceback(Exception):
-    """The traceback of an exception raised in another process, as text."""
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.args[0]}"""'
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """An exception in a form that always travels.
@@ -319,21 +313,31 @@ class Record:
         return data
 
     def rebuild(self) -> BaseException:
-        """Return the exception, or a `RemoteError` instead. Its cause is the remote traceback."""
+        """Return the exception, or a `RemoteError` instead. A note has the traceback of the worker."""
         if self.pickled is not None:
             try:
                 error: BaseException = pickle.loads(self.pickled)
-                error.__cause__ = RemoteTraceback(self.trace)
+                self._note(error)
                 return error
             except BaseException:
                 pass  # its module may behave differently here; the text is complete in any case
         substitute = RemoteError(self.summary)
-        substitute.__cause__ = RemoteTraceback(self.trace)
+        self._note(substitute)
         return substitute
+
+    def _note(self, error: BaseException) -> None:
+        """Add the traceback as a note. Its last lines are left out if they only repeat the exception."""
+        entries = self.trace.removesuffix("".join(traceback.format_exception_only(error))).rstrip()
+        trace = (
+            self.trace.rstrip() if entries.endswith("exception:") else entries
+        )  # of a cause without frames
+        if trace:
+            error.add_note(f"Where it was raised:\n{with_sources(trace)}")
 
 
 def _trace(error: BaseException) -> str:
     try:
+        hide_frames(error)
         return "".join(traceback.format_exception(error))
     except Exception:
         return summary(error) + "\n"

@@ -82,9 +82,7 @@ def add_cache(
         another process has created the store since.
 
     Notes
-
     -----
-
     About 0.3 µs for an item in memory, 12 to 25 µs for an item in a store. Each process worker
     has a memory of its own: put the cache above `prefetch`, or use a store, which all workers share. Below a
     cache, `seqkit.empty` is `numpy.empty`. A `store` without a `key` needs the length of `arr` at once. After

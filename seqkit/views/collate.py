@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from ..checks import check_sequences
 from ..indices import Indices, Plan
@@ -14,6 +14,9 @@ from .in_step import InStep, Zip
 
 __all__ = ["Collate", "collate"]
 
+W = TypeVar("W")
+X = TypeVar("X")
+
 
 @overload
 def collate(sequences: Mapping[str, Indexable[Any]]) -> View[dict[str, Any]]: ...
@@ -21,6 +24,14 @@ def collate(sequences: Mapping[str, Indexable[Any]]) -> View[dict[str, Any]]: ..
 def collate(sequences: tuple[Indexable[T], Indexable[U]]) -> View[tuple[T, U]]: ...
 @overload
 def collate(sequences: tuple[Indexable[T], Indexable[U], Indexable[V]]) -> View[tuple[T, U, V]]: ...
+@overload
+def collate(
+    sequences: tuple[Indexable[T], Indexable[U], Indexable[V], Indexable[W]],
+) -> View[tuple[T, U, V, W]]: ...
+@overload
+def collate(
+    sequences: tuple[Indexable[T], Indexable[U], Indexable[V], Indexable[W], Indexable[X]],
+) -> View[tuple[T, U, V, W, X]]: ...
 @overload
 def collate(sequences: Iterable[Indexable[Any]]) -> View[tuple[Any, ...]]: ...
 @overload
@@ -48,9 +59,7 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
         Without a sequence, or if lengths differ.
 
     Notes
-
     -----
-
     One access to each sequence per item. After ``collate`` of SeqTools; known elsewhere as
     ``zip``, ``StackDataset`` or ``ArrayDataset``. Not to be confused with `default_collate`, which stacks the
     samples of a batch.

@@ -48,9 +48,7 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
         `n` is None.
 
     Notes
-
     -----
-
     One division per access. The views of the last few epochs are kept. ``at_epoch(e)`` of the
     result starts at pass ``e * n``, or at pass e if it is unbounded. Known elsewhere as ``repeat``. Use
     `cycle` for equal passes.

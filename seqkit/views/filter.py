@@ -54,9 +54,7 @@ def filter(  # noqa: A001 - the field's word for it
         or is unbounded.
 
     Notes
-
     -----
-
     Reading costs as much as a `gather` over the indices. They take 1 to 8 bytes each, depending
     on the length of `sequence`. Each item is computed twice, in the scan and when it is read. So filter
     something cheap, such as labels, and `gather` the rest at the same `indices`. If `pred` or an item fails,

@@ -43,9 +43,7 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
         If `stop` is something else.
 
     Notes
-
     -----
-
     A few binary searches among the sequences per access. An index reads sequences of unknown
     length to find out whether they reach it. After ``interleave`` of SeqTools; known elsewhere as
     ``roundrobin``, ``interleave_datasets``. See `mix` for given proportions.

@@ -84,9 +84,7 @@ def mix(
         empty sequence would have to start again, or if `seed` is negative or `stop` unknown.
 
     Notes
-
     -----
-
     One table lookup per access. The table is made at the first read. It has 1024 to 65,536
     entries and repeats. Weights that need a longer table are rounded to multiples of 1/16,384 of their sum.
     ``stop="last"`` needs the lengths at once. After ``mix`` of Grain; known elsewhere as

@@ -43,9 +43,7 @@ def pack(sequence: Indexable[T]) -> Pack[T]:
         If `sequence` cannot be indexed or is unbounded, or if an item cannot be pickled.
 
     Notes
-
     -----
-
     Per access: 0.1 to 0.4 µs for numbers and strings, a copy of an array (in a process worker
     into shared memory, see `seqkit.empty`), `pickle.loads` for other items. Memory: the bytes of the items.
     Items of different sizes need 4 bytes more each (8 beyond 4 GiB). An array is not copied. Known elsewhere

@@ -63,9 +63,7 @@ def random_split(
         are given, or if the number of labels is not n.
 
     Notes
-
     -----
-
     One lookup per access, and 1 to 8 bytes of memory per item, depending on n. Needs the length
     at once. After ``random_split`` of PyTorch; known elsewhere as ``train_test_split``, ``splitobs``,
     ``StratifiedShuffleSplit``, ``GroupShuffleSplit``.

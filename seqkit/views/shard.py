@@ -48,9 +48,7 @@ def shard(
         If `rank` or `world` is out of range, or `even` is unknown.
 
     Notes
-
     -----
-
     A slice, or two with ``even="pad"``: no memory, one addition per access. Needs the length at
     once. After ``shard`` of Gluon and tf.data. PyTorch's ``DistributedSampler`` is ``contiguous=False,
     even="pad"``. To shuffle across all parts, shuffle the sequence first, with the same seed for each part.

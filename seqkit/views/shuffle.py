@@ -61,9 +61,7 @@ def shuffle(
         name.
 
     Notes
-
     -----
-
     No memory from 65,536 items on, and a table below. About 2 µs per scattered access, about ten
     nanoseconds per consecutive index. After Grain's index shuffle.
 

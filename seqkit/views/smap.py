@@ -10,6 +10,7 @@ from ..errors import fail
 from ..indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
 from ..iteration import Progress, draw, first_error, restarting, surviving
 from ..source import as_view
+from ..trace import locate
 from ..view import Indexable, T, U, V, View, name_of, sized
 from .collate import Collate
 from .in_step import InStep, Zip
@@ -83,9 +84,7 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         if a batched `f` returns a wrong number of items.
 
     Notes
-
     -----
-
     One call of `f` per access, or per batched access. A map of a map is read in one loop. After
     ``smap`` of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
 
@@ -235,7 +234,9 @@ class Smap(View[Any]):
                     self._failed(error, step, plan, progress)
                     raise
                 yield item
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                locate(error, self, nth(plan, progress.position))
             progress.skipped += 1
             raise
         progress.done = True
@@ -250,7 +251,9 @@ class Smap(View[Any]):
                 except BaseException as error:
                     self._failed(error, step, plan, progress)
                     raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                locate(error, self, nth(plan, progress.position))
             progress.skipped += 1
             raise
         progress.done = True

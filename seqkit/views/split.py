@@ -57,9 +57,7 @@ def split(sequence: Any, edges: Any) -> View[Any]:
         If the parts cannot be equal, the number of cuts is negative, or positions are not in order.
 
     Notes
-
     -----
-
     One slice per access, and two ints of memory per part. After ``split`` of SeqTools, where a
     part past the end has one item and negative positions mean 0. Known elsewhere as ``array_split``,
     ``chunks``.

@@ -46,9 +46,7 @@ def switch(condition: Indexable[object], x: Indexable[T], y: Indexable[U]) -> Vi
         An item raises it if the selected sequence ends before it.
 
     Notes
-
     -----
-
     One access to `condition` and one to the selected sequence. The other sequence is not read. If
     one of them works ahead, such as a `prefetch`, iteration reads `condition` ahead too. After ``switch`` of
     SeqTools; known elsewhere as ``where``, ``select``.
@@ -86,9 +84,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
         An item raises it if its selector is out of range, or if the selected sequence ends before it.
 
     Notes
-
     -----
-
     One access to `selector` and one to the selected sequence. The others are not read. Reads
     ahead like `switch`. After ``case`` of SeqTools; known elsewhere as ``choose``.
 

@@ -44,9 +44,7 @@ def unbatch(
         If a size is out of range. An item raises it if its batch has a wrong size.
 
     Notes
-
     -----
-
     Random access reads one batch per item. Iteration and batched reads read each batch once.
     After ``unbatch`` of SeqTools.
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from ..checks import optional_int, positive_int
 from ..errors import EndOfSequence, fail, summary
+from ..frames import hide_frames
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..iteration import Progress, restarting
 from ..view import T, View, name_of
@@ -54,9 +55,7 @@ def uniter(
         If a number is too small.
 
     Notes
-
     -----
-
     A forward access draws the skipped items, and a backward access all items before the index. A
     batch of indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a
     time. Finished iterators are closed. After ``uniter`` of SeqTools.
@@ -140,25 +139,29 @@ class Uniter(View[Any]):
                 return
             drawn = 0
             try:
-                with closing(self._own().start()) as current:
-                    for item in islice(current.items, stop):
-                        drawn += 1
-                        if drawn > position:
-                            position = drawn
-                            if drawn == stop != self._n:
-                                self._own().leave_open(current, drawn)
-                            yield item
-            except BaseException as error:
-                progress.done = self._n is UNKNOWN and drawn == broken
-                i, position, broken = position, position + 1, drawn
-                if not isinstance(error, Exception):
-                    raise
-                if progress.done:  # it fails there for good, and this was said: nothing lies behind
-                    return
-                self._refuse(i, Stopped(drawn, error))
-            if self._n is not UNKNOWN and stop is not None and position < stop:
-                i, position = position, position + 1
-                self._refuse(i, Stopped(drawn, None))
+                try:
+                    with closing(self._own().start()) as current:
+                        for item in islice(current.items, stop):
+                            drawn += 1
+                            if drawn > position:
+                                position = drawn
+                                if drawn == stop != self._n:
+                                    self._own().leave_open(current, drawn)
+                                yield item
+                except BaseException as error:
+                    progress.done = self._n is UNKNOWN and drawn == broken
+                    i, position, broken = position, position + 1, drawn
+                    if not isinstance(error, Exception):
+                        raise
+                    if progress.done:  # it fails there for good, and this was said: nothing lies behind
+                        return
+                    self._refuse(i, Stopped(drawn, error))
+                if self._n is not UNKNOWN and stop is not None and position < stop:
+                    i, position = position, position + 1
+                    self._refuse(i, Stopped(drawn, None))
+            except Exception as error:
+                hide_frames(error)
+                raise
             progress.done = True
 
         return restarting(run)

@@ -49,9 +49,7 @@ def window(
         If `size` or `stride` is below 1, `last` is unknown, or `last` contradicts `pad`.
 
     Notes
-
     -----
-
     One batched read of `size` items per access. Iteration reads items that windows share once.
     After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``, ``rolling``.
     The stride is also called ``hop`` or ``shift``.

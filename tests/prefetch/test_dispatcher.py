@@ -651,7 +651,7 @@ def test_an_item_that_kills_worker_after_worker_is_named_and_costs_no_other(
     error = failures[0]
     assert type(error) is sk.WorkerDied
     assert (error.index, type(error.index), error.worker) == (2, int, 1)
-    tries = f", {retries + 1} workers in turn" if retries else ""
+    tries = f", {retries + 1} workers in a row" if retries else ""
     assert error.message == (
         f"prefetch[2]: worker 1 (pid 4711) was killed by signal 9 (SIGKILL) while computing it{tries}"
     )

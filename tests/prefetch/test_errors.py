@@ -10,7 +10,7 @@ import pytest
 import seqkit as sk
 from seqkit.errors import EndOfSequence, Policy
 from seqkit.prefetch.errors import follow, record, reraise, route
-from seqkit.prefetch.results import Record, RemoteError, RemoteTraceback
+from seqkit.prefetch.results import Record, RemoteError
 from seqkit.view import View
 
 
@@ -99,14 +99,14 @@ def test_an_error_names_message_index_view_path_and_worker_as_in_the_worker() ->
     assert "test_errors.py" in str(error)
 
 
-def test_the_cause_is_the_users_exception_with_the_remote_traceback_as_its_cause() -> None:
+def test_the_cause_is_the_users_exception_with_the_traceback_of_the_worker_as_a_note() -> None:
     pipeline = sk.smap(fails_at(1, KeyError("k")), range(3))
     error = across(pipeline, 1)
     assert type(error.__cause__) is KeyError
     assert error.__cause__.args == ("k",)
-    assert type(error.__cause__.__cause__) is RemoteTraceback
-    assert "in f\n" in str(error.__cause__.__cause__)
-    assert "raise error" in str(error.__cause__.__cause__)
+    (note,) = error.__cause__.__notes__
+    assert "in f\n" in note
+    assert "raise error" in note
 
 
 def test_a_cause_that_cannot_travel_is_told_in_words() -> None:
@@ -115,7 +115,7 @@ def test_a_cause_that_cannot_travel_is_told_in_words() -> None:
     assert error.message == "smap[1] failed: Staying: told"
     assert type(error.__cause__) is RemoteError
     assert str(error.__cause__) == "Staying: told"
-    assert "Staying: told" in str(error.__cause__.__cause__)
+    assert "in f\n" in error.__cause__.__notes__[0]
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt("now"), GeneratorExit()])
@@ -169,7 +169,7 @@ def test_errors_of_a_node_in_a_worker_keep_their_class(kind: type[sk.EvaluationE
     assert type(error) is kind
     assert (error.message, error.index, error.worker) == ("inner[5] was lost", 5, 2)
     assert error.view is inner
-    assert type(error.__cause__) is RemoteTraceback
+    assert "Where it was raised:" in error.__notes__[0]
 
 
 def test_the_end_of_another_sequence_is_an_error_of_the_item() -> None:
@@ -186,7 +186,7 @@ def test_under_passthrough_the_users_exception_itself_is_raised() -> None:
     with sk.errstate("passthrough"):
         error = across(pipeline, 1)
     assert type(error) is KeyError
-    assert "in f\n" in str(error.__cause__)
+    assert "in f\n" in error.__notes__[0]
 
 
 def test_a_worker_that_wraps_and_a_reader_that_does_not_agree_on_the_users_exception() -> None:

@@ -421,7 +421,7 @@ def test_a_task_that_is_lost_is_tried_again_and_then_named() -> None:
         assert isinstance(found[3], sk.WorkerDied)
         assert found[3].index == 3
         lost = "prefetch[3]: a worker of the executor was lost (ConnectionError: the node has gone)"
-        assert found[3].message == f"{lost} while computing it, 2 workers in turn"
+        assert found[3].message == f"{lost} while computing it, 2 workers in a row"
         assert tries == {0: 1, 1: 2, 2: 1, 3: 2, 4: 1, 5: 1}
         assert ahead[3] == 3
 

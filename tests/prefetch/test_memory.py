@@ -106,6 +106,6 @@ def test_a_result_too_large_for_its_slot_is_told_once() -> None:
     (told,) = (str(warning.message) for warning in caught)
     assert re.fullmatch(
         r"prefetch. an item of [\d.]+ MiB does not fit a slot of [\d.]+ KiB and came in a file of its own,"
-        r" which takes longer. Set shm_size to at least [\d.]+ MiB",
+        r" which takes longer. Set at least shm_size=(\d+) << 20 \(\1 MiB\)",
         told,
     ), told

@@ -22,7 +22,6 @@ from seqkit.prefetch.results import (
     Outcomes,
     Ready,
     Record,
-    RemoteTraceback,
     SlotResult,
     encoded_item,
 )
@@ -171,7 +170,7 @@ def test_an_item_that_cannot_be_unpickled_keeps_no_slot() -> None:
     result.claim()
     outcomes = result.open()
     assert pool.available() == 2
-    assert "in explode" in str(outcomes.failures[0].rebuild().__cause__)
+    assert "in explode" in str(outcomes.failures[0].rebuild().__notes__)
 
 
 def test_items_that_all_failed_alike_are_a_result() -> None:
@@ -287,8 +286,9 @@ def test_an_exception_that_cannot_travel_arrives_as_text(kind: str) -> None:
     rebuilt = record.rebuild()
     assert type(rebuilt) is RemoteError
     assert type(error).__name__ in str(rebuilt)
-    assert type(rebuilt.__cause__) is RemoteTraceback
-    assert "in raised" in str(rebuilt.__cause__)
+    (note,) = rebuilt.__notes__
+    assert note.startswith("Where it was raised:\n")
+    assert "in raised" in note
 
 
 @pytest.mark.parametrize("kind", sorted(EASY))
@@ -298,19 +298,20 @@ def test_an_exception_that_travels_arrives_as_it_was(kind: str) -> None:
     assert type(rebuilt) is type(error)
     assert repr(rebuilt.args) == repr(error.args)
     assert getattr(rebuilt, "detail", None) == getattr(error, "detail", None)
-    assert type(rebuilt.__cause__) is RemoteTraceback
-    assert "in raised" in str(rebuilt.__cause__)
+    (note,) = rebuilt.__notes__
+    assert note.startswith("Where it was raised:\n")
+    assert "in raised" in note
 
 
 class Stubborn(Exception):
-    """Takes no attribute, and so no cause."""
+    """Takes no attribute, and so no note."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise TypeError(f"{name} cannot be set")
 
 
-def test_an_exception_that_takes_no_cause_arrives_as_text() -> None:
-    rebuilt = sent(Record.of(Stubborn("x"))).rebuild()
+def test_an_exception_that_takes_no_note_arrives_as_text() -> None:
+    rebuilt = sent(Record.of(raised(lambda: Stubborn("x")))).rebuild()
     assert type(rebuilt) is RemoteError
     assert str(rebuilt) == "Stubborn: x"
 
@@ -319,8 +320,9 @@ def test_notes_travel_with_an_exception() -> None:
     error = raised(lambda: ValueError("bad"))
     error.add_note("in file x")
     rebuilt = Record.of(error).rebuild()
-    assert rebuilt.__notes__ == ["in file x"]
-    assert "in file x" in str(rebuilt.__cause__)
+    users, ours = rebuilt.__notes__
+    assert users == "in file x"
+    assert "in file x" not in ours
 
 
 def test_the_traceback_shows_what_led_to_an_exception() -> None:
@@ -332,9 +334,8 @@ def test_the_traceback_shows_what_led_to_an_exception() -> None:
             error.__cause__ = first
             return error
 
-    trace = str(Record.of(raised(chained)).rebuild().__cause__)
-    assert trace.index("the first") < trace.index("the second")
-    assert "direct cause" in trace
+    (trace,) = Record.of(raised(chained)).rebuild().__notes__
+    assert trace.index("the first") < trace.index("direct cause") < trace.index("in raised")
 
 
 def test_an_exception_that_cannot_be_rebuilt_in_this_process_arrives_as_text() -> None:
@@ -342,13 +343,18 @@ def test_an_exception_that_cannot_be_rebuilt_in_this_process_arrives_as_text() -
     rebuilt = record.rebuild()
     assert type(rebuilt) is RemoteError
     assert str(rebuilt) == "KeyError: 'x'"
-    assert "the trace" in str(rebuilt.__cause__)
+    assert rebuilt.__notes__ == ["Where it was raised:\nthe trace"]
 
 
-def test_a_remote_traceback_is_quoted_and_pickles() -> None:
-    trace = RemoteTraceback("line 1\nline 2\n")
-    assert str(trace) == '\n"""\nline 1\nline 2\n"""'
-    assert str(pickle.loads(pickle.dumps(trace))) == str(trace)
+def test_the_note_of_a_worker_does_not_repeat_the_exception_but_tells_its_causes() -> None:
+    (alone,) = Record.of(raised(lambda: ValueError("bad header"))).rebuild().__notes__
+    assert alone.splitlines()[-2].endswith("in raised")
+    reason = TypeError("cannot be sent")
+    reason.__cause__ = TypeError("cannot pickle")
+    assert Record.of(reason).rebuild().__notes__ == [
+        "Where it was raised:\nTypeError: cannot pickle\n\nThe above exception was the direct cause of"
+        " the following exception:\n\nTypeError: cannot be sent"
+    ]
 
 
 @pytest.mark.parametrize("letter", ["x", "\N{SNOWMAN}", "\N{GRINNING FACE}"])

@@ -36,7 +36,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from types import FrameType
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import threadpoolctl
 
@@ -46,7 +46,7 @@ from ...errors import Policy, seterr
 from ...view import View
 from ..codec import Form, decode
 from ..hooks import Seeding, call_hook, worker_info
-from ..resources import native_threads
+from ..resources import in_units, native_threads
 from ..results import Record
 from . import linux
 from .segment import Segment
@@ -90,18 +90,33 @@ def kill(pidfd: int) -> None:
         linux.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
-def how_ended(status: int | None) -> str:
-    """Return how a process ended, from its wait status. None stands for an unknown status.
+class Death(NamedTuple):
+    """How a worker ended, and a sentence for users about what the reason may be."""
 
-    >>> how_ended(9), how_ended(3 << 8)
-    ('was killed by signal 9 (SIGKILL)', 'exited with status 3')
+    cause: str
+    hint: str = ""
+
+
+def how_ended(status: int | None = None, most_bytes: int = 0) -> Death:
+    """Return how a process ended, from its wait status and the most memory that it had.
+
+    >>> how_ended(3 << 8).cause
+    'exited with status 3'
+    >>> how_ended(9, 64 << 20).cause
+    'was killed by signal 9 (SIGKILL)'
+    >>> how_ended(9, 64 << 20).hint
+    '. Did it run out of memory? It used up to 64.0 MiB.'
     """
     if status is None:
-        return "ended (its exit status is not known)"
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})"
-    return f"exited with status {os.waitstatus_to_exitcode(status)}"
+        return Death("ended (its exit status is not known)")
+    if not os.WIFSIGNALED(status):
+        return Death(f"exited with status {os.waitstatus_to_exitcode(status)}")
+    number = os.WTERMSIG(status)
+    used = f" It used up to {in_units(most_bytes)}." if most_bytes else ""
+    return Death(
+        f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})",
+        f". Did it run out of memory?{used}" if number == signal.SIGKILL else "",
+    )
 
 
 # -------------------------------------------------------------------- fork only if it is safe

@@ -158,8 +158,8 @@ def is_readable(fd: int, within_s: float = 0.0) -> bool:
     return bool(poll.poll(max(0.0, within_s) * 1000))
 
 
-def reap(pid: int, pidfd: int, timeout_s: float) -> int | None:
-    """Wait until a child process ends and return its wait status.
+def reap(pid: int, pidfd: int, timeout_s: float) -> tuple[int, int] | None:
+    """Wait until a child process ends. Return its wait status, and the most memory that it had, in bytes.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> int | None:
 
     Returns
     -------
-    int or None
+    (int, int) or None
         None if the process did not end in time, or if another part of the program waited for it.
 
     Notes
@@ -182,11 +182,11 @@ def reap(pid: int, pidfd: int, timeout_s: float) -> int | None:
     deadline = time.monotonic() + timeout_s
     while is_readable(pidfd, deadline - time.monotonic()):
         try:
-            reaped, status = os.waitpid(pid, os.WNOHANG)
+            reaped, status, usage = os.wait4(pid, os.WNOHANG)
         except ChildProcessError:
             return None
         if reaped:
-            return status
+            return status, usage.ru_maxrss << 10
         if time.monotonic() >= deadline:
             break
         time.sleep(0.001)  # a debugger gets the status first

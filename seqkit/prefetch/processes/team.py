@@ -21,17 +21,17 @@ import os
 import select
 import signal
 import threading
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
+from ...frames import warn
 from ..classes import refer_to_reader
 from ..protocol import Failed
 from ..signals import CtrlCHeldFromChildren
 from . import launch, linux
-from .launch import Outfit
+from .launch import Death, Outfit
 from .shipment import Shipment, size_warning
 from .template import REAP_S, Says, Template
 
@@ -96,7 +96,7 @@ class Team:
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
     _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # workers to be started, by number
     _retry_at: float = 0.0
-    _deaths: list[tuple[WorkerHandle, str]] = field(default_factory=list)
+    _deaths: list[tuple[WorkerHandle, Death]] = field(default_factory=list)
     _failures: list[Failed] = field(default_factory=list)
 
     # ---------------------------------------------------------------- starting
@@ -125,7 +125,7 @@ class Team:
         names = [thread.name for thread in threading.enumerate() if thread.ident in matter]
         text = size_warning(nbytes, self.context or "forkserver", names)
         if text is not None:  # Python shows the same warning only once
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warn(text, RuntimeWarning)
 
     def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle], bool]) -> bool:
         """Begin to start a worker. Return whether it was begun."""
@@ -218,7 +218,7 @@ class Team:
 
     def _hear(self, template: Template) -> None:
         try:
-            for says, worker, value, pidfd, error in template.answers():
+            for says, worker, value, nbytes, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
                 if handle is None:  # the template itself failed, so there is an error
                     self._failures += [Failed(min(self.handles, default=0), error)] if error else []
@@ -230,7 +230,7 @@ class Team:
                     elif handle.is_doomed:
                         handle.kill()
                 elif says == Says.ENDED:
-                    self._bury(handle, None if value < 0 else value)
+                    self._bury(handle, None if value < 0 else (value, nbytes))
                 elif error is not None:
                     self._drop(handle)
                     self._vacate(handle, error)
@@ -253,16 +253,16 @@ class Team:
             else:
                 self._watch(handle)
 
-    def _bury(self, handle: WorkerHandle, status: int | None, cause: str = "") -> None:
+    def _bury(self, handle: WorkerHandle, ended: tuple[int, int] | None, cause: str = "") -> None:
         handle.is_dead, handle.begins_by = True, None
         if self._by_fd.pop(handle.pidfd, None) is not None:
             self.poll.unregister(handle.pidfd)
         if handle.pidfd >= 0:
             os.close(handle.pidfd)
             handle.pidfd = -1
-        self._deaths.append((handle, cause or launch.how_ended(status)))
+        self._deaths.append((handle, Death(cause) if cause else launch.how_ended(*(ended or ()))))
 
-    def deaths(self) -> list[tuple[WorkerHandle, str]]:
+    def deaths(self) -> list[tuple[WorkerHandle, Death]]:
         """Return the workers that have died, and the causes. Call `replace` for each worker."""
         deaths, self._deaths = self._deaths, []
         return deaths
@@ -274,12 +274,14 @@ class Team:
 
     # ---------------------------------------------------------------- replacing
 
-    def replace(self, handle: WorkerHandle, cause: str, has_worked: bool) -> bool:
+    def replace(self, handle: WorkerHandle, death: Death, has_worked: bool) -> bool:
         """Start a replacement for a dead worker. Return whether the worker is to be replaced."""
         self._drop(handle)
         idle = handle.idle + 1 if handle.ready and not has_worked else 0
         if idle > MOST_IDLE_DEATHS or not (handle.ready or handle.spare):
-            end = f"process {handle.pid} {cause} before its first item" if handle.pid else cause
+            end = death.cause
+            if handle.pid:
+                end = f"process {handle.pid} {end} before its first item{death.hint}"
             self._failures.append(Failed(handle.number, RuntimeError(end)))
             return False
         spare = 1 if handle.ready else handle.spare - 1

@@ -48,9 +48,9 @@ REAP_S = 2.0
 GRACE_S = 0.25
 
 # A message to a template is the number of a worker. A message from a template is its kind (`Says`), the
-# number of the worker, and a value. A pickled record may follow.
+# number of the worker, a value, and a number of bytes. A pickled record may follow.
 _START = struct.Struct("<q")
-_ANSWER = struct.Struct("<3q")
+_ANSWER = struct.Struct("<4q")
 _MESSAGE_BYTES = 1 << 16
 
 
@@ -58,7 +58,7 @@ class Says:
     """The kinds of messages from a template."""
 
     FORKED = 0  # the worker has this pid; its pidfd is attached
-    ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown
+    ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown, and had this much memory
     FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
 
 
@@ -85,8 +85,8 @@ class Template:
         with suppress(ConnectionError):  # the template has ended; `answers` reports it, perhaps with a reason
             self._socket.send(_START.pack(number))
 
-    def answers(self) -> Iterator[tuple[int, int, int, int, BaseException | None]]:
-        """Yield the received messages: kind, worker, value, pidfd, error.
+    def answers(self) -> Iterator[tuple[int, int, int, int, int, BaseException | None]]:
+        """Yield the received messages: kind, worker, value, bytes, pidfd, error.
 
         Raises `ConnectionError` when the template has ended.
         """
@@ -104,9 +104,10 @@ class Template:
                     return
             if not message:
                 raise _gone()
-            says, worker, value = _ANSWER.unpack_from(message)
+            says, worker, value, nbytes = _ANSWER.unpack_from(message)
             pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
-            yield says, worker, value, pidfd, pickle.loads(record).rebuild() if record else None
+            error = pickle.loads(record).rebuild() if record else None
+            yield says, worker, value, nbytes, pidfd, error
 
     def close(self) -> None:
         """End the template and its remaining workers."""
@@ -114,7 +115,7 @@ class Template:
         with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)
             while linux.is_readable(self._socket.fileno(), deadline - time.monotonic()):
-                for _, _, _, pidfd, _ in self.answers():
+                for *_, pidfd, _ in self.answers():
                     if pidfd >= 0:
                         os.close(pidfd)
         if not linux.is_readable(self._pidfd, deadline - time.monotonic()):
@@ -179,9 +180,9 @@ def _serve(
             if fd in workers:
                 number, pid = workers.pop(fd)
                 poll.unregister(fd)
-                status = linux.reap(pid, fd, REAP_S)
+                ended = linux.reap(pid, fd, REAP_S)
                 os.close(fd)
-                channel.send(_ANSWER.pack(Says.ENDED, number, -1 if status is None else status))
+                channel.send(_ANSWER.pack(Says.ENDED, number, *(ended or (-1, 0))))
                 continue
             message = channel.recv(_START.size)
             if not message:
@@ -197,7 +198,7 @@ def _serve(
             else:
                 workers[pidfd] = number, pid
                 poll.register(pidfd, select.POLLIN)
-                socket.send_fds(channel, [_ANSWER.pack(Says.FORKED, number, pid)], [pidfd])
+                socket.send_fds(channel, [_ANSWER.pack(Says.FORKED, number, pid, 0)], [pidfd])
 
 
 def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
@@ -209,5 +210,5 @@ def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
 def _tell_error(channel: socket.socket, number: int, error: BaseException) -> None:
     with suppress(ConnectionError):
         channel.send(
-            _ANSWER.pack(Says.FAILED, number, 0) + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
+            _ANSWER.pack(Says.FAILED, number, 0, 0) + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
         )

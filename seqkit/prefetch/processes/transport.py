@@ -30,7 +30,6 @@ import struct
 import termios
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +39,7 @@ from typing import Any
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would deadlock
 
 from ...errors import seterr
+from ...frames import warn
 from ...view import View
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
@@ -47,7 +47,7 @@ from ..results import EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
 from ..signals import CtrlCHeld
 from . import linux
-from .launch import Outfit
+from .launch import Death, Outfit
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import Team, WorkerHandle, starting
@@ -316,8 +316,8 @@ class Processes(Backend):
         self._read()  # before the deaths: includes results that a worker delivered before it died
         if not self._closed:  # the interpreter's exit closes it while a daemon thread reads
             self._team.do_what_is_due()  # after reading, because messages may have waited for a long time
-            for handle, cause in self._team.deaths():
-                self._bury(handle, cause)
+            for handle, death in self._team.deaths():
+                self._bury(handle, death)
             self._events += self._team.failures()
         events, self._events = self._events, []
         return events
@@ -438,26 +438,26 @@ class Processes(Backend):
         slot_bytes = self._layout.slot_bytes
         self.misses += slot_bytes > 0
         if nbytes > slot_bytes > 0 and not self._warned:
+            mib = -(-self._layout.slots * nbytes // (1 << 20))
             self._warned = True
-            warnings.warn(
+            warn(
                 f"prefetch: an item of {in_units(nbytes)} does not fit a slot of {in_units(slot_bytes)}"
-                " and came in a file of its own, which takes longer. Set shm_size to at least"
-                f" {in_units(self._layout.slots * nbytes)}",
+                " and came in a file of its own, which takes longer. Set at least"
+                f" shm_size={mib} << 20 ({mib} MiB)",
                 RuntimeWarning,
-                stacklevel=2,
             )
 
     # ---------------------------------------------------------------- deaths
 
-    def _bury(self, handle: WorkerHandle, cause: str) -> None:
+    def _bury(self, handle: WorkerHandle, death: Death) -> None:
         """Report the job of a dead worker, and replace the worker."""
         assert self._team is not None
         has_worked = bool(self._control.claimed(handle.number)[1])
         if handle.ready:
-            self._report_job(handle, cause)
-        self.restarts += self._team.replace(handle, cause, has_worked)
+            self._report_job(handle, death)
+        self.restarts += self._team.replace(handle, death, has_worked)
 
-    def _report_job(self, handle: WorkerHandle, cause: str) -> None:
+    def _report_job(self, handle: WorkerHandle, death: Death) -> None:
         number = handle.number
         ticket = self._control.claimed(number)[0]
         sent = self._sent.get(ticket)
@@ -472,7 +472,7 @@ class Processes(Backend):
             ran_s = (time.monotonic_ns() - cell.words[2]) / 1e9 if cell.words[2] else 0.0
             self._lose(ticket, is_dead=True)
             stopped = bool(handle.stopped)
-            self._events.append(Lost(ticket, number, handle.pid, cause, ran_s, stopped))
+            self._events.append(Lost(ticket, number, handle.pid, death.cause, ran_s, stopped, death.hint))
         self._control.bury(number)
         self.pool.bury(number)
 
