@@ -64,7 +64,8 @@ def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> N
 
     method.__name__ = name
     parameters = list(signature(function).parameters.values())
-    del parameters[position]
+    if parameters[position].kind is not Parameter.VAR_POSITIONAL:  # further sequences may follow
+        del parameters[position]
     here = Parameter("self", Parameter.POSITIONAL_ONLY)
     before_it = [p.replace(kind=Parameter.POSITIONAL_ONLY) for p in parameters[:position]]
     method.__signature__ = Signature([here, *before_it, *parameters[position:]])  # type: ignore[attr-defined]

@@ -78,7 +78,7 @@ ROOMS: dict[str, set[str]] = {
         "executors",
         "culprits",
     },
-    "executors": {"prefetch", "view", "source", "iteration", "trace", "errors", "context"},
+    "executors": {"culprits", "prefetch", "view", "source", "iteration", "trace", "errors", "context"},
     "observe": {"view", "source", "iteration", "trace", "errors", "indices", "checks", "views", "prefetch"},
     "samplers": {"view", "source", "iteration", "views", "indices", "checks", "randomness"},
     "collation": {"view", "source", "indices", "checks", "context"},

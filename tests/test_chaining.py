@@ -46,6 +46,17 @@ def test_every_method_says_which_function_it_is(name: str) -> None:
     assert f"seqkit.{name}" in (method.__doc__ or "")
 
 
+def test_help_shows_signature_and_docstring_of_the_function() -> None:
+    view = sk.view([1])
+    assert str(inspect.signature(view.starmap)).startswith(
+        "(f: 'Callable[..., Any]', /, *, first: 'bool' = False)"
+    )
+    assert [*inspect.signature(view.smap).parameters] == ["f", "sequences", "zip", "batched"]
+    assert [*inspect.signature(view.batch).parameters] == [*inspect.signature(sk.batch).parameters][1:]
+    assert inspect.getdoc(sk.smap) in (inspect.getdoc(view.smap) or "")  # type: ignore[operator]
+    assert "Parameters" in (view.collate.__doc__ or "")
+
+
 def test_functions_of_a_sequence_are_methods() -> None:
     assert {"batch", "gather", "prefetch", "random_map", "shuffle", "smap", "starmap", "unbatch"} <= {
         *METHODS

@@ -46,6 +46,7 @@ from uuid import uuid4
 import numpy as np
 
 from ..context import get_worker_info
+from ..culprits import pickling_advice
 from ..errors import Policy, errstate, seterr, summary
 from ..prefetch.codec import dumps_plain
 from ..prefetch.errors import record
@@ -356,10 +357,7 @@ def _pickled(pipeline: View[Any], content: Any) -> bytes:
     try:
         return dumps_by_value(content, protocol=5)
     except Exception as error:
-        raise TypeError(
-            f"prefetch: {pipeline!r} cannot be shipped to an executor: {type(error).__name__}: {error}."
-            " Use a ThreadPoolExecutor or method='thread', or make it picklable"
-        ) from error
+        raise TypeError(pickling_advice(pipeline, error, dumps_by_value)) from error
 
 
 _started: weakref.WeakSet[ExecutorBackend] = weakref.WeakSet()

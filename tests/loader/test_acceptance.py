@@ -1703,7 +1703,7 @@ def test_a_pipeline_that_cannot_be_shipped_is_refused_with_a_hint() -> None:
     dataset = sk.smap(lambda i: lock.locked(), range(3))
     with (
         Loader(dataset, num_workers=1, multiprocessing_context="spawn") as loader,
-        pytest.raises(TypeError, match="cannot be shipped to workers"),
+        pytest.raises(TypeError, match="cannot be pickled for workers"),
     ):
         next(iter(loader))
 

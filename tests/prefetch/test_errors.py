@@ -245,7 +245,7 @@ def test_errors_are_what_they_are_called_print_their_message_and_pickle(
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert (copy.index, copy.worker, copy.view) == (3, 2, None)
-    assert str(copy) == str(error)
+    assert str(error) == f"{copy}\n  to reproduce: error.view[3]"  # the copy has no view
 
 
 def test_a_timeout_is_told_from_other_errors_of_the_system() -> None:

@@ -169,7 +169,7 @@ def test_a_pipeline_that_cannot_be_pickled_is_told() -> None:
     lock = threading.Lock()
     with (
         sk.prefetch(sk.smap(lambda x: lock, range(3)), 1, "process") as ahead,
-        pytest.raises(TypeError, match="cannot be shipped to an executor"),
+        pytest.raises(TypeError, match="cannot be pickled for workers"),
     ):
         ahead[0]
 

@@ -14,10 +14,13 @@ Relies on
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
+from ...culprits import pickling_advice
 from ...view import View
 from ..codec import encode_shared
+from ..pickling import dumps_for_workers
 from ..signals import CtrlCHeld
 from .segment import Segment
 from .wire import Spec
@@ -43,11 +46,8 @@ class Shipment:
         try:
             tail, moved, head = encode_shared((spec, pipeline))
         except Exception as error:
-            raise TypeError(
-                f"prefetch: {pipeline!r} cannot be shipped to workers that are not forked:"
-                f" {type(error).__name__}: {error}."
-                " Use context='fork' or method='thread', or make it picklable"
-            ) from error
+            dumps = partial(dumps_for_workers, protocol=5, buffer_callback=lambda _: None)
+            raise TypeError(pickling_advice(pipeline, error, dumps)) from error
         end = head + len(tail)
         self.place = head, end, end + len(beside)
         self.nbytes = end

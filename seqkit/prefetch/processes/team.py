@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
+from ...culprits import fork_warning
 from ...frames import warn
 from ..classes import refer_to_reader
 from ..protocol import Failed
@@ -104,14 +105,18 @@ class Team:
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
         _check_nesting()
+        if self._forks() and (text := fork_warning(self.outfit.pipeline)):
+            warn(text, RuntimeWarning)
         for number in range(self.outfit.spec.num_workers):
             self._employ(WorkerHandle(number))
+
+    def _forks(self) -> bool:
+        return self.context == "fork" or (self.context is None and launch.is_safe())
 
     def _employ(self, handle: WorkerHandle) -> None:
         _local.starting = self
         try:
-            forks = self.context == "fork" or (self.context is None and launch.is_safe())
-            if forks and self._begin(handle, self._fork):
+            if self._forks() and self._begin(handle, self._fork):
                 return
             if self._shipment is None:
                 self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, launch.surroundings())
