@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..checks import positive_int
-from ..frames import hide_frames
+from ..frames import hide_frames, warn
 from ..samplers.base import Sampler, draw, order_of
 from .on_error import NOTHING, Recovered
 
@@ -187,11 +186,10 @@ class Epoch(Iterator[Any]):
         position.batch += self._uncounted
         self._uncounted = 0
         if not position.is_exact and position.length is not None and position.batch == position.length + 1:
-            warnings.warn(
+            warn(
                 f"DataLoader: by the __len__ of the data set there are {position.length} batches, but it"
                 " yields more; correct its __len__",
                 UserWarning,
-                stacklevel=3,
             )
 
     def __len__(self) -> int:

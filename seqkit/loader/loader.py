@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
@@ -14,7 +13,7 @@ from weakref import WeakSet
 
 from ..checks import positive_int
 from ..collation.default import default_collate, default_convert
-from ..frames import hides_frames
+from ..frames import hides_frames, warn
 from ..indices import Unsized
 from ..iteration import restarting
 from ..prefetch import Prefetch
@@ -346,11 +345,10 @@ class DataLoader:
         if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
         if options.pin_memory and not self._can_pin():
-            warnings.warn(
+            warn(
                 f"DataLoader: 'pin_memory' argument is set as true but {self._no_pinning}: batches stay in"
                 " ordinary memory",
                 UserWarning,
-                stacklevel=2,
             )
         with self._lock:
             position, keys, before = self._begin()

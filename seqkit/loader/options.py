@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from ..checks import as_batch_size, as_flag, as_last, check_iterable, optional_int, positive_int
 from ..collation.base import shown
 from ..errors import EvaluationError
+from ..frames import warn
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
 from ..randomness import as_seed
 
@@ -310,19 +310,17 @@ def warn_of_too_much(options: Options) -> None:
     workers = options.num_workers
     cpus = usable_cpus() if workers else 0
     if workers > cpus:
-        warnings.warn(
+        warn(
             f"DataLoader: This DataLoader will create {workers} workers in total. This process may use {cpus}"
             " CPUs: more workers pay only if they mostly wait",
             UserWarning,
-            stacklevel=3,
         )
     if not workers or options.method != "process":
         return
     needed, limit = workers * resident_bytes(), memory_limit_bytes()
     if needed > limit:
-        warnings.warn(
+        warn(
             f"DataLoader: {workers} workers that grow as large as this process need {needed >> 20} MiB, but"
             f" only {int(limit) >> 20} MiB are available",
             UserWarning,
-            stacklevel=3,
         )

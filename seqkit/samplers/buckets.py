@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import reprlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import as_batch_size, as_flag, check_callable, number_at_least, positive_int
+from ..frames import warn
 from ..indices import IndexArray
 from ..source import view
 from ..view import View
@@ -121,11 +121,10 @@ class FixedBucketSampler(GroupedBatches):
         self.shuffle = as_flag(shuffle, "FixedBucketSampler: shuffle")
         self.use_average_length = as_flag(use_average_length, "FixedBucketSampler: use_average_length")
         if self.use_average_length and ratio:
-            warnings.warn(
+            warn(
                 f"FixedBucketSampler: ratio={ratio} has no effect, because use_average_length=True"
                 " determines the batch sizes",
                 UserWarning,
-                stacklevel=2,
             )
         if last not in ("keep", "discard", "rollover"):
             raise ValueError(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, Self
 from weakref import WeakSet, ref
 
 from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
+from ..frames import warn
 from ..indices import Unsized
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
@@ -385,10 +385,9 @@ class StreamLoader:
             if self._on_error == "raise":
                 raise error
             self.failed.append((stream.id, chunk, str(error)))
-            warnings.warn(
+            warn(
                 f"StreamLoader: went on without the rest of {described(self._items, stream.id)}: {error}",
                 RuntimeWarning,
-                stacklevel=2,
             )
         finally:
             del error, failure  # or they and this frame would refer to each other

@@ -373,7 +373,10 @@ def test_a_value_that_cannot_be_pickled_costs_itself(processes: Executor) -> Non
 def test_a_pipeline_that_cannot_be_pickled_needs_threads(threads: Executor, processes: Executor) -> None:
     lock = threading.Lock()
     locked = sk.smap(lambda x: (lock.locked(), x), range(3))
-    with sk.prefetch(locked, 1, processes) as ahead, pytest.raises(TypeError, match="shipped to an executor"):
+    with (
+        sk.prefetch(locked, 1, processes) as ahead,
+        pytest.raises(TypeError, match="cannot be pickled for workers"),
+    ):
         ahead[0]
     with sk.prefetch(locked, 1, threads) as ahead:
         assert list(ahead) == [(False, 0), (False, 1), (False, 2)]
