@@ -40,15 +40,15 @@ def store(path: Path) -> None:
 
 def compare(path: Path) -> None:
     for number, (cell, outputs) in enumerate(run(json.loads(path.read_text("utf-8"))), 1):
-        stored, found = texts(cell["outputs"]), texts(outputs)
+        stored, found = text(cell["outputs"]), text(outputs)
         if found != stored and "varies" not in cell["metadata"].get("tags", []):
-            sys.exit(
-                f"{path.name}: cell {number} printed {found!r} instead of {stored!r}. Run {__file__} {path}."
-            )
+            change = f"cell {number} printed {found!r} instead of {stored!r}"
+            sys.exit(f"{path}: {change}. Run without --check to store it.")
 
 
-def texts(outputs: list[Cell]) -> list[str]:
-    return ["".join(output.get("text") or output["data"]["text/plain"]) for output in outputs]
+def text(outputs: list[Cell]) -> str:
+    """Return the text of all outputs. Jupyter may store lines that are printed together as two outputs."""
+    return "".join("".join(output.get("text") or output["data"]["text/plain"]) for output in outputs)
 
 
 def run(notebook: Cell) -> list[tuple[Cell, list[Cell]]]:
@@ -68,8 +68,8 @@ def run_cell(cell: Cell, number: int, names: dict[str, Any]) -> list[Cell]:
         exec(compile(tree, filename, "exec"), names)
         value = eval(compile(last, filename, "eval"), names) if last else None
     outputs = []
-    if text := printed.getvalue():
-        outputs.append({"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)})
+    if lines := printed.getvalue().splitlines(keepends=True):
+        outputs.append({"name": "stdout", "output_type": "stream", "text": lines})
     if value is not None:
         data = {"data": formats(value), "execution_count": number, "metadata": {}}
         outputs.append({**data, "output_type": "execute_result"})
