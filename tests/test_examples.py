@@ -5,6 +5,7 @@ interpreter, without a main guard and with warnings as errors.
 """
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "seqkit").rglob("*.md")])
 FIGURES = sorted((ROOT / "docs" / "reference" / "figures").glob("*.svg"))
 REFERENCE = [page for page in PAGES if page.parent.name == "reference"]
@@ -56,10 +58,10 @@ def run(path, timeout, arguments=(), options=()):
 OPTIONAL = "PIL datasets fsspec h5py pandas pyarrow soundfile torch zarr"
 
 
-def needs(path):
-    """Skip a script that imports an optional library if it is not installed."""
+def needs(code):
+    """Skip code that imports an optional library if it is not installed."""
     for library in OPTIONAL.split():
-        imports = re.search(rf"^(import|from) {library}\b", path.read_text("utf-8"), re.M)
+        imports = re.search(rf"^(import|from) {library}\b", code, re.M)
         if imports and not importlib.util.find_spec(library):
             pytest.skip(f"{library} is not installed")
 
@@ -67,15 +69,41 @@ def needs(path):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_example_runs_and_checks_itself(example):
-    needs(example)
+    needs(example.read_text("utf-8"))
     run(example, 280)
+
+
+def cells(notebook):
+    """Return the code cells of a notebook, each with its source as one string."""
+    found = json.loads(notebook.read_text("utf-8"))["cells"]
+    return [{**cell, "source": "".join(cell["source"])} for cell in found if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
+def test_cells_of_notebook_print_what_is_stored(notebook):
+    needs("\n".join(cell["source"] for cell in cells(notebook)))
+    assert run(ROOT / "docs" / "notebook.py", 55, ("--check", str(notebook)), ("-W", "error")) == ""
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
+def test_notebook_is_small_and_is_reached_from_the_index(notebook):
+    assert notebook.stat().st_size < 60 * 1024
+    assert f"(../examples/{notebook.name})" in (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+def test_notebook_with_another_output_is_refused(tmp_path):
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": ["1 + 1"]}
+    changed = tmp_path / "changed.ipynb"
+    changed.write_text(json.dumps({"cells": [cell]}), "utf-8")
+    with pytest.raises(AssertionError, match=r"cell 1 printed '2' instead of ''"):
+        run(ROOT / "docs" / "notebook.py", 55, ("--check", str(changed)))
 
 
 @pytest.mark.parametrize("page", SCRIPTS, ids=name)
 def test_python_on_page_runs_as_printed(page, tmp_path):
     path = tmp_path / f"page_{page.stem}.py"  # not called like a module that it imports
     path.write_text(SCRIPTS[page], "utf-8")
-    needs(path)
+    needs(SCRIPTS[page])
     assert run(path, 55, options=("-W", "error")) == ""
 
 
