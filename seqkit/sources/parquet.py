@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_callable, positive_int
+from ..errors import brief
 from ..view import View
 from ..views.several import read_grouped
 from .arrow import Rows
@@ -39,8 +40,8 @@ def parquet(
     ----------
     path : path-like
         A file, a folder of files, or a glob pattern. Files follow each other in natural order of their names.
-    columns : sequence of str, optional
-        Columns to read. None (the default): all.
+    columns : str or sequence of str, optional
+        Names of the columns to read. None (the default): all.
     cache_bytes : int
         Bytes of decoded row groups that each process keeps (1 or more). The last group is always kept. The
         default is 256 MiB.
@@ -75,6 +76,8 @@ def parquet(
     check_callable(progress, "parquet: progress", optional=True)
     cache_bytes = positive_int(cache_bytes, "parquet: cache_bytes")
     paths = _paths(fspath(path))
+    if columns is not None:
+        columns = _known_columns(paths[0], columns)
     sizes = [_group_sizes(each, number, len(paths), progress) for number, each in enumerate(paths, 1)]
     return PerProcess(partial(ParquetRows, paths, sizes, columns, cache_bytes))
 
@@ -87,6 +90,18 @@ def _paths(path: str) -> list[str]:
     if not found:
         raise FileNotFoundError(f"parquet: there is no Parquet file at {path!r}")
     return sorted(found, key=natural)
+
+
+def _known_columns(path: str, columns: Sequence[str]) -> list[str]:
+    """Return the names of columns. pyarrow would leave out names that the file lacks."""
+    from pyarrow.parquet import read_schema
+
+    names = [columns] if isinstance(columns, str) else list(columns)
+    known = read_schema(path).names
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise ValueError(f"parquet: columns must be among {brief(known)}, got {brief(missing)}")
+    return names
 
 
 def _group_sizes(path: str, number: int, total: int, progress: Progress | None) -> list[int]:

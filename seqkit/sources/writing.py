@@ -240,7 +240,9 @@ class ParquetWriter(Writer):
         from pyarrow.parquet import write_table
 
         self._check_keys(k, items)
-        table = pa.Table.from_pylist(list(items), schema=self._schema)
+        table = pa.Table.from_pylist(list(items))
+        if self._schema is not None:  # a cast refuses values that it would change, such as 3.5 to an int
+            table = table.select(self._schema.names).cast(self._schema)
         draft = f"{self._part(k)}.{os.getpid()}"
         write_table(table, draft, row_group_size=len(items))
         os.replace(draft, self._part(k))

@@ -280,6 +280,8 @@ class StreamLoader:
             raise ValueError(f"StreamLoader: batches_per_epoch contradicts {other}. Leave out one of them")
         if self._world == 1:
             return
+        if self._shuffle and self._seed_was_drawn:
+            raise ValueError("StreamLoader: shuffle with several ranks needs a seed, the same in each rank")
         if self._n is None or self._n < self._world:
             raise ValueError(
                 f"StreamLoader: {self._world} ranks need at least as many streams, with a length, got"

@@ -249,12 +249,17 @@ def _filter(predicate: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[A
 
 def _batch(k: int, drop_last: bool, items: Iterable[Any]) -> Iterator[Any]:
     source = iter(items)
+    held: list[Any] = []  # kept after an error, for the next batch
 
     def run(progress: Progress) -> Iterator[Any]:
-        while len(batch := list(islice(source, k))) == k:
-            yield batch
-        if batch and not drop_last:
-            yield batch
+        nonlocal held
+        while True:
+            held.extend(islice(source, k - len(held)))
+            batch, held = held, []
+            if len(batch) == k or (batch and not drop_last):
+                yield batch
+            if len(batch) < k:
+                break
         progress.done = True
 
     return restarting(run)
@@ -287,4 +292,19 @@ def _shuffle_buffer(size: int, seed: int, epoch: int, items: Iterable[Any]) -> I
 
 
 def _split(part: int, parts: int, items: Iterable[Any]) -> Iterator[Any]:
-    return islice(iter(items), part, None, parts)
+    source = iter(items)
+    number = -1
+
+    def run(progress: Progress) -> Iterator[Any]:
+        nonlocal number
+        while True:
+            number += 1  # a failing item has a number too
+            try:
+                item = next(source)
+            except StopIteration:
+                break
+            if number % parts == part:
+                yield item
+        progress.done = True
+
+    return restarting(run)

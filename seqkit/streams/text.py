@@ -68,6 +68,8 @@ def bptt(
     _check_last(last, pad_token, "bptt")
     if not isinstance(tokens, Iterable):
         raise TypeError(f"bptt: tokens must be iterable, got {tokens!r}")
+    if isinstance(tokens, Iterator):
+        tokens = Stream(tokens)  # refuses a second pass
     return Stream(partial(_chunks, tokens, length, last, pad_token, start))
 
 

@@ -180,3 +180,18 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(tmp_path: Path)
         sk.materialize(sk.uniter(iter([1, 2])), tmp_path / "a.npy")
     with pytest.raises(TypeError, match="numbers or arrays of numbers"):
         sk.materialize([None], tmp_path / "a.npy")
+
+
+def test_a_later_piece_whose_numbers_would_be_truncated_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    rows = sk.smap(lambda i: {"x": i if i < 5 else i + 0.5}, range(10))
+    with pytest.raises(sk.EvaluationError, match="truncated"):
+        sk.materialize(rows, tmp_path / "rows.parquet", nworkers=0, chunk_size=5)
+
+
+def test_columns_that_a_parquet_file_lacks_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    sk.materialize([{"city": "Oslo", "people": 7}], tmp_path / "rows.parquet", nworkers=0)
+    assert sk.sources.parquet(tmp_path / "rows.parquet", "city")[0] == {"city": "Oslo"}
+    with pytest.raises(ValueError, match=r"columns must be among .*, got \['town'\]"):
+        sk.sources.parquet(tmp_path / "rows.parquet", ["city", "town"])

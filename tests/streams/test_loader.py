@@ -58,6 +58,11 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"streams": count(), "strict": True}, TypeError, "strict needs streams with a length"),
     ({"batch_size": 6, "strict": True}, ValueError, "5 streams cannot fill 6 rows"),
     ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
+    (
+        {"shuffle": True, "world": 2, "batches_per_epoch": 4},
+        ValueError,
+        "shuffle with several ranks needs a seed",
+    ),
 ]
 
 

@@ -165,3 +165,32 @@ def test_bad_arguments_are_refused() -> None:
 def test_repr_shows_the_steps() -> None:
     assert repr(Stream([1]).smap(abs).batch(2)) == "Stream(batch of Stream(smap of Stream(list)))"
     assert repr(Stream(squares)) == "Stream(squares)"
+
+
+def _failing_at(bad: int, count: int) -> Any:
+    def check(x: int) -> int:
+        if x == bad:
+            raise ValueError(x)
+        return x
+
+    return Stream(range(count)).smap(check)
+
+
+def test_a_failing_item_costs_a_batch_no_other_item() -> None:
+    read = drawn(iter(_failing_at(4, 9).batch(3)), Exception)
+    assert [item for item in read if isinstance(item, list)] == [[0, 1, 2], [3, 5, 6], [7, 8]]
+    assert isinstance(read[1], sk.EvaluationError)
+
+
+def test_a_part_goes_on_after_a_failing_item() -> None:
+    for part, items in [(0, [0, 2, 6, 8]), (1, [1, 3, 5, 7])]:
+        read = drawn(iter(_failing_at(4, 9).split(part, 2)), Exception)
+        assert [item for item in read if isinstance(item, int)] == items
+        assert isinstance(read[2], sk.EvaluationError)
+
+
+def test_text_from_an_iterator_is_read_once() -> None:
+    rows = sk.streams.bptt(iter(range(9)), 4)
+    assert len(list(rows)) == 2
+    with pytest.raises(RuntimeError, match="which an earlier pass has read"):
+        list(rows)

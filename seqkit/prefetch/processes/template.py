@@ -110,7 +110,9 @@ class Template:
             yield says, worker, value, nbytes, pidfd, error
 
     def close(self) -> None:
-        """End the template and its remaining workers."""
+        """End the template and its remaining workers. Idempotent: a daemon thread may close it at exit too."""
+        if self._pidfd < 0:
+            return
         deadline = time.monotonic() + GRACE_S
         with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)
