@@ -110,7 +110,7 @@ class Template:
             yield says, worker, value, nbytes, pidfd, error
 
     def close(self) -> None:
-        """End the template and its remaining workers. Idempotent: a daemon thread may close it at exit too."""
+        """End the template and its remaining workers. A daemon thread may close it at exit too."""
         if self._pidfd < 0:
             return
         deadline = time.monotonic() + GRACE_S
