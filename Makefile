@@ -24,7 +24,11 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-engine test-others lint stress bench clean
+.PHONY: help demo test test-engine test-loaders test-others lint stress bench clean
+
+# Tests that start many workers run in processes of their own: mappings and threads of one do not reach another.
+LOADERS := tests/loader tests/samplers tests/collation
+APART   := tests/prefetch $(LOADERS) tests/sources tests/streams
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -33,14 +37,19 @@ demo: $(VENV)/.examples
 	$(BIN)/python examples/quickstart.py
 
 test: lint
-	@echo 'Two parts of the tests run side by side, some minutes; each shows what it printed when it is over.'
-	@$(MAKE) --no-print-directory --jobs=2 $(SYNC) test-engine test-others
+	@echo 'Parts of the tests run side by side, some minutes; each shows what it printed when it is over.'
+	@$(MAKE) --no-print-directory --jobs=2 $(SYNC) test-engine test-others test-loaders
 
 test-engine:
 	$(BIN)/python -m pytest tests/prefetch
 
+test-loaders:
+	$(BIN)/python -m pytest $(LOADERS)
+	$(BIN)/python -m pytest tests/sources
+	$(BIN)/python -m pytest tests/streams
+
 test-others:
-	$(BIN)/python -m pytest --ignore=tests/prefetch
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(APART))
 	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py
 
 lint: $(VENV)/.test
