@@ -29,6 +29,7 @@ except ImportError as error:  # pragma: no cover
 from .collation.leaves import is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
+from .loader.parts import InTurn
 from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
 from .view import View
@@ -211,8 +212,8 @@ class DataLoader(_loader.DataLoader):
     _no_pinning = "no accelerator is found"
 
     def _new_view(self) -> View[Any]:
-        node = super()._new_view()
-        return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
+        view = super()._new_view()
+        return view.pinned(CudaPinner()) if self._pins() and isinstance(view, Prefetch | InTurn) else view
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
         batches, is_at_item = super()._iterated(pipeline, plan)

@@ -24,7 +24,8 @@ from .epoch import Epoch, Keys, Position, Rest, check_state, load_sampler_state,
 from .iterable import Joined, is_iterable_only, refuse_second_epoch, samples_of
 from .keyed import as_key, as_keys
 from .options import OnError, Options, as_loader_seed, check_dataset, check_no_indices, warn_of_too_much
-from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
+from .parts import InTurn
+from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of, split_of
 
 __all__ = ["DataLoader"]
 
@@ -112,11 +113,13 @@ class DataLoader:
         sample out. "replace" takes the next sample that can be read. A function is called with the
         `EvaluationError` and returns a sample. ``loader.failed`` lists what failed. A list of batches gets
         shorter if no sample of a batch is left.
-    iterable_split : "none", "reader" or "workers"
-        Who reads a data set that can only be iterated. "none" (the default): one worker does. "reader": the
+    iterable_split : "none", "parts", "reader" or "workers", optional
+        Who reads a data set that can only be iterated. "none": one worker does. "parts": the workers read
+        whole parts, each the iterable that ``dataset.split(part, dataset.parts)`` returns. "reader": the
         calling process reads samples, and the workers transform and collate them. "workers": every worker
         iterates the data set, which chooses its part by `get_worker_info`, and makes its own batches. Their
-        order may then depend on the workers, and there is no `state_dict`.
+        order may then depend on the workers, and there is no `state_dict`. None (the default) is "parts" if
+        the data set has `split` and `parts`, otherwise "none".
 
     Raises
     ------
@@ -187,7 +190,7 @@ class DataLoader:
         batch_transform: Callable[[Any], Any] | None = None,
         batchify_fn: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
-        iterable_split: Literal["none", "reader", "workers"] = "none",
+        iterable_split: Literal["none", "parts", "reader", "workers"] | None = None,
     ) -> None:
         if is_iterable_only(dataset):
             check_no_indices(shuffle, sampler, batch_sampler)
@@ -236,12 +239,19 @@ class DataLoader:
         self.failed: list[tuple[Any, str]] = []
 
     def _settled(self, seed: int) -> Options:
-        """Return the arguments with the seed and the collate function filled in."""
+        """Return the arguments with the seed, the collate function and `iterable_split` filled in."""
         given = self._given
         collate_fn = given.batchify_fn if given.collate_fn is None else given.collate_fn
         if collate_fn is None:
             collate_fn = self._collate_fn if given.is_batched else self._convert_fn
-        return replace(given, seed=seed, generator=None, collate_fn=collate_fn, batchify_fn=None)
+        return replace(
+            given,
+            seed=seed,
+            generator=None,
+            collate_fn=collate_fn,
+            batchify_fn=None,
+            iterable_split=split_of(self._dataset, given),
+        )
 
     @property
     def _sampler(self) -> Any:
@@ -406,14 +416,14 @@ class DataLoader:
         """Return the view that an epoch reads: with persistent workers, or with workers of its own."""
         if self._options.persistent_workers:
             return self.view
-        node = self._new_view()
-        if isinstance(node, Prefetch):
-            self._nodes.add(node)
-        return node
+        view = self._new_view()
+        self._nodes.update(_nodes_of(view))
+        return view
 
-    def _finished(self, node: View[Any]) -> None:
-        if node is not self._view and isinstance(node, Prefetch):
-            node.close()
+    def _finished(self, view: View[Any]) -> None:
+        if view is not self._view:
+            for node in _nodes_of(view):
+                node.close()
 
     def _read(
         self, node: View[Any], position: Position, keys: Keys | None
@@ -432,6 +442,9 @@ class DataLoader:
         return rest, rest.is_at_item
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
+        if isinstance(pipeline, InTurn):
+            turns = pipeline.reading()
+            return turns, lambda: turns.is_at_item()
         if isinstance(pipeline, Prefetch):
             reading = pipeline.reading(plan, self._options.in_order)
             return restarting(reading), reading.is_at_item
@@ -556,15 +569,21 @@ class DataLoader:
         self._close_nodes()
 
     def _close_nodes(self) -> None:
-        for node in [*self._nodes, self._view]:
-            if isinstance(node, Prefetch):
-                node.close()
+        for node in [*self._nodes, *_nodes_of(self._view)]:
+            node.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _nodes_of(view: View[Any]) -> list[Prefetch[Any]]:
+    """Return the nodes of a loader's view."""
+    if isinstance(view, InTurn):
+        return view.nodes
+    return [view] if isinstance(view, Prefetch) else []
 
 
 _ARGUMENTS = frozenset(field.name for field in fields(Options))

@@ -27,7 +27,7 @@ __all__ = [
 
 # "raise", "skip", "replace", or a function that returns a sample for the error.
 OnError = str | Callable[[EvaluationError], Any]
-ITERABLE_SPLITS = ("none", "reader", "workers")
+ITERABLE_SPLITS = ("none", "parts", "reader", "workers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Options:
     batch_transform: Callable[[Any], Any] | None = None
     batchify_fn: Callable[[Any], Any] | None = None
     on_error: OnError = "raise"
-    iterable_split: str = "none"
+    iterable_split: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("drop_last", "pin_memory", "persistent_workers", "in_order"):
@@ -76,7 +76,8 @@ class Options:
         if self.collate_fn is not None and self.batchify_fn is not None:
             raise ValueError("DataLoader: batchify_fn is another name for collate_fn; pass only one of them")
         _check_word(self.method, "method", ("process", "thread"))
-        _check_word(self.iterable_split, "iterable_split", ITERABLE_SPLITS)
+        if self.iterable_split is not None:
+            _check_word(self.iterable_split, "iterable_split", ITERABLE_SPLITS)
         if not callable(self.on_error):
             _check_word(self.on_error, "on_error", ("raise", "skip", "replace"), " or callable")
         optional_int(self.shm_size, "DataLoader: shm_size", least=0)
@@ -252,7 +253,7 @@ def check_dataset(dataset: Any, options: Options, is_iterable: bool) -> None:
     if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         name = dataset.__name__ if isinstance(dataset, type) else type(dataset).__name__
         raise TypeError(f"DataLoader: dataset should be indexable by [i], or iterable, but got {name}")
-    if not is_iterable and options.iterable_split != "none":
+    if not is_iterable and options.iterable_split not in (None, "none"):
         raise ValueError(
             f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"
             " iterated"

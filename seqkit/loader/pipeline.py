@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from ..context import WorkerInfo, get_worker_info, set_worker_info
-from ..indices import batch_count
+from ..indices import UNBOUNDED, Length, batch_count
 from ..prefetch import prefetch
 from ..prefetch.hooks import call_hook
 from ..samplers.batches import BatchSampler, whole_batches
@@ -17,12 +18,14 @@ from ..view import View
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap import smap
+from ..views.uniter import uniter
 from .iterable import Parts, Reader, is_iterable_only, samples_of
 from .keyed import Batches, Given, Samples
 from .on_error import CollateRecovered, OnRecovered, Tolerant
 from .options import Options
+from .parts import Blocks, InTurn, Lane, TurnReader, count_parts, splits_itself
 
-__all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
+__all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of", "split_of"]
 
 
 def pipeline(dataset: Any, options: Options, start_hook: Callable[[int], None] | None = None) -> View[Any]:
@@ -32,47 +35,110 @@ def pipeline(dataset: Any, options: Options, start_hook: Callable[[int], None] |
     ----------
     dataset : View, indexable or iterable
     options : Options
-        With a seed and a collate function.
+        With a seed, a collate function and `iterable_split`.
     start_hook : callable, optional
         Called in every worker before its first sample.
     """
+    if options.iterable_split == "parts" and not reads_keys(dataset, options):
+        return _in_turn(dataset, options, start_hook)
     items = _items(dataset, options)
     if not options.num_workers:
         return items
     split = is_iterable_only(dataset) and options.iterable_split == "workers"
     # One worker reads a data set that can only be iterated. Otherwise each worker would read all of it.
     reads_alone = is_iterable_only(dataset) and not reads_keys(dataset, options) and not split
-    return prefetch(
+    return _ahead(
         Parts(items) if split else items,
+        options,
         1 if reads_alone else options.num_workers,
+        start_hook,
+        retries=0 if split else 1,
+    )
+
+
+def _ahead(
+    items: View[Any],
+    options: Options,
+    workers: int,
+    start_hook: Callable[..., None] | None,
+    retries: int = 1,
+) -> View[Any]:
+    return prefetch(
+        items,
+        workers,
         cast(Any, options.method),
         max_buffered=options.batches_ahead * options.num_workers,
         start_hook=start_hook,
         shm_size=options.shm_size,
         context=cast(Any, options.start_method),
         timeout=float(options.timeout) or None,
-        retries=0 if split else 1,
+        retries=retries,
         in_order=bool(options.in_order),
         seed=options.seed,
     )
 
 
+def _in_turn(dataset: Any, options: Options, start_hook: Callable[[int], None] | None) -> View[Any]:
+    """Return the view of the batches of a data set that splits itself. Each worker reads some parts."""
+    parts = count_parts(dataset)
+    number = min(max(options.num_workers, 1), parts)
+    samples = _tolerant(Samples(Given(), options.transform), options, UNBOUNDED)
+    batches = _batches(samples, options)
+    size = options.batch_size or 1
+    lanes: list[View[Any]] = [
+        Blocks(uniter(Lane(dataset, range(first, parts, number), size)), samples, batches, options.batch_size)
+        for first in range(number)
+    ]
+    if options.num_workers:
+        share = None if options.shm_size is None else options.shm_size // number
+        own = replace(options, shm_size=share, num_workers=1, in_order=True)
+        lanes = [
+            _ahead(
+                lane,
+                replace(own, seed=cast(int, options.seed) + worker),
+                1,
+                None if start_hook is None else partial(start_hook, worker),
+            )
+            for worker, lane in enumerate(lanes)
+        ]
+    return InTurn(lanes, _batches(Given(), options), parts, size, options.last != "discard")
+
+
 def _items(dataset: Any, options: Options) -> View[Any]:
     samples = _samples(dataset, options)
-    collate_fn = cast(Callable[[Any], Any], options.collate_fn)
-    batch_transform = options.batch_transform
-    if options.on_error != "raise":
-        collate_fn = CollateRecovered(collate_fn) if options.is_batched else OnRecovered(collate_fn)
-        batch_transform = None if batch_transform is None else OnRecovered(batch_transform)
     if reads_keys(dataset, options):
-        items: View[Any] = Batches(samples, collate_fn, options.is_batched)
-    elif options.batch_size is None:
-        items = smap(collate_fn, samples)
-    else:
-        if options.last == "pad":
-            samples = whole_batches(samples, options.batch_size)
-        items = batch(samples, options.batch_size, options.last == "discard", collate_fn=collate_fn)
-    return items if batch_transform is None else smap(batch_transform, items)
+        return _batches(samples, options)
+    if options.batch_size is None:
+        return _transformed(smap(_collate_fn(options), samples), options)
+    if options.last == "pad":
+        samples = whole_batches(samples, options.batch_size)
+    discards = options.last == "discard"
+    return _transformed(
+        batch(samples, options.batch_size, discards, collate_fn=_collate_fn(options)), options
+    )
+
+
+def _batches(samples: View[Any], options: Options) -> View[Any]:
+    """Return the view of the batches at lists of keys."""
+    return _transformed(Batches(samples, _collate_fn(options), options.is_batched), options)
+
+
+def _collate_fn(options: Options) -> Callable[[Any], Any]:
+    collate_fn = cast(Callable[[Any], Any], options.collate_fn)
+    if options.on_error == "raise":
+        return collate_fn
+    return CollateRecovered(collate_fn) if options.is_batched else OnRecovered(collate_fn)
+
+
+def _transformed(items: View[Any], options: Options) -> View[Any]:
+    f = options.batch_transform
+    if f is None:
+        return items
+    return smap(f if options.on_error == "raise" else OnRecovered(f), items)
+
+
+def _tolerant(samples: View[Any], options: Options, population: Length) -> View[Any]:
+    return samples if options.on_error == "raise" else Tolerant(samples, options.on_error, population)
 
 
 def _samples(dataset: Any, options: Options) -> View[Any]:
@@ -83,8 +149,7 @@ def _samples(dataset: Any, options: Options) -> View[Any]:
         samples = Samples(Given() if is_iterable_only(dataset) else source, options.transform)
     elif options.transform is not None:
         samples = smap(options.transform, source)
-    if options.on_error != "raise":
-        samples = Tolerant(samples, options.on_error, source._n)
+    samples = _tolerant(samples, options, source._n)
     is_shuffled = options.shuffle and not reads_keys(dataset, options)
     return shuffle(samples, options.seed) if is_shuffled else samples
 
@@ -102,7 +167,7 @@ def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
         return None, options.batch_sampler
     sampler = options.sampler
     if is_iterable_only(dataset):
-        sampler = Reader(dataset) if reads_keys(dataset, options) else None
+        sampler = _reader(dataset, options) if reads_keys(dataset, options) else None
     elif sampler is None and hasattr(dataset, "__len__"):
         shuffled = options.shuffle
         sampler = RandomSampler(dataset, seed=options.seed) if shuffled else SequentialSampler(dataset)
@@ -114,6 +179,26 @@ def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
     if sampler is None or options.batch_size is None:
         return sampler, None
     return sampler, BatchSampler(sampler, options.batch_size, last=options.last)
+
+
+def _reader(dataset: Any, options: Options) -> Reader:
+    in_turn = options.iterable_split == "parts"
+    return TurnReader(dataset, options.batch_size or 1) if in_turn else Reader(dataset)
+
+
+def split_of(dataset: Any, options: Options) -> str:
+    """Return how to read a data set that can only be iterated, given or by default."""
+    split = options.iterable_split
+    if split == "parts" and not splits_itself(dataset):
+        raise ValueError(
+            "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
+            f" attribute parts, the number of parts, but got {type(dataset).__name__}"
+        )
+    if split is None:
+        split = "parts" if splits_itself(dataset) else "none"
+    if split == "parts":
+        count_parts(dataset)
+    return split
 
 
 def length(dataset: Any, options: Options, sampler: Any) -> int:
