@@ -1,8 +1,8 @@
 """Data sets that split themselves: every worker reads some of their parts.
 
-Parts have turns, in rounds. In its turn a part gives a block of successive samples, as many as a batch has.
-A last block may be short. Then the part takes one more turn, which is its end. Whole blocks are batches. The
-samples of short blocks make batches together, as soon as there are enough of them. So the batches follow
+Parts take turns, in rounds. At each turn a part gives a block of successive samples, as many as a batch has.
+The last block of a part may be short. One more turn reports the end of the part. Whole blocks are batches.
+The samples of short blocks make batches together, as soon as there are enough of them. So the batches follow
 from the data set alone, and not from the number of workers.
 
 A *lane* is the parts that one worker reads, in the order of their turns. A worker is a prefetch node of one
@@ -53,7 +53,7 @@ def count_parts(dataset: Any) -> int:
 
 
 class Block(NamedTuple):
-    """What a part gives in its turn: samples, an error of its iterator, or without either its end."""
+    """A turn of a part: samples, an error of its iterator, or without either the end of the part."""
 
     part: int
     samples: list[Sample]
