@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import seqkit as sk
@@ -386,6 +387,28 @@ def test_workers_have_their_numbers_but_no_part_is_split_twice() -> None:
     with sk.DataLoader(Shards(2, 2, 2), None, transform=info, **options) as loader:
         assert set(loader) == {(0, 1)}
     assert sorted(started) == [0, 1, 2]
+
+
+def test_every_worker_of_parts_can_have_page_locked_slots() -> None:
+    pinned: list[int] = []
+
+    class Pinner:
+        def pin(self, address: int, nbytes: int) -> None:
+            pinned.append(address)
+
+        def unpin(self, address: int) -> None: ...
+
+        def fence(self) -> Any:
+            return lambda: True
+
+    options: Any = {"num_workers": 2, "transform": lambda i: np.full(1 << 12, i)}
+    with sk.DataLoader(Shards(6, 6), 3, **options) as loader:
+        view: Any = loader.view
+        pinning = view.pinned(Pinner())
+        assert plain(pinning) == plain(loader)
+        for node in pinning.nodes:
+            node.close()
+    assert len(set(pinned)) >= 2
 
 
 def test_one_worker_iterates_on_explicit_request() -> None:
