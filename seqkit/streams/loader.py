@@ -498,6 +498,7 @@ class StreamIterator(Iterator[StreamBatch]):
     def __init__(self, loader: StreamLoader, epoch: int, start: dict[str, Any] | None) -> None:
         self._epoch = epoch
         self._is_closed = self._is_over = False
+        self._failed_at: dict[str, Any] | None = None
         self._collate = loader.collate
         self._lanes, self._where = loader.lanes(epoch)
         self._template: Any = None
@@ -511,10 +512,8 @@ class StreamIterator(Iterator[StreamBatch]):
             raise StopIteration
         try:
             rows = self._lanes.read()
-        except Exception:
-            raise
-        except BaseException:
-            self._where.interrupt()
+        except BaseException as error:
+            self._recover(error)
             raise
         if rows is None:
             self._is_over = True
@@ -524,6 +523,16 @@ class StreamIterator(Iterator[StreamBatch]):
             return self._collate(rows, self._padding_template(rows))
         finally:
             self._lanes.advance()
+
+    def _recover(self, error: BaseException) -> None:
+        """Prepare the next read after an error, or end the epoch if two errors left it at the same place."""
+        if not isinstance(error, Exception):
+            self._where.interrupt()
+            return
+        state = self.state()
+        if state == self._failed_at:  # workers that cannot start would fail without end
+            self.close()
+        self._failed_at = state
 
     def _padding_template(self, rows: list[Any]) -> Any:
         """Return a chunk whose form rows of the padding value get."""
