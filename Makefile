@@ -26,7 +26,8 @@ export PIP_NO_INPUT := 1
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-engine test-loaders test-others lint stress bench clean
 
-# Tests that start many workers run in processes of their own: mappings and threads of one do not reach another.
+# Rooms whose tests start workers run in processes of their own. Libraries that others load (polars, pandas)
+# have threads, and beside those threads workers are not forked.
 LOADERS := tests/loader tests/samplers tests/collation
 APART   := tests/prefetch $(LOADERS) tests/sources tests/streams
 
