@@ -36,6 +36,15 @@ class Opened:
     __del__ = close
 
 
+class _Own:
+    """The handles of one process: one for all threads, or one for each."""
+
+    def __init__(self, shared: Opened | None) -> None:
+        self.lock = threading.RLock()
+        self.shared = shared
+        self.local = threading.local()
+
+
 class Handles:
     """The handles that `open_fn` opens. A pickle holds `open_fn` only.
 
@@ -64,32 +73,33 @@ class Handles:
         self._open_fn = open_fn
         self._per_thread = per_thread
         self._inheritable = inheritable
-        self._reset()
+        # By pid. A forked child leaves the entries of its parents alone: a thread of the parent may hold the
+        # lock, and closing a handle could change the parent's file.
+        self._own: dict[int, _Own] = {}
 
-    def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._shared: Opened | None = None
-        self._local = threading.local()
+    def _of_process(self) -> _Own:
+        pid = os.getpid()
+        own = self._own.get(pid)
+        if own is None:
+            parents = list(self._own.values()) if self._inheritable else []
+            shared = parents[-1].shared if parents else None
+            own = self._own.setdefault(pid, _Own(shared))  # one step, so two threads get the same
+        return own
 
     def call(self, function: Callable[..., R], *arguments: Any) -> R:
         """Return ``function(handle, *arguments)``."""
-        if self._pid != os.getpid():
-            shared = self._shared
-            self._reset()  # the lock may be held by a thread of the parent
-            if self._inheritable:
-                self._shared = shared
+        own = self._of_process()
         if self._per_thread:
-            return function(self._of_thread(), *arguments)
-        with self._lock:
-            if self._shared is None or self._shared.value is None:
-                self._shared = self._open()
-            return function(self._shared.value, *arguments)
+            return function(self._of_thread(own), *arguments)
+        with own.lock:
+            if own.shared is None or own.shared.value is None:
+                own.shared = self._open()
+            return function(own.shared.value, *arguments)
 
-    def _of_thread(self) -> Any:
-        opened: Opened | None = getattr(self._local, "opened", None)
+    def _of_thread(self, own: _Own) -> Any:
+        opened: Opened | None = getattr(own.local, "opened", None)
         if opened is None or opened.value is None:
-            opened = self._local.opened = self._open()
+            opened = own.local.opened = self._open()
         return opened.value
 
     def _open(self) -> Opened:

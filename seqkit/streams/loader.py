@@ -520,9 +520,12 @@ class StreamIterator(Iterator[StreamBatch]):
             self.close()
             raise StopIteration
         try:
-            return self._collate(rows, self._padding_template(rows))
-        finally:
+            batch = self._collate(rows, self._padding_template(rows))
+        except Exception:
             self._lanes.advance()
+            raise
+        self._lanes.advance()  # not after Ctrl-C, which must not lose the batch
+        return batch
 
     def _recover(self, error: BaseException) -> None:
         """Prepare the next read after an error, or end the epoch if two errors left it at the same place."""

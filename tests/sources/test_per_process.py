@@ -6,8 +6,10 @@ import gc
 import os
 import pickle
 import sqlite3
+import sys
 import threading
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 import seqkit as sk
+from seqkit.sources.handles import Handles
 
 N = 500
 
@@ -207,3 +210,32 @@ def test_group_sizes_are_those_of_what_is_opened() -> None:
 
     assert sk.per_process(lambda: Groups([1, 2, 3])).group_sizes == (2, 1)
     assert sk.per_process(lambda: [1]).group_sizes is None
+
+
+@pytest.fixture
+def _threads_switch_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_threads_switch_often")
+def test_threads_of_a_forked_process_open_one_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+
+    def open_list() -> list[int]:
+        opened.append(os.getpid())
+        return [3]
+
+    def read(at_once: threading.Barrier) -> int:
+        at_once.wait()
+        return handles.call(sum)
+
+    handles = Handles(open_list, per_thread=False)
+    assert handles.call(sum) == 3
+    for pid in range(-1, -100, -1):  # as if this were another process
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(read, [threading.Barrier(8)] * 8)) == [3] * 8
+        assert opened.count(pid) == 1

@@ -378,3 +378,20 @@ def test_workers_killed_at_random_lose_nothing_silently(seed: int) -> None:
     assert {stream for stream, _ in lost} <= {
         error.index[0] for error in errors if isinstance(error, sk.EvaluationError)
     }
+
+
+@every_kind
+def test_ctrl_c_while_a_batch_is_made_loses_nothing(workers: int, method: Any) -> None:
+    made: list[int] = []
+
+    def collate(rows: list[Any]) -> list[Any]:
+        made.append(len(rows))
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return rows
+
+    loader = StreamLoader(LENGTHS, numbers, 3, workers, collate, padding="drop_rows", method=method)
+    plain = StreamLoader(LENGTHS, numbers, 3, 0, padding="drop_rows", collate_fn=list)
+    found = drawn(iter(loader))
+    assert isinstance(found.pop(2), KeyboardInterrupt)
+    assert [batch.data for batch in found] == [batch.data for batch in plain]
