@@ -77,8 +77,8 @@ def attach_joining(function: Callable[..., Any]) -> None:
     """Make a function of a list of sequences a method of every view. The view is the first of the list."""
     name = function.__name__
 
-    def method(self: Chainable[Any], /, *others: Any) -> Any:
-        return function([self, *others])
+    def method(self: Chainable[Any], /, *others: Any, **named: Any) -> Any:
+        return function([self, *others], **named)  # which refuses names
 
     method.__module__, method.__name__ = function.__module__, name
     method.__doc__ = f"Return ``seqkit.{name}([view, *others])``.\n\n{getdoc(function)}"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import linecache
+import os
 import pickle
+import subprocess
 import sys
 import traceback
 import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -220,6 +224,40 @@ def test_the_traceback_of_a_worker_names_the_cell_and_has_its_source_lines(cell:
     except ZeroDivisionError as error:
         (note,) = Record.of(error).rebuild().__notes__
     assert "\n  Cell In[3], line 2, in f\n    return 1 / x\n" in note
+
+
+DEFINE = '''
+import seqkit as sk
+def decode(i):
+    if i == 7:
+        raise ValueError("bad header")
+    return i
+'''
+READ = '''
+view = sk.batch(sk.smap(decode, range(20)), 4)
+list(sk.prefetch(view, 1, {method!r}, context={context!r}))
+'''
+WAYS = [("process", "fork"), ("process", "spawn"), ("process", "forkserver"), ("thread", None)]
+
+
+def test_errors_in_a_real_notebook_name_cells_and_show_their_lines() -> None:
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("jupyter_client")
+    cells = [DEFINE, *(READ.format(method=method, context=context) for method, context in WAYS)]
+    script = Path(__file__).with_name("kernel.py")
+    path = {"PYTHONPATH": os.pathsep.join([str(script.parents[1]), os.environ.get("PYTHONPATH", "")])}
+    run = subprocess.run(
+        [sys.executable, str(script), *cells], capture_output=True, text=True, timeout=55, env=os.environ | path
+    )
+    assert run.returncode == 0, run.stderr
+    _, *tracebacks = json.loads(run.stdout)
+    for number, text in enumerate(tracebacks, 2):
+        assert "Cell In[1], line 5" in text, text
+        assert 'raise ValueError("bad header")' in text
+        assert "EvaluationError: smap[7] failed: ValueError: bad header" in text
+        assert f"smap made at Cell In[{number}], line 2 in <module>" in text
+        assert "/seqkit/" not in text
+        assert len(text.splitlines()) <= 40
 
 
 def test_a_view_made_in_a_cell_says_so(cell: str) -> None:

@@ -20,6 +20,7 @@ from .explain import outline
 __all__ = ["Profile", "Stage", "profile"]
 
 
+@hides_frames
 def profile(
     sequence: Indexable[Any], n: int = 100, *, clock: Callable[[], float] = time.perf_counter
 ) -> Profile:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from ..view import View
-from .columns import check_names
+from .columns import as_rows, check_names
+from .files import existing
 from .per_process import PerProcess
 
-__all__ = ["Column", "Rows", "arrow"]
+__all__ = ["Column", "Rows", "arrow", "as_dicts"]
 
 
 class Column:
@@ -26,7 +29,7 @@ class Column:
         return self._array[i].as_py()
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        return self._array.take(indices).to_pylist()  # type: ignore[no-any-return]
+        return _values(self._array.take(indices))
 
 
 class Rows:
@@ -43,10 +46,25 @@ class Rows:
         return {name: column[i].as_py() for name, column in self._named()}
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        return self._table.take(indices).to_pylist()  # type: ignore[no-any-return]
+        return as_dicts(self._table.take(np.asarray(indices, np.int64)))
 
     def _named(self) -> Any:
         return zip(self._table.schema.names, self._table.columns, strict=True)
+
+
+def as_dicts(table: Any) -> list[dict[str, Any]]:
+    """Return the rows of a Table or RecordBatch. ``to_pylist`` takes about twice as long."""
+    return as_rows(table.schema.names, map(_values, table.columns), table.num_rows)
+
+
+def _values(column: Any) -> list[Any]:
+    from pyarrow import types
+
+    kind = column.type
+    is_plain = types.is_integer(kind) or types.is_float64(kind) or types.is_float32(kind)
+    if is_plain and not column.null_count:
+        return column.to_numpy().tolist()  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
@@ -65,6 +83,8 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
 
     Raises
     ------
+    FileNotFoundError
+        If there is no file.
     pyarrow.ArrowInvalid
         When the file is first opened: if it has another format.
 
@@ -76,7 +96,7 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     >>> arrow(path)[1]
     {'city': 'Rome', 'people': 28}
     """
-    return PerProcess(partial(_open, fspath(path)))
+    return PerProcess(partial(_open, existing(path, "arrow")))
 
 
 def _open(path: str) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.util import find_spec
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 from ..view import View
+from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["csv"]
@@ -33,6 +34,8 @@ def csv(path: str | PathLike[str], *, library: str | None = None, **options: Any
     ------
     ValueError
         If `library` is unknown.
+    FileNotFoundError
+        If there is no file.
 
     Notes
     -----
@@ -51,7 +54,7 @@ def csv(path: str | PathLike[str], *, library: str | None = None, **options: Any
     if library is None:
         library = "pyarrow" if find_spec("pyarrow") else "pandas"
     read = _read_with_arrow if library == "pyarrow" else _read_with_pandas
-    return PerProcess(partial(read, fspath(path), **options), inheritable=True)
+    return PerProcess(partial(read, existing(path, "csv"), **options), inheritable=True)
 
 
 def _read_with_arrow(path: str, **options: Any) -> Any:

@@ -14,7 +14,7 @@ from ..source import as_view
 from ..view import View
 from ..views.smap import smap
 
-__all__ = ["Progress", "files", "natural"]
+__all__ = ["Progress", "existing", "files", "natural"]
 
 Progress = Callable[[int, int | None], Any]
 
@@ -78,6 +78,19 @@ def files(
         raise FileNotFoundError(f"files: there is no file{kind} at {root!r}. Check the path or the pattern.")
     view = as_view(sorted(paths, key=natural), "files")
     return view if read is None else smap(read, view)
+
+
+def existing(path: str | PathLike[str], who: str) -> str:
+    """Return a path as a string. Raise FileNotFoundError now and not in a worker if nothing is there.
+
+    >>> existing("missing.csv", "csv")
+    Traceback (most recent call last):
+    FileNotFoundError: csv: there is nothing at 'missing.csv'. Check the path.
+    """
+    name = fspath(path)
+    if "://" not in name and not os.path.exists(name):
+        raise FileNotFoundError(f"{who}: there is nothing at {name!r}. Check the path.")
+    return name
 
 
 def _walk(root: str) -> Iterator[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ..view import View
 from .columns import Columns
+from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["Rows", "hdf5"]
@@ -38,6 +39,8 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
 
     Raises
     ------
+    FileNotFoundError
+        If there is no file.
     KeyError, ValueError
         When the file is first opened: if a name does not exist, or if lengths differ.
 
@@ -50,7 +53,7 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     >>> len(rows), rows[3]["label"], rows[3]["image"].shape, list(hdf5(path, "label")[::-2])
     (5, np.int64(3), (8, 8), [np.int64(4), np.int64(2), np.int64(0)])
     """
-    return PerProcess(partial(_open, fspath(path), name))
+    return PerProcess(partial(_open, existing(path, "hdf5"), name))
 
 
 def _open(path: str, name: str | Sequence[str] | None) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 from ..view import View
+from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["Column", "huggingface"]
@@ -45,8 +46,10 @@ def huggingface(path: str | PathLike[str], split: str | None = None) -> View[dic
 
     Raises
     ------
-    FileNotFoundError, ValueError
-        When the data set is first opened: if there is none, or if a split is needed, or does not exist.
+    FileNotFoundError
+        If there is nothing at `path`, or, when it is first opened, no data set.
+    ValueError
+        When the data set is first opened: if a split is needed, or does not exist.
 
     Examples
     --------
@@ -57,7 +60,7 @@ def huggingface(path: str | PathLike[str], split: str | None = None) -> View[dic
     >>> huggingface(path)[1]
     {'city': 'Rome', 'people': 28}
     """
-    return PerProcess(partial(_load, fspath(path), split))
+    return PerProcess(partial(_load, existing(path, "huggingface"), split))
 
 
 def _load(path: str, split: str | None) -> Any:

@@ -51,7 +51,8 @@ def images(
 
     Notes
     -----
-    The names are ``files(path)``. To pair images with labels, read a table:
+    For the names too, read the files yourself:
+    ``files(path, suffixes=[".jpg"], read=lambda name: (name, read_image(name)))``. For labels, read a table:
     ``smap(lambda row: (read_image(row["path"]), row["label"]), table)``.
 
     Examples

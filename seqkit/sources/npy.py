@@ -14,6 +14,7 @@ import numpy as np
 from ..source import as_view
 from ..view import View
 from .columns import Columns
+from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["npy", "npz"]
@@ -44,7 +45,8 @@ def npy(path: str | PathLike[str]) -> View[Any]:
     >>> list(npy(path)[::-2])
     [np.int64(16), np.int64(4), np.int64(0)]
     """
-    return as_view(np.load(fspath(path), mmap_mode="r"), "npy")
+    # A plain array over the map: each slice of a `numpy.memmap` runs Python code.
+    return as_view(np.asarray(np.load(fspath(path), mmap_mode="r")), "npy")
 
 
 def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> View[Any]:
@@ -63,6 +65,8 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
 
     Raises
     ------
+    FileNotFoundError
+        If there is no file.
     KeyError, ValueError
         When the file is first opened: if a name does not exist, or if lengths differ.
 
@@ -82,7 +86,7 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     >>> npz(path, "x")[-1]
     np.float64(4.0)
     """
-    return PerProcess(partial(_open, fspath(path), name), inheritable=True)
+    return PerProcess(partial(_open, existing(path, "npz"), name), inheritable=True)
 
 
 _READ_HEADER = {

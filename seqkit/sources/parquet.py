@@ -18,7 +18,7 @@ from ..checks import check_callable, positive_int
 from ..errors import brief
 from ..view import View
 from ..views.several import read_grouped
-from .arrow import Rows
+from .arrow import Rows, as_dicts
 from .files import Progress, natural
 from .per_process import PerProcess
 
@@ -153,7 +153,7 @@ class ParquetRows:
 
         def read(group: int, positions: Any) -> list[dict[str, Any]]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
-            return self._table(group).take(rows).to_pylist()  # type: ignore[no-any-return]
+            return as_dicts(self._table(group).take(rows))
 
         return read_grouped(groups, read)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..checks import check_callable
 from ..view import View
+from .files import existing
 from .per_process import per_process
 
 __all__ = ["read"]
@@ -49,7 +50,7 @@ def read(
     path : path-like or URL
         ``.npy`` and ``.npz`` (numpy), ``.h5`` and ``.hdf5``, ``.zarr``, ``.parquet``, ``.arrow`` and
         ``.feather``, ``.csv``, ``.zip``, ``.tar``; a data set that Hugging Face saved; a glob pattern of
-        images or sound files. Items of any other folder or pattern are paths. Items of a URL such as
+        Parquet, image or sound files. Items of any other folder or pattern are paths. Items of a URL such as
         ``"s3://bucket/*.jpg"`` are bytes.
     *arguments, **options
         Passed to the function of `seqkit.sources` for this kind: ``read("faces.h5", "image")``.
@@ -91,15 +92,14 @@ def _reader(path: str) -> str:
     if "://" in path:
         return "remote.remote"
     suffix = os.path.splitext(path.rstrip(os.sep))[1].lower()
+    if any(letter in path for letter in "*?[") and not os.path.exists(path):
+        return _of_pattern(suffix)
+    existing(path, "read")
     if suffix in READERS:
         return READERS[suffix]
     if os.path.isdir(path):
         marks = [MARKS[name] for name in MARKS if os.path.exists(os.path.join(path, name))]
         return marks[0] if marks else "files.files"
-    if any(letter in path for letter in "*?["):
-        return _of_pattern(suffix)
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"read: there is nothing at {path!r}")
     raise ValueError(
         f"read: the suffix {suffix!r} is unknown, got {path!r}. Known are {', '.join(READERS)}. Pass open_fn="
         " to say how the file is opened."
@@ -110,6 +110,8 @@ def _of_pattern(suffix: str) -> str:
     from .audio import SUFFIXES as SOUNDS
     from .images import SUFFIXES as IMAGES
 
+    if suffix == ".parquet":
+        return READERS[suffix]
     if suffix in IMAGES:
         return "images.images"
     return "audio.audio" if suffix in SOUNDS else "files.files"

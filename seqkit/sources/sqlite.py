@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ..view import Indexable, View
+from .files import existing
 from .per_process import per_process
 
 __all__ = ["sqlite"]
@@ -42,6 +42,8 @@ def sqlite(
     ------
     ValueError
         If `query` has no ``?``, or if it is a query and there are no `ids`.
+    FileNotFoundError
+        If there is no file.
     sqlite3.Error
         If the database cannot be read.
 
@@ -63,7 +65,7 @@ def sqlite(
     >>> list(sqlite(path, "SELECT name FROM cities WHERE rowid = ?", big))
     [{'name': 'Rome'}]
     """
-    open_fn = partial(_open, fspath(path))
+    name = existing(path, "sqlite")
     if not any(letter.isspace() for letter in query):
         table = '"' + query.replace('"', '""') + '"'
         query, ids = (
@@ -75,20 +77,33 @@ def sqlite(
     if ids is None:
         raise ValueError("sqlite: a query needs ids. Pass a sequence of ids, or a query that selects them.")
     if isinstance(ids, str):
-        with closing(open_fn()) as database:
+        with closing(_connect(name)) as database:
             ids = [row[0] for row in database.execute(ids)]
-    return per_process(open_fn, partial(_read, query=query), ids, per_thread=True)
+    return per_process(partial(Rows, name, query), Rows.row, ids, per_thread=True)
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _connect(path: str) -> sqlite3.Connection:
     # A thread that ends leaves its connection to another one, which closes it.
-    database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-    database.row_factory = sqlite3.Row
-    return database
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
 
 
-def _read(database: sqlite3.Connection, key: Any, query: str) -> dict[str, Any]:
-    rows: Sequence[sqlite3.Row] = database.execute(query, (key,)).fetchmany(2)
-    if len(rows) != 1:
-        raise LookupError(f"sqlite: id {key!r} has {'no row' if not rows else 'several rows'}, one is needed")
-    return dict(rows[0])
+class Rows:
+    """The rows that a query finds in an opened database. Used by one thread."""
+
+    def __init__(self, path: str, query: str) -> None:
+        self._database = _connect(path)
+        self._cursor = self._database.cursor()
+        self._query = query
+        self._names: list[str] = []
+
+    def row(self, key: Any) -> dict[str, Any]:
+        rows = self._cursor.execute(self._query, (key,)).fetchmany(2)
+        if len(rows) != 1:
+            found = "several rows" if rows else "no row"
+            raise LookupError(f"sqlite: id {key!r} has {found}, one is needed")
+        if not self._names:
+            self._names = [column[0] for column in self._cursor.description]
+        return dict(zip(self._names, rows[0], strict=True))  # faster than `sqlite3.Row`
+
+    def close(self) -> None:
+        self._database.close()

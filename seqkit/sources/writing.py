@@ -10,17 +10,19 @@ import json
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import dropwhile
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..context import private_memory
+from ..errors import EvaluationError, WorkerDied, fail
 from ..indices import Unsized
 from ..prefetch import prefetch
 from ..view import View
-from ..views.smap import smap
 from ..views.stores import replace_file
 from .files import Progress
 from .npy import npy
@@ -53,21 +55,56 @@ def write(
     prefetch([], nworkers, "process")  # checks the argument before anything is written
     with private_memory():
         writer = WRITERS[suffix](source, path, chunk_size)
-    missing = writer.missing()
-    done = source._n - sum(map(writer.rows_of, missing))
-    with prefetch(smap(writer, missing), nworkers, "process", in_order=False, chunk_size=1) as pieces:
-        if progress is not None:
-            progress(done, source._n)
-        for k in pieces:
-            writer.finished(k)
-            done += writer.rows_of(k)
-            if progress is not None:
-                progress(done, source._n)
+    pieces = Pieces(writer)
+    try:
+        _write_missing(pieces, nworkers, progress or (lambda done, total: None))
+    except EvaluationError as error:
+        raise pieces.without_pieces(error) from error.__cause__
     return writer.complete()
 
 
+def _write_missing(pieces: Pieces, nworkers: int | None, progress: Progress) -> None:
+    writer = pieces.writer
+    done = writer.n - sum(map(writer.rows_of, pieces.numbers))
+    with prefetch(pieces, nworkers, "process", in_order=False, chunk_size=1) as ahead:
+        progress(done, writer.n)
+        for k in ahead:
+            writer.finished(k)
+            done += writer.rows_of(k)
+            progress(done, writer.n)
+
+
+class Pieces(View[int]):
+    """The view whose items write the missing pieces, in any process, and are the numbers of these pieces."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.numbers = writer.missing()
+        super().__init__((writer.source,), len(self.numbers))
+
+    def _get(self, i: int) -> int:
+        self.writer.write_piece(self.numbers[i])
+        return self.numbers[i]
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], self.writer.indices(self.numbers[i])),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
+        return self
+
+    def without_pieces(self, error: EvaluationError) -> EvaluationError:
+        """Return an error that names items, because users do not know pieces."""
+        if isinstance(error, WorkerDied):
+            indices = self.writer.indices(self.numbers[error.index])
+            what = error.message.partition(": ")[2]
+            text = f"materialize: items {indices[0]} to {indices[-1]} are written together: {what}"
+            return WorkerDied(text, worker=error.worker)
+        error.path = tuple(dropwhile(lambda step: step[0] is not self.writer.source, error.path))
+        return error
+
+
 class Writer(ABC):
-    """Writes the items of a view in pieces. As a function of a piece's number it writes this piece.
+    """Writes the items of a view in pieces.
 
     Parameters
     ----------
@@ -96,7 +133,7 @@ class Writer(ABC):
         self.chunk_size = chunk_size or self.suitable(first)
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
-        self.begin([first, *self.source._getmany(range(1, self.rows_of(0)))])
+        self.begin([first, *self.source._getmany(self.indices(0)[1:])])
         self.finished(0)
         # Without this file, the folder is begun again.
         plan = json.dumps({**self._about, "chunk_size": self.chunk_size}).encode()
@@ -110,6 +147,11 @@ class Writer(ABC):
                 f" pieces of {self.chunk_size}. Delete it to write {self._about['expression']}."
             )
         self.resume()
+        if not self.begins_with(self.source[0]):
+            raise ValueError(
+                f"materialize: item 0 differs from the item 0 in {self.folder}. The function or the data has"
+                " changed, or items are random without a seed. Delete the folder to begin again."
+            )
 
     @property
     def pieces(self) -> range:
@@ -121,13 +163,12 @@ class Writer(ABC):
     def rows_of(self, k: int) -> int:
         return len(self.indices(k))
 
-    def __call__(self, k: int) -> int:
+    def write_piece(self, k: int) -> None:
         with private_memory():
-            items = self.source._getmany(self.indices(k))
-            if len(items) != self.rows_of(k):
-                raise ValueError(f"materialize: piece {k} has {len(items)} items, not {self.rows_of(k)}")
-            self.write(k, items)
-        return k
+            self.write(k, self.source._getmany(self.indices(k)))
+
+    def refuse(self, i: int, reason: str) -> NoReturn:
+        fail(self.source, i, ValueError(reason), "to be written")
 
     @abstractmethod
     def suitable(self, first: Any) -> int:
@@ -140,6 +181,10 @@ class Writer(ABC):
     @abstractmethod
     def resume(self) -> None:
         """Find the type of the file by the pieces that were written."""
+
+    @abstractmethod
+    def begins_with(self, first: Any) -> bool:
+        """Is this the item 0 that was written?"""
 
     @abstractmethod
     def write(self, k: int, items: Sequence[Any]) -> None:
@@ -188,14 +233,23 @@ class NpyWriter(Writer):
         if os.path.getsize(self._marks) != len(self.pieces):
             raise ValueError(f"materialize: {self._marks} is damaged. Delete {self.folder} to begin again.")
 
+    def begins_with(self, first: Any) -> bool:
+        stored, found = np.load(self._data, mmap_mode="r")[0], np.asarray(first)
+        if (found.shape, found.dtype) != (stored.shape, stored.dtype):
+            return False
+        if found.dtype.kind in "fc":  # sums of floats may be rounded in another order
+            return np.allclose(found, stored, rtol=1e-3, equal_nan=True)
+        return found.tobytes() == stored.tobytes()
+
     def write(self, k: int, items: Sequence[Any]) -> None:
         array = np.load(self._data, mmap_mode="r+")
         for i, item in zip(self.indices(k), items, strict=True):
             value = np.asarray(item)
             if value.shape != array.shape[1:] or value.dtype != array.dtype:
-                raise ValueError(
-                    f"materialize: items must have one shape and dtype. Item 0 is {array.dtype}"
-                    f" {array.shape[1:]}, item {i} is {value.dtype} {value.shape}"
+                self.refuse(
+                    i,
+                    f"items must have one shape and dtype. Item 0 is {array.dtype} {array.shape[1:]},"
+                    f" item {i} is {value.dtype} {value.shape}",
                 )
             array[i] = value
 
@@ -235,14 +289,40 @@ class ParquetWriter(Writer):
 
         self._schema = read_schema(self._part(0))
 
-    def write(self, k: int, items: Sequence[Any]) -> None:
+    def begins_with(self, first: Any) -> bool:
+        from pyarrow.parquet import ParquetFile
+
+        if not isinstance(first, dict) or first.keys() != {*self._names} or not self._fits([first]):
+            return False
+        stored = ParquetFile(self._part(0)).read_row_group(0).slice(0, 1)
+        return repr(self._table([first]).to_pylist()) == repr(stored.to_pylist())  # equal for NaN, too
+
+    def _table(self, items: Sequence[Any]) -> Any:
         import pyarrow as pa
+
+        table = pa.Table.from_pylist(items)
+        if self._schema is None:
+            return table
+        # A cast refuses values that it would change, such as 3.5 to an int.
+        return table.select(self._schema.names).cast(self._schema)
+
+    def _fits(self, items: Sequence[Any]) -> bool:
+        try:
+            self._table(items)
+        except Exception:
+            return False
+        return True
+
+    def write(self, k: int, items: Sequence[Any]) -> None:
         from pyarrow.parquet import write_table
 
+        items = list(items)
         self._check_keys(k, items)
-        table = pa.Table.from_pylist(list(items))
-        if self._schema is not None:  # a cast refuses values that it would change, such as 3.5 to an int
-            table = table.select(self._schema.names).cast(self._schema)
+        try:
+            table = self._table(items)
+        except Exception as error:  # name the first item that does not fit those before it
+            at = bisect_left(range(1, len(items)), True, key=lambda n: not self._fits(items[:n]))
+            fail(self.source, self.indices(k)[at], error, "to be written")
         draft = f"{self._part(k)}.{os.getpid()}"
         write_table(table, draft, row_group_size=len(items))
         os.replace(draft, self._part(k))
@@ -250,12 +330,10 @@ class ParquetWriter(Writer):
     def _check_keys(self, k: int, items: Sequence[Any]) -> None:
         # pyarrow leaves out keys that are not in the schema.
         names = {*(items[0] if self._schema is None and isinstance(items[0], dict) else self._names)}
-        for i, item in zip(self.indices(k), items, strict=True):
+        for i, item in zip(self.indices(k), items, strict=False):
             if not isinstance(item, dict) or item.keys() != names:
                 found = list(item) if isinstance(item, dict) else type(item).__name__
-                raise ValueError(
-                    f"materialize: .parquet needs dicts with the keys of item 0, and item {i} is {found}"
-                )
+                self.refuse(i, f".parquet needs dicts with the keys of item 0, and item {i} is {found}")
 
     @property
     def _names(self) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ..view import View
 from .columns import Columns
+from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["Rows", "zarr"]
@@ -37,6 +38,8 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
 
     Raises
     ------
+    FileNotFoundError
+        If there is no array or group.
     KeyError, ValueError
         When the store is first opened: if a name does not exist, or if lengths differ.
 
@@ -54,7 +57,7 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     >>> len(rows), rows[4]
     (6, array([8, 9]))
     """
-    return PerProcess(partial(_open, fspath(store), name))
+    return PerProcess(partial(_open, existing(store, "zarr"), name))
 
 
 def _open(store: str, name: str | Sequence[str] | None) -> Any:

@@ -72,7 +72,11 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
     {'x': 2, 'y': 'b'}
     """
     if named and sequences is not None:
-        raise TypeError("collate: pass either one argument or named sequences, not both")
+        names = ", ".join(f"{name}=…" for name in named)
+        raise TypeError(
+            f"collate: either all sequences have names or none, got {names} beside sequences without a name."
+            f" Name them all: seqkit.collate(first=…, {names})"
+        )
     if named or isinstance(sequences, Mapping):
         columns = named or sequences
         return _collated([as_view(s, "collate") for s in columns.values()], tuple(columns))

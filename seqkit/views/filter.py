@@ -10,6 +10,7 @@ import numpy as np
 
 from ..checks import as_bool, check_callable
 from ..errors import fail
+from ..frames import hides_frames
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
 from ..source import as_view
 from ..view import Indexable, T, View, in_order, is_measured, name_of
@@ -18,6 +19,7 @@ from .deferred import Deferred
 __all__ = ["Filter", "filter"]
 
 
+@hides_frames
 def filter(  # noqa: A001 - the field's word for it
     pred: Callable[[T], Any],
     sequence: Indexable[T],

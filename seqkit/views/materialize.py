@@ -8,6 +8,7 @@ from typing import Any
 
 from ..checks import check_callable, optional_int
 from ..context import private_memory
+from ..frames import hides_frames
 from ..indices import UNBOUNDED
 from ..source import as_view
 from ..view import Indexable, T, View, in_order
@@ -15,6 +16,7 @@ from ..view import Indexable, T, View, in_order
 __all__ = ["materialize"]
 
 
+@hides_frames
 def materialize(
     sequence: Indexable[T],
     to: str | PathLike[str] | None = None,
@@ -52,19 +54,19 @@ def materialize(
     TypeError
         If `sequence` cannot be indexed, never ends, or has no length and `to` needs one.
     ValueError
-        If `to` has another suffix, the items do not fit each other, or the folder ``<to>.partial`` belongs to
-        another sequence.
+        If `to` has another suffix, or the folder ``<to>.partial`` belongs to another sequence.
     FileExistsError
         If there is something at `to`.
     EvaluationError
-        If an item cannot be computed.
+        If an item cannot be computed, or does not fit the items before it in the file.
 
     Notes
     -----
     About 0.1 µs per access to a list. Random items stay as they are: `View.at_epoch` has no effect.
 
     Files are written in the folder ``<to>.partial``, which is moved when it is complete and its sizes are
-    right. After a crash the same call continues: complete pieces are not computed again.
+    right. After a crash the same call continues: complete pieces are not computed again. If the expression
+    or item 0 has changed since, the call raises ValueError. Delete the folder to begin again.
 
     See `add_cache` to compute items on demand, `pack` to share them between processes. Known elsewhere as
     ``list``, ``compute``, ``cache``.
@@ -77,7 +79,7 @@ def materialize(
     (<list of 1000>, 998001)
     >>> stored = materialize(squares, getfixture("tmp_path") / "squares.npy", nworkers=0)
     >>> stored, stored[-1]
-    (<memmap of 1000>, np.int64(998001))
+    (<ndarray of 1000>, np.int64(998001))
     """
     source = as_view(sequence, "materialize")
     if source._n is UNBOUNDED:

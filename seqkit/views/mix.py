@@ -189,5 +189,4 @@ class Mix(Several, Random):
     def _arguments(self, sources: list[str]) -> list[str]:
         shares = list(self._shares[:5])
         weights = "[" + ", ".join([*map(str, shares), *["…"] * (len(self._shares) > 5)]) + "]"
-        epoch = [f"epoch={self._epoch}"] * (self._epoch > 0)
-        return ["[" + ", ".join(sources) + "]", f"weights={weights}", f"seed={self._seed}", *epoch]
+        return ["[" + ", ".join(sources) + "]", f"weights={weights}", *self._key_arguments()]

@@ -39,3 +39,7 @@ class Random(View[Any]):
         assert isinstance(keyed, Random)
         keyed._epoch = epoch  # nothing has been drawn from it yet
         return keyed
+
+    def _key_arguments(self) -> list[str]:
+        """Return the arguments of `repr` that tell this view from others with the same sources."""
+        return [f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]

@@ -107,4 +107,4 @@ class RandomMap(Random):
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._f), *sources, f"seed={self._seed}"]
+        return [name_of(self._f), *sources, *self._key_arguments()]

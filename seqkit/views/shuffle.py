@@ -122,5 +122,4 @@ class Shuffle(Selection, Random):
         return Shuffle(sources[0], self._seed, self._epoch, self._given_name, self._order)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        epoch = [f"epoch={self._epoch}"] * (self._epoch > 0)
-        return [*sources, f"seed={self._seed}", *epoch, *["order='numpy'"] * (self._order == "numpy")]
+        return [*sources, *self._key_arguments(), *["order='numpy'"] * (self._order == "numpy")]

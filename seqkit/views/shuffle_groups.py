@@ -177,5 +177,4 @@ class ShuffleGroups(Selection, Random):
         )
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        epoch = [f"epoch={self._epoch}"] * (self._epoch > 0)
-        return [*sources, f"<{len(self._bounds) - 1} groups>", f"seed={self._seed}", *epoch]
+        return [*sources, f"<{len(self._bounds) - 1} groups>", *self._key_arguments()]

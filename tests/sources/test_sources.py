@@ -58,6 +58,15 @@ def test_images_are_writable_and_converted(tmp_path: Path) -> None:
         sources.images(tmp_path, library="cv2")
 
 
+def test_names_of_images_are_read_beside_other_files(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.zeros((2, 3), np.uint8)).save(tmp_path / "1.png")
+    (tmp_path / "0.txt").touch()
+    read = sources.read_image
+    ((name, pixels),) = sources.files(tmp_path, suffixes=[".png"], read=lambda name: (name, read(name)))
+    assert (Path(name).name, pixels.shape) == ("1.png", (2, 3, 3))
+
+
 def test_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     (tmp_path / "1.png").write_bytes(b"no picture")
@@ -165,7 +174,7 @@ def test_query_needs_a_place_for_the_id_and_ids(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a query needs ids"):
         sources.sqlite(tmp_path / "a.db", "SELECT ?")
     with pytest.raises(sqlite3.OperationalError):
-        sources.sqlite(tmp_path / "none.db", "t")
+        sources.sqlite(tmp_path / "a.db", "t")
     with pytest.raises(sk.EvaluationError, match="id 3 has no row, one is needed"):
         sources.sqlite(tmp_path / "a.db", 'odd"name', [3])[0]
 
@@ -340,6 +349,25 @@ def test_unknown_suffixes_and_missing_files_are_refused(tmp_path: Path) -> None:
         sk.read(tmp_path / "a.xyz")
     with pytest.raises(FileNotFoundError, match="read: there is nothing at"):
         sk.read(tmp_path / "b.xyz")
+
+
+@pytest.mark.parametrize("name", ["csv", "npz", "hdf5", "zarr", "arrow", "parquet", "zip", "tar"])
+def test_a_missing_file_is_refused_when_the_view_is_built(name: str, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="read: there is nothing at"):
+        sk.read(tmp_path / f"missing.{name}")
+
+
+@pytest.mark.parametrize("name", ["csv", "npz", "hdf5", "zarr", "arrow", "huggingface"])
+def test_each_function_refuses_a_missing_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"^{name}: there is nothing at"):
+        getattr(sources, name)(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError, match="^sqlite: there is nothing at"):
+        sources.sqlite(tmp_path / "missing.db", "SELECT ?", [1])
+
+
+def test_a_pattern_of_parquet_files_is_read_as_rows(tmp_path: Path) -> None:
+    parquet_files(tmp_path, 50)
+    assert sk.read(tmp_path / "[12].parquet")[0] == {"x": 100}
 
 
 def test_functions_are_not_hidden_by_their_modules() -> None:

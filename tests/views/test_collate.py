@@ -101,8 +101,14 @@ def test_sequences_that_are_interrupted_at_the_same_item_stay_side_by_side(at: i
 def test_sequences_may_be_given_by_keyword() -> None:
     view = sk.collate(image=[1, 2], label="ab")
     assert view[1] == {"image": 2, "label": "b"}
-    with says(TypeError, "collate: pass either one argument or named sequences, not both"):
-        sk.collate([[1]], label=[1])  # type: ignore[call-overload]
+    text = (
+        "collate: either all sequences have names or none, got y=… beside sequences without a name."
+        " Name them all: seqkit.collate(first=…, y=…)"
+    )
+    with says(TypeError, text):
+        sk.view([1]).collate(y=[2])
+    with says(TypeError, text):
+        sk.collate([[1]], y=[1])  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="collate: sequences must be an iterable"):
         sk.collate()
 
