@@ -17,6 +17,7 @@ NAMES = (
     "streams",
     "executors",
     "sources",
+    "groups",
 )
 
 if __name__ == "__main__":
