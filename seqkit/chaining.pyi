@@ -14,7 +14,7 @@ from .observe.explain import explain as _explain
 from .observe.monitor_throughput import monitor_throughput as _monitor_throughput
 from .observe.profile import profile as _profile
 from .prefetch.node import prefetch as _prefetch
-from .view import Indexable, U, V, View
+from .view import Indexable, T, U, V, View
 from .views.add_cache import add_cache as _add_cache
 from .views.batch import batch as _batch
 from .views.collate import W, X
@@ -139,6 +139,10 @@ class Chainable(Generic[T_co]):
     def starmap(
         self: Chainable[Iterable[Any]], f: Callable[..., U], /, *, first: Literal[False] = False
     ) -> View[U]: ...
+    @overload
+    def starmap(
+        self: Chainable[tuple[T, V]], f: Callable[[T], U], /, *, first: Literal[True]
+    ) -> View[tuple[U, V]]: ...
     @overload
     def starmap(self: Chainable[Iterable[Any]], f: Callable[..., Any], /, *, first: bool) -> View[Any]: ...
 

@@ -119,6 +119,10 @@ def starmap(
     f: Callable[..., U], sequence: Indexable[Iterable[Any]], *, first: Literal[False] = False
 ) -> View[U]: ...
 @overload
+def starmap(
+    f: Callable[[T], U], sequence: Indexable[tuple[T, V]], *, first: Literal[True]
+) -> View[tuple[U, V]]: ...
+@overload
 def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool) -> View[Any]: ...
 def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool = False) -> View[Any]:
     """Return a lazy view of ``f(*item)`` for each item of a sequence, or ``f(**item)`` for mappings.
