@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..context import private_memory
-from ..errors import EvaluationError, WorkerDied, fail
+from ..errors import EvaluationError, fail
 from ..indices import Unsized
 from ..prefetch import prefetch
 from ..view import View
@@ -94,11 +94,11 @@ class Pieces(View[int]):
 
     def without_pieces(self, error: EvaluationError) -> EvaluationError:
         """Return an error that names items, because users do not know pieces."""
-        if isinstance(error, WorkerDied):
+        if error.view is not None and error.view._sources == (self,):  # such as a killed worker or a full disk
             indices = self.writer.indices(self.numbers[error.index])
             what = error.message.partition(": ")[2]
             text = f"materialize: items {indices[0]} to {indices[-1]} are written together: {what}"
-            return WorkerDied(text, worker=error.worker)
+            return type(error)(text, worker=error.worker)
         error.path = tuple(dropwhile(lambda step: step[0] is not self.writer.source, error.path))
         return error
 
