@@ -15,6 +15,8 @@ from importlib import import_module
 from inspect import Parameter, Signature, getdoc, signature
 from typing import Any, Generic, TypeVar
 
+from .frames import hiding_frames
+
 __all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -60,7 +62,8 @@ def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> N
     def method(self: Chainable[Any], /, *args: Any, **kwargs: Any) -> Any:
         if len(args) < position:
             raise TypeError(f"{name}: {before} comes first, and by position: view.{name}({before}, …)")
-        return function(*args[:position], self, *args[position:], **kwargs)
+        with hiding_frames():
+            return function(*args[:position], self, *args[position:], **kwargs)
 
     method.__name__ = name
     parameters = list(signature(function).parameters.values())
@@ -78,7 +81,8 @@ def attach_joining(function: Callable[..., Any]) -> None:
     name = function.__name__
 
     def method(self: Chainable[Any], /, *others: Any, **named: Any) -> Any:
-        return function([self, *others], **named)  # which refuses names
+        with hiding_frames():
+            return function([self, *others], **named)  # which refuses names
 
     method.__module__, method.__name__ = function.__module__, name
     method.__doc__ = f"Return ``seqkit.{name}([view, *others])``.\n\n{getdoc(function)}"

@@ -12,7 +12,7 @@ from functools import wraps
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
-__all__ = ["creation_site", "hide_frames", "hides_frames", "place", "warn", "with_sources"]
+__all__ = ["creation_site", "hide_frames", "hides_frames", "hiding_frames", "place", "warn", "with_sources"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +57,17 @@ def hides_frames(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return wrapper
+
+
+class hiding_frames:  # noqa: N801 - used like `suppress`
+    """A context that calls `hide_frames` for the errors that leave it. For functions with generic types."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            hide_frames(error)
 
 
 def _of_user(entry: TracebackType | None) -> TracebackType | None:

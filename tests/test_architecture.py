@@ -43,7 +43,7 @@ ROOMS: dict[str, set[str]] = {
     "cached": set(),
     "context": set(),
     "randomness": {"indices"},
-    "chaining": set(),
+    "chaining": {"frames"},
     "frames": set(),
     "trace": {"errors", "frames"},
     "iteration": {"errors", "indices", "trace"},

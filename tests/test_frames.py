@@ -226,17 +226,17 @@ def test_the_traceback_of_a_worker_names_the_cell_and_has_its_source_lines(cell:
     assert "\n  Cell In[3], line 2, in f\n    return 1 / x\n" in note
 
 
-DEFINE = '''
+DEFINE = """
 import seqkit as sk
 def decode(i):
     if i == 7:
         raise ValueError("bad header")
     return i
-'''
-READ = '''
+"""
+READ = """
 view = sk.batch(sk.smap(decode, range(20)), 4)
 list(sk.prefetch(view, 1, {method!r}, context={context!r}))
-'''
+"""
 WAYS = [("process", "fork"), ("process", "spawn"), ("process", "forkserver"), ("thread", None)]
 
 
@@ -245,10 +245,9 @@ def test_errors_in_a_real_notebook_name_cells_and_show_their_lines() -> None:
     pytest.importorskip("jupyter_client")
     cells = [DEFINE, *(READ.format(method=method, context=context) for method, context in WAYS)]
     script = Path(__file__).with_name("kernel.py")
-    path = {"PYTHONPATH": os.pathsep.join([str(script.parents[1]), os.environ.get("PYTHONPATH", "")])}
-    run = subprocess.run(
-        [sys.executable, str(script), *cells], capture_output=True, text=True, timeout=55, env=os.environ | path
-    )
+    path = os.pathsep.join([str(script.parents[1]), os.environ.get("PYTHONPATH", "")])
+    command, environment = [sys.executable, str(script), *cells], {**os.environ, "PYTHONPATH": path}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=55, env=environment)
     assert run.returncode == 0, run.stderr
     _, *tracebacks = json.loads(run.stdout)
     for number, text in enumerate(tracebacks, 2):

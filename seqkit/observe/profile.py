@@ -10,6 +10,7 @@ from typing import Any
 
 from ..checks import check_callable, positive_int
 from ..errors import EndOfSequence, EvaluationError
+from ..frames import hiding_frames
 from ..indices import Indices, Plan
 from ..iteration import surviving
 from ..prefetch.node import Prefetch
@@ -20,7 +21,6 @@ from .explain import outline
 __all__ = ["Profile", "Stage", "profile"]
 
 
-@hides_frames
 def profile(
     sequence: Indexable[Any], n: int = 100, *, clock: Callable[[], float] = time.perf_counter
 ) -> Profile:
@@ -64,7 +64,11 @@ def profile(
     """
     n = positive_int(n, "profile: n")
     check_callable(clock, "profile: clock")
-    source, meter = as_view(sequence, "profile"), _Meter(clock)
+    with hiding_frames():
+        return _profile(as_view(sequence, "profile"), n, _Meter(clock))
+
+
+def _profile(source: View[Any], n: int, meter: _Meter) -> Profile:
     probes: dict[int, _Probe] = {}
     probed = _probed(source, meter, probes)
     for probe in probes.values():

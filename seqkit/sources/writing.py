@@ -94,7 +94,8 @@ class Pieces(View[int]):
 
     def without_pieces(self, error: EvaluationError) -> EvaluationError:
         """Return an error that names items, because users do not know pieces."""
-        if error.view is not None and error.view._sources == (self,):  # such as a killed worker or a full disk
+        # The node that computes pieces failed: a worker was killed, or the disk is full.
+        if error.view is not None and error.view._sources == (self,):
             indices = self.writer.indices(self.numbers[error.index])
             what = error.message.partition(": ")[2]
             text = f"materialize: items {indices[0]} to {indices[-1]} are written together: {what}"
@@ -238,8 +239,8 @@ class NpyWriter(Writer):
         if (found.shape, found.dtype) != (stored.shape, stored.dtype):
             return False
         if found.dtype.kind in "fc":  # sums of floats may be rounded in another order
-            return np.allclose(found, stored, rtol=1e-3, equal_nan=True)
-        return found.tobytes() == stored.tobytes()
+            return bool(np.allclose(found, stored, rtol=1e-3, equal_nan=True))
+        return bool(found.tobytes() == stored.tobytes())
 
     def write(self, k: int, items: Sequence[Any]) -> None:
         array = np.load(self._data, mmap_mode="r+")

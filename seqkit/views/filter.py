@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import as_bool, check_callable
 from ..errors import fail
-from ..frames import hides_frames
+from ..frames import hiding_frames
 from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
 from ..source import as_view
 from ..view import Indexable, T, View, in_order, is_measured, name_of
@@ -19,7 +19,6 @@ from .deferred import Deferred
 __all__ = ["Filter", "filter"]
 
 
-@hides_frames
 def filter(  # noqa: A001 - the field's word for it
     pred: Callable[[T], Any],
     sequence: Indexable[T],
@@ -77,7 +76,8 @@ def filter(  # noqa: A001 - the field's word for it
         raise TypeError(f"filter: the sequence needs an end, and has none: {UNBOUNDED.reason}")
     filtered = Filter(pred, source, progress)
     if is_eager:
-        len(filtered)
+        with hiding_frames():
+            len(filtered)
     return filtered
 
 

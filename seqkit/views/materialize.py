@@ -8,7 +8,7 @@ from typing import Any
 
 from ..checks import check_callable, optional_int
 from ..context import private_memory
-from ..frames import hides_frames
+from ..frames import hiding_frames
 from ..indices import UNBOUNDED
 from ..source import as_view
 from ..view import Indexable, T, View, in_order
@@ -16,7 +16,6 @@ from ..view import Indexable, T, View, in_order
 __all__ = ["materialize"]
 
 
-@hides_frames
 def materialize(
     sequence: Indexable[T],
     to: str | PathLike[str] | None = None,
@@ -86,9 +85,10 @@ def materialize(
         raise TypeError("materialize: the sequence must end, got an unbounded one. Use sequence[:n].")
     chunk_size = optional_int(chunk_size, "materialize: chunk_size")
     check_callable(progress, "materialize: progress", optional=True)
-    if to is not None:
-        from ..sources.writing import write
+    with hiding_frames():
+        if to is not None:
+            from ..sources.writing import write
 
-        return write(source, to, nworkers, chunk_size, progress)
-    with private_memory():
+            return write(source, to, nworkers, chunk_size, progress)
+    with hiding_frames(), private_memory():
         return as_view(list(in_order(source)), "materialize")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..context import private_memory
 from ..errors import fail
-from ..frames import hides_frames
+from ..frames import hiding_frames
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
 from ..source import as_view
 from ..view import Indexable, T, View
@@ -20,7 +20,6 @@ from .packed_file import read_layout, write_layout
 __all__ = ["Pack", "load_packed", "pack"]
 
 
-@hides_frames
 def pack(sequence: Indexable[T]) -> Pack[T]:
     """Return the view of the same items, all computed now and stored in one or two arrays.
 
@@ -60,11 +59,10 @@ def pack(sequence: Indexable[T]) -> Pack[T]:
     source = as_view(sequence, "pack")
     if source._n is UNBOUNDED:
         raise TypeError("pack: the sequence must end, got an unbounded one. Use sequence[:n].")
-    with private_memory():
+    with hiding_frames(), private_memory():
         return Pack(lay_out(source))
 
 
-@hides_frames
 def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
     """Return the view of the packed items in a file, which is mapped into memory.
 

@@ -361,7 +361,7 @@ def test_a_missing_file_is_refused_when_the_view_is_built(name: str, tmp_path: P
 def test_each_function_refuses_a_missing_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"^{name}: there is nothing at"):
         getattr(sources, name)(tmp_path / "missing")
-    with pytest.raises(FileNotFoundError, match="^sqlite: there is nothing at"):
+    with pytest.raises(FileNotFoundError, match=r"^sqlite: there is nothing at"):
         sources.sqlite(tmp_path / "missing.db", "SELECT ?", [1])
 
 

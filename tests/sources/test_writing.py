@@ -177,7 +177,7 @@ def test_pieces_of_a_changed_function_are_refused(
     old, new = map(view, values)
     begun(old, tmp_path / name)
     assert repr(old) == repr(new)
-    with pytest.raises(ValueError, match=r"item 0 differs from .*\.partial\. .* Delete the folder to begin again"):
+    with pytest.raises(ValueError, match=r"item 0 differs from .*\.partial\. .* Delete the folder to begin"):
         sk.materialize(new, tmp_path / name, nworkers=0)
     assert len(sk.materialize(old, tmp_path / name, nworkers=0)) == 6
 
@@ -221,7 +221,7 @@ def test_a_failing_item_is_named_and_not_its_piece(nworkers: int, tmp_path: Path
     error = caught.value
     assert error.view is inner
     assert error.index == 50
-    assert "piece" not in str(error)
+    assert "pieces" not in str(error)
     assert {frame.filename for frame in traceback.extract_tb(error.__traceback__)} == {__file__}
 
 
@@ -245,7 +245,7 @@ def test_the_items_of_a_killed_worker_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ([1, 2.5], r"view\[1\] failed to be written: .* Item 0 is int64 \(\), item 1 is float64 \(\)"),
+        ([1, 2.5], r"source\[1\] failed to be written: .* Item 0 is int64 \(\), item 1 is float64 \(\)"),
         ([np.zeros(2), np.zeros(3)], r"Item 0 is float64 \(2,\), item 1 is float64 \(3,\)"),
     ],
 )
@@ -295,7 +295,7 @@ def test_a_later_piece_whose_numbers_would_be_truncated_is_refused(tmp_path: Pat
 def test_a_row_that_does_not_fit_those_before_it_is_named(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     rows = [{"x": i if i != 7 else "seven"} for i in range(10)]
-    with pytest.raises(sk.EvaluationError, match=r"view\[7\] failed to be written") as caught:
+    with pytest.raises(sk.EvaluationError, match=r"source\[7\] failed to be written") as caught:
         sk.materialize(rows, tmp_path / "rows.parquet", nworkers=0)
     assert caught.value.index == 7
 
