@@ -1,6 +1,6 @@
 """Run cells in a real Jupyter kernel, in a process of its own, because the client has threads.
 
-``python kernel.py CELL...`` prints a JSON list of what a notebook shows for each cell.
+``python -m tests.kernel CELL...`` prints a JSON list of what a notebook shows for each cell.
 """
 
 from __future__ import annotations

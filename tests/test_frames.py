@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import linecache
-import os
 import pickle
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import pytest
 import seqkit as sk
 from seqkit.errors import summary
 from seqkit.frames import place, warn, with_sources
+from seqkit.prefetch.pickling import dumps_by_value
 from seqkit.prefetch.results import Record
 from seqkit.testing.subject import close
 
@@ -153,6 +153,14 @@ def test_an_executor_of_the_user_keeps_its_frames() -> None:
     assert any(line.endswith("in decode") for line in lines)
 
 
+def test_code_that_travels_by_value_keeps_the_name_of_its_file() -> None:
+    def outer() -> Any:
+        return lambda: 0
+
+    restored = pickle.loads(dumps_by_value(outer))
+    assert restored.__code__.co_filename == restored().__code__.co_filename == HERE
+
+
 def test_the_original_exception_has_only_frames_of_the_user() -> None:
     with sk.errstate("passthrough"), pytest.raises(ValueError, match="bad header") as caught:
         sk.batch(sk.smap(decode, range(100)), 100)[0]
@@ -244,17 +252,15 @@ def test_errors_in_a_real_notebook_name_cells_and_show_their_lines() -> None:
     pytest.importorskip("ipykernel")
     pytest.importorskip("jupyter_client")
     cells = [DEFINE, *(READ.format(method=method, context=context) for method, context in WAYS)]
-    script = Path(__file__).with_name("kernel.py")
-    path = os.pathsep.join([str(script.parents[1]), os.environ.get("PYTHONPATH", "")])
-    command, environment = [sys.executable, str(script), *cells], {**os.environ, "PYTHONPATH": path}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=55, env=environment)
+    command, root = [sys.executable, "-m", "tests.kernel", *cells], Path(__file__).parents[1]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=55, cwd=root)
     assert run.returncode == 0, run.stderr
     _, *tracebacks = json.loads(run.stdout)
     for number, text in enumerate(tracebacks, 2):
-        assert "Cell In[1], line 5" in text, text
+        assert "Cell In[1], line 4" in text, text
         assert 'raise ValueError("bad header")' in text
         assert "EvaluationError: smap[7] failed: ValueError: bad header" in text
-        assert f"smap made at Cell In[{number}], line 2 in <module>" in text
+        assert f"smap made at Cell In[{number}], line 1 in <module>" in text
         assert "/seqkit/" not in text
         assert len(text.splitlines()) <= 40
 

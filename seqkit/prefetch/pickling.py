@@ -20,6 +20,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, lru_cache
+from types import CodeType
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -109,6 +110,19 @@ def _cached_property(function: Callable[[Any], Any], name: str | None) -> cached
     return prop
 
 
+# -------------------------------------------------------------------- code
+
+
+def _reduce_code(code: CodeType) -> Any:
+    """Pickle code with the name of its file, which cloudpickle drops: tracebacks of workers show it."""
+    make, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return _with_filename, (code.co_filename, make, arguments)
+
+
+def _with_filename(filename: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
+    return make(*arguments).replace(co_filename=filename)
+
+
 # -------------------------------------------------------------------- picklers
 
 
@@ -120,6 +134,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]
             **cloudpickle.Pickler.dispatch_table,
             type(lru_cache(len)): _reduce_cached,
             cached_property: _reduce_property,
+            CodeType: _reduce_code,
         },
         copyreg.dispatch_table,
     )
