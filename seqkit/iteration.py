@@ -174,10 +174,13 @@ def first_error(failed: dict[int, Exception]) -> Exception:
     return error
 
 
-def until_the_end(source: Any, indices: Iterable[int]) -> list[Any]:
+def until_the_end(
+    source: Any, indices: Iterable[int], failed: dict[int, Exception] | None = None
+) -> list[Any]:
     """Return the items of a view at some indices, in order, up to the end of the sequence.
 
-    Reads by index: iterating some sources would start another pass.
+    Reads by index: iterating some sources would start another pass. With `failed`, which receives the errors,
+    items that fail are None. Without it, the first error is raised.
 
     >>> from seqkit import view
     >>> from seqkit.testing import UnsizedSource
@@ -185,9 +188,14 @@ def until_the_end(source: Any, indices: Iterable[int]) -> list[Any]:
     ['b', 'c']
     """
     items: list[Any] = []
-    try:
-        for i in indices:
+    for i in indices:
+        try:
             items.append(source._get(i))
-    except EndOfSequence:
-        pass
+        except EndOfSequence:
+            break
+        except Exception as error:
+            if failed is None:
+                raise
+            failed[i] = error
+            items.append(None)
     return items

@@ -8,7 +8,7 @@ from typing import Any
 from ..checks import positive_int
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
-from ..iteration import draw, surviving, until_the_end
+from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
 from ..view import Indexable, T, View, sized
 from .last import Last, check_last
@@ -107,7 +107,15 @@ class Window(View[Any]):
         source, members = self._sources[0], self._members(i)
         if source._n is not UNKNOWN:
             return self._finish(list(source._getmany(members)))
-        return self._finish(self._checked(i, until_the_end(source, members)))
+        failed: dict[int, Exception] = {}
+        items = until_the_end(source, members, failed)
+        # An item that is in the window before, too, does not show that this window exists.
+        known = members.start + (max(self._size - self._stride, 0) if i else 0)
+        if not failed or max(failed) < known:
+            items = self._checked(i, items)
+        if failed:
+            raise first_error(failed)
+        return self._finish(items)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         source, wanted = self._sources[0], as_list(indices)

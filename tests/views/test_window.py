@@ -1,6 +1,6 @@
 """What is special about `window`: which windows there are, and that their overlap is read once."""
 
-from itertools import islice
+from itertools import combinations, islice, product
 
 import numpy as np
 import pytest
@@ -275,3 +275,18 @@ def test_after_an_interrupt_a_sequence_of_unknown_length_ends_where_it_ends(size
     assert [i for i, row in enumerate(whole) if 4 in row] == [
         i for i, row in enumerate(found) if isinstance(row, KeyboardInterrupt)
     ]
+
+
+@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
+@pytest.mark.parametrize("cut", [slice(None), slice(1, None), slice(None, None, 2), slice(2, None, 3)])
+def test_failing_items_of_a_sequence_of_unknown_length_make_no_further_windows(last, cut):
+    for n, size, stride in product(range(6), range(1, 5), range(1, 4)):
+        for bad in [*combinations(range(n), 1), *combinations(range(n), 2)]:
+            failing = FailsAt(*bad, error=KeyError)
+            known = sk.smap(failing, range(n))
+            unknown = sk.smap(failing, sk.uniter(range(n).__iter__))
+            expected = by_iteration(iter(window(known, size, stride, last=last)[cut]))
+            found = by_iteration(iter(window(unknown, size, stride, last=last)[cut]))
+            assert found[: len(expected)] == expected
+            # An item after the last full window fails before it is known that no window follows.
+            assert len(found) - len(expected) <= (last == "discard")
