@@ -18,7 +18,7 @@ from ..checks import check_callable, positive_int
 from ..errors import brief
 from ..view import View
 from ..views.several import read_grouped
-from .arrow import Rows, as_dicts
+from .arrow import Rows
 from .files import Progress, natural
 from .per_process import PerProcess
 
@@ -125,6 +125,8 @@ class ParquetRows:
     cache_bytes : int
     """
 
+    takes_arrays = True  # of indices
+
     def __init__(
         self, paths: list[str], sizes: list[list[int]], columns: Sequence[str] | None, cache_bytes: int
     ) -> None:
@@ -153,7 +155,7 @@ class ParquetRows:
 
         def read(group: int, positions: Any) -> list[dict[str, Any]]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
-            return as_dicts(self._table(group).take(rows))
+            return self._table(group).take(rows).to_pylist()  # type: ignore[no-any-return]
 
         return read_grouped(groups, read)
 

@@ -170,7 +170,8 @@ def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
         return cast(Sequence[Any], data[as_array(indices)])
     if getattr(data, "__getitems__", None) is None:
         return None
-    items: Sequence[Any] = data.__getitems__(as_list(indices))
+    wanted = as_array(indices) if getattr(data, "takes_arrays", False) else as_list(indices)
+    items: Sequence[Any] = data.__getitems__(wanted)
     if len(items) != len(indices):
         raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
     return items

@@ -37,4 +37,5 @@ class Rows:
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         # `frame[indices]` uses the threads of polars, which a forked process does not have.
-        return [self._frame.row(i, named=True) for i in indices]
+        row = self._frame.row
+        return [row(i, named=True) for i in indices]

@@ -9,9 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ..indices import as_list
+from ..source import as_view
 from ..view import Indexable, View
+from ..views.smap import smap
 from .files import existing
-from .per_process import per_process
+from .handles import Handles
+from .per_process import WithHandle
 
 __all__ = ["sqlite"]
 
@@ -49,7 +53,7 @@ def sqlite(
 
     Notes
     -----
-    One query per row, about 10 µs if the id is a key or has an index. A query must find one row.
+    One query per row, and one transaction per batch. A query must find one row.
 
     Examples
     --------
@@ -79,12 +83,14 @@ def sqlite(
     if isinstance(ids, str):
         with closing(_connect(name)) as database:
             ids = [row[0] for row in database.execute(ids)]
-    return per_process(partial(Rows, name, query), Rows.row, ids, per_thread=True)
+    handles = Handles(partial(Rows, name, query), per_thread=True)
+    return smap(WithHandle(handles, Rows.read), as_view(ids, "sqlite"), batched=True)
 
 
 def _connect(path: str) -> sqlite3.Connection:
     # A thread that ends leaves its connection to another one, which closes it.
-    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
 class Rows:
@@ -96,14 +102,22 @@ class Rows:
         self._query = query
         self._names: list[str] = []
 
-    def row(self, key: Any) -> dict[str, Any]:
+    def read(self, keys: Any) -> list[dict[str, Any]]:
+        """Return the rows of some ids. In one transaction, because SQLite locks the file for each."""
+        self._cursor.execute("BEGIN")
+        try:
+            return [self._row(key) for key in as_list(keys)]
+        finally:
+            self._cursor.execute("COMMIT")
+
+    def _row(self, key: Any) -> dict[str, Any]:
         rows = self._cursor.execute(self._query, (key,)).fetchmany(2)
         if len(rows) != 1:
             found = "several rows" if rows else "no row"
             raise LookupError(f"sqlite: id {key!r} has {found}, one is needed")
         if not self._names:
             self._names = [column[0] for column in self._cursor.description]
-        return dict(zip(self._names, rows[0], strict=True))  # faster than `sqlite3.Row`
+        return dict(zip(self._names, rows[0], strict=True))
 
     def close(self) -> None:
         self._database.close()
