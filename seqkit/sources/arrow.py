@@ -39,7 +39,7 @@ class Rows:
 
     def __init__(self, table: Any) -> None:
         check_names(table.schema.names, "Table")
-        batches = table.to_batches() if hasattr(table, "to_batches") else ()
+        batches: list[Any] = table.to_batches() if hasattr(table, "to_batches") else []
         self._table = batches[0] if len(batches) == 1 else table  # a RecordBatch has the same methods, faster
 
     def __len__(self) -> int:

@@ -75,11 +75,14 @@ class Several(View[Any]):
 def read_grouped(places: IndexArray, read: Callable[[int, IndexArray], Sequence[Any]]) -> list[Any]:
     """Return an item for each of some places; ``read(place, positions)`` reads the items of one place.
 
+    Places are read in the order in which they occur, so that a cache of the last place is used.
+
     >>> read_grouped(np.array([1, 0, 1]), lambda place, positions: [(place, i) for i in positions.tolist()])
     [(1, 0), (0, 1), (1, 2)]
     """
     items: list[Any] = [None] * len(places)
-    for place in np.unique(places).tolist():
+    _, first = np.unique(places, return_index=True)
+    for place in places[np.sort(first)].tolist():
         positions = np.flatnonzero(places == place)
         for position, item in zip(positions.tolist(), read(place, positions), strict=True):
             items[position] = item

@@ -66,6 +66,7 @@ def shuffle_groups(
     -----
     Memory: 24 bytes per group, and 8 bytes per item of the groups being read. About 4 µs per access. With
     process workers, let one worker read a group: ``prefetch(batch(view, k), ..., chunk_size=size // k)``.
+    Otherwise each of several workers reads it.
     Known elsewhere as shard shuffle or block shuffle.
 
     Examples

@@ -275,6 +275,14 @@ def test_each_group_is_decoded_by_one_worker_if_a_chunk_is_a_group(tmp_path: Pat
     assert sorted(decoded(tmp_path / "log")) == [*range(12)]
 
 
+def test_the_last_group_of_a_batch_is_still_decoded_for_the_next_batch(tmp_path: Path) -> None:
+    folder = parquet_files(tmp_path, 25)
+    rows = sk.per_process(CountedGroups(folder, tmp_path / "log", 1))
+    read = rows.gather([60, 61, 10, 11, 12, 13]).batch(4)
+    assert [row["x"] for batch in read for row in batch] == [60, 61, 10, 11, 12, 13]
+    assert decoded(tmp_path / "log") == [2, 0]
+
+
 def test_shuffled_reads_within_the_cache_decode_each_group_once(tmp_path: Path) -> None:
     folder = parquet_files(tmp_path, 25)
     rows = sk.per_process(CountedGroups(folder, tmp_path / "log", 1 << 20))
