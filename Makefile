@@ -5,7 +5,7 @@
 #   make test     lint, types, tests and doctests: what CI runs
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
-#   make lint     ruff and mypy alone
+#   make lint     ruff, mypy and pyrefly alone
 #   make clean    remove environments and caches
 #
 # Another interpreter: make test PYTHON=python3.12 (after `make clean`).
@@ -57,6 +57,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 stress: $(VENV)/.test
 	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900
