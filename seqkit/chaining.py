@@ -46,10 +46,12 @@ class Chainable(Generic[T_co]):
     def __getattr__(self, name: str) -> Any:  # called only for attributes that do not exist
         if name.startswith("_"):
             return object.__getattribute__(self, name)  # raises the error of Python
-        who = f"{getattr(type(self), '_name', 'view')}: no attribute {name!r}."
-        ours = _OTHER_NAMES.get(name)
-        hint = f" Use {ours!r}." if ours else " See dir() for the methods of views."
-        raise AttributeError(who + hint, name=name, obj=self)
+        text = f"{getattr(type(self), '_name', 'view')}: no attribute {name!r}"
+        with hiding_frames():
+            if name in _OTHER_NAMES:
+                raise AttributeError(f"{text}. Use {_OTHER_NAMES[name]!r}.")
+            # With the name and the object, Python adds a similar name after this text.
+            raise AttributeError(f"{text}; see dir() for the methods of views", name=name, obj=self)
 
 
 def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:

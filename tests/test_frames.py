@@ -298,6 +298,8 @@ def test_a_method_of_other_libraries_is_named_as_we_name_it(name: str, ours: str
     with pytest.raises(AttributeError) as caught:
         getattr(sk.shuffle(range(3), seed=0), name)
     assert str(caught.value) == f"shuffle: no attribute {name!r}. Use {ours!r}."
+    assert files(caught.value) == [HERE]
+    assert shown(lambda: getattr(sk.view([1]), name))[-1].endswith(f"Use {ours!r}.")
     assert hasattr(sk.View, ours)
 
 
