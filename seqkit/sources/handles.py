@@ -77,18 +77,14 @@ class Handles:
         # lock, and closing a handle could change the parent's file.
         self._own: dict[int, _Own] = {}
 
-    def _of_process(self) -> _Own:
-        pid = os.getpid()
-        own = self._own.get(pid)
-        if own is None:
-            parents = list(self._own.values()) if self._inheritable else []
-            shared = parents[-1].shared if parents else None
-            own = self._own.setdefault(pid, _Own(shared))  # one step, so two threads get the same
-        return own
+    def _of_new_process(self) -> _Own:
+        parents = list(self._own.values()) if self._inheritable else []
+        shared = parents[-1].shared if parents else None
+        return self._own.setdefault(os.getpid(), _Own(shared))  # one step, so two threads get the same
 
     def call(self, function: Callable[..., R], *arguments: Any) -> R:
         """Return ``function(handle, *arguments)``."""
-        own = self._of_process()
+        own = self._own.get(os.getpid()) or self._of_new_process()
         if self._per_thread:
             return function(self._of_thread(own), *arguments)
         with own.lock:
