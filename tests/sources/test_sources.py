@@ -169,6 +169,10 @@ def test_query_needs_a_place_for_the_id_and_ids(tmp_path: Path) -> None:
     database.close()
     assert [*sources.sqlite(tmp_path / "a.db", 'odd"name')] == [{"x": 1}, {"x": 2}]
     assert sources.sqlite(tmp_path / "a.db", 'odd"name', [2])[0] == {"x": 2}
+    assert [*sources.sqlite(tmp_path / "a.db", 'odd"name', np.array([2, 1])).batch(2)[0]] == [
+        {"x": 2},
+        {"x": 1},
+    ]
     with pytest.raises(ValueError, match=r"query needs a \? for the id"):
         sources.sqlite(tmp_path / "a.db", "SELECT 1", [1])
     with pytest.raises(ValueError, match="a query needs ids"):
