@@ -72,10 +72,9 @@ def sqlite(
     name = existing(path, "sqlite")
     if not any(letter.isspace() for letter in query):
         table = '"' + query.replace('"', '""') + '"'
-        query, ids = (
-            f"SELECT * FROM {table} WHERE rowid = ?",
-            ids or f"SELECT rowid FROM {table} ORDER BY rowid",
-        )
+        query = f"SELECT * FROM {table} WHERE rowid = ?"
+        if ids is None:
+            ids = f"SELECT rowid FROM {table} ORDER BY rowid"
     if "?" not in query:
         raise ValueError(f"sqlite: query needs a ? for the id of a row, got {query!r}")
     if ids is None:

@@ -6,8 +6,8 @@ sent, so that reading is measured: in CPU time without workers, in time on the c
 
 python -m tests.benchmarks sources
 
-Needs the libraries of the extra ``sources``, and torch for the last three columns. These need an idle machine:
-beside other busy processes, the scheduler prefers workers that sleep between batches, as torch's do.
+Needs the libraries of the extra ``sources``, and torch for the last three columns. These need an idle
+machine: beside other busy processes, the scheduler prefers workers that sleep between batches, as torch's do.
 """
 
 from __future__ import annotations

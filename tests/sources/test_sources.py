@@ -173,6 +173,7 @@ def test_query_needs_a_place_for_the_id_and_ids(tmp_path: Path) -> None:
         {"x": 2},
         {"x": 1},
     ]
+    assert len(sources.sqlite(tmp_path / "a.db", 'odd"name', [])) == 0
     with pytest.raises(ValueError, match=r"query needs a \? for the id"):
         sources.sqlite(tmp_path / "a.db", "SELECT 1", [1])
     with pytest.raises(ValueError, match="a query needs ids"):
