@@ -21,6 +21,8 @@ SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
+# Tests and benchmarks start many interpreters, which would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

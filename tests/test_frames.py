@@ -301,6 +301,12 @@ def test_a_method_of_other_libraries_is_named_as_we_name_it(name: str, ours: str
     assert files(caught.value) == [HERE]
     assert shown(lambda: getattr(sk.view([1]), name))[-1].endswith(f"Use {ours!r}.")
     assert hasattr(sk.View, ours)
+    assert not hasattr(sk.view([1]), name)
+    assert name not in dir(sk.view([1]))
+
+
+def test_views_have_no_getattr_because_it_slows_down_every_attribute() -> None:
+    assert not any("__getattr__" in vars(kind) for kind in sk.smap(len, ["a"]).__class__.__mro__)
 
 
 def test_other_attributes_are_missing_as_usual() -> None:

@@ -417,8 +417,8 @@ def test_reading_in_order_asks_for_more_and_more_ahead() -> None:
 
 def test_scans_in_turn_each_read_ahead_for_themselves() -> None:
     log = Log()
-    starts = (0, 200, 400, 600)
-    with THREAD.ahead(sk.smap(log, range(800)), chunk_size=1) as node:
+    starts = (0, 1000, 2000, 3000)  # further apart than a scan works ahead
+    with THREAD.ahead(sk.smap(log, range(4000)), chunk_size=1) as node:
         for i in range(100):
             for start in starts:
                 assert node[start + i] == start + i
