@@ -52,13 +52,13 @@ class Ends:
     padding : "value", "restart", "drop_rows" or "stop"
     batches : int or None
         How many batches there are, if that does not follow from the streams.
-    chunks : callable or None
-        Returns how many chunks the stream with an id has, if that is known.
+    lengths : list of int or None
+        How many chunks the stream with each id has, if that is known.
     """
 
     padding: Padding
     batches: int | None = None
-    chunks: Callable[[int], int] | None = None
+    lengths: list[int] | None = None
 
 
 class Where(Protocol):
@@ -276,8 +276,8 @@ class Lanes:
     # ---------------------------------------------------------------- known lengths
 
     def _check_length(self, stream: Opened, chunks: int) -> None:
-        if self._ends.chunks is not None and not stream.is_padding:
-            told = self._ends.chunks(stream.id)
+        if self._ends.lengths is not None and not stream.is_padding:
+            told = self._ends.lengths[stream.id]
             if told != chunks:
                 raise ValueError(
                     f"StreamLoader: stream {stream.id} has {chunks} chunks, but lengths says {told}."
@@ -286,7 +286,7 @@ class Lanes:
 
     def _check_end(self) -> None:
         """Raise an error if streams go on after the number of batches that follows from their lengths."""
-        if self._ends.chunks is None or self._ends.padding == "stop":
+        if self._ends.lengths is None or self._ends.padding == "stop":
             return
         for lane in self._lanes:
             stream = lane.stream
