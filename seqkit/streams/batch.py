@@ -151,7 +151,7 @@ class Collation:
             )
         steps, rest = shapes[-1][0], shapes[0][1:]
         dtype = np.result_type(*arrays)
-        together = np.full((len(arrays), steps, *rest), self._pad_value, dtype)
+        together = full((len(arrays), steps, *rest), self._pad_value, dtype)
         for row, array in zip(together, arrays, strict=True):
             row[: len(array)] = array
         return np.ascontiguousarray(together.swapaxes(0, 1)) if axis else together
@@ -192,4 +192,29 @@ def filled(template: Any, value: Any) -> Any:
     if not _is_array(template):
         return None
     array = np.asarray(template)
-    return np.full(array.shape, value, array.dtype)
+    return full(array.shape, value, array.dtype)
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an array full of a padding value. Unlike numpy, refuse a value that the type cannot hold.
+
+    >>> full((2,), float("nan"), np.dtype(np.int64))
+    Traceback (most recent call last):
+    ValueError: StreamLoader: chunks of int64 cannot hold pad_value=nan. Set one that they can ...
+    """
+    if not _holds(dtype, value):
+        raise ValueError(
+            f"StreamLoader: chunks of {dtype} cannot hold pad_value={value!r}. Set one that they can hold,"
+            " such as 0, and tell padding by batch.mask; or let open_fn return floats"
+        )
+    return np.full(shape, value, dtype)
+
+
+def _holds(dtype: np.dtype[Any], value: Any) -> bool:
+    """Return whether a type holds a value exactly, or nearly if it is a type of floats."""
+    try:
+        with np.errstate(invalid="ignore"):
+            held = np.full(np.shape(value), value, dtype)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return dtype.kind not in "biu" or bool((held == value).all())

@@ -55,7 +55,8 @@ class StreamLoader:
         "drop_rows": nothing, so batches get smaller. "stop": the epoch ends at the first batch that has not
         all rows. The chunks left over are dropped.
     pad_value : Any, optional
-        Fills rows of padding and short chunks. Required with ``padding="value"``.
+        Fills rows of padding and short chunks. Required with ``padding="value"``. A batch of chunks whose
+        type cannot hold it, such as -1 in unsigned or NaN in any integers, is a ValueError.
     unequal : "pad" or "refuse", optional
         What to do with chunks of one batch that differ in length: fill up short ones with `pad_value`, or
         raise ValueError. The default is "pad" if there is a `pad_value`.
@@ -247,7 +248,7 @@ class StreamLoader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter` read epoch number `epoch` (0 or more), from its beginning."""
         epoch = positive_int(epoch, "StreamLoader: epoch", least=0)
-        if self._start is None or epoch != self._epoch:
+        if epoch != self._epoch:
             self._start = None
         self._epoch, self._latest = epoch, None
 
@@ -362,14 +363,15 @@ class StreamLoader:
             If it is the state of another loader: of other streams, rows, padding, rank, world or seed.
         """
         check_state(state)
-        if self._seed_was_drawn and state["seed"] is not None and self._epochs.is_shuffled:
-            self.seed = state["seed"]
+        takes_seed = self._seed_was_drawn and self._epochs.is_shuffled and state["seed"] is not None
         for name, own in self._identity().items():
-            if state[name] != own:
+            if state[name] != own and not (name == "seed" and takes_seed):
                 raise ValueError(
                     f"StreamLoader: the state is of a loader with {name}={state[name]!r}, this one has"
                     f" {own!r}"
                 )
+        if takes_seed:
+            self.seed = state["seed"]
         self._epoch, self._latest = state["epoch"], None
         self._start = {name: state[name] for name in ("epoch", "batch", "lanes")}
 

@@ -178,6 +178,23 @@ def test_chunks_of_different_lengths_are_refused_without_a_pad_value() -> None:
     assert next(iterator).data.shape == (2, 4, 2)  # only that batch is lost
 
 
+@pytest.mark.parametrize(
+    ("pad_value", "kind"), [(float("nan"), np.int64), (0.5, np.int32), (-1, np.uint8), (2, np.bool_)], ids=str
+)
+def test_a_pad_value_that_chunks_cannot_hold_is_refused(pad_value: float, kind: Any) -> None:
+    def ones(lengths: list[int]) -> Iterator[np.ndarray]:
+        yield from (np.ones(length, kind) for length in lengths)
+
+    for streams in ([[2], [3]], [[2]]):  # a short chunk, and a row of padding
+        iterator = iter(StreamLoader(streams, ones, 2, pad_value=pad_value))
+        with pytest.raises(
+            ValueError, match=rf"chunks of {np.dtype(kind)} cannot hold pad_value={pad_value}"
+        ):
+            next(iterator)
+    floats = StreamLoader([[2]], lambda n: [np.ones(n, np.float16)], 2, pad_value=pad_value)
+    assert next(iter(floats)).data.dtype == np.float16
+
+
 def test_other_axes_must_agree() -> None:
     loader = StreamLoader([2, 3], lambda n: [np.zeros((4, n))], 2, pad_value=0)
     with pytest.raises(ValueError, match="Only the first axis may differ"):
