@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .lanes import Row
+from .memory import Memory
 
 __all__ = ["Collation", "StreamBatch", "Unequal"]
 
@@ -75,7 +76,7 @@ class StreamBatch(NamedTuple):
 
 
 class Collation:
-    """Makes a batch of rows.
+    """Makes the batches of one epoch.
 
     Parameters
     ----------
@@ -100,6 +101,7 @@ class Collation:
         self._pad_value = pad_value
         self._unequal = unequal
         self._time_first = time_first
+        self._memory = Memory()
 
     def batch(self, rows: list[Row], template: Any) -> StreamBatch:
         """Return the batch of some rows. Rows of the padding value have the form of
@@ -137,7 +139,8 @@ class Collation:
         axis = int(self._time_first and arrays[0].ndim > 0)
         shape = arrays[0].shape
         if all(array.shape == shape for array in arrays):
-            return np.stack(arrays, axis)
+            sizes = (*shape[:axis], len(arrays), *shape[axis:])
+            return np.stack(arrays, axis, out=self._memory.empty(sizes, np.result_type(*arrays)))
         shapes = sorted({array.shape for array in arrays})
         if len({shape[1:] for shape in shapes}) > 1 or () in shapes:
             raise ValueError(

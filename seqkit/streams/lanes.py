@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .chunks import Found, Key
 from .order import Order
-from .workers import AHEAD, Opened, StreamFailed
+from .workers import Opened, StreamFailed
 
 __all__ = ["Ends", "Lanes", "Padding", "Row", "Where", "count_batches"]
 
@@ -64,9 +64,9 @@ class Ends:
 class Where(Protocol):
     """Where streams are read."""
 
-    def begin(self, stream: Opened, key: Key, limit: int) -> None: ...
+    def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None: ...
     def read(self, stream: Opened, key: Key) -> Found | None: ...
-    def ended(self) -> int: ...
+    def ends(self, batch: int) -> list[int]: ...
     def interrupt(self) -> None: ...
     def close(self) -> None: ...
 
@@ -156,7 +156,7 @@ class Lanes:
         This is as early as the worker has time for it. Earlier, it would not be known which worker has.
         """
         self.batch += 1
-        self._open_ahead(min(self._where.ended(), self._most_ahead))
+        self._open_ahead(self._where.ends(self.batch)[: self._most_ahead])
 
     # ---------------------------------------------------------------- streams
 
@@ -164,29 +164,28 @@ class Lanes:
         """Begin to read the streams of all lanes side by side."""
         if self._has_begun:
             return
-        waiting = 0
+        needed = []
         for lane in self._lanes:
             if lane.stream is None or lane.stream.is_over:
-                waiting += 1
+                needed.append(self.batch)
             elif not lane.has(self.batch):
-                self._where.begin(lane.stream, lane.next_key(), 1)
-        self._open_ahead(waiting)
+                self._where.begin(lane.stream, lane.next_key(), self.batch, self.batch)
+        self._open_ahead(needed)
         self._has_begun = True
 
     def _next_number(self) -> int:
         """Return the number of the next unread stream. The latest one that was handed over is still known."""
         return 1 + max([lane.stream.number for lane in self._lanes if lane.stream is not None], default=-1)
 
-    def _open_ahead(self, streams: int) -> None:
-        limit = AHEAD if self._has_begun else 1
-        first = self._next_number()
-        for number in range(first, first + streams):
+    def _open_ahead(self, needed: list[int]) -> None:
+        """Open the next streams. `needed` has the batches in which lanes need them, in order."""
+        for number, batch in enumerate(needed, self._next_number()):
             if number not in self._ahead:
                 if not self._order.may_find(number):
                     break
                 self._ahead[number] = self._opened(number)
             stream = self._ahead[number]
-            self._where.begin(stream, stream.start, limit)
+            self._where.begin(stream, stream.start, batch, self.batch)
 
     def _opened(self, number: int, is_padding: bool = False) -> Opened:
         item, has_item = self._order.sent(number)

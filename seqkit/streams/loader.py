@@ -184,7 +184,8 @@ class StreamLoader:
         self._streams = streams
         self._opener = Opener(open_fn)
         self._padding = padding
-        self._collation = Collation(collate_fn, pad_value, unequal, as_bool(time_first, f"{who}: time_first"))
+        time_first = as_bool(time_first, f"{who}: time_first")
+        self._collation = partial(Collation, collate_fn, pad_value, unequal, time_first)
         self.seed = as_seed(seed, f"{who}: seed")
         self._seed_was_drawn = seed is None
         self._epochs = Epochs(
@@ -261,7 +262,9 @@ class StreamLoader:
                 " something that can be iterated again"
             )
         self._has_begun = True
-        iterator = StreamIterator(self._epoch, *self._lanes(self._epoch), self._collation.batch, self._start)
+        iterator = StreamIterator(
+            self._epoch, *self._lanes(self._epoch), self._collation().batch, self._start
+        )
         self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
         self._alive.add(iterator)
         return iterator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -336,12 +337,55 @@ def test_no_worker_outlives_a_killed_consumer() -> None:
     assert until(lambda: all(map(is_gone, pids)), 10)
 
 
+ENDLESS = """
+import sys
+import numpy as np
+from seqkit.streams import StreamLoader
+
+def endless(n):
+    while True:
+        yield np.full(50_000, n)
+
+context = sys.argv[1]
+print("begun", flush=True)
+for batch in StreamLoader([1, 2, 3, 4], endless, 4, 3, padding="restart", multiprocessing_context=context):
+    pass
+"""
+
+
+def of_session(leader: int) -> list[int]:
+    """Return the living processes of a session."""
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            if os.getsid(pid) == leader and not is_gone(pid):
+                found.append(pid)
+        except ProcessLookupError:
+            pass
+    return found
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_consumer_killed_at_a_random_instant_leaves_nothing(seed: int, context: str) -> None:
+    command = [sys.executable, "-c", ENDLESS, context]
+    consumer = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    with consumer:
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline()
+        try:  # from before the first worker starts to the middle of the epoch
+            consumer.wait(random.Random(seed).choice([0.02, 0.1, 0.5, 2]) * random.Random(-seed).random())
+        except subprocess.TimeoutExpired:
+            consumer.kill()
+    # The memory has no name. It is gone with the last process. The fixture looks for it, and for names.
+    assert until(lambda: not of_session(consumer.pid), 10), of_session(consumer.pid)
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(20))
 def test_workers_killed_at_random_lose_nothing_silently(seed: int) -> None:
-    import random
-
     rng = random.Random(seed)
     lengths = [rng.randrange(60) for _ in range(12)]
 

@@ -195,6 +195,20 @@ def test_a_pad_value_that_chunks_cannot_hold_is_refused(pad_value: float, kind: 
     assert next(iter(floats)).data.dtype == np.float16
 
 
+def test_memory_of_dropped_batches_is_used_again_and_that_of_kept_ones_is_not() -> None:
+    loader = StreamLoader([30] * 4, lambda n: (np.full(1 << 16, i) for i in range(n)), 4, padding="stop")
+    kept, places = [], []
+    for number, batch in enumerate(loader):
+        places.append(batch.data.ctypes.data)
+        if number % 5 == 0:
+            kept.append((number, batch.data[1:, 3]))
+        if number % 7 == 0:
+            kept.append((number, np.frombuffer(memoryview(batch.data[2]), int)))
+    assert len(set(places)) < len(kept) + 4
+    for number, part in kept:
+        assert (part == number).all()
+
+
 def test_other_axes_must_agree() -> None:
     loader = StreamLoader([2, 3], lambda n: [np.zeros((4, n))], 2, pad_value=0)
     with pytest.raises(ValueError, match="Only the first axis may differ"):
