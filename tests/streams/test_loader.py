@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import StreamLoader
+from seqkit.streams.chunks import Chunks, Key, Opener
+from seqkit.streams.order import Listed
+from seqkit.streams.workers import Limits, Opened, Workers
 
 from .model import KINDS, batches, numbers, shown
 
@@ -317,6 +321,19 @@ def test_streams_opened_ahead_are_bounded(ahead: int, tmp_path: Any) -> None:
     for batch in StreamLoader(range(60), open_fn, 3, 1, padding="stop", method="thread", streams_ahead=ahead):
         needed = max(needed, 1 + batch.stream.max())
         assert needed <= len(list(tmp_path.iterdir())) <= needed + ahead
+
+
+def test_the_next_stream_is_read_up_to_the_same_batch_as_the_others() -> None:
+    chunks = Chunks(Listed(sk.view([40, 40])), Opener(range), sys.maxsize)
+    workers = Workers([sk.prefetch(chunks, 1, max_buffered=64)], Limits(16, 8, 1 << 28), str)
+    first, second = Opened(Key(0, 0), 0), Opened(Key(1, 0), 1)
+    workers.begin(first, first.start, needed=0, batch=0)
+    workers.read(first, first.start)
+    for batch, ahead in [(20, 6), (21, 6), (25, 11), (30, 16)]:
+        workers.begin(second, second.start, needed=30, batch=batch)
+        assert second.reader is not None
+        assert second.reader.pending() == ahead
+    workers.close()
 
 
 def test_bytes_read_ahead_are_bounded() -> None:
