@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -385,24 +386,27 @@ def test_a_consumer_killed_at_a_random_instant_leaves_nothing(seed: int, context
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(20))
-def test_workers_killed_at_random_lose_nothing_silently(seed: int) -> None:
+def test_workers_killed_at_random_lose_nothing_silently(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     lengths = [rng.randrange(60) for _ in range(12)]
 
     def slow(length: int) -> Iterator[int]:
         for number in numbers(length):
+            (tmp_path / str(os.getpid())).touch()
             time.sleep(0.002)
             yield number
 
-    before, over = children(), threading.Event()
+    over, killed = threading.Event(), []
 
     def kill() -> None:
-        while not over.wait(rng.uniform(0.05, 0.3)):
-            if found := sorted(children() - before):
-                try:
-                    os.kill(rng.choice(found), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        """Kill workers that have read something: a node ends when its workers die before that."""
+        while len(killed) < 30 and not over.wait(rng.uniform(0.02, 0.2)):
+            living = [pid for pid in map(int, os.listdir(tmp_path)) if not is_gone(pid)]
+            if living:
+                killed.append(rng.choice(sorted(living)))
+                with suppress(ProcessLookupError):
+                    os.kill(killed[-1], signal.SIGKILL)
+                (tmp_path / str(killed[-1])).unlink()
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -418,6 +422,7 @@ def test_workers_killed_at_random_lose_nothing_silently(seed: int) -> None:
     rows = [row for item in found if not isinstance(item, Exception) for row in rows_of(item) if not row[4]]
     seen = {(stream, chunk) for _, stream, chunk, _, _ in rows}
     assert len(seen) == len(rows)
+    assert killed
     lost = {(stream, chunk) for stream, n in enumerate(lengths) for chunk in range(n)} - seen
     assert {stream for stream, _ in lost} <= {
         error.index[0] for error in errors if isinstance(error, sk.EvaluationError)
