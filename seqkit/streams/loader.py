@@ -94,7 +94,8 @@ class StreamLoader:
     max_buffered : int
         Most chunks read ahead of each stream (1 or more).
     max_bytes : int
-        Most bytes read ahead of all streams together (1 or more). A chunk of each stream is always allowed.
+        Most bytes read ahead of all streams together (1 or more), as estimated from chunks that the consumer
+        has got. A chunk of each stream is always allowed.
     streams_ahead : int, optional
         Most unread streams that are open ahead of need (0 or more). None (the default) is `batch_size`. One
         is opened when a worker has read a stream to its end, which is up to `max_buffered` batches before
