@@ -158,6 +158,7 @@ class Workers:
         self._name = name
         self._is_closed = False
         self._average_ns = 0.0  # cost of a chunk
+        self._depth = 1  # how many chunks the streams in lanes are read ahead, at least
         self._placed: list[set[Opened]] = [set() for _ in nodes]
 
     def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None:
@@ -167,11 +168,10 @@ class Workers:
         priorities.
         """
         stream.needed = needed
-        most = min([it.limit for placed in self._placed for it in placed if it.cost_ns], default=1)
-        limit = max(1, most - (needed - batch))
+        limit = max(1, self._depth - (needed - batch))
         if stream.reader is None:
             self._open(stream, key, limit)
-        elif limit >= stream.limit + max(1, most // 4):
+        elif limit >= stream.limit + max(1, self._depth // 4):
             stream.limit = limit
             stream.reader.limit(limit)
             stream.reader.prepare()
@@ -194,11 +194,12 @@ class Workers:
 
     def ends(self, batch: int) -> list[int]:
         """Return in which batches lanes need another stream, as far as workers have seen ends, in order."""
+        streams = [stream for placed in self._placed for stream in placed]
+        self._depth = min([stream.limit for stream in streams if stream.cost_ns], default=1)
         return sorted(
             [
                 max(stream.needed, batch) + stream.reader.pending()
-                for placed in self._placed
-                for stream in placed
+                for stream in streams
                 if stream.reader is not None and stream.reader.knows_end()
             ]
         )

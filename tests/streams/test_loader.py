@@ -330,6 +330,7 @@ def test_the_next_stream_is_read_up_to_the_same_batch_as_the_others() -> None:
     workers.begin(first, first.start, needed=0, batch=0)
     workers.read(first, first.start)
     for batch, ahead in [(20, 6), (21, 6), (25, 11), (30, 16)]:
+        assert workers.ends(batch) == []
         workers.begin(second, second.start, needed=30, batch=batch)
         assert second.reader is not None
         assert second.reader.pending() == ahead
