@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .lanes import Row
+from .memory import Memory
 
 __all__ = ["Collation", "StreamBatch", "Unequal"]
 
@@ -75,7 +76,7 @@ class StreamBatch(NamedTuple):
 
 
 class Collation:
-    """Makes a batch of rows.
+    """Makes the batches of one epoch.
 
     Parameters
     ----------
@@ -100,6 +101,7 @@ class Collation:
         self._pad_value = pad_value
         self._unequal = unequal
         self._time_first = time_first
+        self._memory = Memory()
 
     def batch(self, rows: list[Row], template: Any) -> StreamBatch:
         """Return the batch of some rows. Rows of the padding value have the form of
@@ -137,7 +139,8 @@ class Collation:
         axis = int(self._time_first and arrays[0].ndim > 0)
         shape = arrays[0].shape
         if all(array.shape == shape for array in arrays):
-            return np.stack(arrays, axis)
+            sizes = (*shape[:axis], len(arrays), *shape[axis:])
+            return np.stack(arrays, axis, out=self._memory.empty(sizes, np.result_type(*arrays)))
         shapes = sorted({array.shape for array in arrays})
         if len({shape[1:] for shape in shapes}) > 1 or () in shapes:
             raise ValueError(
@@ -151,7 +154,7 @@ class Collation:
             )
         steps, rest = shapes[-1][0], shapes[0][1:]
         dtype = np.result_type(*arrays)
-        together = np.full((len(arrays), steps, *rest), self._pad_value, dtype)
+        together = full((len(arrays), steps, *rest), self._pad_value, dtype)
         for row, array in zip(together, arrays, strict=True):
             row[: len(array)] = array
         return np.ascontiguousarray(together.swapaxes(0, 1)) if axis else together
@@ -192,4 +195,29 @@ def filled(template: Any, value: Any) -> Any:
     if not _is_array(template):
         return None
     array = np.asarray(template)
-    return np.full(array.shape, value, array.dtype)
+    return full(array.shape, value, array.dtype)
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an array full of a padding value. Unlike numpy, refuse a value that the type cannot hold.
+
+    >>> full((2,), float("nan"), np.dtype(np.int64))
+    Traceback (most recent call last):
+    ValueError: StreamLoader: chunks of int64 cannot hold pad_value=nan. Set one that they can ...
+    """
+    if not _holds(dtype, value):
+        raise ValueError(
+            f"StreamLoader: chunks of {dtype} cannot hold pad_value={value!r}. Set one that they can hold,"
+            " such as 0, and tell padding by batch.mask; or let open_fn return floats"
+        )
+    return np.full(shape, value, dtype)
+
+
+def _holds(dtype: np.dtype[Any], value: Any) -> bool:
+    """Return whether a type holds a value exactly, or nearly if it is a type of floats."""
+    try:
+        with np.errstate(invalid="ignore"):
+            held = np.full(np.shape(value), value, dtype)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return dtype.kind not in "biu" or bool((held == value).all())

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .chunks import Found, Key
 from .order import Order
-from .workers import AHEAD, Opened, StreamFailed
+from .workers import Opened, StreamFailed
 
 __all__ = ["Ends", "Lanes", "Padding", "Row", "Where", "count_batches"]
 
@@ -52,21 +52,21 @@ class Ends:
     padding : "value", "restart", "drop_rows" or "stop"
     batches : int or None
         How many batches there are, if that does not follow from the streams.
-    chunks : callable or None
-        Returns how many chunks the stream with an id has, if that is known.
+    lengths : list of int or None
+        How many chunks the stream with each id has, if that is known.
     """
 
     padding: Padding
     batches: int | None = None
-    chunks: Callable[[int], int] | None = None
+    lengths: list[int] | None = None
 
 
 class Where(Protocol):
     """Where streams are read."""
 
-    def begin(self, stream: Opened, key: Key, limit: int) -> None: ...
+    def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None: ...
     def read(self, stream: Opened, key: Key) -> Found | None: ...
-    def ended(self) -> int: ...
+    def ends(self, batch: int) -> list[int]: ...
     def interrupt(self) -> None: ...
     def close(self) -> None: ...
 
@@ -156,7 +156,7 @@ class Lanes:
         This is as early as the worker has time for it. Earlier, it would not be known which worker has.
         """
         self.batch += 1
-        self._open_ahead(min(self._where.ended(), self._most_ahead))
+        self._open_ahead(self._where.ends(self.batch)[: self._most_ahead])
 
     # ---------------------------------------------------------------- streams
 
@@ -164,29 +164,28 @@ class Lanes:
         """Begin to read the streams of all lanes side by side."""
         if self._has_begun:
             return
-        waiting = 0
+        needed = []
         for lane in self._lanes:
             if lane.stream is None or lane.stream.is_over:
-                waiting += 1
+                needed.append(self.batch)
             elif not lane.has(self.batch):
-                self._where.begin(lane.stream, lane.next_key(), 1)
-        self._open_ahead(waiting)
+                self._where.begin(lane.stream, lane.next_key(), self.batch, self.batch)
+        self._open_ahead(needed)
         self._has_begun = True
 
     def _next_number(self) -> int:
         """Return the number of the next unread stream. The latest one that was handed over is still known."""
         return 1 + max([lane.stream.number for lane in self._lanes if lane.stream is not None], default=-1)
 
-    def _open_ahead(self, streams: int) -> None:
-        limit = AHEAD if self._has_begun else 1
-        first = self._next_number()
-        for number in range(first, first + streams):
+    def _open_ahead(self, needed: list[int]) -> None:
+        """Open the next streams. `needed` has the batches in which lanes need them, in order."""
+        for number, batch in enumerate(needed, self._next_number()):
             if number not in self._ahead:
                 if not self._order.may_find(number):
                     break
                 self._ahead[number] = self._opened(number)
             stream = self._ahead[number]
-            self._where.begin(stream, stream.start, limit)
+            self._where.begin(stream, stream.start, batch, self.batch)
 
     def _opened(self, number: int, is_padding: bool = False) -> Opened:
         item, has_item = self._order.sent(number)
@@ -276,8 +275,8 @@ class Lanes:
     # ---------------------------------------------------------------- known lengths
 
     def _check_length(self, stream: Opened, chunks: int) -> None:
-        if self._ends.chunks is not None and not stream.is_padding:
-            told = self._ends.chunks(stream.id)
+        if self._ends.lengths is not None and not stream.is_padding:
+            told = self._ends.lengths[stream.id]
             if told != chunks:
                 raise ValueError(
                     f"StreamLoader: stream {stream.id} has {chunks} chunks, but lengths says {told}."
@@ -286,7 +285,7 @@ class Lanes:
 
     def _check_end(self) -> None:
         """Raise an error if streams go on after the number of batches that follows from their lengths."""
-        if self._ends.chunks is None or self._ends.padding == "stop":
+        if self._ends.lengths is None or self._ends.padding == "stop":
             return
         for lane in self._lanes:
             stream = lane.stream

@@ -6,24 +6,23 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, Self
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
 from ..frames import warn
-from ..indices import Unsized
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from ..randomness import as_seed
-from ..source import as_view
-from ..view import View
-from .batch import Collation, StreamBatch, Unequal
+from .batch import Collation, Unequal
 from .chunks import Chunks, Opener, OpenStreams
-from .lanes import PADDING, Ends, Lanes, Where, count_batches
-from .order import Drawn, Listed, Order, described
+from .epochs import Epochs
+from .iterator import Progress, StreamIterator
+from .lanes import PADDING, Ends, Lanes, Where
+from .order import Listed, Order, described
 from .state import check_state
 from .workers import Here, Limits, Opened, StreamFailed, Workers, introduced
 
-__all__ = ["StreamIterator", "StreamLoader"]
+__all__ = ["StreamLoader"]
 
 
 class StreamLoader:
@@ -56,7 +55,8 @@ class StreamLoader:
         "drop_rows": nothing, so batches get smaller. "stop": the epoch ends at the first batch that has not
         all rows. The chunks left over are dropped.
     pad_value : Any, optional
-        Fills rows of padding and short chunks. Required with ``padding="value"``.
+        Fills rows of padding and short chunks. Required with ``padding="value"``. A batch of chunks whose
+        type cannot hold it, such as -1 in unsigned or NaN in any integers, is a ValueError.
     unequal : "pad" or "refuse", optional
         What to do with chunks of one batch that differ in length: fill up short ones with `pad_value`, or
         raise ValueError. The default is "pad" if there is a `pad_value`.
@@ -94,7 +94,8 @@ class StreamLoader:
     max_buffered : int
         Most chunks read ahead of each stream (1 or more).
     max_bytes : int
-        Most bytes read ahead of all streams together (1 or more). A chunk of each stream is always allowed.
+        Most bytes read ahead of all streams together (1 or more), as estimated from chunks that the consumer
+        has got. A chunk of each stream is always allowed.
     streams_ahead : int, optional
         Most unread streams that are open ahead of need (0 or more). None (the default) is `batch_size`. One
         is opened when a worker has read a stream to its end, which is up to `max_buffered` batches before
@@ -181,24 +182,27 @@ class StreamLoader:
         _check_choice(unequal, ("pad", "refuse"), f"{who}: unequal")
         if unequal == "pad" and pad_value is None:
             raise ValueError(f"{who}: unequal='pad' needs pad_value")
-        self._streams, self._n = _as_streams(streams)
-        self._items = streams
+        self._streams = streams
         self._opener = Opener(open_fn)
         self._padding = padding
-        self._collation = Collation(collate_fn, pad_value, unequal, as_bool(time_first, f"{who}: time_first"))
-        self._shuffle = as_bool(shuffle, f"{who}: shuffle")
+        time_first = as_bool(time_first, f"{who}: time_first")
+        self._collation = partial(Collation, collate_fn, pad_value, unequal, time_first)
         self.seed = as_seed(seed, f"{who}: seed")
         self._seed_was_drawn = seed is None
-        self._rank = positive_int(rank, f"{who}: rank", least=0)
-        self._world = positive_int(world, f"{who}: world")
-        self._lengths = lengths
-        self._batches = optional_int(batches_per_epoch, f"{who}: batches_per_epoch")
+        self._epochs = Epochs(
+            streams,
+            batch_size=self.batch_size,
+            padding=padding,
+            shuffle=as_bool(shuffle, f"{who}: shuffle"),
+            has_seed=seed is not None,
+            strict=as_bool(strict, f"{who}: strict"),
+            rank=rank,
+            world=world,
+            lengths=lengths,
+            batches_per_epoch=batches_per_epoch,
+        )
         self._on_error = on_error
         self._limits = self._checked_limits(max_buffered, max_bytes, streams_ahead)
-        self._check_streams(as_bool(strict, f"{who}: strict"))
-        self._check_world()
-        if lengths is not None:
-            self._lengths = self._checked_lengths(lengths)
         self._options: dict[str, Any] = {
             "method": method,
             "context": multiprocessing_context,
@@ -232,68 +236,9 @@ class StreamLoader:
         if limit is not None and not self.num_workers:
             raise ValueError(
                 "StreamLoader: timeout needs workers, got num_workers=0. A chunk that the consumer reads"
-                " itself"
-                " cannot be interrupted"
+                " itself cannot be interrupted"
             )
         return limit
-
-    def _checked_lengths(self, lengths: Any) -> list[int]:
-        if self._n is None:
-            raise TypeError("StreamLoader: lengths needs streams with a length")
-        checked = [positive_int(length, "StreamLoader: lengths: each length", least=0) for length in lengths]
-        if len(checked) != self._n:
-            raise ValueError(
-                f"StreamLoader: lengths has {len(checked)} numbers, but there are {self._n} streams"
-            )
-        return checked
-
-    def _check_streams(self, strict: bool) -> None:
-        if self._n is None:
-            if self._shuffle:
-                raise TypeError(
-                    "StreamLoader: shuffle needs streams with a length, and these can only be iterated."
-                    " Make a list"
-                    " of them, or see seqkit.streams.shuffle_buffer"
-                )
-            if strict:
-                raise TypeError(
-                    "StreamLoader: strict needs streams with a length, and these can only be iterated"
-                )
-            if self._padding == "restart" and isinstance(self._streams, Iterator):
-                raise ValueError(
-                    "StreamLoader: padding='restart' reads streams again, but these are an iterator"
-                )
-        elif strict and len(range(self._rank, self._n, self._world)) < self.batch_size:
-            raise ValueError(
-                f"StreamLoader: {self._n} streams cannot fill {self.batch_size} rows of each of"
-                f" {self._world} ranks."
-                " Set a smaller batch_size, or strict=False to pad"
-            )
-
-    def _check_world(self) -> None:
-        if self._rank >= self._world:
-            raise ValueError(f"StreamLoader: rank must be below world {self._world}, got {self._rank}")
-        if self._batches is not None and (
-            self._lengths is not None or self._padding in ("drop_rows", "stop")
-        ):
-            other = f"padding={self._padding!r}" if self._lengths is None else "lengths"
-            raise ValueError(f"StreamLoader: batches_per_epoch contradicts {other}. Leave out one of them")
-        if self._world == 1:
-            return
-        if self._shuffle and self._seed_was_drawn:
-            raise ValueError("StreamLoader: shuffle with several ranks needs a seed, the same in each rank")
-        if self._n is None or self._n < self._world:
-            raise ValueError(
-                f"StreamLoader: {self._world} ranks need at least as many streams, with a length, got"
-                f" {'streams without a length' if self._n is None else self._n}"
-            )
-        if self._padding == "drop_rows":
-            raise ValueError("StreamLoader: padding='drop_rows' cannot give all ranks the same batches")
-        if self._lengths is None and self._batches is None:
-            raise ValueError(
-                "StreamLoader: a rank does not know how long the streams of others are. Pass lengths or"
-                " batches_per_epoch, so that all ranks make the same number of batches"
-            )
 
     # ---------------------------------------------------------------- epochs
 
@@ -305,7 +250,7 @@ class StreamLoader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter` read epoch number `epoch` (0 or more), from its beginning."""
         epoch = positive_int(epoch, "StreamLoader: epoch", least=0)
-        if self._start is None or epoch != self._epoch:
+        if epoch != self._epoch:
             self._start = None
         self._epoch, self._latest = epoch, None
 
@@ -315,51 +260,33 @@ class StreamLoader:
         if isinstance(self._streams, Iterator) and self._has_begun:
             raise RuntimeError(
                 "StreamLoader: the streams are an iterator, which an epoch has read already. Pass"
-                " something that can"
-                " be iterated again"
+                " something that can be iterated again"
             )
         self._has_begun = True
-        iterator = StreamIterator(self, self._epoch, self._start)
+        iterator = StreamIterator(
+            self._epoch, *self._lanes(self._epoch), self._collation().batch, self._start
+        )
         self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
         self._alive.add(iterator)
         return iterator
 
     def __len__(self) -> int:
-        batches = self._count(self._epoch)
+        batches = self._epochs.batches(self._epoch, self.seed)
         if batches is None:
             raise TypeError("StreamLoader has no length: pass lengths or batches_per_epoch")
         return batches
 
-    def order(self, epoch: int, rank: int | None = None) -> Order:
-        """Return the streams of an epoch."""
-        if self._n is None:
-            return Drawn(self._streams)
-        seed = self.seed if self._shuffle else None
-        return Listed(self._streams, seed, epoch, self._rank if rank is None else rank, self._world)
-
-    def _count(self, epoch: int) -> int | None:
-        """Return how many batches an epoch has, the same on all ranks, or None if it is unknown."""
-        if self._lengths is None:
-            return self._batches
-        orders = [self.order(epoch, rank) for rank in range(self._world)]
-        counts = [count_batches(self._lengths_in(order), self.batch_size, self._padding) for order in orders]
-        return min(counts) if self._padding == "stop" else max(counts)
-
-    def _lengths_in(self, order: Order) -> Iterator[int]:
-        return (self._lengths[order.id(number)] for number in range(order.length or 0))
-
-    def lanes(self, epoch: int) -> tuple[Lanes, Where]:
+    def _lanes(self, epoch: int) -> tuple[Lanes, Where]:
         """Return the lanes of an epoch, and where they read."""
-        order = self.order(epoch)
-        name = partial(described, self._items)
+        order = self._epochs.order(epoch, self.seed)
+        name = partial(described, self._streams)
         known = order if isinstance(order, Listed) else None
         where: Here | Workers
         if self.num_workers:
             where = Workers(self._nodes(known), self._limits, name)
         else:
             where = Here(OpenStreams(known, self._opener), name)
-        chunks = None if self._lengths is None else self._lengths.__getitem__
-        ends = Ends(self._padding, self._count(epoch), chunks)
+        ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         return Lanes(order, where, self.batch_size, ends, self._limits.streams, self._fail), where
 
     def _nodes(self, order: Order | None) -> list[Prefetch[Any]]:
@@ -388,14 +315,11 @@ class StreamLoader:
                 raise error
             self.failed.append((stream.id, chunk, str(error)))
             warn(
-                f"StreamLoader: went on without the rest of {described(self._items, stream.id)}: {error}",
+                f"StreamLoader: went on without the rest of {described(self._streams, stream.id)}: {error}",
                 RuntimeWarning,
             )
         finally:
             del error, failure  # or they and this frame would refer to each other
-
-    def collate(self, rows: list[Any], template: Any) -> StreamBatch:
-        return self._collation.batch(rows, template)
 
     # ---------------------------------------------------------------- state
 
@@ -416,12 +340,12 @@ class StreamLoader:
         """Return the fields that a state and the loader that goes on from it must share."""
         return {
             "version": 1,
-            "seed": self.seed if self._shuffle else None,
-            "streams": self._n,
+            "seed": self.seed if self._epochs.is_shuffled else None,
+            "streams": self._epochs.n,
             "batch_size": self.batch_size,
             "padding": self._padding,
-            "rank": self._rank,
-            "world": self._world,
+            "rank": self._epochs.rank,
+            "world": self._epochs.world,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -443,14 +367,15 @@ class StreamLoader:
             If it is the state of another loader: of other streams, rows, padding, rank, world or seed.
         """
         check_state(state)
-        if self._seed_was_drawn and state["seed"] is not None and self._shuffle:
-            self.seed = state["seed"]
+        takes_seed = self._seed_was_drawn and self._epochs.is_shuffled and state["seed"] is not None
         for name, own in self._identity().items():
-            if state[name] != own:
+            if state[name] != own and not (name == "seed" and takes_seed):
                 raise ValueError(
                     f"StreamLoader: the state is of a loader with {name}={state[name]!r}, this one has"
                     f" {own!r}"
                 )
+        if takes_seed:
+            self.seed = state["seed"]
         self._epoch, self._latest = state["epoch"], None
         self._start = {name: state[name] for name in ("epoch", "batch", "lanes")}
 
@@ -469,110 +394,9 @@ class StreamLoader:
         self.close()
 
     def __repr__(self) -> str:
-        n = "?" if self._n is None else self._n
+        n = "?" if self._epochs.n is None else self._epochs.n
         name = getattr(self._opener.open_fn, "__name__", type(self._opener.open_fn).__name__)
         return f"StreamLoader(<{n} streams>, {name}, {self.batch_size}, num_workers={self.num_workers})"
-
-
-class Progress:
-    """How far an epoch was read. It outlives the iterator, whose workers end with it."""
-
-    def __init__(self, iterator: StreamIterator) -> None:
-        self._iterator = ref(iterator)
-        self._last: dict[str, Any] = {}
-
-    def state(self) -> dict[str, Any]:
-        iterator = self._iterator()
-        return self._last if iterator is None else iterator.state()
-
-    def keep(self, state: dict[str, Any]) -> None:
-        self._last = state
-
-
-class StreamIterator(Iterator[StreamBatch]):
-    """One epoch of a `StreamLoader`. It survives errors, and owns its workers.
-
-    Dropping it, or `close`, ends the workers and closes all open streams.
-    """
-
-    def __init__(self, loader: StreamLoader, epoch: int, start: dict[str, Any] | None) -> None:
-        self._epoch = epoch
-        self._is_closed = self._is_over = False
-        self._failed_at: dict[str, Any] | None = None
-        self._collate = loader.collate
-        self._lanes, self._where = loader.lanes(epoch)
-        self._template: Any = None
-        self._has_template = False
-        if start is not None and start["lanes"] is not None:
-            self._lanes.restore(start["batch"], start["lanes"])
-        self.progress = Progress(self)
-
-    def __next__(self) -> StreamBatch:
-        if self._is_closed:
-            raise StopIteration
-        try:
-            rows = self._lanes.read()
-        except BaseException as error:
-            self._recover(error)
-            raise
-        if rows is None:
-            self._is_over = True
-            self.close()
-            raise StopIteration
-        try:
-            batch = self._collate(rows, self._padding_template(rows))
-        except Exception:
-            self._lanes.advance()
-            raise
-        self._lanes.advance()  # not after Ctrl-C, which must not lose the batch
-        return batch
-
-    def _recover(self, error: BaseException) -> None:
-        """Prepare the next read after an error, or end the epoch if two errors left it at the same place."""
-        if not isinstance(error, Exception):
-            self._where.interrupt()
-            return
-        state = self.state()
-        if state == self._failed_at:  # workers that cannot start would fail without end
-            self.close()
-        self._failed_at = state
-
-    def _padding_template(self, rows: list[Any]) -> Any:
-        """Return a chunk whose form rows of the padding value get."""
-        if all(row.number >= 0 for row in rows):
-            return None
-        for row in rows:
-            if row.number >= 0:
-                return row.value
-        if not self._has_template:
-            self._template, self._has_template = self._lanes.first_chunk(), True
-        return self._template
-
-    def state(self) -> dict[str, Any]:
-        """Return which epoch and batch come next, and where each lane reads on."""
-        if self._is_over:
-            return {"epoch": self._epoch + 1, "batch": 0, "lanes": None}
-        return {"epoch": self._epoch, "batch": self._lanes.batch, "lanes": self._lanes.state()}
-
-    def close(self) -> None:
-        """End the workers and close all open streams. Idempotent."""
-        self._is_closed = True
-        self._where.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "progress"):  # otherwise it was not made completely
-            self.progress.keep(self.state())
-
-
-def _as_streams(streams: Any) -> tuple[Any, int | None]:
-    """Return streams as a view, and their number; or as an iterable, and None."""
-    if hasattr(streams, "__getitem__") and (hasattr(streams, "__len__") or isinstance(streams, View)):
-        view = as_view(streams, "StreamLoader: streams")
-        if not isinstance(view._n, Unsized):
-            return view, len(view)
-    if not hasattr(streams, "__iter__") or isinstance(streams, type | dict):
-        raise TypeError(f"StreamLoader: streams must be a sequence or an iterable, got {streams!r}")
-    return streams, None
 
 
 def _check_choice(value: Any, choices: tuple[str, ...], who: str) -> None:

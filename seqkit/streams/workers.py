@@ -46,6 +46,8 @@ class Opened:
         Whether its chunks are read again, to fill rows.
     is_over : bool
         Whether it has ended or failed.
+    needed : int
+        The batch in which its first chunk is needed, as far as known.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class Opened:
         "is_padding",
         "items",
         "limit",
+        "needed",
         "number",
         "reader",
         "reading",
@@ -71,6 +74,7 @@ class Opened:
         self.cost_ns = 0.0
         self.worker = -1
         self.limit = 0
+        self.needed = 0
         self.reader: Reader | None = None
         self.reading: Reading | None = None
         self.items: Iterator[Any] = iter(())
@@ -100,7 +104,7 @@ class Here:
         self._streams = streams
         self._name = name
 
-    def begin(self, stream: Opened, key: Key, limit: int) -> None:
+    def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None:
         """Nothing is read ahead."""
 
     def read(self, stream: Opened, key: Key) -> Found | None:
@@ -114,8 +118,8 @@ class Here:
         assert found is not None  # its patience has no end
         return found
 
-    def ended(self) -> int:
-        return 0
+    def ends(self, batch: int) -> list[int]:
+        return []
 
     def interrupt(self) -> None:
         """Go on after an exception that is not about a stream."""
@@ -145,10 +149,6 @@ class Limits:
     stream_bytes: int
 
 
-# How many chunks to read ahead of a stream that no lane has yet.
-AHEAD = 2
-
-
 class Workers:
     """Read streams ahead of the consumer in nodes of one worker each."""
 
@@ -157,37 +157,58 @@ class Workers:
         self._limits = limits
         self._name = name
         self._is_closed = False
-        self._average_ns = 1.0  # cost of a chunk
+        self._average_ns = 0.0  # cost of a chunk
+        self._depth = 1  # how many chunks the streams in lanes are read ahead, at least
         self._placed: list[set[Opened]] = [set() for _ in nodes]
 
-    def begin(self, stream: Opened, key: Key, limit: int) -> None:
+    def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None:
+        """Read a stream ahead, up to the same batch as the streams in this batch.
+
+        So a worker reads chunks in about the order in which they are needed, although its queue has no
+        priorities.
+        """
+        stream.needed = needed
+        limit = max(1, self._depth - (needed - batch))
+        if stream.reader is None:
+            self._open(stream, key, limit)
+        elif limit >= stream.limit + max(1, self._depth // 4):
+            stream.limit = limit
+            stream.reader.limit(limit)
+            stream.reader.prepare()
+
+    def _open(self, stream: Opened, key: Key, limit: int) -> None:
         """Open a stream on the worker with the least work, and read up to `limit` chunks ahead."""
-        if stream.reader is not None:
-            return
-        worker = min(range(len(self._nodes)), key=self._load)
-        node = self._nodes[worker]
-        stream.limit = min(limit, self._limits.chunks)
-        reader = node.open(keys(key), stream.limit)
-        stream.reading = Reading(node, reader, may_never_end=False)
+        stream.worker = min(range(len(self._nodes)), key=self._load)
+        stream.limit = limit
+        node = self._nodes[stream.worker]
+        stream.reader = node.open(keys(key), limit)
+        stream.reading = Reading(node, stream.reader, may_never_end=False)
         stream.items = restarting(stream.reading)
-        stream.worker = worker
-        stream.reader = reader
-        self._placed[worker].add(stream)
-        reader.prepare()
+        self._placed[stream.worker].add(stream)
+        stream.reader.prepare()
 
     def _load(self, worker: int) -> tuple[float, int]:
         """Return the time that one chunk of each stream of a worker takes, and how many streams it reads."""
         reading = [stream for stream in self._placed[worker] if not stream.knows_end()]
         return sum([stream.cost_ns or self._average_ns for stream in reading]), len(reading)
 
-    def ended(self) -> int:
-        """Return of how many streams the workers have seen the end, which the consumer has not reached."""
-        return sum([stream.knows_end() for placed in self._placed for stream in placed])
+    def ends(self, batch: int) -> list[int]:
+        """Return in which batches lanes need another stream, as far as workers have seen ends, in order."""
+        streams = [stream for placed in self._placed for stream in placed]
+        self._depth = min([stream.limit for stream in streams if stream.cost_ns], default=1)
+        return sorted(
+            [
+                max(stream.needed, batch) + stream.reader.pending()
+                for stream in streams
+                if stream.reader is not None and stream.reader.knows_end()
+            ]
+        )
 
     def read(self, stream: Opened, key: Key) -> Found | None:
         """Return a chunk of a stream, or None if the stream has ended."""
         while True:
-            self.begin(stream, key, AHEAD)
+            if stream.reader is None:
+                self._open(stream, key, stream.limit or 1)
             stream.refill()
             try:
                 item = next(stream.items)
@@ -200,15 +221,14 @@ class Workers:
                 break
             self._leave(stream)  # it is being moved on: ask again for the same chunk
         found = Found(*item)
+        if not stream.cost_ns or not key.chunk & (key.chunk - 1):  # at chunks 0, 1, 2, 4, 8, …
+            self._adapt(stream, found.value)
         stream.cost_ns += (found.cost_ns - stream.cost_ns) / min(key.chunk + 1, 8)
-        self._average_ns += (found.cost_ns - self._average_ns) / 32
-        self._adapt(stream, found.value, key.chunk)
+        self._average_ns += (found.cost_ns - self._average_ns) / (32 if self._average_ns else 1)
         return found
 
-    def _adapt(self, stream: Opened, value: Any, chunk: int) -> None:
-        """Read as far ahead as the size of chunks allows. It is estimated ever less often."""
-        if stream.limit > AHEAD and chunk & (chunk - 1):
-            return
+    def _adapt(self, stream: Opened, value: Any) -> None:
+        """Read as far ahead as the size of chunks allows."""
         limits, nbytes = self._limits, size_of(value) or 1
         stream.limit = max(1, min(limits.chunks, limits.stream_bytes // nbytes))
 

@@ -1,8 +1,8 @@
 """`StreamLoader` beside a parallel read without batches, the lock-step bound, and lanes split over workers.
 
-Chunks cost waiting time (a sleep). So the figures say how well work is spread, also on a busy machine. What
-the loader itself costs is measured apart: chunks that cost nothing, and the main process's CPU for large
-rows.
+Chunks cost waiting time (a sleep), and times are scaled by how long the chunks took. So the figures say how
+well work is spread, also on a busy machine. What the loader itself costs is measured apart: chunks that cost
+nothing, and the main process's CPU for large rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from multiprocessing import get_context
 from typing import Any
@@ -30,26 +30,35 @@ SEEDS = 3
 Stream = tuple[int, float]  # number of chunks, and seconds per chunk
 
 
-def read(stream: Stream) -> Iterator[int]:
+def read(stream: Stream) -> Iterator[float]:
+    """Yield for each chunk how long it took, which is longer than told on a busy machine."""
     length, cost_s = stream
-    for chunk in range(length):
-        time.sleep(cost_s)
-        yield chunk
+    for _ in range(length):
+        yield seconds(lambda: time.sleep(cost_s))
+
+
+def as_told_s(streams: list[Stream], batches: Iterable[np.ndarray]) -> float:
+    """Return how long it takes to read all batches, if chunks took as long as told."""
+    begun, waited_s = time.perf_counter(), 0.0
+    for batch in batches:
+        waited_s += float(batch.sum())
+    took_s = time.perf_counter() - begun
+    return took_s * sum(length * cost_s for length, cost_s in streams) / waited_s
 
 
 # -------------------------------------------------------------------- the sets of streams
 
 
 def similar(rng: random.Random) -> list[Stream]:
-    return [(rng.randint(35, 45), UNIT_S) for _ in range(2 * LANES)]
+    return [(rng.randint(35, 45), UNIT_S) for _ in range(4 * LANES)]
 
 
 def lengths(rng: random.Random) -> list[Stream]:
-    return [(1 + round(rng.expovariate(1 / 20)), UNIT_S) for _ in range(3 * LANES)]
+    return [(1 + round(rng.expovariate(1 / 20)), UNIT_S) for _ in range(6 * LANES)]
 
 
 def tenfold(rng: random.Random) -> list[Stream]:
-    return [(rng.randint(10, 30), UNIT_S * rng.choice([0.3, 3])) for _ in range(4 * LANES)]
+    return [(rng.randint(10, 30), UNIT_S * rng.choice([0.3, 3])) for _ in range(8 * LANES)]
 
 
 SETS = {"similar streams": similar, "any length": lengths, "tenfold cost per chunk": tenfold}
@@ -60,22 +69,14 @@ SETS = {"similar streams": similar, "any length": lengths, "tenfold cost per chu
 
 def loader_s(streams: list[Stream], method: Any) -> float:
     loader = StreamLoader(streams, read, LANES, WORKERS, padding="drop_rows", method=method)
-    return seconds(lambda: consume(loader))
+    return as_told_s(streams, (batch.data for batch in loader))
 
 
 def unbatched_s(streams: list[Stream]) -> float:
     """Read chunk by chunk in as many workers, each of which takes the next stream that no worker has
     taken."""
     taken = get_context("fork").Value("i", 0)
-    return parts_s([_Part(streams, taken, 1) for _ in range(WORKERS)], BUFFERED)
-
-
-def unbatched_bound_s(streams: list[Stream]) -> float:
-    """Return how long that takes if nothing but the chunks costs time."""
-    free = [0.0] * WORKERS
-    for length, cost_s in streams:
-        heapq.heapreplace(free, free[0] + length * cost_s)
-    return max(free)
+    return parts_s(streams, [_Part(streams, taken, 1) for _ in range(WORKERS)], BUFFERED)
 
 
 def shared(streams: list[Stream], taken: Any) -> Iterator[Stream]:
@@ -91,24 +92,24 @@ def shared(streams: list[Stream], taken: Any) -> Iterator[Stream]:
 def split_s(streams: list[Stream]) -> float:
     """Read as pytorch-stream-dataloader does: every worker has a part of the lanes, and collates its rows."""
     taken = get_context("fork").Value("i", 0)
-    return parts_s([_Part(streams, taken, LANES // WORKERS) for _ in range(WORKERS)], 2)
+    return parts_s(streams, [_Part(streams, taken, LANES // WORKERS) for _ in range(WORKERS)], 2)
 
 
-def parts_s(parts: list[_Part], ahead: int) -> float:
+def parts_s(streams: list[Stream], parts: list[_Part], ahead: int) -> float:
     """Read some parts in a worker each, in step, and put their rows together."""
     nodes = [
         sk.prefetch(sk.uniter(part), 1, "process", ahead, context="fork", chunk_size=1) for part in parts
     ]
 
-    def run() -> None:
+    def batches() -> Iterator[np.ndarray]:
         rest: list[Iterator[Any]] = [iter(node) for node in nodes]
         while rest:
             rows = [(iterator, next(iterator, None)) for iterator in rest]
-            np.concatenate([row for _, row in rows if row is not None] or [[0]])
+            yield np.concatenate([row for _, row in rows if row is not None] or [[0]])
             rest = [iterator for iterator, row in rows if row is not None]
 
     try:
-        return seconds(run)
+        return as_told_s(streams, batches())
     finally:
         for node in nodes:
             node.close()
@@ -191,12 +192,9 @@ def spread() -> None:
         }
         for seed in range(SEEDS):
             streams = make(random.Random(seed))
-            took = apart(lambda streams=streams: loader_s(streams, "process"))
+            took, bound = apart(lambda streams=streams: loader_s(streams, "process")), bound_s(streams)
             ratios["rate"].append(sum(length for length, _ in streams) / took)
-            unbatched = apart(lambda streams=streams: unbatched_s(streams))
-            ratios["unbatched"].append(unbatched / took)
-            # How much longer than told a chunk takes in a worker, on this machine at this time.
-            bound = bound_s(streams) * unbatched / unbatched_bound_s(streams)
+            ratios["unbatched"].append(apart(lambda streams=streams: unbatched_s(streams)) / took)
             ratios["bound"].append(bound / took)
             ratios["split"].append(apart(lambda streams=streams: split_s(streams)) / took)
             ratios["threads"].append(bound / apart(lambda streams=streams: loader_s(streams, "thread")))
@@ -245,14 +243,15 @@ def overhead() -> None:
 
 
 def main_cpu_ms(nbytes: int) -> float:
-    """Return CPU milliseconds of the main process per batch."""
+    """Return CPU milliseconds of the main process per batch, each of which is kept until the next one."""
     chunk = np.ones(nbytes, np.uint8)
     loader = StreamLoader([(120, chunk)] * LANES, _fresh, LANES, WORKERS, padding="drop_rows")
     iterator = iter(loader)
     for _ in range(20):
-        next(iterator)
+        batch = next(iterator)
     begun = time.thread_time()
-    consume(iterator)
+    for batch in iterator:  # noqa: B007
+        pass
     return 1e3 * (time.thread_time() - begun) / 100
 
 
@@ -263,13 +262,16 @@ def _fresh(stream: tuple[int, Any]) -> Iterator[Any]:
 
 
 def stacking_ms(nbytes: int) -> float:
-    """Return CPU milliseconds of the main process for stacking the same rows, as they come from workers."""
+    """Return CPU milliseconds of the main process for `np.stack` of the same rows, as they come from workers.
+
+    Each result is kept until the next one, as a training loop does.
+    """
     chunk = np.ones(nbytes, np.uint8)
     loader = StreamLoader([(120, chunk)] * LANES, _fresh, LANES, WORKERS, list, padding="drop_rows")
     taken = []
     for batch in loader:
         begun = time.thread_time()
-        np.stack(batch.data)
+        kept = np.stack(batch.data)  # noqa: F841
         taken.append(time.thread_time() - begun)
     return 1e3 * float(np.mean(taken[20:]))
 

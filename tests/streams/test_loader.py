@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import StreamLoader
+from seqkit.streams.chunks import Chunks, Key, Opener
+from seqkit.streams.order import Listed
+from seqkit.streams.workers import Limits, Opened, Workers
 
 from .model import KINDS, batches, numbers, shown
 
@@ -178,6 +182,37 @@ def test_chunks_of_different_lengths_are_refused_without_a_pad_value() -> None:
     assert next(iterator).data.shape == (2, 4, 2)  # only that batch is lost
 
 
+@pytest.mark.parametrize(
+    ("pad_value", "kind"), [(float("nan"), np.int64), (0.5, np.int32), (-1, np.uint8), (2, np.bool_)], ids=str
+)
+def test_a_pad_value_that_chunks_cannot_hold_is_refused(pad_value: float, kind: Any) -> None:
+    def ones(lengths: list[int]) -> Iterator[np.ndarray]:
+        yield from (np.ones(length, kind) for length in lengths)
+
+    for streams in ([[2], [3]], [[2]]):  # a short chunk, and a row of padding
+        iterator = iter(StreamLoader(streams, ones, 2, pad_value=pad_value))
+        with pytest.raises(
+            ValueError, match=rf"chunks of {np.dtype(kind)} cannot hold pad_value={pad_value}"
+        ):
+            next(iterator)
+    floats = StreamLoader([[2]], lambda n: [np.ones(n, np.float16)], 2, pad_value=pad_value)
+    assert next(iter(floats)).data.dtype == np.float16
+
+
+def test_memory_of_dropped_batches_is_used_again_and_that_of_kept_ones_is_not() -> None:
+    loader = StreamLoader([30] * 4, lambda n: (np.full(1 << 16, i) for i in range(n)), 4, padding="stop")
+    kept, places = [], []
+    for number, batch in enumerate(loader):
+        places.append(batch.data.ctypes.data)
+        if number % 5 == 0:
+            kept.append((number, batch.data[1:, 3]))
+        if number % 7 == 0:
+            kept.append((number, np.frombuffer(memoryview(batch.data[2]), int)))
+    assert len(set(places)) < len(kept) + 4
+    for number, part in kept:
+        assert (part == number).all()
+
+
 def test_other_axes_must_agree() -> None:
     loader = StreamLoader([2, 3], lambda n: [np.zeros((4, n))], 2, pad_value=0)
     with pytest.raises(ValueError, match="Only the first axis may differ"):
@@ -286,6 +321,20 @@ def test_streams_opened_ahead_are_bounded(ahead: int, tmp_path: Any) -> None:
     for batch in StreamLoader(range(60), open_fn, 3, 1, padding="stop", method="thread", streams_ahead=ahead):
         needed = max(needed, 1 + batch.stream.max())
         assert needed <= len(list(tmp_path.iterdir())) <= needed + ahead
+
+
+def test_the_next_stream_is_read_up_to_the_same_batch_as_the_others() -> None:
+    chunks = Chunks(Listed(sk.view([40, 40])), Opener(range), sys.maxsize)
+    workers = Workers([sk.prefetch(chunks, 1, max_buffered=64)], Limits(16, 8, 1 << 28), str)
+    first, second = Opened(Key(0, 0), 0), Opened(Key(1, 0), 1)
+    workers.begin(first, first.start, needed=0, batch=0)
+    workers.read(first, first.start)
+    for batch, ahead in [(20, 6), (21, 6), (25, 11), (30, 16)]:
+        assert workers.ends(batch) == []
+        workers.begin(second, second.start, needed=30, batch=batch)
+        assert second.reader is not None
+        assert second.reader.pending() == ahead
+    workers.close()
 
 
 def test_bytes_read_ahead_are_bounded() -> None:

@@ -173,6 +173,15 @@ def test_states_of_other_loaders_are_refused() -> None:
             loader.load_state_dict(other.state_dict())
 
 
+def test_a_refused_state_changes_nothing() -> None:
+    loader = StreamLoader([2] * 9, numbers, 2, padding="drop_rows", shuffle=True)
+    before = loader.state_dict()
+    other = StreamLoader([2] * 8, numbers, 2, padding="drop_rows", shuffle=True)
+    with pytest.raises(ValueError, match="the state is of a loader with streams=8"):
+        loader.load_state_dict(other.state_dict())
+    assert loader.state_dict() == before
+
+
 # -------------------------------------------------------------------- epochs and orders
 
 

@@ -1,0 +1,145 @@
+"""Which streams a rank reads in an epoch, in which order, and how many batches it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..checks import optional_int, positive_int
+from ..indices import Unsized
+from ..source import as_view
+from ..view import View
+from .lanes import Padding, count_batches
+from .order import Drawn, Listed, Order
+
+__all__ = ["Epochs"]
+
+
+class Epochs:
+    """The streams of all epochs, of one rank. The parameters are those of `StreamLoader`.
+
+    Attributes
+    ----------
+    streams : View or iterable
+    n : int or None
+        How many streams there are, for all ranks. None if they can only be iterated.
+    is_shuffled : bool
+    rank, world : int
+    lengths : list of int or None
+        How many chunks each stream has, if that is known.
+    """
+
+    def __init__(
+        self,
+        streams: Any,
+        *,
+        batch_size: int,
+        padding: Padding,
+        shuffle: bool,
+        has_seed: bool,
+        strict: bool,
+        rank: Any,
+        world: Any,
+        lengths: Any,
+        batches_per_epoch: Any,
+    ) -> None:
+        self.streams, self.n = _as_streams(streams)
+        self.rank = positive_int(rank, "StreamLoader: rank", least=0)
+        self.world = positive_int(world, "StreamLoader: world")
+        self._batch_size = batch_size
+        self._padding = padding
+        self.is_shuffled = shuffle
+        self.lengths = None if lengths is None else self._checked_lengths(lengths)
+        self._batches = optional_int(batches_per_epoch, "StreamLoader: batches_per_epoch")
+        self._check_streams(strict)
+        self._check_batches()
+        if self.world > 1:
+            self._check_ranks(has_seed)
+
+    # ---------------------------------------------------------------- arguments
+
+    def _checked_lengths(self, lengths: Any) -> list[int]:
+        if self.n is None:
+            raise TypeError("StreamLoader: lengths needs streams with a length")
+        checked = [positive_int(length, "StreamLoader: lengths: each length", least=0) for length in lengths]
+        if len(checked) != self.n:
+            raise ValueError(
+                f"StreamLoader: lengths has {len(checked)} numbers, but there are {self.n} streams"
+            )
+        return checked
+
+    def _check_streams(self, strict: bool) -> None:
+        if self.n is None:
+            if self.is_shuffled:
+                raise TypeError(
+                    "StreamLoader: shuffle needs streams with a length, and these can only be iterated."
+                    " Make a list of them, or see seqkit.streams.shuffle_buffer"
+                )
+            if strict:
+                raise TypeError(
+                    "StreamLoader: strict needs streams with a length, and these can only be iterated"
+                )
+            if self._padding == "restart" and isinstance(self.streams, Iterator):
+                raise ValueError(
+                    "StreamLoader: padding='restart' reads streams again, but these are an iterator"
+                )
+        elif strict and len(range(self.rank, self.n, self.world)) < self._batch_size:
+            raise ValueError(
+                f"StreamLoader: {self.n} streams cannot fill {self._batch_size} rows of each of"
+                f" {self.world} ranks. Set a smaller batch_size, or strict=False to pad"
+            )
+
+    def _check_batches(self) -> None:
+        if self.rank >= self.world:
+            raise ValueError(f"StreamLoader: rank must be below world {self.world}, got {self.rank}")
+        if self._batches is not None and (self.lengths is not None or self._padding in ("drop_rows", "stop")):
+            other = f"padding={self._padding!r}" if self.lengths is None else "lengths"
+            raise ValueError(f"StreamLoader: batches_per_epoch contradicts {other}. Leave out one of them")
+
+    def _check_ranks(self, has_seed: bool) -> None:
+        if self.is_shuffled and not has_seed:
+            raise ValueError("StreamLoader: shuffle with several ranks needs a seed, the same in each rank")
+        if self.n is None or self.n < self.world:
+            raise ValueError(
+                f"StreamLoader: {self.world} ranks need at least as many streams, with a length, got"
+                f" {'streams without a length' if self.n is None else self.n}"
+            )
+        if self._padding == "drop_rows":
+            raise ValueError("StreamLoader: padding='drop_rows' cannot give all ranks the same batches")
+        if self.lengths is None and self._batches is None:
+            raise ValueError(
+                "StreamLoader: a rank does not know how long the streams of others are. Pass lengths or"
+                " batches_per_epoch, so that all ranks make the same number of batches"
+            )
+
+    # ---------------------------------------------------------------- epochs
+
+    def order(self, epoch: int, seed: int, rank: int | None = None) -> Order:
+        """Return the streams of an epoch."""
+        if self.n is None:
+            return Drawn(self.streams)
+        shuffled_by = seed if self.is_shuffled else None
+        return Listed(self.streams, shuffled_by, epoch, self.rank if rank is None else rank, self.world)
+
+    def batches(self, epoch: int, seed: int) -> int | None:
+        """Return how many batches an epoch has, the same on all ranks, or None if it is unknown."""
+        if self.lengths is None:
+            return self._batches
+        orders = [self.order(epoch, seed, rank) for rank in range(self.world)]
+        counts = [count_batches(self._lengths_in(order), self._batch_size, self._padding) for order in orders]
+        return min(counts) if self._padding == "stop" else max(counts)
+
+    def _lengths_in(self, order: Order) -> Iterator[int]:
+        assert self.lengths is not None
+        return (self.lengths[order.id(number)] for number in range(order.length or 0))
+
+
+def _as_streams(streams: Any) -> tuple[Any, int | None]:
+    """Return streams as a view, and their number; or as an iterable, and None."""
+    if hasattr(streams, "__getitem__") and (hasattr(streams, "__len__") or isinstance(streams, View)):
+        view = as_view(streams, "StreamLoader: streams")
+        if not isinstance(view._n, Unsized):
+            return view, len(view)
+    if not hasattr(streams, "__iter__") or isinstance(streams, type | dict):
+        raise TypeError(f"StreamLoader: streams must be a sequence or an iterable, got {streams!r}")
+    return streams, None
