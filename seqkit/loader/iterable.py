@@ -1,8 +1,8 @@
 """Data sets that can only be iterated, and the processes that read them.
 
 With ``iterable_split="none"`` one worker iterates the data set. With ``"reader"`` the calling process does,
-and workers transform and collate. With ``"workers"`` each worker iterates the data set, which chooses its
-part by `get_worker_info`.
+and workers transform and collate. With ``"parts"`` the data set splits itself; see `parts`. With
+``"workers"`` each worker iterates the data set, which chooses its part by `get_worker_info`.
 """
 
 from __future__ import annotations

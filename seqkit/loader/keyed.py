@@ -59,11 +59,13 @@ def as_keys(keys: Any) -> list[Any]:
 
 
 class Sample:
-    """A sample that was read already, as the key of itself. Messages name its number."""
+    """A sample that was read already, as the key of itself. Messages name its number, or its part and its
+    number there.
+    """
 
     __slots__ = ("number", "value")
 
-    def __init__(self, number: int, value: Any) -> None:
+    def __init__(self, number: int | tuple[int, int], value: Any) -> None:
         self.number = number
         self.value = value
 

@@ -23,7 +23,16 @@ from ..view import View
 from .epoch import Epoch, Keys, Position, Rest, check_state, load_sampler_state, sampler_state
 from .iterable import Joined, is_iterable_only, refuse_second_epoch, samples_of
 from .keyed import as_key, as_keys
-from .options import OnError, Options, as_loader_seed, check_dataset, check_no_indices, warn_of_too_much
+from .options import (
+    OnError,
+    Options,
+    as_iterable_split,
+    as_loader_seed,
+    check_dataset,
+    check_no_indices,
+    warn_of_too_much,
+)
+from .parts import InTurn
 from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
 
 __all__ = ["DataLoader"]
@@ -112,11 +121,13 @@ class DataLoader:
         sample out. "replace" takes the next sample that can be read. A function is called with the
         `EvaluationError` and returns a sample. ``loader.failed`` lists what failed. A list of batches gets
         shorter if no sample of a batch is left.
-    iterable_split : "none", "reader" or "workers"
-        Who reads a data set that can only be iterated. "none" (the default): one worker does. "reader": the
-        calling process reads samples, and the workers transform and collate them. "workers": every worker
-        iterates the data set, which chooses its part by `get_worker_info`, and makes its own batches. Their
-        order may then depend on the workers, and there is no `state_dict`.
+    iterable_split : "none", "parts", "reader" or "workers", optional
+        Who reads a data set that can only be iterated. "none": one worker does. "parts": each worker reads
+        whole parts, the iterables that ``dataset.split(part, dataset.parts)`` returns. "reader": the calling
+        process reads samples, and the workers transform and collate them. "workers": every worker iterates
+        the data set, which chooses its part by `get_worker_info`, and makes its own batches. Their order may
+        then depend on the workers, and there is no `state_dict`. None (the default) is "parts" if the data
+        set has `split` and `parts`, otherwise "none".
 
     Raises
     ------
@@ -187,7 +198,7 @@ class DataLoader:
         batch_transform: Callable[[Any], Any] | None = None,
         batchify_fn: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
-        iterable_split: Literal["none", "reader", "workers"] = "none",
+        iterable_split: Literal["none", "parts", "reader", "workers"] | None = None,
     ) -> None:
         if is_iterable_only(dataset):
             check_no_indices(shuffle, sampler, batch_sampler)
@@ -231,17 +242,25 @@ class DataLoader:
         self._latest: Position | None = None
         self._keys: Keys | None = None
         self._before: Any = None  # the state of the sampler before the latest epoch
-        self._nodes: WeakSet[Prefetch[Any]] = WeakSet()
+        self._nodes: WeakSet[Prefetch[Any] | InTurn] = WeakSet()
         self._is_closed = self._has_begun = False
         self.failed: list[tuple[Any, str]] = []
 
     def _settled(self, seed: int) -> Options:
-        """Return the arguments with the seed and the collate function filled in."""
+        """Return the arguments with the seed, the collate function and `iterable_split` filled in."""
         given = self._given
         collate_fn = given.batchify_fn if given.collate_fn is None else given.collate_fn
         if collate_fn is None:
             collate_fn = self._collate_fn if given.is_batched else self._convert_fn
-        return replace(given, seed=seed, generator=None, collate_fn=collate_fn, batchify_fn=None)
+        split = as_iterable_split(self._dataset, given, self._is_iterable)
+        return replace(
+            given,
+            seed=seed,
+            generator=None,
+            collate_fn=collate_fn,
+            batchify_fn=None,
+            iterable_split=split,
+        )
 
     @property
     def _sampler(self) -> Any:
@@ -407,12 +426,12 @@ class DataLoader:
         if self._options.persistent_workers:
             return self.view
         node = self._new_view()
-        if isinstance(node, Prefetch):
+        if isinstance(node, Prefetch | InTurn):
             self._nodes.add(node)
         return node
 
     def _finished(self, node: View[Any]) -> None:
-        if node is not self._view and isinstance(node, Prefetch):
+        if node is not self._view and isinstance(node, Prefetch | InTurn):
             node.close()
 
     def _read(
@@ -435,6 +454,9 @@ class DataLoader:
         if isinstance(pipeline, Prefetch):
             reading = pipeline.reading(plan, self._options.in_order)
             return restarting(reading), reading.is_at_item
+        if isinstance(pipeline, InTurn):
+            turns = pipeline.reading()
+            return restarting(turns), turns.is_at_item
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Keys) else type(pipeline)._iter
         return read(pipeline, plan), lambda: True
@@ -557,7 +579,7 @@ class DataLoader:
 
     def _close_nodes(self) -> None:
         for node in [*self._nodes, self._view]:
-            if isinstance(node, Prefetch):
+            if isinstance(node, Prefetch | InTurn):
                 node.close()
 
     def __enter__(self) -> Self:

@@ -19,6 +19,7 @@ __all__ = [
     "ITERABLE_SPLITS",
     "OnError",
     "Options",
+    "as_iterable_split",
     "as_loader_seed",
     "check_dataset",
     "check_no_indices",
@@ -27,7 +28,7 @@ __all__ = [
 
 # "raise", "skip", "replace", or a function that returns a sample for the error.
 OnError = str | Callable[[EvaluationError], Any]
-ITERABLE_SPLITS = ("none", "reader", "workers")
+ITERABLE_SPLITS = ("none", "parts", "reader", "workers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Options:
     batch_transform: Callable[[Any], Any] | None = None
     batchify_fn: Callable[[Any], Any] | None = None
     on_error: OnError = "raise"
-    iterable_split: str = "none"
+    iterable_split: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("drop_last", "pin_memory", "persistent_workers", "in_order"):
@@ -76,7 +77,8 @@ class Options:
         if self.collate_fn is not None and self.batchify_fn is not None:
             raise ValueError("DataLoader: batchify_fn is another name for collate_fn; pass only one of them")
         _check_word(self.method, "method", ("process", "thread"))
-        _check_word(self.iterable_split, "iterable_split", ITERABLE_SPLITS)
+        if self.iterable_split is not None:
+            _check_word(self.iterable_split, "iterable_split", ITERABLE_SPLITS)
         if not callable(self.on_error):
             _check_word(self.on_error, "on_error", ("raise", "skip", "replace"), " or callable")
         optional_int(self.shm_size, "DataLoader: shm_size", least=0)
@@ -252,12 +254,38 @@ def check_dataset(dataset: Any, options: Options, is_iterable: bool) -> None:
     if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         name = dataset.__name__ if isinstance(dataset, type) else type(dataset).__name__
         raise TypeError(f"DataLoader: dataset should be indexable by [i], or iterable, but got {name}")
-    if not is_iterable and options.iterable_split != "none":
+    if not is_iterable and options.iterable_split not in (None, "none"):
         raise ValueError(
             f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"
             " iterated"
         )
     _check_weights(options.sampler if options.batch_sampler is None else options.batch_sampler, dataset)
+
+
+def as_iterable_split(dataset: Any, options: Options, is_iterable: bool) -> str:
+    """Return who reads a data set, given or by default. Refuse arguments that do not go with it."""
+    can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
+    split = options.iterable_split or ("parts" if is_iterable and can_split else "none")
+    if split != "parts":
+        return split
+    if not can_split:
+        raise ValueError(
+            "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
+            f" attribute parts, the number of parts, got {type(dataset).__name__}"
+        )
+    positive_int(dataset.parts, "DataLoader: parts of the data set")
+    refused = {
+        f"last_batch={options.last_batch!r}": options.last in ("pad", "rollover"),
+        "persistent_workers=True": options.persistent_workers,
+        "in_order=False": not options.in_order,
+    }
+    for argument, is_given in refused.items():
+        if is_given:
+            raise ValueError(
+                f"DataLoader: {argument} does not go with iterable_split='parts', the default for a data set"
+                " with split and parts. Leave it out, or set iterable_split to 'reader' or 'none'"
+            )
+    return split
 
 
 def check_no_indices(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..context import WorkerInfo, get_worker_info, set_worker_info
-from ..indices import batch_count
+from ..indices import UNBOUNDED, Length, batch_count
 from ..prefetch import prefetch
 from ..prefetch.hooks import call_hook
 from ..samplers.batches import BatchSampler, whole_batches
@@ -21,6 +21,7 @@ from .iterable import Parts, Reader, is_iterable_only, samples_of
 from .keyed import Batches, Given, Samples
 from .on_error import CollateRecovered, OnRecovered, Tolerant
 from .options import Options
+from .parts import Blocks, InTurn
 
 __all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
 
@@ -36,6 +37,8 @@ def pipeline(dataset: Any, options: Options, start_hook: Callable[[int], None] |
     start_hook : callable, optional
         Called in every worker before its first sample.
     """
+    if options.iterable_split == "parts":
+        return _in_turn(dataset, options, start_hook)
     items = _items(dataset, options)
     if not options.num_workers:
         return items
@@ -57,22 +60,47 @@ def pipeline(dataset: Any, options: Options, start_hook: Callable[[int], None] |
     )
 
 
+def _in_turn(dataset: Any, options: Options, start_hook: Callable[[int], None] | None) -> View[Any]:
+    """Return the view of the batches of a data set that splits itself."""
+    samples = _tolerant(Samples(Given(), options.transform), options, UNBOUNDED)
+    blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, _batches(samples, options))
+    return InTurn(options, blocks, _batches(Given(), options), start_hook)
+
+
 def _items(dataset: Any, options: Options) -> View[Any]:
     samples = _samples(dataset, options)
-    collate_fn = cast(Callable[[Any], Any], options.collate_fn)
-    batch_transform = options.batch_transform
-    if options.on_error != "raise":
-        collate_fn = CollateRecovered(collate_fn) if options.is_batched else OnRecovered(collate_fn)
-        batch_transform = None if batch_transform is None else OnRecovered(batch_transform)
     if reads_keys(dataset, options):
-        items: View[Any] = Batches(samples, collate_fn, options.is_batched)
-    elif options.batch_size is None:
-        items = smap(collate_fn, samples)
-    else:
-        if options.last == "pad":
-            samples = whole_batches(samples, options.batch_size)
-        items = batch(samples, options.batch_size, options.last == "discard", collate_fn=collate_fn)
-    return items if batch_transform is None else smap(batch_transform, items)
+        return _batches(samples, options)
+    if options.batch_size is None:
+        return _transformed(smap(_collate_fn(options), samples), options)
+    if options.last == "pad":
+        samples = whole_batches(samples, options.batch_size)
+    drop_last = options.last == "discard"
+    items = batch(samples, options.batch_size, drop_last, collate_fn=_collate_fn(options))
+    return _transformed(items, options)
+
+
+def _batches(samples: View[Any], options: Options) -> View[Any]:
+    """Return the view of the batches at lists of keys."""
+    return _transformed(Batches(samples, _collate_fn(options), options.is_batched), options)
+
+
+def _collate_fn(options: Options) -> Callable[[Any], Any]:
+    collate_fn = cast(Callable[[Any], Any], options.collate_fn)
+    if options.on_error == "raise":
+        return collate_fn
+    return CollateRecovered(collate_fn) if options.is_batched else OnRecovered(collate_fn)
+
+
+def _transformed(items: View[Any], options: Options) -> View[Any]:
+    f = options.batch_transform
+    if f is None:
+        return items
+    return smap(f if options.on_error == "raise" else OnRecovered(f), items)
+
+
+def _tolerant(samples: View[Any], options: Options, population: Length) -> View[Any]:
+    return samples if options.on_error == "raise" else Tolerant(samples, options.on_error, population)
 
 
 def _samples(dataset: Any, options: Options) -> View[Any]:
@@ -83,8 +111,7 @@ def _samples(dataset: Any, options: Options) -> View[Any]:
         samples = Samples(Given() if is_iterable_only(dataset) else source, options.transform)
     elif options.transform is not None:
         samples = smap(options.transform, source)
-    if options.on_error != "raise":
-        samples = Tolerant(samples, options.on_error, source._n)
+    samples = _tolerant(samples, options, source._n)
     is_shuffled = options.shuffle and not reads_keys(dataset, options)
     return shuffle(samples, options.seed) if is_shuffled else samples
 
