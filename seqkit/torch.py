@@ -29,6 +29,7 @@ except ImportError as error:  # pragma: no cover
 from .collation.leaves import is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
+from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
 from .view import View
@@ -171,7 +172,7 @@ class _WorkerStart(WorkerStart):
             )
 
 
-class DataLoader(_loader.DataLoader):
+class DataLoader(_loader.DataLoader[Batch]):
     """`torch.utils.data.DataLoader` as a drop-in: the same arguments, tensors out.
 
     It has all features of `seqkit.DataLoader`: the same batches for any number of workers, exact resume,

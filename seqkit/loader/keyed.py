@@ -92,18 +92,18 @@ class Given(View[Any]):
 class Samples(View[Any]):
     """The view of the samples of a data set at keys, transformed.
 
-    An object gets keys as they are, and many at once if it has ``__getitems__``. Arrays and views are
-    indexed by ints. A list of keys as one key reads in bulk.
+    An object gets keys as they are, and many at once if it has ``__getitems__``. Arrays, tables and views
+    are indexed by ints. A list of keys as one key reads in bulk.
     """
 
     def __init__(self, source: View[Any], transform: Callable[[Any], Any] | None) -> None:
         super().__init__((source,), UNBOUNDED)
         self._transform = transform
         data = source._data if isinstance(source, Source) else None
-        self._takes_keys = isinstance(source, Given) or (
-            isinstance(source, Source) and not isinstance(data, np.ndarray)
-        )
-        self._takes_lists = isinstance(source, Source) and not isinstance(data, _PLAIN)
+        # Tables are read by position, in readers of seqkit.
+        takes_keys = data is not None and not type(data).__module__.startswith("seqkit.")
+        self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
+        self._takes_keys = isinstance(source, Given) or (takes_keys and not isinstance(data, np.ndarray))
 
     def _get(self, key: Any) -> Any:
         is_bulk = isinstance(key, list | np.ndarray)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
-from types import GenericAlias
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import positive_int
@@ -35,10 +34,19 @@ from .options import (
 from .parts import InTurn
 from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Batch = TypeVar("Batch", default=Any)
+else:
+    from typing import TypeVar
+
+    Batch = TypeVar("Batch")
+
 __all__ = ["DataLoader"]
 
 
-class DataLoader:
+class DataLoader(Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -127,7 +135,8 @@ class DataLoader:
         process reads samples, and the workers transform and collate them. "workers": every worker iterates
         the data set, which chooses its part by `get_worker_info`, and makes its own batches. Their order may
         then depend on the workers, and there is no `state_dict`. None (the default) is "parts" if the data
-        set has `split` and `parts`, otherwise "none".
+        set has `split` and `parts`, "reader" if it is an iterator and workers are processes, otherwise
+        "none".
 
     Raises
     ------
@@ -161,8 +170,6 @@ class DataLoader:
     >>> len(loader), (first[0] == second[0]).all()
     (10, np.False_)
     """
-
-    __class_getitem__: Any = classmethod(GenericAlias)  # in annotations: DataLoader[Picture]
 
     # The subclass for PyTorch has others.
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
@@ -359,7 +366,7 @@ class DataLoader:
             pass_epoch(self._sampler, epoch)
 
     @hides_frames
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         options = self._options
         if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")

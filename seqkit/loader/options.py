@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -254,6 +254,8 @@ def check_dataset(dataset: Any, options: Options, is_iterable: bool) -> None:
     if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         name = dataset.__name__ if isinstance(dataset, type) else type(dataset).__name__
         raise TypeError(f"DataLoader: dataset should be indexable by [i], or iterable, but got {name}")
+    if isinstance(dataset, set | frozenset):
+        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
     if not is_iterable and options.iterable_split not in (None, "none"):
         raise ValueError(
             f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"
@@ -266,6 +268,13 @@ def as_iterable_split(dataset: Any, options: Options, is_iterable: bool) -> str:
     """Return who reads a data set, given or by default. Refuse arguments that do not go with it."""
     can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
     split = options.iterable_split or ("parts" if is_iterable and can_split else "none")
+    if isinstance(dataset, Iterator) and options.num_workers and options.method == "process":
+        split = options.iterable_split or "reader"  # only the calling process has the iterator
+        if isinstance(dataset, Generator) and split != "reader":
+            raise ValueError(
+                f"DataLoader: with iterable_split={split!r} workers iterate the data set, but a generator"
+                " cannot be sent to a process. Leave iterable_split out, or set it to 'reader'"
+            )
     if split != "parts":
         return split
     if not can_split:

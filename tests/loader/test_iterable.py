@@ -378,6 +378,25 @@ def test_a_number_of_parts_must_be_a_count() -> None:
         sk.DataLoader(dataset)
 
 
+@every_way
+def test_a_generator_is_read_in_the_calling_process(way: Any) -> None:
+    with sk.DataLoader((i for i in range(5)), 2, transform=tens, **way) as loader:
+        assert plain(loader) == [[0, 10], [20, 30], [40]]
+        with pytest.raises(RuntimeError, match="gives one epoch only"):
+            list(loader)
+
+
+def test_no_process_can_iterate_a_generator_and_the_error_says_so() -> None:
+    with pytest.raises(ValueError, match="a generator cannot be sent to a process"):
+        sk.DataLoader((i for i in range(5)), num_workers=1, iterable_split="none")
+
+
+@pytest.mark.parametrize("numbers", [{1, 2}, frozenset({1})])
+def test_a_set_is_refused_with_what_to_do(numbers: Any) -> None:
+    with pytest.raises(TypeError, match=r"DataLoader: a set has no order.*sorted\(s\)"):
+        sk.DataLoader(numbers)
+
+
 def test_shuffling_needs_a_buffer_and_the_error_says_so() -> None:
     with pytest.raises(ValueError, match=r"seqkit.streams.shuffle_buffer\(dataset, size, seed\)"):
         sk.DataLoader(Stream(), shuffle=True)
