@@ -215,10 +215,10 @@ class DataLoader(_loader.DataLoader[Batch]):
         node = super()._new_view()
         return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
 
-    def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
-        batches, is_at_item = super()._iterated(pipeline, plan)
+    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
+        batches = super()._iterated(pipeline, plan)
         # Copies only batches that did not come in a slot.
-        return map(pin_memory, batches) if self._pins() else batches, is_at_item
+        return map(pin_memory, batches) if self._pins() else batches
 
     def _pins(self) -> bool:
         return bool(self.pin_memory) and self._can_pin()

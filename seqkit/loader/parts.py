@@ -108,11 +108,11 @@ class InTurn(View[Any]):
         self._epoch = 0
         self._begun: WeakSet[Any] = WeakSet()
 
-    def reading(self) -> Turns:
-        """Begin to read the batches. `restarting` turns the result into an iterator."""
+    def _rounds(self) -> Iterator[Any]:
+        """Begin to read a block of each part at a time."""
         from ..streams import StreamLoader
 
-        options, blocks, joined, start_hook = self._given
+        options, blocks, _, start_hook = self._given
         method: Any = options.method
         start_method: Any = options.start_method
         loader = StreamLoader(
@@ -132,7 +132,7 @@ class InTurn(View[Any]):
         )
         rounds = iter(loader)
         self._begun.add(rounds)
-        return Turns(rounds, blocks, joined, options.last == "keep")
+        return rounds
 
     def close(self) -> None:
         """End the workers."""
@@ -140,7 +140,10 @@ class InTurn(View[Any]):
             rounds.close()
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return restarting(self.reading()) if isinstance(plan, Endless) else super()._iter(plan)
+        if not isinstance(plan, Endless):
+            return super()._iter(plan)
+        options, blocks, joined, _ = self._given
+        return restarting(Turns(self._rounds(), blocks, joined, options.last == "keep"))
 
     def _get(self, i: int) -> Any:
         for item in islice(self._iter(self._plan()), i, None):
@@ -183,11 +186,6 @@ class Turns:
         self._keeps_last = keeps_last
         self._blocks: deque[Any] = deque()  # the rest of the current round
         self._samples: list[Any] = []  # of short blocks
-        self._is_at_item = False
-
-    def is_at_item(self) -> bool:
-        """Return whether the last exception is about a batch or a part, not about the iteration."""
-        return self._is_at_item
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
         while self._blocks or self._next_round():
@@ -208,14 +206,11 @@ class Turns:
         """Read a block of each part. Return whether there is one."""
         try:
             found = next(self._rounds, None)
-        except BaseException as error:
-            self._is_at_item = isinstance(error, EvaluationError)
-            if isinstance(error, EvaluationError):
-                part, block = error.index
-                old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
-                error.message = error.message.replace(old, new)
+        except EvaluationError as error:
+            part, block = error.index
+            old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
+            error.message = error.message.replace(old, new)
             raise
-        self._is_at_item = True
         self._blocks.extend([] if found is None else found.data)
         return bool(self._blocks)
 
