@@ -135,15 +135,15 @@ class InTurn(View[Any]):
         return rounds
 
     def close(self) -> None:
-        """End the workers."""
-        for rounds in list(self._begun):
-            rounds.close()
+        """End the workers, if there are any."""
+        while self._begun and self._given[0].num_workers:
+            self._begun.pop().close()
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not isinstance(plan, Endless):
             return super()._iter(plan)
         options, blocks, joined, _ = self._given
-        return restarting(Turns(self._rounds(), blocks, joined, options.last == "keep"))
+        return restarting(Turns(self._rounds(), self._begun, blocks, joined, options.last == "keep"))
 
     def _get(self, i: int) -> Any:
         for item in islice(self._iter(self._plan()), i, None):
@@ -172,14 +172,19 @@ class Turns:
     ----------
     rounds : iterator of StreamBatch
         Each has a block of every part that has not ended.
+    begun : set
+        Contains `rounds` until it is closed.
     blocks, joined
         See `InTurn`.
     keeps_last : bool
         Whether to yield a last batch that is short.
     """
 
-    def __init__(self, rounds: Iterator[Any], blocks: Blocks, joined: View[Any], keeps_last: bool) -> None:
+    def __init__(
+        self, rounds: Iterator[Any], begun: WeakSet[Any], blocks: Blocks, joined: View[Any], keeps_last: bool
+    ) -> None:
         self._rounds = rounds
+        self._begun = begun
         self._batches = blocks.batches
         self._joined = joined
         self._size = blocks.size or 1
@@ -198,9 +203,11 @@ class Turns:
             self._samples.extend(value)
             if len(self._samples) >= self._size:
                 yield self._join()
+        progress.done = True
+        if self._rounds not in self._begun:
+            raise RuntimeError("DataLoader: the loader is closed")
         if self._samples and self._keeps_last:
             yield self._join()
-        progress.done = True
 
     def _next_round(self) -> bool:
         """Read a block of each part. Return whether there is one."""

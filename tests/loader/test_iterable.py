@@ -290,6 +290,25 @@ def test_an_abandoned_epoch_closes_the_iterators_of_its_parts(workers: int) -> N
     assert not dataset.is_open
 
 
+@pytest.mark.parametrize("way", EVERY_WAY[1:3])
+def test_an_epoch_of_a_closed_loader_ends_with_an_error(way: Any) -> None:
+    loader = sk.DataLoader(Shards(50, 50, 50), 2, **way)
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    *more, error = drawn(batches)
+    assert "the loader is closed" in str(error)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (0, 1 + len(more))
+
+
+def test_without_workers_closing_ends_nothing() -> None:
+    loader = sk.DataLoader(Shards(3, 3), 2)
+    batches = iter(loader)
+    assert next(batches).tolist() == [0, 1]
+    loader.close()
+    assert plain(batches) == [[100, 101], [2, 102]]
+
+
 def test_a_worker_that_dies_once_loses_and_repeats_nothing(tmp_path: Any) -> None:
     def die_once(i: int) -> int:
         if i == 104 and not (tmp_path / "died").exists():
