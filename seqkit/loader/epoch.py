@@ -39,7 +39,7 @@ class Position:
     moves : bool
         Whether the state of the sampler changes as it is drawn from: if its order is not known.
     keys : iterator
-        What the sampler gives from the position on, converted. An error of the sampler ends the keys, and
+        The keys of the sampler from the position on, converted. An error of the sampler ends them, and
         `failure` raises the error after the last item.
     """
 

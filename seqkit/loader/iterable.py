@@ -1,4 +1,4 @@
-"""Data sets that can only be iterated, and who reads them.
+"""Data sets that can only be iterated, and the processes that read them.
 
 With ``iterable_split="none"`` one worker iterates the data set. With ``"reader"`` the calling process does,
 and workers transform and collate. With ``"parts"`` the data set splits itself; see `parts`. With

@@ -129,7 +129,7 @@ class DataLoader(Generic[Batch]):
         `EvaluationError` and returns a sample. ``loader.failed`` lists what failed. A list of batches gets
         shorter if no sample of a batch is left.
     iterable_split : "none", "parts", "reader" or "workers", optional
-        Who reads a data set that can only be iterated. "none": one worker does. "parts": each worker reads
+        How to read a data set that can only be iterated. "none": one worker does. "parts": each worker reads
         whole parts, the iterables that ``dataset.split(part, dataset.parts)`` returns. "reader": the calling
         process reads samples, and the workers transform and collate them. "workers": every worker iterates
         the data set, which chooses its part by `get_worker_info`. The order then depends on the number of
@@ -139,8 +139,8 @@ class DataLoader(Generic[Batch]):
     Attributes
     ----------
     dataset, seed, collate_fn, batch_size, prefetch_factor, sampler, batch_sampler
-        As given, or what the loader uses in their place. None if there is none. The other arguments are
-        attributes, too, and none of them can be changed.
+        As given, or the object that the loader uses instead, or None. The other arguments are attributes,
+        too. None of them can be changed.
     failed : list of (key, str)
         The samples that failed, with `on_error`.
 

@@ -89,7 +89,7 @@ class Tolerant(View[Any]):
 
 
 class OnRecovered:
-    """Apply a function to what is left, and keep the failures attached.
+    """Apply a function to the samples that are left, and keep the failures attached.
 
     With ``collates=True`` the function makes a batch of a list of samples.
     """

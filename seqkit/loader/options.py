@@ -225,7 +225,7 @@ def check(dataset: Any, options: Options, is_iterable: bool) -> None:
 
 
 def as_iterable_split(dataset: Any, options: Options) -> str:
-    """Return who reads a data set that can only be iterated, given or by default.
+    """Return how to read a data set that can only be iterated, given or by default.
 
     Refuse arguments that do not go with it.
     """
