@@ -264,7 +264,7 @@ class DataLoader(Generic[Batch]):
         collate_fn = given.batchify_fn if given.collate_fn is None else given.collate_fn
         if collate_fn is None:
             collate_fn = self._collate_fn if given.is_batched else self._convert_fn
-        split = as_iterable_split(self._dataset, given) if self._is_iterable else "none"
+        split = as_iterable_split(self._dataset, given) if self._is_iterable else None
         self._options = replace(
             given,
             seed=seed,
@@ -275,8 +275,8 @@ class DataLoader(Generic[Batch]):
         )
         sampler, batch_sampler = samplers_of(self._dataset, self._options)
         # The sampler that gives the keys to read, or None if the order is part of the view.
-        reads = reads_keys(self._dataset, self._options)
-        self._sampler = (sampler if batch_sampler is None else batch_sampler) if reads else None
+        read = sampler if batch_sampler is None else batch_sampler
+        self._sampler = read if reads_keys(self._options) else None
         self._attributes = {
             **{field.name: getattr(given, field.name) for field in fields(given)},
             "dataset": self._dataset,
@@ -349,13 +349,14 @@ class DataLoader(Generic[Batch]):
                 " ordinary memory",
                 UserWarning,
             )
+        node = self._view if options.persistent_workers else self._new_view()
         with self._lock:
             before = self._latest, self._epoch, self._start
             position = self._begin()
         try:
-            node = self._view if options.persistent_workers else self._new_view()
             items = self._read(node, position)
         except BaseException:  # the epoch has not begun
+            self._finished(node)
             with self._lock:
                 load_sampler_state(self._sampler, position.before)
                 if self._latest is position:

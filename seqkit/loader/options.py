@@ -27,7 +27,6 @@ __all__ = [
 
 # "raise", "skip", "replace", or a function that returns a sample for the error.
 OnError = str | Callable[[EvaluationError], Any]
-READER_ONLY = ("pad", "rollover")  # a last batch that needs samples of another batch or epoch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,34 +228,35 @@ def as_iterable_split(dataset: Any, options: Options) -> str:
 
     Refuse arguments that do not go with it.
     """
+    # Other processes do not have the iterator.
+    is_local = isinstance(dataset, Iterator) and options.num_workers > 0 and options.method == "process"
     can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
-    split = options.iterable_split or ("parts" if can_split else "none")
-    if isinstance(dataset, Iterator) and options.num_workers and options.method == "process":
-        split = options.iterable_split or "reader"  # only the calling process has the iterator
-        if isinstance(dataset, Generator) and split != "reader":
-            raise ValueError(
-                f"DataLoader: with iterable_split={split!r} workers iterate the data set, but a generator"
-                " cannot be sent to a process. Leave iterable_split out, or set it to 'reader'"
-            )
+    split = options.iterable_split or ("reader" if is_local else "parts" if can_split else "none")
+    if split == "none" and options.last in ("pad", "rollover"):
+        return "reader"  # the last batch needs samples of another batch or epoch
+    if split != "reader" and is_local and isinstance(dataset, Generator):
+        raise ValueError(
+            f"DataLoader: with iterable_split={split!r} workers iterate the data set, but a generator cannot"
+            " be sent to a process. Leave iterable_split out, or set it to 'reader'"
+        )
+    if split == "parts" and not can_split:
+        raise ValueError(
+            "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
+            f" attribute parts, the number of parts, got {type(dataset).__name__}"
+        )
     if split == "parts":
-        if not can_split:
-            raise ValueError(
-                "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
-                f" attribute parts, the number of parts, got {type(dataset).__name__}"
-            )
         positive_int(dataset.parts, "DataLoader: parts of the data set")
     refused = {
-        f"last_batch={options.last_batch!r}, because workers make the batches": options.last in READER_ONLY,
+        f"last_batch={options.last!r}, because workers make the batches": options.last in ("pad", "rollover"),
         "persistent_workers, because it needs new workers in every epoch": options.persistent_workers,
         "in_order=False, because parts take turns": not options.in_order,
     }
-    for argument in [
-        name for name, is_given in refused.items() if is_given and split in ("parts", "workers")
-    ]:
-        raise ValueError(
-            f"DataLoader: with iterable_split={split!r} there is no {argument}. Leave it out, or set"
-            " iterable_split to 'reader' or 'none'"
-        )
+    for argument, is_given in refused.items():
+        if is_given and split in ("parts", "workers"):
+            raise ValueError(
+                f"DataLoader: with iterable_split={split!r} there is no {argument}. Leave it out, or set"
+                " iterable_split to 'reader' or 'none'"
+            )
     return split
 
 

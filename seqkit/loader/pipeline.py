@@ -17,7 +17,7 @@ from ..view import View
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap import smap
-from .iterable import Reader, WorkerParts, is_iterable_only, samples_of
+from .iterable import Reader, WorkerParts, samples_of
 from .keyed import Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -51,24 +51,23 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
     ----------
     dataset : View, indexable or iterable
     options : Options
-        With a seed, a collate function and `iterable_split`.
+        With a seed, a collate function, and `iterable_split` if the data set can only be iterated.
     start : WorkerStart
         Called in every worker before its first sample.
     """
-    if options.iterable_split == "workers":
+    split = options.iterable_split
+    if split == "workers":
         dataset = WorkerParts(dataset, max(options.num_workers, 1), start.introduce)
-    if options.iterable_split in ("parts", "workers"):
+    if split in ("parts", "workers"):
         samples = _prepared(Given(), options)
         blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, _batches(samples, options))
         return InTurn(options, blocks, _batches(Given(), options), start)
     items = _items(dataset, options)
     if not options.num_workers:
         return items
-    # One worker reads a data set that can only be iterated. Otherwise each worker would read all of it.
-    reads_alone = is_iterable_only(dataset) and not reads_keys(dataset, options)
     return prefetch(
         items,
-        1 if reads_alone else options.num_workers,
+        1 if split == "none" else options.num_workers,  # several would each read the whole data set
         cast(Any, options.method),
         max_buffered=options.batches_ahead * options.num_workers,
         start_hook=start,
@@ -81,8 +80,8 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
 
 
 def _items(dataset: Any, options: Options) -> View[Any]:
-    is_iterable = is_iterable_only(dataset)
-    if reads_keys(dataset, options):
+    is_iterable = options.iterable_split is not None
+    if reads_keys(options):
         keyed: View[Any] = Given() if is_iterable else Samples(as_view(dataset, "DataLoader"))
         return _batches(_prepared(keyed, options), options)
     samples = _prepared(samples_of(dataset) if is_iterable else as_view(dataset, "DataLoader"), options)
@@ -121,11 +120,10 @@ def _finished(items: View[Any], options: Options) -> View[Any]:
     return smap(f if options.on_error == "raise" else OnRecovered(f), items)
 
 
-def reads_keys(dataset: Any, options: Options) -> bool:
+def reads_keys(options: Options) -> bool:
     """Return whether a sampler gives the keys to read. Otherwise the order is part of the view."""
-    if options.sampler is not None or options.batch_sampler is not None or options.last == "rollover":
-        return True
-    return is_iterable_only(dataset) and (options.iterable_split == "reader" or options.last == "pad")
+    is_given = options.sampler is not None or options.batch_sampler is not None
+    return is_given or options.last == "rollover" or options.iterable_split == "reader"
 
 
 def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
@@ -133,8 +131,8 @@ def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
     if options.batch_sampler is not None:
         return None, options.batch_sampler
     sampler = options.sampler
-    if is_iterable_only(dataset):
-        sampler = Reader(dataset) if reads_keys(dataset, options) else None
+    if options.iterable_split is not None:
+        sampler = Reader(dataset) if options.iterable_split == "reader" else None
     elif sampler is None and hasattr(dataset, "__len__"):
         shuffled = options.shuffle
         sampler = RandomSampler(dataset, seed=options.seed) if shuffled else SequentialSampler(dataset)

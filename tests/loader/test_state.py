@@ -756,6 +756,21 @@ def test_ctrl_c_while_batches_are_passed_over_is_none_of_a_batch(strikes_at: int
     assert loader.state_dict()["batch"] == 3
 
 
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_an_error_of_worker_init_fn_while_samples_are_passed_over_begins_no_epoch(
+    way: dict[str, Any],
+) -> None:
+    def begin(number: int) -> None:
+        raise ValueError("no such device")
+
+    with Loader(Stream(), 4, worker_init_fn=begin, **way) as loader:
+        loader.load_state_dict({**loader.state_dict(), "epoch": 3, "batch": 2})
+        with pytest.raises(RuntimeError, match="no such device"):
+            iter(loader)
+        state = loader.state_dict()
+        assert (state["epoch"], state["batch"]) == (3, 2)
+
+
 def outcome(epoch: Iterator[Any]) -> Any:
     try:
         return next(epoch)
