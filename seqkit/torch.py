@@ -29,6 +29,7 @@ except ImportError as error:  # pragma: no cover
 from .collation.leaves import is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
+from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
 from .view import View
@@ -171,7 +172,7 @@ class _WorkerStart(WorkerStart):
             )
 
 
-class DataLoader(_loader.DataLoader):
+class DataLoader(_loader.DataLoader[Batch]):
     """`torch.utils.data.DataLoader` as a drop-in: the same arguments, tensors out.
 
     It has all features of `seqkit.DataLoader`: the same batches for any number of workers, exact resume,
@@ -214,10 +215,10 @@ class DataLoader(_loader.DataLoader):
         node = super()._new_view()
         return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
 
-    def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
-        batches, is_at_item = super()._iterated(pipeline, plan)
+    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
+        batches = super()._iterated(pipeline, plan)
         # Copies only batches that did not come in a slot.
-        return map(pin_memory, batches) if self._pins() else batches, is_at_item
+        return map(pin_memory, batches) if self._pins() else batches
 
     def _pins(self) -> bool:
         return bool(self.pin_memory) and self._can_pin()

@@ -59,7 +59,7 @@ ROOMS: dict[str, set[str]] = {
     "observe": VIEW | {"views", "prefetch"},
     "samplers": VIEW | {"views", "randomness"},
     "collation": VIEW,
-    "loader": VIEW | {"samplers", "collation", "views", "prefetch", "randomness"},
+    "loader": VIEW | {"samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},
     "streams": VIEW | {"views", "prefetch", "randomness"},
     "torch": VIEW | {"loader", "collation", "views", "prefetch"},

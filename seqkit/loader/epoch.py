@@ -1,23 +1,24 @@
-"""One epoch of a loader: the keys it reads, its iterator, and the position of the consumer."""
+"""One epoch of a loader: the position of its consumer, and its iterator."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..checks import positive_int
+from ..errors import EvaluationError, seterr
 from ..frames import hide_frames, warn
+from ..iteration import Progress, restarting
 from ..samplers.base import Sampler, draw, order_of
-from .on_error import NOTHING, Recovered
+from .on_error import Recovered
 
-__all__ = ["Epoch", "Keys", "Position", "Rest", "check_state", "load_sampler_state", "sampler_state"]
+__all__ = ["Epoch", "Position", "check_state", "load_sampler_state", "rest", "sampler_state"]
 
 
-@dataclass(slots=True)
 class Position:
-    """The position of the consumer of an epoch.
+    """How far the consumer of an epoch is, and the keys that a sampler gives in it. It outlives the iterator.
 
     Attributes
     ----------
@@ -31,82 +32,64 @@ class Position:
         Whether the epoch has this length for certain. The `__len__` of an iterable data set may be wrong.
     ended : bool
         Whether the iterator was exhausted.
+    sampler : iterable or None
+        Its epoch begins now.
+    before : object
+        The state of the sampler before the epoch.
+    moves : bool
+        Whether the state of the sampler changes as it is drawn from: if its order is not known.
+    keys : iterator
+        The keys of the sampler from the position on, converted. An error of the sampler ends them, and
+        `failure` raises the error after the last item.
     """
 
-    epoch: int
-    batch: int
-    length: int | None
-    is_exact: bool = True
-    ended: bool = False
+    def __init__(
+        self,
+        epoch: int,
+        batch: int,
+        length: int | None,
+        is_exact: bool,
+        sampler: Any,
+        convert: Callable[[Any], Any],
+    ) -> None:
+        self.epoch = epoch
+        self.batch = batch
+        self.length = length
+        self.is_exact = is_exact
+        self.ended = False
+        self.sampler = sampler
+        self.before = sampler_state(sampler)
+        own = getattr(sampler, "epoch", epoch)
+        self.moves = isinstance(sampler, Sampler) and order_of(sampler, own) is None
+        self.keys = self._draw(map(convert, () if sampler is None else draw(sampler, epoch, batch)))
+        self._error: Exception | None = None  # of the sampler
 
     def is_over(self) -> bool:
         """Return whether everything was read."""
         return self.ended or (self.is_exact and self.batch == self.length)
 
-
-class Keys:
-    """The keys that a sampler gives in one epoch: a plan that is drawn once, while it is read.
-
-    An error of the sampler ends the plan. `failure` raises the error after the last item.
-
-    Parameters
-    ----------
-    sampler : iterable
-        Its next epoch begins now.
-    position : Position
-        Of the consumer. If workers read ahead, the sampler is further.
-    convert : callable
-        Applied to every key.
-    """
-
-    def __init__(self, sampler: Any, position: Position, convert: Callable[[Any], Any]) -> None:
-        self._sampler = sampler
-        self._position = position
-        self._error: Exception | None = None
-        self.has_failed = False  # whether the error was raised
-        start, number = position.batch, getattr(sampler, "epoch", position.epoch)
-        # Whether the state of the sampler changes as it is drawn from: if its order is not known.
-        self.changes = isinstance(sampler, Sampler) and order_of(sampler, number) is None
-        keys = draw(sampler, number, 0 if self.changes else start)
-        # The states after so many keys, from the position of the consumer on.
-        self._states = deque([sampler_state(sampler)] if self.changes else [])
-        self._oldest = 0
-        self._keys = self._draw(keys, start if self.changes else 0, convert)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._keys
-
-    def _draw(self, keys: Iterator[Any], skip: int, convert: Callable[[Any], Any]) -> Iterator[Any]:
+    def _draw(self, keys: Iterator[Any]) -> Iterator[Any]:
         try:
-            for number, key in enumerate(keys):
-                if self.changes:
-                    self._record()
-                if number >= skip:
-                    yield convert(key)
+            yield from keys
         except Exception as error:
             self._error = error
-
-    def _record(self) -> None:
-        self._states.append(sampler_state(self._sampler))
-        while self._oldest < self._position.batch and len(self._states) > 1:
-            self._states.popleft()
-            self._oldest += 1
 
     def failure(self) -> Iterator[Any]:
         """Raise the error of the sampler, if there was one."""
         if self._error is not None:
-            self.has_failed = True
             raise self._error
         yield from ()
 
     def settle_sampler(self) -> None:
-        """Put the sampler where it would be without workers that read ahead of the consumer."""
-        if self._position.is_over():
-            for _ in self._keys:  # none is left, but the sampler must notice the end of its epoch
-                pass
-        elif self.changes:
-            read = min(max(self._position.batch - self._oldest, 0), len(self._states) - 1)
-            load_sampler_state(self._sampler, self._states[read])
+        """Put the sampler where it would be if workers had not read ahead of the consumer."""
+        keys = self.keys
+        if not self.is_over():
+            if not self.moves:
+                return
+            load_sampler_state(self.sampler, self.before)
+            keys = islice(draw(self.sampler, self.epoch), self.batch)
+        for _ in keys:  # at the end none is left, but the sampler must notice the end of its epoch
+            pass
 
 
 def sampler_state(sampler: Any) -> Any:
@@ -131,28 +114,28 @@ class Epoch(Iterator[Any]):
     items : iterator
         It survives errors.
     position : Position
-        Of the first of `items`. It is kept up to date.
+        It is kept up to date.
+    reads_here : bool
+        Whether batches are computed in `next`. Then Ctrl-C in it uses up a batch.
     failed : list
         Receives the failures of `Recovered` batches.
     finish : callable
         Called once, at the end.
-    is_at_item : callable
-        Returns whether the last error was about an item, which is then used up.
     """
 
     def __init__(
         self,
         items: Iterator[Any],
         position: Position,
+        reads_here: bool,
         failed: list[tuple[Any, str]],
         finish: Callable[[], None],
-        is_at_item: Callable[[], bool],
     ) -> None:
         self._items = items
         self._position = position
+        self._reads_here = reads_here
         self._failed = failed
         self._finish: Callable[[], None] | None = finish
-        self._is_at_item = is_at_item
         self._was_cut_short = False  # whether the last error ended the iteration
         # Batches that were taken from `items` but not counted. After Ctrl-C in a batch, a state resumes at
         # that batch, and this iterator continues after it.
@@ -166,7 +149,7 @@ class Epoch(Iterator[Any]):
                 self._end()
                 raise
             except BaseException as error:
-                self._was_cut_short = not self._is_at_item()
+                self._was_cut_short = not self._costs_a_batch(error)
                 self._uncounted += not self._was_cut_short
                 if isinstance(error, Exception):
                     self._count()
@@ -178,8 +161,14 @@ class Epoch(Iterator[Any]):
             if type(item) is not Recovered:
                 return item
             self._failed.extend(item.failed)
-            if item.value is not NOTHING:
-                return item.value
+            if item.values:
+                return item.values[0]
+
+    def _costs_a_batch(self, error: BaseException) -> bool:
+        """Return whether an exception is about a batch, which is then used up, not about the iteration."""
+        if not isinstance(error, Exception):
+            return self._reads_here
+        return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"
 
     def _count(self) -> None:
         position = self._position
@@ -205,49 +194,28 @@ class Epoch(Iterator[Any]):
             finish()
 
 
-class Rest(Iterator[Any]):
-    """What is left of an iteration whose first `count` items were read before. It draws and drops these
-    items.
+def rest(items: Iterator[Any], count: int) -> Iterator[Any]:
+    """Draw and drop `count` items that were read before, and return the iteration behind them.
 
-    For sequences without a length. Errors of dropped items are dropped, too, unless one of them is the end.
+    Errors of these items are dropped, unless nothing follows the last one.
     """
-
-    def __init__(self, items: Iterator[Any], count: int, is_at_item: Callable[[], bool]) -> None:
-        self._items = items
-        self._left = count
-        self._is_at_dropped = is_at_item
-        self._is_there = False
-        self._last_error: Exception | None = None
-        self._is_over = False
-
-    def is_at_item(self) -> bool:
-        """Return whether the last error was about an item of the rest."""
-        return self._is_there and (self._is_over or self._is_at_dropped())
-
-    def __next__(self) -> Any:
-        while self._left:
-            self._left -= 1
-            self._drop()
-        self._is_there = True
-        error, self._last_error = self._last_error, None
+    last_error = deque[Exception](maxlen=1)
+    for _ in range(count):
         try:
-            return next(self._items)
-        except StopIteration:
-            if error is None:
-                raise
-        self._is_over = True
-        raise error
+            for _ in islice(items, 1):
+                last_error.clear()
+        except EvaluationError as error:
+            last_error.append(error)
 
-    def _drop(self) -> None:
-        try:
-            next(self._items)
-            self._last_error = None
-        except StopIteration:
-            self._left = 0
-        except Exception as error:
-            if not self._is_at_dropped():
-                raise
-            self._last_error = error
+    def run(progress: Progress) -> Iterator[Any]:
+        for item in items:
+            last_error.clear()
+            yield item
+        progress.done = True
+        if last_error:
+            raise last_error.pop()
+
+    return restarting(run) if last_error else items
 
 
 FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
@@ -269,6 +237,5 @@ def check_state(state: Any, batch_size: int | None, seed: int | None) -> None:
     if seed is not None and state["seed"] != seed:
         raise ValueError(
             f"DataLoader: the state is of seed={state['seed']}, but this loader has another seed. Leave"
-            " out seed"
-            " and generator to take the seed of the state"
+            " out seed and generator to take the seed of the state"
         )

@@ -1,25 +1,25 @@
 """Data sets that can only be iterated, and the processes that read them.
 
 With ``iterable_split="none"`` one worker iterates the data set. With ``"reader"`` the calling process does,
-and workers transform and collate. With ``"workers"`` each worker iterates the data set, which chooses its
-part by `get_worker_info`.
+and workers transform and collate. With ``"parts"`` the data set splits itself; see `parts`. With
+``"workers"`` each worker iterates the data set, which chooses its part by `get_worker_info`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, NoReturn
 
-from ..context import get_worker_info
-from ..errors import WorkerDied
-from ..indices import UNBOUNDED
+from ..context import WorkerInfo, get_worker_info
 from ..view import View
 from ..views.uniter import uniter
 from .keyed import Sample
 
-__all__ = ["Joined", "Parts", "Reader", "is_iterable_only", "refuse_second_epoch", "samples_of"]
+__all__ = ["Reader", "WorkerParts", "is_iterable_only", "refuse_second_epoch", "samples_of"]
 
 
 def is_iterable_only(dataset: Any) -> bool:
@@ -31,17 +31,7 @@ def is_iterable_only(dataset: Any) -> bool:
 
 def samples_of(dataset: Any) -> View[Any]:
     """Return the view of the samples of a data set in its order. Its `__len__` is ignored."""
-    return uniter(dataset if isinstance(dataset, Iterator) else _Iterating(dataset))
-
-
-class _Iterating:
-    """Begin a pass over a data set."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __call__(self) -> Iterator[Any]:
-        return iter(self.dataset)
+    return uniter(dataset if isinstance(dataset, Iterator) else partial(iter, dataset))
 
 
 def refuse_second_epoch(what: str, iterator: Any) -> NoReturn:
@@ -69,68 +59,26 @@ class Reader:
         return len(self.dataset)
 
 
-class _Part:
-    """A batch of one worker, or with ``is_end`` the end of its part."""
+@dataclass(frozen=True)
+class WorkerParts:
+    """A data set that chooses its part by `get_worker_info`, as one that splits itself.
 
-    def __init__(self, worker: int, number: int, batch: Any, is_end: bool) -> None:
-        self.worker = worker
-        self.number = number
-        self.batch = batch
-        self.is_end = is_end
-
-
-class Parts(View[Any]):
-    """The batches of parts of a data set. Any index gives the next batch of the worker that evaluates it."""
-
-    def __init__(self, source: View[Any]) -> None:
-        super().__init__((source,), UNBOUNDED)
-        self._positions: dict[int, tuple[Iterator[Any], Iterator[int]]] = {}  # by worker
-
-    def _get(self, i: int) -> _Part:
-        info = get_worker_info()
-        worker = 0 if info is None else info.id
-        if worker not in self._positions:
-            source = self._sources[0]
-            self._positions[worker] = source._iter(source._plan()), count()
-        batches, numbers = self._positions[worker]
-        try:
-            return _Part(worker, next(numbers), next(batches), is_end=False)
-        except StopIteration:
-            return _Part(worker, -1, None, is_end=True)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Parts(sources[0])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Parts, self._sources
-
-
-class Joined(Iterator[Any]):
-    """The batches of all workers in the order of arrival, until every worker has reached the end of its
-    part.
+    Parameters
+    ----------
+    dataset : iterable
+    parts : int
+        Number of workers.
+    introduce : callable
+        Called with the `WorkerInfo` that is valid while a part is read.
     """
 
-    def __init__(self, parts: Iterator[_Part], workers: int) -> None:
-        self._parts = parts
-        self._left = set(range(workers))
-        self._expected = [0] * workers
+    dataset: Any
+    parts: int
+    introduce: Callable[[WorkerInfo], None]
 
-    def __next__(self) -> Any:
-        while self._left:
-            try:
-                part = next(self._parts)
-            except WorkerDied:
-                self._left.clear()  # its replacement would begin its part again
-                raise
-            if part.is_end:
-                self._left.discard(part.worker)
-                continue
-            if part.number < self._expected[part.worker]:
-                self._left.clear()
-                raise RuntimeError(
-                    f"DataLoader: worker {part.worker} was replaced and would repeat its samples. Use"
-                    " iterable_split='none' or 'reader'"
-                )
-            self._expected[part.worker] = part.number + 1
-            return part.batch
-        raise StopIteration
+    def split(self, part: int, parts: int) -> Iterator[Any]:
+        """Return an iterator over the part of worker number `part`."""
+        info = get_worker_info()
+        if info is not None:
+            self.introduce(replace(info, id=part, num_workers=parts))
+        return iter(self.dataset)

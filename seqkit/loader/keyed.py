@@ -16,7 +16,7 @@ from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNBOUNDED
 from ..source import Source
 from ..view import View, name_of
-from .on_error import merged
+from .on_error import OnRecovered
 
 __all__ = ["Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys"]
 
@@ -59,11 +59,13 @@ def as_keys(keys: Any) -> list[Any]:
 
 
 class Sample:
-    """A sample that was read already, as the key of itself. Messages name its number."""
+    """A sample that was read already, as the key of itself. Messages name its number, or its part and its
+    number there.
+    """
 
     __slots__ = ("number", "value")
 
-    def __init__(self, number: int, value: Any) -> None:
+    def __init__(self, number: int | tuple[int, int], value: Any) -> None:
         self.number = number
         self.value = value
 
@@ -88,59 +90,35 @@ class Given(View[Any]):
 
 
 class Samples(View[Any]):
-    """The view of the samples of a data set at keys, transformed.
+    """The view of the samples of a data set at keys.
 
-    An object gets keys as they are, and many at once if it has ``__getitems__``. Arrays and views are
-    indexed by ints. A list of keys as one key reads in bulk.
+    An object gets keys as they are, and many at once if it has ``__getitems__``. Arrays, tables and views
+    are indexed by ints. A list of keys as one key reads in bulk.
     """
 
-    def __init__(self, source: View[Any], transform: Callable[[Any], Any] | None) -> None:
-        super().__init__((source,), UNBOUNDED)
-        self._transform = transform
+    def __init__(self, source: View[Any]) -> None:
+        super().__init__((source,))
         data = source._data if isinstance(source, Source) else None
-        self._takes_keys = isinstance(source, Given) or (
-            isinstance(source, Source) and not isinstance(data, np.ndarray)
-        )
-        self._takes_lists = isinstance(source, Source) and not isinstance(data, _PLAIN)
+        # Tables are read by position, in readers of seqkit.
+        takes_keys = data is not None and not type(data).__module__.startswith("seqkit.")
+        self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
+        self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
 
     def _get(self, key: Any) -> Any:
-        is_bulk = isinstance(key, list | np.ndarray)
-        if not is_bulk:
-            return self._apply(key, self._read(key))
-        if self._takes_lists:
-            return self._apply(key, self._sources[0]._get(key))
-        return self._apply(key, list(self._read_all(as_keys(key))))
-
-    def _read(self, key: Any) -> Any:
-        source = self._sources[0]
-        return source._get(key if self._takes_keys else source._wrap_checked(key))
-
-    def _read_all(self, keys: Any) -> Sequence[Any]:
-        source = self._sources[0]
-        return source._getmany(keys if self._takes_keys else [source._wrap_checked(key) for key in keys])
+        source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
+        if is_bulk and not self._takes_lists:
+            return list(self._getmany(as_keys(key)))
+        return source._get(key if is_bulk or self._takes_keys else source._wrap_checked(key))
 
     def _getmany(self, indices: Any) -> Sequence[Any]:
-        items = self._read_all(indices)
-        if self._transform is None:
-            return items
-        return [self._apply(key, item) for key, item in zip(indices, items, strict=True)]
-
-    def _apply(self, key: Any, item: Any) -> Any:
-        if self._transform is None:
-            return item
-        try:
-            return self._transform(item)
-        except Exception as error:
-            fail(self, key, error, "in transform")
+        source = self._sources[0]
+        return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], i if isinstance(i, list | np.ndarray) else (i,)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Samples(sources[0], self._transform)
-
-    def _arguments(self, sources: list[str]) -> list[str]:
-        return [*sources, *([] if self._transform is None else [name_of(self._transform)])]
+        return Samples(sources[0])
 
 
 class Batches(View[Any]):
@@ -156,7 +134,7 @@ class Batches(View[Any]):
 
     def _get(self, keys: Any) -> Any:
         if isinstance(keys, Shards):
-            return merged([self._get(shard) for shard in keys])
+            return OnRecovered(list, collates=True)(map(self._get, keys))
         try:
             items = self._sources[0]._getmany(keys) if self._is_batched else self._sources[0]._get(keys)
         except EvaluationError:
@@ -165,17 +143,11 @@ class Batches(View[Any]):
             fail(self, keys, IndexError(str(error)))
         except Exception as error:
             fail(self, keys, error)
+        takes = not self._is_batched or getattr(self._collate_fn, "takes_arrays", False)
         try:
-            return self._collate_fn(items if self._takes(items) else list(items))
+            return self._collate_fn(items if takes or isinstance(items, list) else list(items))
         except Exception as error:
             fail(self, keys, error, "in collate_fn")
-
-    def _takes(self, items: Any) -> bool:
-        return (
-            not self._is_batched
-            or isinstance(items, list)
-            or getattr(self._collate_fn, "takes_arrays", False)
-        )
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], i if self._is_batched else (i,)),)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
-from types import GenericAlias
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 from weakref import WeakSet
 
 from ..checks import positive_int
@@ -20,16 +19,33 @@ from ..prefetch import Prefetch
 from ..samplers.base import pass_epoch
 from ..source import as_view
 from ..view import View
-from .epoch import Epoch, Keys, Position, Rest, check_state, load_sampler_state, sampler_state
-from .iterable import Joined, is_iterable_only, refuse_second_epoch, samples_of
+from .epoch import Epoch, Position, check_state, load_sampler_state, rest, sampler_state
+from .iterable import is_iterable_only, refuse_second_epoch
 from .keyed import as_key, as_keys
-from .options import OnError, Options, as_loader_seed, check_dataset, check_no_indices, warn_of_too_much
+from .options import (
+    OnError,
+    Options,
+    as_iterable_split,
+    as_loader_seed,
+    check,
+    warn_of_too_much,
+)
+from .parts import InTurn
 from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Batch = TypeVar("Batch", default=Any)
+else:
+    from typing import TypeVar
+
+    Batch = TypeVar("Batch")
 
 __all__ = ["DataLoader"]
 
 
-class DataLoader:
+class DataLoader(Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -112,11 +128,21 @@ class DataLoader:
         sample out. "replace" takes the next sample that can be read. A function is called with the
         `EvaluationError` and returns a sample. ``loader.failed`` lists what failed. A list of batches gets
         shorter if no sample of a batch is left.
-    iterable_split : "none", "reader" or "workers"
-        Who reads a data set that can only be iterated. "none" (the default): one worker does. "reader": the
-        calling process reads samples, and the workers transform and collate them. "workers": every worker
-        iterates the data set, which chooses its part by `get_worker_info`, and makes its own batches. Their
-        order may then depend on the workers, and there is no `state_dict`.
+    iterable_split : "none", "parts", "reader" or "workers", optional
+        How to read a data set that can only be iterated. "none": one worker does. "parts": each worker reads
+        whole parts, the iterables that ``dataset.split(part, dataset.parts)`` returns. "reader": the calling
+        process reads samples, and the workers transform and collate them. "workers": every worker iterates
+        the data set, which chooses its part by `get_worker_info`. The order then depends on the number of
+        workers, and there is no `state_dict`. None (the default) is "parts" if the data set has `split` and
+        `parts`, "reader" if it is an iterator and workers are processes, otherwise "none".
+
+    Attributes
+    ----------
+    dataset, seed, collate_fn, batch_size, prefetch_factor, sampler, batch_sampler
+        As given, or the object that the loader uses instead, or None. The other arguments are attributes,
+        too. None of them can be changed.
+    failed : list of (key, str)
+        The samples that failed, with `on_error`.
 
     Raises
     ------
@@ -129,10 +155,10 @@ class DataLoader:
 
     Notes
     -----
-    Batches are the same bit by bit for any number of workers, either method, persistent or not. Arguments
-    cannot be changed later. `len` needs the length of the data set or sampler, and is exact. The `__len__`
-    of a data set that can only be iterated is believed; a warning tells if there are more samples. Modelled
-    on ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
+    Batches are the same bit by bit for any number of workers, either method, persistent or not. `len` needs
+    the length of the data set or sampler, and is exact. The `__len__` of a data set that can only be
+    iterated is believed; a warning tells if there are more samples. Modelled on
+    ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
     tuples to tuples. There is a warning if there are more workers than CPUs, or than memory for them.
 
     Examples
@@ -151,7 +177,11 @@ class DataLoader:
     (10, np.False_)
     """
 
-    __class_getitem__: Any = classmethod(GenericAlias)  # in annotations: DataLoader[Picture]
+    dataset: Any
+    batch_size: int | None
+    collate_fn: Callable[[Any], Any]
+    prefetch_factor: int | None
+    seed: int
 
     # The subclass for PyTorch has others.
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
@@ -187,10 +217,8 @@ class DataLoader:
         batch_transform: Callable[[Any], Any] | None = None,
         batchify_fn: Callable[[Any], Any] | None = None,
         on_error: OnError = "raise",
-        iterable_split: Literal["none", "reader", "workers"] = "none",
+        iterable_split: Literal["none", "parts", "reader", "workers"] | None = None,
     ) -> None:
-        if is_iterable_only(dataset):
-            check_no_indices(shuffle, sampler, batch_sampler)
         self._given = Options(
             batch_size=batch_size,
             shuffle=shuffle,
@@ -220,102 +248,73 @@ class DataLoader:
         )
         self._dataset = dataset
         self._is_iterable = is_iterable_only(dataset)
-        check_dataset(dataset, self._given, self._is_iterable)
+        check(dataset, self._given, self._is_iterable)
         warn_of_too_much(self._given)
-        self._options = self._settled(as_loader_seed(seed, generator))
-        self._samplers = samplers_of(dataset, self._options)
-        self._view = self._new_view()
-        self._size = self._data_size()
         self._lock = threading.Lock()
         self._epoch, self._start = 0, 0
         self._latest: Position | None = None
-        self._keys: Keys | None = None
-        self._before: Any = None  # the state of the sampler before the latest epoch
-        self._nodes: WeakSet[Prefetch[Any]] = WeakSet()
+        self._nodes: WeakSet[Prefetch[Any] | InTurn] = WeakSet()
         self._is_closed = self._has_begun = False
         self.failed: list[tuple[Any, str]] = []
+        self._build(as_loader_seed(seed, generator))
 
-    def _settled(self, seed: int) -> Options:
-        """Return the arguments with the seed and the collate function filled in."""
+    def _build(self, seed: int) -> None:
+        """Make the samplers and the view, now that the seed is known."""
         given = self._given
         collate_fn = given.batchify_fn if given.collate_fn is None else given.collate_fn
         if collate_fn is None:
             collate_fn = self._collate_fn if given.is_batched else self._convert_fn
-        return replace(given, seed=seed, generator=None, collate_fn=collate_fn, batchify_fn=None)
-
-    @property
-    def _sampler(self) -> Any:
-        """The sampler that gives the keys to read, or None if the order is part of the view."""
-        if not reads_keys(self._dataset, self._options):
-            return None
-        sampler, batch_sampler = self._samplers
-        return sampler if batch_sampler is None else batch_sampler
+        split = as_iterable_split(self._dataset, given) if self._is_iterable else None
+        self._options = replace(
+            given,
+            seed=seed,
+            generator=None,
+            collate_fn=collate_fn,
+            batchify_fn=None,
+            iterable_split=split,
+        )
+        sampler, batch_sampler = samplers_of(self._dataset, self._options)
+        # The sampler that gives the keys to read, or None if the order is part of the view.
+        read = sampler if batch_sampler is None else batch_sampler
+        self._sampler = read if reads_keys(self._options) else None
+        self._attributes = {
+            **{field.name: getattr(given, field.name) for field in fields(given)},
+            "dataset": self._dataset,
+            "seed": seed,
+            "collate_fn": collate_fn,
+            "batch_size": given.batch_size if given.makes_batches else None,
+            "prefetch_factor": given.batches_ahead if given.num_workers else None,
+            "sampler": None if self._is_iterable else sampler,
+            "batch_sampler": None if self._is_iterable else batch_sampler,
+        }
+        self._view = self._new_view()
 
     def _new_view(self) -> View[Any]:
-        start = self._worker_start(self._options.worker_init_fn, self._dataset)
-        return pipeline(self._dataset, self._options, start)
-
-    def _data_size(self) -> int | None:
-        return len(self._dataset) if not self._is_iterable and hasattr(self._dataset, "__len__") else None
+        return pipeline(
+            self._dataset, self._options, self._worker_start(self._options.worker_init_fn, self._dataset)
+        )
 
     # ---------------------------------------------------------------- arguments
 
     @property
-    def dataset(self) -> Any:
-        """The data set."""
-        return self._dataset
-
-    @property
     def view(self) -> View[Any]:
-        """The view that the arguments stand for. Workers of their own read it for each epoch."""
-        if not self._options.persistent_workers and self._data_size() != self._size:  # it has grown or shrunk
-            self._size, self._view = self._data_size(), self._new_view()
+        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own."""
         return self._view
 
-    @property
-    def seed(self) -> int:
-        """The seed, given or drawn."""
-        return cast(int, self._options.seed)
-
-    @property
-    def collate_fn(self) -> Callable[[Any], Any]:
-        """The function that makes batches, or without batches converts single samples."""
-        return cast(Callable[[Any], Any], self._options.collate_fn)
-
-    @property
-    def batch_size(self) -> int | None:
-        """Samples per batch, or None if the loader does not make batches itself."""
-        return self._given.batch_size if self._given.makes_batches else None
-
-    @property
-    def prefetch_factor(self) -> int | None:
-        """Batches that each worker computes ahead, or None without workers."""
-        return self._given.batches_ahead if self._given.num_workers else None
-
-    @property
-    def sampler(self) -> Any:
-        """The sampler of samples, given or equivalent to the arguments; None if there is none."""
-        return None if self._is_iterable else self._samplers[0]
-
-    @property
-    def batch_sampler(self) -> Any:
-        """The sampler of batches, given or equivalent to the arguments; None if there is none."""
-        return None if self._is_iterable else self._samplers[1]
-
-    def __getattr__(self, name: str) -> Any:  # the other arguments
-        if name in _ARGUMENTS:
-            return getattr(self._given, name)
+    def __getattr__(self, name: str) -> Any:
+        if name in _ATTRIBUTES:
+            return self._attributes[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FROZEN:
+        if name in _ATTRIBUTES:
             raise ValueError(
                 f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
             )
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        if name in _FROZEN:
+        if name in _ATTRIBUTES:
             raise ValueError(f"DataLoader: {name} attribute should not be deleted")
         super().__delattr__(name)
 
@@ -340,7 +339,7 @@ class DataLoader:
             pass_epoch(self._sampler, epoch)
 
     @hides_frames
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         options = self._options
         if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
@@ -350,110 +349,93 @@ class DataLoader:
                 " ordinary memory",
                 UserWarning,
             )
+        node = self._view if options.persistent_workers else self._new_view()
         with self._lock:
-            position, keys, before = self._begin()
+            before = self._latest, self._epoch, self._start
+            position = self._begin()
         try:
-            node = self._node()
-            items, is_at_item = self._read(node, position, keys)
+            items = self._read(node, position)
         except BaseException:  # the epoch has not begun
-            self._take_back(position, before)
+            self._finished(node)
+            with self._lock:
+                load_sampler_state(self._sampler, position.before)
+                if self._latest is position:
+                    self._latest, self._epoch, self._start = before
             raise
-        with self._lock:
-            self._latest, self._keys, self._before = position, keys, before
-        return Epoch(items, position, self.failed, partial(self._finished, node), is_at_item)
+        reads_here = not options.num_workers and not isinstance(node, InTurn)
+        return Epoch(items, position, reads_here, self.failed, partial(self._finished, node))
 
-    def _begin(self) -> tuple[Position, Keys | None, Any]:
-        """Begin an epoch. Return its position, its keys, and the state of the sampler before."""
-        for given in (self._dataset if self._is_iterable else None, self._given_sampler()):
-            if self._has_begun and isinstance(given, Iterator):
-                refuse_second_epoch("sampler" if given is not self._dataset else "data set", given)
+    def _begin(self) -> Position:
+        """Begin an epoch. Return its position."""
+        dataset = self._dataset if self._is_iterable else None
+        for what, source in (("data set", dataset), ("sampler", self._given_sampler())):
+            if self._has_begun and isinstance(source, Iterator):
+                refuse_second_epoch(what, source)
         self._has_begun = True
         self._settle_sampler()
-        before = sampler_state(self._sampler)
         is_exact = not self._is_iterable or self._options.last == "rollover"
-        position = Position(self._epoch, self._start, self._length(), is_exact)
-        keys = None
-        if self._sampler is not None:
-            keys = Keys(self._sampler, position, self._convert_key())
-        self._epoch, self._start = position.epoch + 1, 0
-        return position, keys, before
+        position = Position(
+            self._epoch, self._start, self._length(), is_exact, self._sampler, self._convert_key()
+        )
+        self._latest, self._epoch, self._start = position, position.epoch + 1, 0
+        return position
 
     def _given_sampler(self) -> Any:
         return self._given.sampler if self._given.batch_sampler is None else self._given.batch_sampler
+
+    def _settle_sampler(self) -> None:
+        """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
+        if self._latest is not None:
+            self._latest.settle_sampler()
+
+    def _can_pin(self) -> bool:
+        """Return whether a device can copy from page-locked memory."""
+        return False
+
+    def _finished(self, node: View[Any]) -> None:
+        if node is not self._view and isinstance(node, Prefetch | InTurn):
+            node.close()
+
+    def _read(self, node: View[Any], position: Position) -> Iterator[Any]:
+        """Begin to read an epoch from a position on."""
+        if isinstance(node, Prefetch | InTurn):
+            self._nodes.add(node)
+        pipeline = node.at_epoch(position.epoch)
+        if self._sampler is not None:
+            return chain(self._iterated(pipeline, position.keys), position.failure())
+        if isinstance(pipeline._n, Unsized):
+            return rest(self._iterated(pipeline, pipeline._plan()), position.batch)
+        return self._iterated(pipeline, range(position.batch, pipeline._n))
 
     def _convert_key(self) -> Callable[[Any], Any]:
         if self._is_iterable:
             return list if self._options.is_batched else lambda sample: sample
         return as_keys if self._options.is_batched else as_key
 
-    def _settle_sampler(self) -> None:
-        """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
-        if self._keys is not None and self._latest is not None:
-            self._keys.settle_sampler()
-            self._keys = None
-
-    def _take_back(self, position: Position, before: Any) -> None:
-        with self._lock:
-            load_sampler_state(self._sampler, before)
-            if self._epoch == position.epoch + 1:
-                self._epoch, self._start = position.epoch, position.batch
-
-    def _can_pin(self) -> bool:
-        """Return whether a device can copy from page-locked memory."""
-        return False
-
-    def _node(self) -> View[Any]:
-        """Return the view that an epoch reads: with persistent workers, or with workers of its own."""
-        if self._options.persistent_workers:
-            return self.view
-        node = self._new_view()
-        if isinstance(node, Prefetch):
-            self._nodes.add(node)
-        return node
-
-    def _finished(self, node: View[Any]) -> None:
-        if node is not self._view and isinstance(node, Prefetch):
-            node.close()
-
-    def _read(
-        self, node: View[Any], position: Position, keys: Keys | None
-    ) -> tuple[Iterator[Any], Callable[[], bool]]:
-        """Return the batches from a position on, and whether the last error was about a batch."""
-        pipeline = node.at_epoch(position.epoch)
-        if keys is not None:
-            items, is_at_item = self._iterated(pipeline, keys)
-            return chain(items, keys.failure()), lambda: is_at_item() and not keys.has_failed
-        if not isinstance(pipeline._n, Unsized):
-            return self._iterated(pipeline, range(position.batch, pipeline._n))
-        items, is_at_item = self._iterated(pipeline, pipeline._plan())
-        if self._given.iterable_split == "workers" and self._given.num_workers:
-            return Joined(items, self._given.num_workers), is_at_item
-        rest = Rest(items, position.batch, is_at_item)
-        return rest, rest.is_at_item
-
-    def _iterated(self, pipeline: View[Any], plan: Any) -> tuple[Iterator[Any], Callable[[], bool]]:
+    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
         if isinstance(pipeline, Prefetch):
-            reading = pipeline.reading(plan, self._options.in_order)
-            return restarting(reading), reading.is_at_item
+            return restarting(pipeline.reading(plan, self._options.in_order))
         # Keys can be drawn once only. The base class reads each of them, in any view.
-        read = View._iter if isinstance(plan, Keys) else type(pipeline)._iter
-        return read(pipeline, plan), lambda: True
+        read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
+        return read(pipeline, plan)
 
     def __len__(self) -> int:
-        latest, keys = self._latest, self._keys
-        if latest is not None and keys is not None and keys.changes:
+        latest = self._latest
+        if latest is not None and latest.moves:
             if latest.is_over():
                 with self._lock:
                     self._settle_sampler()
             elif latest.length is not None:
                 return latest.length  # workers may have drawn the sampler to its end
-        return length(self._dataset, self._options, self._sampler)
+        n = self._length()
+        if n is None:
+            given = None if self._is_iterable else self._given_sampler()
+            what, source = ("data set", self._dataset) if given is None else ("sampler", given)
+            raise TypeError(f"DataLoader: no length, for its {what} ({type(source).__name__}) has none")
+        return n
 
     def _length(self) -> int | None:
-        try:
-            return length(self._dataset, self._options, self._sampler)
-        except TypeError:
-            return None
+        return length(self._dataset, self._options, self._sampler)
 
     # ---------------------------------------------------------------- state
 
@@ -492,7 +474,7 @@ class DataLoader:
             with self._lock:
                 self._settle_sampler()
             return {"epoch": latest.epoch + 1, "batch": 0, "sampler": sampler_state(self._sampler)}
-        return {"epoch": latest.epoch, "batch": latest.batch, "sampler": self._before}
+        return {"epoch": latest.epoch, "batch": latest.batch, "sampler": latest.before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next `iter` begin with the batch that came next when `state_dict` was called.
@@ -517,9 +499,7 @@ class DataLoader:
         check_state(state, self.batch_size, self.seed if has_seed else None)
         if state["seed"] != self.seed:
             self._close_nodes()
-            self._options = self._settled(state["seed"])
-            self._samplers = samplers_of(self._dataset, self._options)
-            self._view = self._new_view()
+            self._build(state["seed"])
         self._begin_at(state)
 
     def _begin_at(self, position: dict[str, Any]) -> None:
@@ -531,16 +511,17 @@ class DataLoader:
             raise ValueError(
                 f"DataLoader: the state is behind batch {start}, of which an epoch of this loader has {n}"
             )
-        self._epoch, self._start, self._latest, self._keys = position["epoch"], start, None, None
+        self._epoch, self._start, self._latest = position["epoch"], start, None
 
     # ---------------------------------------------------------------- the object
 
     def __repr__(self) -> str:
-        data = samples_of(self._dataset) if self._is_iterable else as_view(self._dataset, "DataLoader")
-        return f"{type(self).__name__}({', '.join([repr(data), *self._given.shown()])})"
+        name = f"<{type(self._dataset).__name__}>"
+        data = name if self._is_iterable else repr(as_view(self._dataset, "DataLoader"))
+        return f"{type(self).__name__}({', '.join([data, *self._given.shown()])})"
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_nodes": None, "_keys": None, "_latest": None, "_lock": None}
+        left_out = {"_nodes": None, "_latest": None, "_lock": None}
         return {**self.__dict__, **left_out, "_position": self._position()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -557,7 +538,7 @@ class DataLoader:
 
     def _close_nodes(self) -> None:
         for node in [*self._nodes, self._view]:
-            if isinstance(node, Prefetch):
+            if isinstance(node, Prefetch | InTurn):
                 node.close()
 
     def __enter__(self) -> Self:
@@ -567,5 +548,4 @@ class DataLoader:
         self.close()
 
 
-_ARGUMENTS = frozenset(field.name for field in fields(Options))
-_FROZEN = _ARGUMENTS | {"dataset", "view"}
+_ATTRIBUTES = frozenset(["dataset", "view", *(field.name for field in fields(Options))])

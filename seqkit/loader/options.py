@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,28 +13,27 @@ from ..collation.base import shown
 from ..errors import EvaluationError
 from ..frames import warn
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
+from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
 
 __all__ = [
-    "ITERABLE_SPLITS",
     "OnError",
     "Options",
+    "as_iterable_split",
     "as_loader_seed",
-    "check_dataset",
-    "check_no_indices",
+    "check",
     "warn_of_too_much",
 ]
 
 # "raise", "skip", "replace", or a function that returns a sample for the error.
 OnError = str | Callable[[EvaluationError], Any]
-ITERABLE_SPLITS = ("none", "reader", "workers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The arguments of a `DataLoader` besides its data set. The constructor checks them.
+    """The arguments of a `DataLoader` besides its data set, which describes them.
 
-    `DataLoader` describes the fields.
+    The constructor checks each argument by itself, and `check` checks them together.
     """
 
     batch_size: int | None = 1
@@ -61,7 +60,7 @@ class Options:
     batch_transform: Callable[[Any], Any] | None = None
     batchify_fn: Callable[[Any], Any] | None = None
     on_error: OnError = "raise"
-    iterable_split: str = "none"
+    iterable_split: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("drop_last", "pin_memory", "persistent_workers", "in_order"):
@@ -69,91 +68,70 @@ class Options:
         if self.shuffle is not None:
             as_flag(self.shuffle, "DataLoader: shuffle")
         for name in ("collate_fn", "batchify_fn", "worker_init_fn", "transform", "batch_transform"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise TypeError(
-                    f"DataLoader: {name} should be callable or None, but got {getattr(self, name)!r}"
-                )
-        if self.collate_fn is not None and self.batchify_fn is not None:
-            raise ValueError("DataLoader: batchify_fn is another name for collate_fn; pass only one of them")
-        _check_word(self.method, "method", ("process", "thread"))
-        _check_word(self.iterable_split, "iterable_split", ITERABLE_SPLITS)
+            if not callable(value := getattr(self, name)) and value is not None:
+                raise TypeError(f"DataLoader: {name} should be callable or None, but got {value!r}")
+        for name, allowed in _WORDS.items():
+            _check_word(getattr(self, name), name, allowed)
         if not callable(self.on_error):
             _check_word(self.on_error, "on_error", ("raise", "skip", "replace"), " or callable")
         optional_int(self.shm_size, "DataLoader: shm_size", least=0)
-        self._check_order()
-        self._check_workers()
-
-    def _check_order(self) -> None:
-        """Check the order of samples and the batches."""
         if self.sampler is not None:
             check_iterable(self.sampler, "DataLoader: sampler")
         if self.batch_sampler is not None:
             check_iterable(self.batch_sampler, "DataLoader: batch_sampler", "lists of indices")
-        if self.sampler is not None and self.shuffle:
-            raise ValueError("DataLoader: sampler option is mutually exclusive with shuffle: pass only one")
-        others = self.shuffle or self.sampler is not None or self.drop_last
+        numbers = {"num_workers": _as_int(self.num_workers, "num_workers")}
+        if self.batch_size is not None:
+            numbers["batch_size"] = as_batch_size(self.batch_size, "DataLoader")
+        if self.prefetch_factor is not None:
+            numbers["prefetch_factor"] = _as_int(self.prefetch_factor, "prefetch_factor")
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)  # a plain int in place of one of numpy
+        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float | np.number):
+            raise TypeError(f"DataLoader: timeout option should be a number of seconds, got {self.timeout!r}")
+        if not isinstance(self.start_method, str | None):
+            raise TypeError(
+                "DataLoader: multiprocessing_context option should be a valid context object or a string"
+                f" specifying the start method, but got {self.multiprocessing_context!r}"
+            )
+
+    def contradictions(self) -> Iterator[str]:
+        """Yield a message for each number out of range, and for arguments that exclude each other."""
+        has_sampler, has_batches = self.sampler is not None, self.batch_sampler is not None
+        workers, factor, context = self.num_workers, self.prefetch_factor, self.multiprocessing_context
+        if self.collate_fn is not None and self.batchify_fn is not None:
+            yield "batchify_fn is another name for collate_fn; pass only one of them"
+        if has_sampler and self.shuffle:
+            yield "sampler option is mutually exclusive with shuffle: pass only one"
         # 1 is the default. So an explicit batch_size=1 is accepted, too.
-        if self.batch_sampler is not None and (others or not self._is_default_batch_size()):
-            raise ValueError(
-                "DataLoader: batch_sampler option is mutually exclusive with batch_size, shuffle,"
-                " sampler, and"
-                f" drop_last, but got batch_size={self.batch_size!r}, shuffle={self.shuffle},"
-                f" sampler={self.sampler!r}, drop_last={self.drop_last}"
+        if has_batches and (self.batch_size != 1 or self.shuffle or has_sampler or self.drop_last):
+            yield (
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last,"
+                f" but got {', '.join(self.shown())}"
             )
         if self.batch_size is None and self.drop_last:
-            raise ValueError(
-                "DataLoader: batch_size=None option disables auto-batching and is mutually exclusive with"
-                " drop_last: pass only one of them"
-            )
-        if self.batch_size is not None:
-            self._normalise("batch_size", as_batch_size(self.batch_size, "DataLoader"))
+            yield "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
         as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
         if self.last_batch is not None and not self.makes_batches:
-            raise ValueError(
-                f"DataLoader: last_batch={self.last_batch!r} needs batch_size, and no batch_sampler"
-            )
-
-    def _is_default_batch_size(self) -> bool:
-        return not isinstance(self.batch_size, bool) and self.batch_size == 1
-
-    def _check_workers(self) -> None:
-        """Check the workers."""
-        workers = self._normalise("num_workers", _as_int(self.num_workers, "num_workers"))
+            yield f"last_batch={self.last_batch!r} needs batch_size, and no batch_sampler"
         if workers < 0:
-            raise ValueError(
-                "DataLoader: num_workers option should be non-negative; use num_workers=0 to disable"
-                f" multiprocessing. Got {workers}"
+            yield (
+                "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing. Got"
+                f" {workers}"
             )
-        if self.prefetch_factor is not None:
-            factor = self._normalise("prefetch_factor", _as_int(self.prefetch_factor, "prefetch_factor"))
-            if not workers:
-                raise ValueError(
-                    "DataLoader: prefetch_factor option could only be specified in multiprocessing. Let"
-                    " num_workers > 0 to enable multiprocessing, otherwise leave prefetch_factor None,"
-                    f" not {factor}"
-                )
-            if factor < 1:
-                raise ValueError(
-                    f"DataLoader: prefetch_factor option should be non-negative and not 0, but got {factor}"
-                )
-        _check_timeout(self.timeout, workers)
-        _check_context(self.multiprocessing_context, workers, self.method)
-        if self.persistent_workers and not workers:
-            raise ValueError("DataLoader: persistent_workers option needs num_workers > 0")
-        if self.persistent_workers and self.iterable_split == "workers":
-            raise ValueError(
-                "DataLoader: iterable_split='workers' needs new workers in every epoch; leave out"
-                " persistent_workers"
+        if not self.timeout >= 0:
+            yield f"timeout option should be non-negative, but got {self.timeout!r}"
+        for name, words in _NEED_WORKERS.items() if not workers else ():
+            if (value := getattr(self, name)) != getattr(Options, name):
+                yield f"{name} {words}, but got num_workers=0 and {name}={value!r}"
+        if factor is not None and factor < 1:
+            yield f"prefetch_factor option should be non-negative and not 0, but got {factor}"
+        if context is not None and self.method == "thread":
+            yield "multiprocessing_context says how processes start; leave it out with method='thread'"
+        if context is not None and self.start_method not in CONTEXTS:
+            yield (
+                "multiprocessing_context option should specify a valid start method in"
+                f" {list(CONTEXTS)}, but got {context!r}"
             )
-        if self.iterable_split == "workers" and self.last_batch in ("pad", "rollover"):
-            raise ValueError(
-                f"DataLoader: with iterable_split='workers' there is no last_batch={self.last_batch!r},"
-                " because each worker makes its own batches; use iterable_split='reader'"
-            )
-
-    def _normalise(self, name: str, number: int) -> int:
-        object.__setattr__(self, name, number)  # a plain int in place of one of numpy
-        return number
 
     # ---------------------------------------------------------------- derived values
 
@@ -180,7 +158,8 @@ class Options:
     @property
     def start_method(self) -> str | None:
         """How processes start, or None for the default."""
-        method: str | None = _start_method(self.multiprocessing_context)
+        context: Any = self.multiprocessing_context
+        method: str | None = context.get_start_method() if hasattr(context, "get_start_method") else context
         return method
 
     def shown(self) -> list[str]:
@@ -193,9 +172,21 @@ class Options:
         return shown(defaults, {name: getattr(self, name) for name in defaults})
 
 
-def _check_word(value: Any, name: str, allowed: tuple[str, ...], other: str = "") -> None:
-    if not isinstance(value, str) or value not in allowed:
-        words = [repr(word) for word in allowed]
+_WORDS = {
+    "method": ("process", "thread"),
+    "iterable_split": (None, "none", "parts", "reader", "workers"),
+}
+_NEED_WORKERS = {
+    "prefetch_factor": "option could only be specified in multiprocessing",
+    "timeout": "option needs num_workers > 0",
+    "persistent_workers": "option needs num_workers > 0",
+    "multiprocessing_context": "can only be used with multi-process loading (num_workers > 0)",
+}
+
+
+def _check_word(value: Any, name: str, allowed: tuple[str | None, ...], other: str = "") -> None:
+    if not isinstance(value, str | None) or value not in allowed:
+        words = [repr(word) for word in allowed if word is not None]
         listed = f"{', '.join(words)}{other}" if other else f"{', '.join(words[:-1])} or {words[-1]}"
         raise ValueError(f"DataLoader: {name} should be {listed}, but got {value!r}")
 
@@ -207,73 +198,66 @@ def _as_int(value: Any, name: str) -> int:
         raise TypeError(f"DataLoader: {name} option should be an int, but got {value!r}") from None
 
 
-def _check_timeout(timeout: Any, workers: int) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float | np.number):
-        raise TypeError(f"DataLoader: timeout option should be a number of seconds, but got {timeout!r}")
-    if not timeout >= 0:
-        raise ValueError(f"DataLoader: timeout option should be non-negative, but got {timeout!r}")
-    if timeout and not workers:
-        raise ValueError(f"DataLoader: timeout option needs num_workers > 0. Got timeout={timeout!r}")
-
-
-def _start_method(context: Any) -> Any:
-    return context.get_start_method() if hasattr(context, "get_start_method") else context
-
-
-def _check_context(context: Any, workers: int, method: str) -> None:
-    if context is None:
-        return
-    if not workers:
-        raise ValueError(
-            "DataLoader: multiprocessing_context can only be used with multi-process loading (num_workers >"
-            " 0), but got num_workers=0"
-        )
-    if method == "thread":
-        raise ValueError(
-            "DataLoader: multiprocessing_context says how processes start; leave it out with method='thread'"
-        )
-    start_method = _start_method(context)
-    if not isinstance(start_method, str):
-        raise TypeError(
-            "DataLoader: multiprocessing_context option should be a valid context object or a string"
-            f" specifying the start method, but got {context!r}"
-        )
-    from ..prefetch.settings import CONTEXTS
-
-    if start_method not in CONTEXTS:
-        raise ValueError(
-            "DataLoader: multiprocessing_context option should specify a valid start method in"
-            f" {list(CONTEXTS)}, but got {context!r}"
-        )
-
-
-def check_dataset(dataset: Any, options: Options, is_iterable: bool) -> None:
-    """Refuse a data set of a wrong type, and arguments that do not go with it."""
+def check(dataset: Any, options: Options, is_iterable: bool) -> None:
+    """Refuse a data set of a wrong type, and arguments that do not go with it or with each other."""
     if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         name = dataset.__name__ if isinstance(dataset, type) else type(dataset).__name__
         raise TypeError(f"DataLoader: dataset should be indexable by [i], or iterable, but got {name}")
-    if not is_iterable and options.iterable_split != "none":
+    if isinstance(dataset, set | frozenset):
+        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+    if not is_iterable and options.iterable_split not in (None, "none"):
         raise ValueError(
             f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"
             " iterated"
         )
+    for name in ("shuffle", "sampler", "batch_sampler") if is_iterable else ():
+        value = getattr(options, name)
+        if value is not None and (name != "shuffle" or value):
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
+                f" {name}={value!r}: a data set that can only be iterated has no indices. Shuffle it with"
+                " seqkit.streams.shuffle_buffer(dataset, size, seed)"
+            )
+    for message in options.contradictions():
+        raise ValueError(f"DataLoader: {message}")
     _check_weights(options.sampler if options.batch_sampler is None else options.batch_sampler, dataset)
 
 
-def check_no_indices(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
-    """Refuse arguments that need indices, for a data set that can only be iterated."""
-    start = "DataLoader with IterableDataset: expected unspecified"
-    if shuffle:
+def as_iterable_split(dataset: Any, options: Options) -> str:
+    """Return how to read a data set that can only be iterated, given or by default.
+
+    Refuse arguments that do not go with it.
+    """
+    # Other processes do not have the iterator.
+    is_local = isinstance(dataset, Iterator) and options.num_workers > 0 and options.method == "process"
+    can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
+    split = options.iterable_split or ("reader" if is_local else "parts" if can_split else "none")
+    if split == "none" and options.last in ("pad", "rollover"):
+        return "reader"  # the last batch needs samples of another batch or epoch
+    if split != "reader" and is_local and isinstance(dataset, Generator):
         raise ValueError(
-            f"{start} shuffle option, but got shuffle={shuffle!r}: a data set that can only be iterated"
-            " has no indices. Shuffle it with seqkit.streams.shuffle_buffer(dataset, size, seed)"
+            f"DataLoader: with iterable_split={split!r} workers iterate the data set, but a generator cannot"
+            " be sent to a process. Leave iterable_split out, or set it to 'reader'"
         )
-    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
-        if value is not None:
+    if split == "parts" and not can_split:
+        raise ValueError(
+            "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
+            f" attribute parts, the number of parts, got {type(dataset).__name__}"
+        )
+    if split == "parts":
+        positive_int(dataset.parts, "DataLoader: parts of the data set")
+    refused = {
+        f"last_batch={options.last!r}, because workers make the batches": options.last in ("pad", "rollover"),
+        "persistent_workers, because it needs new workers in every epoch": options.persistent_workers,
+        "in_order=False, because parts take turns": not options.in_order,
+    }
+    for argument, is_given in refused.items():
+        if is_given and split in ("parts", "workers"):
             raise ValueError(
-                f"{start} {name} option, but got {name}={value!r}: a data set that can only be iterated"
-                " has no indices"
+                f"DataLoader: with iterable_split={split!r} there is no {argument}. Leave it out, or set"
+                " iterable_split to 'reader' or 'none'"
             )
+    return split
 
 
 def _check_weights(sampler: Any, dataset: Any) -> None:

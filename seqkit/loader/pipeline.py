@@ -17,118 +17,13 @@ from ..view import View
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap import smap
-from .iterable import Parts, Reader, is_iterable_only, samples_of
+from .iterable import Reader, WorkerParts, samples_of
 from .keyed import Batches, Given, Samples
-from .on_error import CollateRecovered, OnRecovered, Tolerant
+from .on_error import OnRecovered, Tolerant
 from .options import Options
+from .parts import Blocks, InTurn
 
 __all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
-
-
-def pipeline(dataset: Any, options: Options, start_hook: Callable[[int], None] | None = None) -> View[Any]:
-    """Return the view of the batches or samples that a loader yields.
-
-    Parameters
-    ----------
-    dataset : View, indexable or iterable
-    options : Options
-        With a seed and a collate function.
-    start_hook : callable, optional
-        Called in every worker before its first sample.
-    """
-    items = _items(dataset, options)
-    if not options.num_workers:
-        return items
-    split = is_iterable_only(dataset) and options.iterable_split == "workers"
-    # One worker reads a data set that can only be iterated. Otherwise each worker would read all of it.
-    reads_alone = is_iterable_only(dataset) and not reads_keys(dataset, options) and not split
-    return prefetch(
-        Parts(items) if split else items,
-        1 if reads_alone else options.num_workers,
-        cast(Any, options.method),
-        max_buffered=options.batches_ahead * options.num_workers,
-        start_hook=start_hook,
-        shm_size=options.shm_size,
-        context=cast(Any, options.start_method),
-        timeout=float(options.timeout) or None,
-        retries=0 if split else 1,
-        in_order=bool(options.in_order),
-        seed=options.seed,
-    )
-
-
-def _items(dataset: Any, options: Options) -> View[Any]:
-    samples = _samples(dataset, options)
-    collate_fn = cast(Callable[[Any], Any], options.collate_fn)
-    batch_transform = options.batch_transform
-    if options.on_error != "raise":
-        collate_fn = CollateRecovered(collate_fn) if options.is_batched else OnRecovered(collate_fn)
-        batch_transform = None if batch_transform is None else OnRecovered(batch_transform)
-    if reads_keys(dataset, options):
-        items: View[Any] = Batches(samples, collate_fn, options.is_batched)
-    elif options.batch_size is None:
-        items = smap(collate_fn, samples)
-    else:
-        if options.last == "pad":
-            samples = whole_batches(samples, options.batch_size)
-        items = batch(samples, options.batch_size, options.last == "discard", collate_fn=collate_fn)
-    return items if batch_transform is None else smap(batch_transform, items)
-
-
-def _samples(dataset: Any, options: Options) -> View[Any]:
-    """Return the view of the samples, in order or at the keys of a sampler."""
-    source = samples_of(dataset) if is_iterable_only(dataset) else as_view(dataset, "DataLoader")
-    samples = source
-    if reads_keys(dataset, options):
-        samples = Samples(Given() if is_iterable_only(dataset) else source, options.transform)
-    elif options.transform is not None:
-        samples = smap(options.transform, source)
-    if options.on_error != "raise":
-        samples = Tolerant(samples, options.on_error, source._n)
-    is_shuffled = options.shuffle and not reads_keys(dataset, options)
-    return shuffle(samples, options.seed) if is_shuffled else samples
-
-
-def reads_keys(dataset: Any, options: Options) -> bool:
-    """Return whether a sampler gives the keys to read. Otherwise the order is part of the view."""
-    if options.sampler is not None or options.batch_sampler is not None or options.last == "rollover":
-        return True
-    return is_iterable_only(dataset) and (options.iterable_split == "reader" or options.last == "pad")
-
-
-def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
-    """Return the sampler and the batch sampler that a loader reads, given or equivalent to its arguments."""
-    if options.batch_sampler is not None:
-        return None, options.batch_sampler
-    sampler = options.sampler
-    if is_iterable_only(dataset):
-        sampler = Reader(dataset) if reads_keys(dataset, options) else None
-    elif sampler is None and hasattr(dataset, "__len__"):
-        shuffled = options.shuffle
-        sampler = RandomSampler(dataset, seed=options.seed) if shuffled else SequentialSampler(dataset)
-    if sampler is None and options.last == "rollover":
-        raise TypeError(
-            "DataLoader: last_batch='rollover' needs a data set with a length, but"
-            f" {type(dataset).__name__} has none"
-        )
-    if sampler is None or options.batch_size is None:
-        return sampler, None
-    return sampler, BatchSampler(sampler, options.batch_size, last=options.last)
-
-
-def length(dataset: Any, options: Options, sampler: Any) -> int:
-    """Return how many items an epoch has, or raise TypeError."""
-    counted = dataset if sampler is None else sampler
-    try:
-        n = len(counted)
-    except (TypeError, NotImplementedError) as error:
-        given = sampler if options.sampler is None else options.sampler
-        what = "data set" if given is None or is_iterable_only(dataset) else "sampler"
-        named = dataset if what == "data set" else given
-        raise TypeError(f"DataLoader: no length, for its {what} ({type(named).__name__}) has none") from error
-    if sampler is not None or options.batch_size is None:
-        return n
-    return batch_count(n, options.batch_size, options.last)
 
 
 class WorkerStart:
@@ -147,3 +42,116 @@ class WorkerStart:
     def introduce(self, info: WorkerInfo) -> None:
         """Make the information about the worker available to the user's functions."""
         set_worker_info(info)
+
+
+def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
+    """Return the view of the batches or samples that a loader yields.
+
+    Parameters
+    ----------
+    dataset : View, indexable or iterable
+    options : Options
+        With a seed, a collate function, and `iterable_split` if the data set can only be iterated.
+    start : WorkerStart
+        Called in every worker before its first sample.
+    """
+    split = options.iterable_split
+    if split == "workers":
+        dataset = WorkerParts(dataset, max(options.num_workers, 1), start.introduce)
+    if split in ("parts", "workers"):
+        samples = _prepared(Given(), options)
+        blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, _batches(samples, options))
+        return InTurn(options, blocks, _batches(Given(), options), start)
+    items = _items(dataset, options)
+    if not options.num_workers:
+        return items
+    return prefetch(
+        items,
+        1 if split == "none" else options.num_workers,  # several would each read the whole data set
+        cast(Any, options.method),
+        max_buffered=options.batches_ahead * options.num_workers,
+        start_hook=start,
+        shm_size=options.shm_size,
+        context=cast(Any, options.start_method),
+        timeout=float(options.timeout) or None,
+        in_order=bool(options.in_order),
+        seed=options.seed,
+    )
+
+
+def _items(dataset: Any, options: Options) -> View[Any]:
+    is_iterable = options.iterable_split is not None
+    if reads_keys(options):
+        keyed: View[Any] = Given() if is_iterable else Samples(as_view(dataset, "DataLoader"))
+        return _batches(_prepared(keyed, options), options)
+    samples = _prepared(samples_of(dataset) if is_iterable else as_view(dataset, "DataLoader"), options)
+    if options.shuffle:
+        samples = shuffle(samples, options.seed)
+    if options.batch_size is None:
+        return _finished(smap(_collate_fn(options), samples), options)
+    if options.last == "pad":
+        samples = whole_batches(samples, options.batch_size)
+    drop_last = options.last == "discard"
+    items = batch(samples, options.batch_size, drop_last, collate_fn=_collate_fn(options))
+    return _finished(items, options)
+
+
+def _prepared(samples: View[Any], options: Options) -> View[Any]:
+    """Return the view of the transformed samples. With `on_error`, failing ones are `Recovered`."""
+    if options.transform is not None:
+        samples = smap(options.transform, samples)
+    return samples if options.on_error == "raise" else Tolerant(samples, options.on_error)
+
+
+def _batches(samples: View[Any], options: Options) -> View[Any]:
+    """Return the view of the batches at lists of keys."""
+    return _finished(Batches(samples, _collate_fn(options), options.is_batched), options)
+
+
+def _collate_fn(options: Options) -> Callable[[Any], Any]:
+    collate_fn = cast(Callable[[Any], Any], options.collate_fn)
+    return collate_fn if options.on_error == "raise" else OnRecovered(collate_fn, options.is_batched)
+
+
+def _finished(items: View[Any], options: Options) -> View[Any]:
+    f = options.batch_transform
+    if f is None:
+        return items
+    return smap(f if options.on_error == "raise" else OnRecovered(f), items)
+
+
+def reads_keys(options: Options) -> bool:
+    """Return whether a sampler gives the keys to read. Otherwise the order is part of the view."""
+    is_given = options.sampler is not None or options.batch_sampler is not None
+    return is_given or options.last == "rollover" or options.iterable_split == "reader"
+
+
+def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
+    """Return the sampler and the batch sampler that a loader reads, given or equivalent to its arguments."""
+    if options.batch_sampler is not None:
+        return None, options.batch_sampler
+    sampler = options.sampler
+    if options.iterable_split is not None:
+        sampler = Reader(dataset) if options.iterable_split == "reader" else None
+    elif sampler is None and hasattr(dataset, "__len__"):
+        shuffled = options.shuffle
+        sampler = RandomSampler(dataset, seed=options.seed) if shuffled else SequentialSampler(dataset)
+    if sampler is None and options.last == "rollover":
+        raise TypeError(
+            "DataLoader: last_batch='rollover' needs a data set with a length, but"
+            f" {type(dataset).__name__} has none"
+        )
+    if sampler is None or options.batch_size is None:
+        return sampler, None
+    return sampler, BatchSampler(sampler, options.batch_size, last=options.last)
+
+
+def length(dataset: Any, options: Options, sampler: Any) -> int | None:
+    """Return how many items an epoch has, or None if that is not known."""
+    try:
+        n = len(dataset if sampler is None else sampler)
+    except (TypeError, NotImplementedError):
+        return None
+    if sampler is not None or options.batch_size is None:
+        return n
+    return batch_count(n, options.batch_size, options.last)

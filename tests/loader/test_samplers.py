@@ -282,3 +282,12 @@ def test_batches_by_a_budget_read_any_sampler(way: Any) -> None:
             assert list(chain(*batches)) == list(RandomSampler(7, seed=1).at_epoch(epoch))
             assert all(len(batch) * max(sizes[i] for i in batch) <= 18 for batch in batches)
             assert max(map(len, batches)) <= 3
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_tables_are_read_at_positions_by_any_sampler(batch_size: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [10, 20, 30]}, index=["a", "b", "c"])
+    sampler: Any = [[2, -3], [1]] if batch_size is None else [2, -3, 1]
+    loader = sk.DataLoader(frame, batch_size, sampler=sampler, collate_fn=list)
+    assert [[row["x"] for row in rows] for rows in loader] == [[30, 10], [20]]

@@ -737,29 +737,38 @@ def test_a_stream_that_breaks_before_the_place_to_go_on_from_says_so(
 @pytest.mark.parametrize("strikes_at", range(4))
 def test_ctrl_c_while_batches_are_passed_over_is_none_of_a_batch(strikes_at: int) -> None:
     class Struck:
-        struck = False
-        drawn = 0
+        strikes = True
 
         def __iter__(self) -> Iterator[int]:
-            return self
-
-        def __next__(self) -> int:
-            if self.drawn == strikes_at and not self.struck:
-                self.struck = True
-                raise KeyboardInterrupt
-            if self.drawn == 10:
-                raise StopIteration
-            self.drawn += 1
-            return self.drawn - 1
+            for i in range(10):
+                if i == strikes_at and self.strikes:
+                    self.strikes = False
+                    raise KeyboardInterrupt
+                yield i
 
     loader = Loader(Struck(), 2)
     loader.load_state_dict({**Loader(Struck(), 2).state_dict(), "batch": 2})
-    epoch = iter(loader)
     with pytest.raises(KeyboardInterrupt):
-        next(epoch)
+        iter(loader)
     assert loader.state_dict()["batch"] == 2
-    next(epoch)
+    epoch = iter(loader)
+    assert plain([next(epoch)]) == [[4, 5]]
     assert loader.state_dict()["batch"] == 3
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_an_error_of_worker_init_fn_while_samples_are_passed_over_begins_no_epoch(
+    way: dict[str, Any],
+) -> None:
+    def begin(number: int) -> None:
+        raise ValueError("no such device")
+
+    with Loader(Stream(), 4, worker_init_fn=begin, **way) as loader:
+        loader.load_state_dict({**loader.state_dict(), "epoch": 3, "batch": 2})
+        with pytest.raises(RuntimeError, match="no such device"):
+            iter(loader)
+        state = loader.state_dict()
+        assert (state["epoch"], state["batch"]) == (3, 2)
 
 
 def outcome(epoch: Iterator[Any]) -> Any:

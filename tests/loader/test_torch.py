@@ -793,6 +793,31 @@ def test_without_an_accelerator_pinning_is_warned_of_and_left_out(way: dict[str,
     same(batches, list(Theirs(stored(), 5)))
 
 
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_batches_of_parts_are_pinned_and_workers_know_their_part(
+    way: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dealt(torch.utils.data.IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[int]:
+            info = sk.get_worker_info()
+            return iter(range(8) if info is None else range(info.id, 8, info.num_workers))
+
+    class Shards(Dealt):
+        parts = 2
+
+        def split(self, part: int, parts: int) -> Iterator[int]:
+            return iter(range(part, 8, parts))
+
+    monkeypatch.setattr(ours, "pin_memory", lambda batch: ("pinned", batch.tolist()))
+    monkeypatch.setattr(Ours, "_can_pin", lambda self: True)
+    for dataset, split in ((Shards(), None), (Dealt(), "workers")):
+        with Ours(dataset, 2, pin_memory=True, iterable_split=split, **way) as loader:
+            found = list(loader)
+        turns = [[0, 2], [1, 3], [4, 6], [5, 7]]
+        expected = turns if way or split is None else [[0, 1], [2, 3], [4, 5], [6, 7]]
+        assert found == [("pinned", batch) for batch in expected]
+
+
 def test_attributes_are_those_of_torch() -> None:
     options: dict[str, Any] = {"batch_size": 2, "num_workers": 1, "drop_last": True, "timeout": 5}
     mine, theirs = Ours(stored(), **options), Theirs(stored(), **options)

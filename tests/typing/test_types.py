@@ -372,6 +372,13 @@ def test_a_chain_refuses_what_the_functions_refuse() -> None:
         view.smapp(len)  # type: ignore[attr-defined]
 
 
+def test_a_loader_has_the_type_of_its_batches_if_it_is_annotated() -> None:
+    loader: sk.DataLoader[Floats] = sk.DataLoader(table, 2)
+    assert_type(next(iter(loader)), Floats)
+    assert_type(next(iter(sk.DataLoader(table, 2))), Any)
+    assert_type([len(batch) for batch in sk.DataLoader[str]("abc", collate_fn="".join)], list[int])
+
+
 # -------------------------------------------------------------------- overloads and functions agree
 
 FUNCTIONS = {

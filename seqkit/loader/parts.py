@@ -1,0 +1,227 @@
+"""Data sets that split themselves: all workers read parts, as the streams of a `StreamLoader`.
+
+Each part is a lane. Parts take turns. At each turn a part gives a block of successive samples, as many as a
+batch has, and its worker makes a batch of them. The last block of a part may be short. The consumer joins the
+samples of short blocks to batches as soon as there are enough. So the batches follow from the data set alone,
+and not from the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+from weakref import WeakSet
+
+from ..context import get_worker_info, in_process_worker
+from ..errors import EndOfSequence, EvaluationError
+from ..indices import UNKNOWN, Endless, Plan
+from ..iteration import Progress, restarting
+from ..prefetch.errors import record, reraise
+from ..randomness import node_key
+from ..view import View, in_order
+from .keyed import Sample
+from .options import Options
+
+__all__ = ["Blocks", "InTurn"]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Opens a part of a data set as the stream of its blocks.
+
+    A block is the number of its samples, a value, and an error with its worker or None. The value of a full
+    block is a batch, and that of a short block a list of transformed samples. An error of a sample costs its
+    block. An error of the part itself ends the part.
+
+    Parameters
+    ----------
+    dataset : iterable
+        It splits itself.
+    parts : int
+    size : int or None
+        Samples per block. None gives single samples.
+    samples, batches : View
+        The samples at keys, and the batches at lists of keys.
+    """
+
+    dataset: Any
+    parts: int
+    size: int | None
+    samples: View[Any]
+    batches: View[Any]
+
+    def __call__(self, part: int, start: int = 0) -> Iterator[Any]:
+        first = start * (self.size or 1)
+        items = in_order(self.dataset.split(part, self.parts))
+        block: Any = []
+        try:
+            for number, item in enumerate(islice(items, first, None), first):
+                block.append(Sample((part, number), item))
+                if len(block) == (self.size or 1):
+                    yield self._made(block)
+                    block = []
+        except Exception:
+            if block:
+                yield self._made(block)
+            raise
+        if block:
+            yield self._made(block)
+
+    def _made(self, block: Any) -> tuple[int, Any, Any]:
+        try:
+            if len(block) == (self.size or 1):
+                return len(block), self.batches._get(block if self.size else block[0]), None
+            values = self.samples._getmany(block)
+            made = [Sample(key.number, value) for key, value in zip(block, values, strict=True)]
+            return len(block), made, None
+        except Exception as error:
+            info = get_worker_info()
+            problem = record(error, self.batches) if in_process_worker() else error
+            return len(block), None, (problem, info and info.id)
+
+
+class InTurn(View[Any]):
+    """The view of the batches of all parts. Reading item i iterates up to it.
+
+    Parameters
+    ----------
+    options : Options
+    blocks : Blocks
+    joined : View
+        The batches at lists of transformed samples.
+    start_hook : callable or None
+        Called in every worker before its first sample.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        blocks: Blocks,
+        joined: View[Any],
+        start_hook: Callable[[int], None] | None,
+    ) -> None:
+        super().__init__((), UNKNOWN)
+        self._given = options, blocks, joined, start_hook
+        self._epoch = 0
+        self._begun: WeakSet[Any] = WeakSet()
+
+    def _rounds(self) -> Iterator[Any]:
+        """Begin to read a block of each part at a time."""
+        from ..streams import StreamLoader
+
+        options, blocks, _, start_hook = self._given
+        method: Any = options.method
+        start_method: Any = options.start_method
+        loader = StreamLoader(
+            range(blocks.parts),
+            blocks,
+            blocks.parts,
+            min(options.num_workers, blocks.parts),
+            list,
+            padding="drop_rows",
+            seed=node_key("parts", options.seed or 0, self._epoch, 0),
+            timeout=options.timeout,
+            worker_init_fn=start_hook,
+            method=method,
+            multiprocessing_context=start_method,
+            shm_size=options.shm_size,
+            max_buffered=1 + options.batches_ahead * options.num_workers // blocks.parts,
+        )
+        rounds = iter(loader)
+        self._begun.add(rounds)
+        return rounds
+
+    def close(self) -> None:
+        """End the workers, if there are any."""
+        while self._begun and self._given[0].num_workers:
+            self._begun.pop().close()
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if not isinstance(plan, Endless):
+            return super()._iter(plan)
+        options, blocks, joined, _ = self._given
+        return restarting(Turns(self._rounds(), self._begun, blocks, joined, options.last == "keep"))
+
+    def _get(self, i: int) -> Any:
+        for item in islice(self._iter(self._plan()), i, None):
+            return item
+        raise EndOfSequence(f"the sequence ends before batch {i}")
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        keyed = InTurn(*self._given)
+        keyed._epoch, keyed._begun = epoch, self._begun  # the epoch seeds the global generators of workers
+        return keyed
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InTurn, self._given
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return [f"{self._given[1].parts} parts of <{type(self._given[1].dataset).__name__}>"]
+
+
+class Turns:
+    """The work of an iterator over the batches of all parts, in runs. An error ends a run.
+
+    Parameters
+    ----------
+    rounds : iterator of StreamBatch
+        Each has a block of every part that has not ended.
+    begun : set
+        Contains `rounds` until it is closed.
+    blocks, joined
+        See `InTurn`.
+    keeps_last : bool
+        Whether to yield a last batch that is short.
+    """
+
+    def __init__(
+        self, rounds: Iterator[Any], begun: WeakSet[Any], blocks: Blocks, joined: View[Any], keeps_last: bool
+    ) -> None:
+        self._rounds = rounds
+        self._begun = begun
+        self._batches = blocks.batches
+        self._joined = joined
+        self._size = blocks.size or 1
+        self._keeps_last = keeps_last
+        self._blocks: deque[Any] = deque()  # the rest of the current round
+        self._samples: list[Any] = []  # of short blocks
+
+    def __call__(self, progress: Progress) -> Iterator[Any]:
+        while self._blocks or self._next_round():
+            count, value, failure = self._blocks.popleft()
+            if failure is not None:
+                reraise(failure[0], self._joined, None, self._batches, failure[1])
+            if count == self._size:
+                yield value
+                continue
+            self._samples.extend(value)
+            if len(self._samples) >= self._size:
+                yield self._join()
+        progress.done = True
+        if self._rounds not in self._begun:
+            raise RuntimeError("DataLoader: the loader is closed")
+        if self._samples and self._keeps_last:
+            yield self._join()
+
+    def _next_round(self) -> bool:
+        """Read a block of each part. Return whether there is one."""
+        try:
+            found = next(self._rounds, None)
+        except EvaluationError as error:
+            part, block = error.index
+            old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
+            error.message = error.message.replace(old, new)
+            raise
+        self._blocks.extend([] if found is None else found.data)
+        return bool(self._blocks)
+
+    def _join(self) -> Any:
+        batch: Any = self._samples[: self._size]
+        del self._samples[: self._size]
+        return self._joined._get(batch)
