@@ -27,6 +27,16 @@ def steps(stream: tuple[int, ...]) -> Iterator[np.ndarray]:
         yield np.full((length, 2), 10 * sum(stream) + chunk, np.float32)
 
 
+def drawn(stream: int) -> Iterator[int]:
+    yield int(np.random.randint(1 << 30))
+
+
+def test_workers_have_other_random_numbers_in_every_epoch() -> None:
+    with StreamLoader([0], drawn, 1, 1, padding="stop", seed=0) as loader:
+        first, second = ([batch.data.item() for batch in loader] for _ in range(2))
+    assert first != second
+
+
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"open_fn": 3}, TypeError, "open_fn must be callable, got 3"),
     ({"batch_size": 0}, ValueError, "batch_size must be a positive int, got 0"),
