@@ -189,6 +189,16 @@ MAPS = [
         lambda x: [a + b for a, b in pairwise(x)],
     ),
     Case(
+        "smap of a map, and of two maps of two",
+        lambda s: sk.smap(
+            lambda a, b, c: (a, b, c),
+            sk.smap(double, s),
+            sk.smap(plus_one, sk.smap(operator.sub, s, sk.view(s)[::-1])),
+            sk.smap(operator.add, s, s),
+        ),
+        lambda x: [(a * 2, a - b + 1, a + a) for a, b in zip(x, x[::-1], strict=True)],
+    ),
+    Case(
         "smap batched",
         lambda s: sk.smap(all_doubled, s, batched=True),
         lambda x: [i * 2 for i in x],

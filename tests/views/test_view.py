@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -301,23 +302,52 @@ def test_the_parts_of_an_expression_that_are_not_random_are_shared_by_all_epochs
 # -------------------------------------------------------------------- depth
 
 
-def chain(depth: int) -> sk.View[Any]:
-    view = sk.view(range(3))
+def one_more(view: sk.View[Any]) -> sk.View[Any]:
+    return sk.smap(plus_one, view)
+
+
+def sum_with_ones(view: sk.View[Any]) -> sk.View[Any]:
+    return sk.smap(operator.add, view, [1, 1, 1])
+
+
+def ones_and_sum(view: sk.View[Any]) -> sk.View[Any]:
+    return sk.smap(max, [0, 0, 0], sk.smap(plus_one, view), [1, 1, 1])
+
+
+def chain(depth: int, extend: Callable[[Any], sk.View[Any]] = one_more) -> sk.View[Any]:
+    view = sk.shuffle(range(3), seed=0)
     for _ in range(depth):
-        view = sk.smap(plus_one, view)
+        view = extend(view)
     return view
 
 
-def test_a_chain_of_500_maps_is_read_shown_pickled_and_copied() -> None:
-    view = chain(500)
-    for same in (view, pickle.loads(pickle.dumps(view)), copy.deepcopy(view), view.at_epoch(1)):
-        assert (same[1], list(same), list(same[::-1])) == (501, [500, 501, 502], [502, 501, 500])
+kinds_of_chains = pytest.mark.parametrize("extend", [one_more, sum_with_ones, ones_and_sum])
+
+
+@kinds_of_chains
+def test_a_chain_of_500_maps_is_read_shown_pickled_and_copied(extend: Any) -> None:
+    view, order = chain(500, extend), sk.shuffle(range(3), seed=0)
+    items, others = ([i + 500 for i in order.at_epoch(epoch)] for epoch in (0, 2))
+    for same in (view, pickle.loads(pickle.dumps(view)), copy.deepcopy(view)):
+        assert (same[1], list(same), list(same[::-1])) == (items[1], items, items[::-1])
+        assert list(same.batch(2)) == [items[:2], items[2:]]
+    assert list(view.at_epoch(2)) == others
     assert len(repr(view)) < 1000
+    assert sk.explain(view).count("shuffle") == 1
 
 
-def test_a_chain_of_5000_maps_is_read_too() -> None:
-    view = chain(5000)
-    assert (view[-1], list(view)) == (5002, [5000, 5001, 5002])
+@kinds_of_chains
+def test_a_chain_of_2000_maps_is_read_too(extend: Any) -> None:
+    view = chain(2000, extend)
+    assert sorted(view) == sorted(view[:]) == sorted([view[0], view[1], view[-1]]) == [2000, 2001, 2002]
+
+
+@kinds_of_chains
+def test_the_length_of_a_chain_of_500_maps_is_found_when_it_is_needed(extend: Any) -> None:
+    view = sk.filter(bool, range(4))
+    for _ in range(500):
+        view = extend(view)
+    assert (len(view), list(view)) == (3, [501, 502, 503])
 
 
 def test_the_layer_that_fails_is_named_in_a_deep_chain() -> None:
