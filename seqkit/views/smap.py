@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from operator import itemgetter
 from typing import Any, Literal, cast, overload
 
 from ..cached import cached
@@ -16,11 +14,10 @@ from ..source import as_view
 from ..trace import locate
 from ..view import Indexable, T, U, V, View, name_of, sized
 from .batched_smap import BatchedSmap
-from .in_step import InStep, Zip, common_length
+from .chain import Step, joined
+from .in_step import Zip, common_length
 
 __all__ = ["Smap", "Zip", "smap"]
-
-Layer = tuple[Callable[..., Any], int, int]  # a function, where its argument of the chain is, other arguments
 
 
 @overload
@@ -121,9 +118,8 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
 class Smap(View[Any]):
     """The view that `smap` and `starmap` return.
 
-    A chain of maps is one loop over its functions, `_steps`. So a deep chain needs no deep stack, neither to
-    read it nor to pickle it. The loop reads `_base`: the source of the chain or, if maps of the chain have
-    several sources, a row of that source and all others.
+    A chain of maps is one loop over its functions, `_steps`, and over the items of `_base`. So a deep chain
+    needs no deep stack, neither to read it nor to pickle it.
     """
 
     def __init__(
@@ -135,40 +131,20 @@ class Smap(View[Any]):
     ) -> None:
         super().__init__(sources, sources[0]._known if len(sources) == 1 else None)
         self._name = name
-        at = 0 if len(sources) == 1 else max(range(len(sources)), key=lambda j: _depth(sources[j], zip))
-        inner = sources[at]
-        others = sources[:at] + sources[at + 1 :]
-        if type(inner) is Smap and (not others or _depth(inner, zip)):
-            self._zip: Zip = zip if others else inner._zip
-            self._inputs: tuple[View[Any], ...] = inner._inputs + others
-            self._layers: tuple[Layer, ...] = (*inner._layers, (f, at, len(others)))
-        else:
-            self._zip = zip
-            self._inputs = (inner, *others)
-            self._layers = ((f, at, len(others)),)
+        self._chain = joined(f, sources, zip, [s._chain if type(s) is Smap else None for s in sources])
 
     @cached
     def _base(self) -> View[Any]:
-        return self._inputs[0] if len(self._inputs) == 1 else Rows(self._inputs, self._zip, self._name)
+        return self._chain.base(self._name)
 
     @cached
-    def _steps(self) -> tuple[tuple[int, Callable[[Any], Any]], ...]:
-        """The functions that make an item of an item of `_base`, each with the number of its layer."""
-        if len(self._inputs) == 1:
-            return tuple((number, f) for number, (f, _, _) in enumerate(self._layers))
-        if len(self._layers) == 1:
-            f = self._layers[0][0]
-            return ((0, lambda row: f(*row)),)
-        steps, start = list[tuple[int, Callable[[Any], Any]]](), 1
-        for number, (f, at, others) in enumerate(self._layers):
-            steps.append((number, partial(_map_in_row, f, at, slice(start, start + others))))
-            start += others
-        return (*steps, (number, itemgetter(0)))
+    def _steps(self) -> tuple[Step, ...]:
+        return self._chain.steps()
 
     def _length(self) -> Length:
         # The sources may be a deep chain. Then do not ask them for a length that they must find first.
         known = all(source._known is not None for source in self._sources)
-        return common_length(self._sources if known else self._inputs, self._zip, self._name)
+        return common_length(self._sources if known else self._chain.inputs, self._chain.zip, self._name)
 
     def _get(self, i: int) -> Any:
         item = self._base._get(i)
@@ -248,55 +224,25 @@ class Smap(View[Any]):
     def _layer(self, number: int) -> Smap:
         """Return the view of the chain whose function is that of layer `number`."""
         layer = self
-        for _, at, _ in self._layers[:number:-1]:
+        for _, at, _ in self._chain.layers[:number:-1]:
             layer = cast(Smap, layer._sources[at])
         return layer
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Smap(self._layers[-1][0], sources, self._zip, self._name)
+        return Smap(self._chain.layers[-1][0], sources, self._chain.zip, self._name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Flat, so that pickling a long chain does not nest.
         maps: list[tuple[Any, ...]] = []
         layer: Any = self
-        for f, at, _ in reversed(self._layers):
+        for f, at, _ in reversed(self._chain.layers):
             before, after = layer._sources[:at], layer._sources[at + 1 :]
-            maps.append((f, before, after, layer._zip, layer._name, layer._site))
+            maps.append((f, before, after, layer._chain.zip, layer._name, layer._site))
             layer = layer._sources[at]
         return _stack_maps, (layer, maps[::-1])
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._layers[-1][0]), *sources]
-
-
-class Rows(InStep):
-    """Lists of item i of each source."""
-
-    def _get(self, i: int) -> list[Any]:
-        return [self._at(source, i) for source in self._sources]
-
-    def _getmany(self, indices: Indices) -> list[list[Any]]:
-        return list(map(list, zip(*self._columns(indices), strict=True)))
-
-    def _iter(self, plan: Plan) -> Iterator[list[Any]]:
-        return self._rows(plan, list)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Rows(sources, self._zip, self._who)
-
-
-def _depth(view: View[Any], zip: Zip) -> int:
-    """Return how many maps a map of several sequences would join in one loop."""
-    joins = type(view) is Smap and (len(view._inputs) == 1 or view._zip == zip)
-    return len(cast(Smap, view)._layers) if joins else 0
-
-
-def _map_in_row(f: Callable[..., Any], at: int, others: slice, row: list[Any]) -> list[Any]:
-    """Replace the first part of a row by the result of a function of it and of other parts."""
-    arguments = row[others]
-    arguments.insert(at, row[0])
-    row[0] = f(*arguments)
-    return row
+        return [name_of(self._chain.layers[-1][0]), *sources]
 
 
 def _stack_maps(base: View[Any], maps: list[tuple[Any, ...]]) -> View[Any]:

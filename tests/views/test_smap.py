@@ -83,7 +83,7 @@ def test_a_chain_of_maps_of_several_sequences_is_one_loop_too() -> None:
     view: Any = sk.smap(lambda *parts: parts, a, b)
     view = sk.smap(lambda *parts: parts, c, view, d)
     view = sk.smap(str, sk.smap(len, view))
-    assert [list(source) for source in view._inputs] == [a, b, c, d]
+    assert [list(source) for source in view._chain.inputs] == [a, b, c, d]
     assert list(view) == ["3", "3"]
     view = sk.smap(lambda *parts: parts, a, sk.smap(lambda *parts: parts, b, c), d)
     assert list(view) == [(10, (20, 30), 40), (11, (21, 31), 41)]
@@ -97,7 +97,7 @@ def test_maps_with_other_rules_for_lengths_are_not_joined() -> None:
     with says(ValueError, "smap: the sequences must have one length, got 1, 3"):
         sk.smap(max, short, [1, 2, 3])
     shorter = sk.smap(max, sk.smap(max, [1, 5, 9], [7, 7], zip="shortest"), [8], zip="shortest")
-    assert (len(shorter), list(shorter), len(shorter._inputs)) == (1, [8], 3)
+    assert (len(shorter), list(shorter), len(shorter._chain.inputs)) == (1, [8], 3)
 
 
 def test_each_failing_item_of_each_part_of_a_chain_of_several_sequences_concerns_itself_only() -> None:
