@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ..checks import check_callable, optional_int
 from ..context import private_memory
 from ..errors import EndOfSequence, fail
-from ..indices import Indices, Plan, Unsized, as_list, ends
+from ..indices import Indices, Plan, as_list, ends
 from ..iteration import surviving
 from ..source import as_view
 from ..view import Indexable, T, View, sized
+from .cache_settings import Policy, Settings, StoreKey, check_keeper
 from .decided import Decided
+from .memory import Keeper
 from .once import Contents, Flight, holding_many
-from .stores import ABSENT, Directory, Keeper, Memory
+from .stores import ABSENT
 
 __all__ = ["AddCache", "add_cache"]
-
-Policy = Literal["lru", "fifo"]
-StoreKey = Callable[[int], Any]
 
 
 def add_cache(
@@ -106,7 +103,7 @@ def add_cache(
     if policy not in ("lru", "fifo"):
         raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {policy!r}")
     if cache is not None:
-        _check_keeper(cache)
+        check_keeper(cache)
     if store is not None and not isinstance(store, str | os.PathLike):
         raise TypeError(f"add_cache: store must be a path, got {store!r}")
     check_callable(key, "add_cache: key", optional=True)
@@ -118,48 +115,6 @@ def add_cache(
     return sized(
         AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
     )
-
-
-def _check_keeper(cache: Any) -> None:
-    if isinstance(cache, type | MutableSequence):  # `i in list` would look for an item i
-        raise TypeError(f"add_cache: cache must be a mapping, got {cache!r}")
-    for method in ("__contains__", "__getitem__", "__setitem__", "__delitem__"):
-        if not hasattr(cache, method):
-            raise TypeError(f"add_cache: cache must be a mapping with {method}, got {cache!r}")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The arguments of `add_cache`, and `scope`, the name of a part of the store."""
-
-    cache_size: int | None
-    cache: Keeper | None
-    policy: Policy
-    max_bytes: int | None
-    store: str | None
-    key: StoreKey | None
-    scope: str = ""
-
-    def contents(self, source: View[Any]) -> Contents:
-        keeper = {} if self.cache is None else self.cache
-        memory = Memory(keeper, self.cache_size, self.max_bytes, self.policy == "lru")
-        if self.store is None:
-            return Contents(memory, None)
-        length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
-        return Contents(memory, Directory(self.store, length, self.scope))
-
-    def emptied(self) -> Settings:
-        """Return the same settings with an empty dict. A mapping of another type stays as it is."""
-        cache: Any = self.cache
-        return replace(self, cache=type(cache)()) if type(cache) in (dict, OrderedDict) else self
-
-    def fresh(self, scope: str) -> Settings:
-        """Return the settings for other items: with a new mapping, and another part of the store."""
-        if self.cache is None or type(self.cache) in (dict, OrderedDict):
-            return replace(self.emptied(), scope=scope)
-        # A mapping of the user may have had limits of its own, which are unknown.
-        most = 1 if self.cache_size is None and self.max_bytes is None else self.cache_size
-        return replace(self, cache=None, cache_size=most, scope=scope)
 
 
 class AddCache(View[T]):

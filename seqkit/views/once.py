@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import EvaluationError, seterr
-from .stores import ABSENT, Directory, Memory
+from .memory import Memory
+from .stores import ABSENT, Directory
 
 __all__ = ["Contents", "Flight", "holding_many"]
 

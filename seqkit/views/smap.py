@@ -14,7 +14,7 @@ from ..source import as_view
 from ..trace import locate
 from ..view import Indexable, T, U, V, View, name_of, sized
 from .batched_smap import BatchedSmap
-from .chain import Step, joined
+from .chain import Chain, Step, joined
 from .in_step import Zip, common_length
 
 __all__ = ["Smap", "Zip", "smap"]
@@ -131,7 +131,7 @@ class Smap(View[Any]):
     ) -> None:
         super().__init__(sources, sources[0]._known if len(sources) == 1 else None)
         self._name = name
-        self._chain = joined(f, sources, zip, [s._chain if type(s) is Smap else None for s in sources])
+        self._chain: Chain = joined(f, sources, zip, [s._chain if type(s) is Smap else None for s in sources])
 
     @cached
     def _base(self) -> View[Any]:

@@ -23,7 +23,8 @@ from seqkit import EvaluationError, context
 from seqkit.testing import CountingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.views.add_cache import add_cache
-from seqkit.views.stores import ABSENT, size_of
+from seqkit.views.memory import size_of
+from seqkit.views.stores import ABSENT
 
 from .helpers import Interrupted
 
