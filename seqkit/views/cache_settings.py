@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from ..indices import Unsized
 from ..view import View
-from .memory import Keeper, Memory
-from .once import Contents
+from .contents import Contents
+from .memory import CacheMapping, Memory
 from .stores import Directory
 
-__all__ = ["Policy", "Settings", "StoreKey", "check_keeper"]
+__all__ = ["Policy", "Settings", "StoreKey", "check_mapping"]
 
 Policy = Literal["lru", "fifo"]
 StoreKey = Callable[[int], Any]
@@ -24,7 +24,7 @@ class Settings:
     """The arguments of `add_cache`, and `scope`, the name of a part of the store."""
 
     cache_size: int | None
-    cache: Keeper | None
+    cache: CacheMapping | None
     policy: Policy
     max_bytes: int | None
     store: str | None
@@ -32,8 +32,8 @@ class Settings:
     scope: str = ""
 
     def contents(self, source: View[Any]) -> Contents:
-        keeper = {} if self.cache is None else self.cache
-        memory = Memory(keeper, self.cache_size, self.max_bytes, self.policy == "lru")
+        mapping = {} if self.cache is None else self.cache
+        memory = Memory(mapping, self.cache_size, self.max_bytes, self.policy == "lru")
         if self.store is None:
             return Contents(memory, None)
         length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
@@ -53,7 +53,7 @@ class Settings:
         return replace(self, cache=None, cache_size=most, scope=scope)
 
 
-def check_keeper(cache: Any) -> None:
+def check_mapping(cache: Any) -> None:
     if isinstance(cache, type | MutableSequence):  # `i in list` would look for an item i
         raise TypeError(f"add_cache: cache must be a mapping, got {cache!r}")
     for method in ("__contains__", "__getitem__", "__setitem__", "__delitem__"):

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from .stores import ABSENT
 
-__all__ = ["Keeper", "Memory", "size_of"]
+__all__ = ["CacheMapping", "Memory", "size_of"]
 
 
-class Keeper(Protocol):
+class CacheMapping(Protocol):
     """The methods that a mapping needs to hold the items of a cache. A dict has them."""
 
     def __contains__(self, key: Any, /) -> bool: ...
@@ -52,7 +52,7 @@ class Memory:
 
     Parameters
     ----------
-    values : Keeper
+    values : CacheMapping
         Holds the values. It may contain values already, and may drop some by itself.
     most : int or None
         Largest number of values.
@@ -70,7 +70,7 @@ class Memory:
     True
     """
 
-    def __init__(self, values: Keeper, most: int | None, most_bytes: int | None, refresh: bool) -> None:
+    def __init__(self, values: CacheMapping, most: int | None, most_bytes: int | None, refresh: bool) -> None:
         self._values = values
         self._most = sys.maxsize if most is None else most
         self._most_bytes = most_bytes
@@ -122,7 +122,7 @@ class Memory:
         for key in list(self._values if isinstance(self._values, Iterable) else self._sizes):
             self.drop(key)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Repair the state if a fork interrupted a change."""
         self._nbytes = sum(self._sizes.values())
 

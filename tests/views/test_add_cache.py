@@ -405,7 +405,7 @@ def test_threads_that_want_the_same_item_evaluate_it_once():
     assert gate.calls == [2]
 
 
-def test_an_item_that_lands_while_it_is_looked_for_is_not_evaluated_again(monkeypatch):
+def test_an_item_that_another_thread_computes_during_the_look_up_is_not_computed_again(monkeypatch):
     source, cached = counted(3, cache_size=3)
     list(cached)
     monkeypatch.setattr(cached._contents, "find", lambda i: ABSENT)
