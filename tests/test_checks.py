@@ -11,6 +11,7 @@ from seqkit.checks import (
     as_bool,
     check_callable,
     check_sequences,
+    int_at_least,
     optional_int,
     optional_number,
     positive_int,
@@ -32,7 +33,7 @@ def test_what_is_no_int_is_refused(value: Any) -> None:
 
 def test_ints_too_small_are_refused() -> None:
     with says(ValueError, "cycle: limit must be an int of at least 0, got -1"):
-        positive_int(-1, "cycle: limit", least=0)
+        int_at_least(-1, "cycle: limit", 0)
 
 
 def test_none_and_other_things_may_be_allowed_besides() -> None:

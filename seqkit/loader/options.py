@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_batch_size, as_flag, as_last, check_iterable, optional_int, positive_int
+from ..checks import as_batch_size, as_flag, as_last, check_iterable, int_at_least, optional_int
 from ..collation.base import shown
 from ..errors import EvaluationError
 from ..frames import warn
@@ -202,7 +202,7 @@ def _check_word(value: Any, name: str, allowed: tuple[str, ...], other: str = ""
 
 def _as_int(value: Any, name: str) -> int:
     try:
-        return positive_int(value, name, least=-(1 << 63))
+        return int_at_least(value, name, -(1 << 63))
     except TypeError:
         raise TypeError(f"DataLoader: {name} option should be an int, but got {value!r}") from None
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, Self
 from weakref import WeakSet, ref
 
-from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
+from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
 from ..frames import warn
 from ..indices import Unsized
 from ..prefetch.node import Prefetch, prefetch
@@ -166,7 +166,7 @@ class StreamLoader:
         check_callable(collate_fn, f"{who}: collate_fn", optional=True)
         check_callable(worker_init_fn, f"{who}: worker_init_fn", optional=True)
         self.batch_size = positive_int(batch_size, f"{who}: batch_size")
-        self.num_workers = positive_int(num_workers, f"{who}: num_workers", least=0)
+        self.num_workers = int_at_least(num_workers, f"{who}: num_workers", 0)
         _check_choice(padding, PADDING, f"{who}: padding")
         _check_choice(on_error, ("raise", "skip"), f"{who}: on_error")
         _check_choice(method, ("process", "thread"), f"{who}: method")
@@ -189,7 +189,7 @@ class StreamLoader:
         self._shuffle = as_bool(shuffle, f"{who}: shuffle")
         self.seed = as_seed(seed, f"{who}: seed")
         self._seed_was_drawn = seed is None
-        self._rank = positive_int(rank, f"{who}: rank", least=0)
+        self._rank = int_at_least(rank, f"{who}: rank", 0)
         self._world = positive_int(world, f"{who}: world")
         self._lengths = lengths
         self._batches = optional_int(batches_per_epoch, f"{who}: batches_per_epoch")
@@ -203,8 +203,8 @@ class StreamLoader:
             "method": method,
             "context": multiprocessing_context,
             "timeout": self._checked_timeout(timeout),
-            "retries": positive_int(retries, f"{who}: retries", least=0),
-            "shm_size": None if shm_size is None else positive_int(shm_size, f"{who}: shm_size", least=0),
+            "retries": int_at_least(retries, f"{who}: retries", 0),
+            "shm_size": None if shm_size is None else int_at_least(shm_size, f"{who}: shm_size", 0),
         }
         self._hook = worker_init_fn
         if self.num_workers:
@@ -240,7 +240,7 @@ class StreamLoader:
     def _checked_lengths(self, lengths: Any) -> list[int]:
         if self._n is None:
             raise TypeError("StreamLoader: lengths needs streams with a length")
-        checked = [positive_int(length, "StreamLoader: lengths: each length", least=0) for length in lengths]
+        checked = [int_at_least(length, "StreamLoader: lengths: each length", 0) for length in lengths]
         if len(checked) != self._n:
             raise ValueError(
                 f"StreamLoader: lengths has {len(checked)} numbers, but there are {self._n} streams"
@@ -304,7 +304,7 @@ class StreamLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter` read epoch number `epoch` (0 or more), from its beginning."""
-        epoch = positive_int(epoch, "StreamLoader: epoch", least=0)
+        epoch = int_at_least(epoch, "StreamLoader: epoch", 0)
         if self._start is None or epoch != self._epoch:
             self._start = None
         self._epoch, self._latest = epoch, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..checks import as_bool, positive_int
+from ..checks import as_bool, int_at_least, positive_int
 from ..indices import Unsized
 from ..source import as_view
 from ..view import Indexable, T, View
@@ -62,7 +62,7 @@ def shard(
     """
     source = as_view(sequence, "shard")
     world = positive_int(world, "shard: world")
-    rank = positive_int(rank, "shard: rank", least=0)
+    rank = int_at_least(rank, "shard: rank", 0)
     if rank >= world:
         raise ValueError(f"shard: rank must be below world {world}, got {rank}")
     contiguous = as_bool(contiguous, "shard: contiguous")
