@@ -114,11 +114,11 @@ class ChainOfViews(RuleBasedStateMachine):
     def window(self, size: int, stride: int, last: str) -> None:
         self.extend(f"sk.window(v, {size}, {stride}, last={last!r})", windows(self.model, size, stride, last))
 
-    @rule(world=sizes, contiguous=st.booleans())
-    def shard(self, world: int, contiguous: bool) -> None:
-        size = -(-len(self.model) // world)
-        mine = self.model[:size] if contiguous else self.model[::world]
-        self.extend(f"sk.shard(v, 0, {world}, {contiguous})", mine)
+    @rule(parts=sizes, contiguous=st.booleans())
+    def shard(self, parts: int, contiguous: bool) -> None:
+        size = -(-len(self.model) // parts)
+        mine = self.model[:size] if contiguous else self.model[::parts]
+        self.extend(f"sk.shard(v, 0, {parts}, {contiguous})", mine)
 
     @rule(data=st.data(), told=st.booleans())
     def flatten(self, data: st.DataObject, told: bool) -> None:

@@ -22,7 +22,7 @@ from seqkit.samplers import (
 )
 
 EVEN = ("pad", "drop", None)
-sizes = {"n": st.integers(0, 30), "world": st.integers(1, 9)}
+sizes = {"n": st.integers(0, 30), "count": st.integers(1, 9)}
 
 
 class Unordered:
@@ -35,31 +35,31 @@ class Unordered:
         return iter(self.items)
 
 
-def strided(items, world, even):
+def strided(items, count, even):
     """Say in the plainest way what should fall to each reader."""
     items = list(items)
     if even == "drop":
-        items = items[: len(items) // world * world]
+        items = items[: len(items) // count * count]
     elif even == "pad" and items:
-        items += list(itertools.islice(itertools.cycle(items), -len(items) % world))
-    return [items[rank::world] for rank in range(world)]
+        items += list(itertools.islice(itertools.cycle(items), -len(items) % count))
+    return [items[rank::count] for rank in range(count)]
 
 
 # -------------------------------------------------------------------- distributed
 
 
 @given(**sizes, even=st.sampled_from(EVEN))
-def test_the_shares_are_every_nth_index(n, world, even):
-    samplers = [DistributedSampler(n, world, rank, shuffle=False, even=even) for rank in range(world)]
-    assert [list(sampler) for sampler in samplers] == strided(range(n), world, even)
+def test_the_shares_are_every_nth_index(n, count, even):
+    samplers = [DistributedSampler(n, count, rank, shuffle=False, even=even) for rank in range(count)]
+    assert [list(sampler) for sampler in samplers] == strided(range(n), count, even)
     assert [len(sampler) for sampler in samplers] == [len(list(sampler)) for sampler in samplers]
 
 
 @given(**sizes, seed=st.integers(0, 100), contiguous=st.booleans())
-def test_the_union_of_uneven_shares_is_exact(n, world, seed, contiguous):
+def test_the_union_of_uneven_shares_is_exact(n, count, seed, contiguous):
     shares = [
-        list(DistributedSampler(n, world, rank, seed=seed, even=None, contiguous=contiguous))
-        for rank in range(world)
+        list(DistributedSampler(n, count, rank, seed=seed, even=None, contiguous=contiguous))
+        for rank in range(count)
     ]
     assert sorted(itertools.chain(*shares)) == list(range(n))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
@@ -174,16 +174,16 @@ def test_without_a_process_group_both_numbers_are_needed(make, group, monkeypatc
 
 
 @given(**sizes, even=st.sampled_from(EVEN), kind=st.sampled_from([list, Unordered]))
-def test_any_sampler_is_dealt_out_as_indices_are(n, world, even, kind):
-    samplers = [ShardedSampler(kind(list(range(n))), world, rank, even=even) for rank in range(world)]
-    assert [list(sampler) for sampler in samplers] == strided(range(n), world, even)
+def test_any_sampler_is_dealt_out_as_indices_are(n, count, even, kind):
+    samplers = [ShardedSampler(kind(list(range(n))), count, rank, even=even) for rank in range(count)]
+    assert [list(sampler) for sampler in samplers] == strided(range(n), count, even)
 
 
 @given(**sizes, even=st.sampled_from(EVEN))
-def test_runs_are_the_same_whether_the_order_is_known_or_not(n, world, even):
-    for rank in range(world):
+def test_runs_are_the_same_whether_the_order_is_known_or_not(n, count, even):
+    for rank in range(count):
         known, drawn = (
-            ShardedSampler(items, world, rank, even=even, contiguous=True)
+            ShardedSampler(items, count, rank, even=even, contiguous=True)
             for items in (range(n), Unordered(range(n)))
         )
         assert list(known) == list(drawn)
@@ -241,27 +241,27 @@ def test_what_is_no_sampler_cannot_be_shared():
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @given(**sizes)
-def test_the_parts_have_every_index_once(shuffle, n, world):
-    parts = [SplitSampler(n, world, part, shuffle=shuffle, seed=1) for part in range(world)]
+def test_the_parts_have_every_index_once(shuffle, n, count):
+    parts = [SplitSampler(n, count, part, shuffle=shuffle, seed=1) for part in range(count)]
     found = [list(part) for part in parts]
     assert sorted(itertools.chain(*found)) == list(range(n))
-    assert [len(part) for part in parts] == [n // world + (part < n % world) for part in range(world)]
+    assert [len(part) for part in parts] == [n // count + (part < n % count) for part in range(count)]
     assert [sorted(each) for each in found] == [
-        list(range(n))[each.start : each.stop] for each in _runs(n, world)
+        list(range(n))[each.start : each.stop] for each in _runs(n, count)
     ]
 
 
-def _runs(n, world):
-    stops = list(itertools.accumulate(n // world + (part < n % world) for part in range(world)))
+def _runs(n, count):
+    stops = list(itertools.accumulate(n // count + (part < n % count) for part in range(count)))
     return [range(start, stop) for start, stop in itertools.pairwise([0, *stops])]
 
 
 @given(**sizes, shuffle=st.booleans(), seed=st.integers(0, 9))
-def test_even_parts_are_completed_from_other_parts(n, world, shuffle, seed):
-    for part, own in enumerate(_runs(n, world)):
-        sampler = SplitSampler(n, world, part, even_size=True, shuffle=shuffle, seed=seed)
+def test_even_parts_are_completed_from_other_parts(n, count, shuffle, seed):
+    for part, own in enumerate(_runs(n, count)):
+        sampler = SplitSampler(n, count, part, even_size=True, shuffle=shuffle, seed=seed)
         found = list(sampler)
-        assert len(found) == len(set(found)) == len(sampler) == -(-n // world)
+        assert len(found) == len(set(found)) == len(sampler) == -(-n // count)
         assert set(own) <= set(found) <= set(range(n))
         assert all(type(i) is int for i in found)
 
