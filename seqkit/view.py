@@ -119,14 +119,14 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         if n is not None:
             self._n = n
         self._site = creation_site()
-        self._randoms: int = 0  # number of random views in the expression: salts the seed of the next one
+        self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
         for source in sources:
             if not isinstance(
                 cast(Any, source), Chainable
             ):  # faster than View, which is an abstract base class
                 kind = type(source).__name__
                 raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
-            self._randoms += source._randoms
+            self._random_count += source._random_count
             if source._reads_ahead:
                 self._reads_ahead = True
 

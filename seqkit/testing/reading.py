@@ -195,7 +195,7 @@ def epochs_are_absolute(view: View[Any], expected: list[Any], few: bool) -> None
     expect("view.at_epoch(5).at_epoch(1)", list(view.at_epoch(5).at_epoch(1)), first)
     expect("len(view.at_epoch(1))", len(first), len(expected))
     expect("view, after at_epoch", list(view), expected)
-    if not view._randoms:
+    if not view._random_count:
         expect("view.at_epoch(1), where nothing is random", first, expected)
 
 

@@ -248,7 +248,7 @@ def test_the_turns_depend_on_seed_epoch_and_place_only():
 def test_what_is_random_beneath_and_above_is_keyed_too():
     order = sk.shuffle(range(10), seed=0)
     view = sk.shuffle(mix([order, ["x"] * 10], seed=0), seed=0)
-    assert view._randoms == 3
+    assert view._random_count == 3
     mixed = mix([order, ["x"] * 10], seed=0).at_epoch(2)
     assert [x for x in mixed if x != "x"] == list(order.at_epoch(2))
 
