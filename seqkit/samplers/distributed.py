@@ -361,7 +361,7 @@ def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
 
 def _process_group(who: str) -> Any:
     """Return PyTorch's module for process groups, if a group is initialised."""
-    group: Any = sys.modules.get("torch.distributed")  # whoever has made a group has imported it
+    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
     if group is None or not (group.is_available() and group.is_initialized()):
         raise ValueError(
             f"{who}: num_replicas and rank are needed, or a process group of PyTorch's, and there is none:"
