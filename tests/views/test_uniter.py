@@ -235,7 +235,7 @@ def test_a_one_shot_iterator_cannot_go_back_and_says_so():
     view = uniter(iter("abcdefgh"))
     assert view[4] == "e"
     with pytest.raises(
-        EvaluationError, match="the iterator has passed item 3 and cannot begin again"
+        EvaluationError, match="the iterator has passed item 3 and cannot restart"
     ) as caught:
         view[3]
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -245,14 +245,14 @@ def test_a_one_shot_iterator_cannot_go_back_and_says_so():
 def test_a_one_shot_iterator_goes_back_as_far_as_items_are_kept():
     view = uniter(iter("abcdefgh"), cache_size=3)
     assert [view[4], view[2], view[3], view[5]] == ["e", "c", "d", "f"]
-    with pytest.raises(EvaluationError, match="cannot begin again"):
+    with pytest.raises(EvaluationError, match="cannot restart"):
         view[2]
 
 
 def test_a_one_shot_iterator_can_be_iterated_once():
     view = uniter(iter("abc"))
     assert list(view) == ["a", "b", "c"]
-    with pytest.raises(EvaluationError, match="cannot begin again"):
+    with pytest.raises(EvaluationError, match="cannot restart"):
         next(iter(view))
     with pytest.raises(IndexError, match="the sequence ends before index 3"):
         view[3]
@@ -544,7 +544,7 @@ def test_a_copied_one_shot_iterator_remembers_where_it_stands():
     assert shared[2] == 12
     assert view[3] == 13
     assert apart[2] == 12
-    with pytest.raises(EvaluationError, match="cannot begin again"):
+    with pytest.raises(EvaluationError, match="cannot restart"):
         shared[2]
 
 
