@@ -93,7 +93,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @in_each_way
-def test_what_a_handler_raises_ends_a_read_and_the_next_one_starts_anew(kind: Kind) -> None:
+def test_an_exception_of_a_handler_ends_the_read_and_the_next_read_starts_again(kind: Kind) -> None:
     for place in places(kind):
         with a_node(kind) as node:
             items, strike = iter(node), Strike(place, interrupt)
@@ -144,7 +144,7 @@ def test_a_handler_may_restart_a_node_that_is_read(kind: Kind) -> None:
 
 @in_each_way
 @pytest.mark.parametrize(("by_index", "max_buffered"), [(False, 6), (True, 6), (False, 2)])
-def test_a_handler_that_reads_costs_the_reader_it_struck_nothing(
+def test_a_handler_that_reads_does_not_affect_the_interrupted_consumer(
     kind: Kind, by_index: bool, max_buffered: int
 ) -> None:
     for place in places(kind):

@@ -100,7 +100,7 @@ def test_contiguous_shares_are_runs():
     assert [list(sampler) for sampler in samplers] == [[0, 1, 2], [3, 4], [5, 6]]
 
 
-def test_drop_last_is_a_way_to_say_even():
+def test_drop_last_is_the_same_as_even_drop():
     assert DistributedSampler(5, 2, 0, drop_last=True).even == "drop"
     assert DistributedSampler(5, 2, 0, drop_last=True, even="drop").even == "drop"
     with pytest.raises(ValueError, match="drop_last=True means even='drop', got even=None"):
@@ -125,7 +125,7 @@ def test_a_rank_out_of_range_is_refused_in_the_words_of_torch(make, rank):
         ({"contiguous": 1}, ValueError, "contiguous should be a boolean value, but got 1"),
     ],
 )
-def test_shares_refuse(make, options, error, message):
+def test_sharded_sampler_refuses_wrong_arguments(make, options, error, message):
     with pytest.raises(error, match=f"{make.__name__}: {message}"):
         make(range(5), **{"num_replicas": 2, "rank": 0, **options})
 
@@ -140,7 +140,7 @@ def test_shares_refuse(make, options, error, message):
         ({"drop_last": "no"}, ValueError, "drop_last should be a boolean value, but got 'no'"),
     ],
 )
-def test_distributed_refuses(options, error, message):
+def test_distributed_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"DistributedSampler: {message}"):
         DistributedSampler(**{"dataset": 5, "num_replicas": 2, "rank": 0, **options})
 
@@ -155,7 +155,7 @@ def _group(initialised):
 
 
 @pytest.mark.parametrize("make", [DistributedSampler, ShardedSampler])
-def test_a_process_group_says_what_is_not_given(make, monkeypatch):
+def test_rank_and_number_of_replicas_come_from_the_process_group(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.distributed", _group(initialised=True))
     assert [make(range(9)).num_replicas, make(range(9)).rank] == [4, 3]
     assert [make(range(9), 5).num_replicas, make(range(9), 5).rank] == [5, 3]
@@ -231,7 +231,7 @@ def test_a_share_is_drawn_without_the_others():
     assert drawn == list(range(3, 100, 10))
 
 
-def test_what_is_no_sampler_cannot_be_shared():
+def test_sharded_sampler_needs_a_sampler():
     with pytest.raises(TypeError, match="ShardedSampler: sampler should be an iterable of indices"):
         ShardedSampler(5, 2, 0)
 
@@ -301,6 +301,6 @@ def test_repeats_are_independent_passes():
         ({"seed": "x"}, TypeError, "seed must be an int of at least 0"),
     ],
 )
-def test_split_refuses(options, error, message):
+def test_split_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"SplitSampler: {message}"):
         SplitSampler(**{"length": 10, "num_parts": 3, **options})

@@ -56,7 +56,7 @@ def test_a_sequence_of_unknown_length_must_last_as_long_as_the_others() -> None:
     assert found[2].kind is IndexError
 
 
-def test_nothing_is_remembered() -> None:
+def test_results_are_not_kept() -> None:
     calls: list[int] = []
     view = sk.smap(calls.append, [1, 2])
     view[0], view[0], list(view)
@@ -100,7 +100,7 @@ def test_maps_with_other_rules_for_lengths_are_not_joined() -> None:
     assert (len(shorter), list(shorter), len(shorter._chain.inputs)) == (1, [8], 3)
 
 
-def test_each_failing_item_of_each_part_of_a_chain_of_several_sequences_concerns_itself_only() -> None:
+def test_in_a_chain_of_several_sequences_each_failing_item_fails_alone() -> None:
     for failing in range(5):
         parts = [FailsAt(*[2, 3] * (failing == k)) for k in range(5)]
         first, second = FailingSource(range(5), [0]), sk.smap(parts[0], range(5))
@@ -128,9 +128,7 @@ def test_an_error_in_a_chain_of_several_sequences_names_the_map_and_its_inputs()
 
 @errors
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_each_failing_item_of_each_function_of_a_chain_concerns_itself_only(
-    layers: int, error: Callable[[str], Exception]
-) -> None:
+def test_in_a_chain_each_failing_item_fails_alone(layers: int, error: Callable[[str], Exception]) -> None:
     for bad in ([0], [3], [0, 1], [2, 3], [0, 1, 2, 3], [1, 3]):
         for failing_layer in range(layers):
             view = sk.view(range(4))
@@ -188,7 +186,7 @@ def test_an_error_of_another_view_that_a_function_reads_passes_unchanged() -> No
     assert caught.value.view is broken
 
 
-def test_nothing_can_be_thrown_into_an_iterator() -> None:
+def test_iterators_have_no_throw_method() -> None:
     assert not hasattr(iter(sk.smap(abs, [1])), "throw")
 
 
@@ -291,7 +289,7 @@ def test_views_show_whether_they_map_one_item_or_many() -> None:
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_a_function_that_exits_shifts_no_name_of_those_behind_it(
+def test_a_function_that_exits_does_not_shift_the_indices_in_later_errors(
     layers: int, kind: type[BaseException]
 ) -> None:
     view = sk.smap(FailsAt(2, 8), sk.smap(FailsAt(1, error=kind), range(9)))
@@ -304,7 +302,7 @@ def test_a_function_that_exits_shifts_no_name_of_those_behind_it(
         assert (found[i].index, found[i].message) == (i, f"smap[{i}] failed: ValueError: bad {i}")
 
 
-def test_a_function_that_exits_in_a_worker_shifts_no_name_of_those_behind_it() -> None:
+def test_a_function_that_exits_in_a_worker_does_not_shift_the_indices_in_later_errors() -> None:
     def f(i: int) -> int:
         if i == 1:
             sys.exit(1)
