@@ -298,7 +298,7 @@ def of_forks() -> Iterator[Executor]:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("pools", [lambda: nullcontext(Failing()), of_processes, of_forks])
-def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
+def test_local_classes_arrive_as_the_unchanged_classes_of_the_consumer(
     pools: Callable[[], AbstractContextManager[Executor]],
 ) -> None:
     with pools() as pool:  # there before the classes are
