@@ -55,6 +55,10 @@ def double(x: Any) -> Any:
     return x * 2
 
 
+def triple(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
+    return a, b, c
+
+
 def all_doubled(items: list[Any]) -> list[Any]:
     return [x * 2 for x in items]
 
@@ -191,7 +195,7 @@ MAPS = [
     Case(
         "smap of a map, and of two maps of two",
         lambda s: sk.smap(
-            lambda a, b, c: (a, b, c),
+            triple,
             sk.smap(double, s),
             sk.smap(plus_one, sk.smap(operator.sub, s, sk.view(s)[::-1])),
             sk.smap(operator.add, s, s),

@@ -26,6 +26,7 @@ def size_of(value: Any) -> int:
 
     Includes the parts of tuples, lists, sets and dicts. An object that occurs twice counts once.
 
+    >>> import numpy as np
     >>> size_of(np.zeros(1000)) >= 8000, size_of([np.zeros(1000)] * 2) < 9000
     (True, True)
     """
