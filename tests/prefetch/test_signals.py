@@ -83,13 +83,11 @@ def drawn_until(caught: type[BaseException], items: Iterator[int], strike: Strik
 
 
 @pytest.fixture(autouse=True)
-def dropped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What strikes in a callback, Python drops; what other tests have left is searched once for garbage."""
+def dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops an exception in a callback. Search once for garbage that other tests have left."""
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @in_each_way
