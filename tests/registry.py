@@ -862,10 +862,13 @@ def windows(items: list[Any], size: int, stride: int, last: str = "discard") -> 
     return full + [row + [None] * (size - len(row) if last == "pad" else 0) for row in rest]
 
 
+turns_of = cache(Turns)  # making their table takes milliseconds
+
+
 def mixed(
     lists: list[list[Any]], shares: tuple[int, ...], n: int, seed: int, salt: int | str = 0
 ) -> list[Any]:
-    turns = Turns(shares, node_key("mix", seed, 0, salt))
+    turns = turns_of(shares, node_key("mix", seed, 0, salt))
     places = [turns.at(i) for i in range(n)]
     return [lists[which][j % len(lists[which])] for which, j in places]
 
