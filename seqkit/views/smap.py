@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, cast, overload
 
-from ..cached import cached
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import Indices, Length, Plan, as_list, nth
@@ -118,8 +117,8 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
 class Smap(View[Any]):
     """The view that `smap` and `starmap` return.
 
-    A chain of maps is one loop over its functions, `_steps`, and over the items of `_base`. So a deep chain
-    needs no deep stack, neither to read it nor to pickle it.
+    A chain of maps is one loop over the steps of `_chain` and the items of its base. So a deep chain needs no
+    deep stack, neither to read it nor to pickle it.
     """
 
     def __init__(
@@ -132,14 +131,12 @@ class Smap(View[Any]):
         super().__init__(sources, sources[0]._known if len(sources) == 1 else None)
         self._name = name
         self._chain: Chain = joined(f, sources, zip, [s._chain if type(s) is Smap else None for s in sources])
+        # What the loop reads and calls. Not a `cached` attribute, which would make each access slower.
+        self._loop: tuple[View[Any], tuple[Step, ...]] | None = None
 
-    @cached
-    def _base(self) -> View[Any]:
-        return self._chain.base(self._name)
-
-    @cached
-    def _steps(self) -> tuple[Step, ...]:
-        return self._chain.steps()
+    def _prepare(self) -> tuple[View[Any], tuple[Step, ...]]:
+        self._loop = self._chain.base(self._name), self._chain.steps()
+        return self._loop
 
     def _length(self) -> Length:
         # The sources may be a deep chain. Then do not ask them for a length that they must find first.
@@ -147,23 +144,26 @@ class Smap(View[Any]):
         return common_length(self._sources if known else self._chain.inputs, self._chain.zip, self._name)
 
     def _get(self, i: int) -> Any:
-        item = self._base._get(i)
+        base, steps = self._loop or self._prepare()
+        item = base._get(i)
         step = 0
         try:
-            for step, f in self._steps:
+            for step, f in steps:
                 item = f(item)
         except Exception as error:
             fail(self._layer(step), i, error)
         return item
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        items = self._base._iter(plan)
-        if len(self._steps) == 1:
-            return restarting(lambda progress: self._run_one(items, plan, progress))
-        return restarting(lambda progress: self._run(items, plan, progress))
+        base, steps = self._loop or self._prepare()
+        items = base._iter(plan)
+        run = self._run_one if len(steps) == 1 else self._run
+        return restarting(lambda progress: run(steps, items, plan, progress))
 
-    def _run(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
-        steps, step = self._steps, 0
+    def _run(
+        self, steps: tuple[Step, ...], items: Iterator[Any], plan: Plan, progress: Progress
+    ) -> Iterator[Any]:
+        step = 0
         try:
             for item in progress.counted(items):
                 try:
@@ -180,9 +180,11 @@ class Smap(View[Any]):
             raise
         progress.done = True
 
-    def _run_one(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
+    def _run_one(
+        self, steps: tuple[Step, ...], items: Iterator[Any], plan: Plan, progress: Progress
+    ) -> Iterator[Any]:
         # The same loop for a single function, which is the most common case, is a third faster.
-        ((step, f),) = self._steps
+        ((step, f),) = steps
         try:
             for item in progress.counted(items):
                 try:
@@ -206,15 +208,16 @@ class Smap(View[Any]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         results: list[Any] = []
         step = 0
-        items = self._base._getmany(indices)
+        base, steps = self._loop or self._prepare()
+        items = base._getmany(indices)
         try:
-            if len(self._steps) == 1:
-                ((step, f),) = self._steps
+            if len(steps) == 1:
+                ((step, f),) = steps
                 for item in items:
                     results.append(f(item))
                 return results
             for item in items:
-                for step, f in self._steps:
+                for step, f in steps:
                     item = f(item)
                 results.append(item)
         except Exception as error:

@@ -74,8 +74,8 @@ def test_a_chain_of_maps_is_one_loop_over_the_source() -> None:
     view: Any = source
     for f in (abs, float, str):
         view = sk.smap(f, view)
-    assert view._base is source
-    assert [f for _, f in view._steps] == [abs, float, str]
+    assert view._chain.inputs == (source,)
+    assert [f for f, _, _ in view._chain.layers] == [abs, float, str]
 
 
 def test_a_chain_of_maps_of_several_sequences_is_one_loop_too() -> None:
