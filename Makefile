@@ -18,6 +18,8 @@ BIN    := $(VENV)/bin
 PIP    := -m pip --quiet --disable-pip-version-check
 # Old makes (macOS has one) cannot keep the output of targets apart.
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+# The longest first: make runs two parts side by side, and starts the next one when one ends.
+PARTS  := test-engine test-others test-loaders test-frameworks test-streams test-sources
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
@@ -26,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-engine test-loaders test-others lint stress bench clean
+.PHONY: help demo test $(PARTS) lint stress bench clean
 
 # Rooms whose tests start workers run in processes of their own. Libraries that others load (polars, pandas)
 # have threads, and beside those threads workers are not forked.
@@ -41,19 +43,25 @@ demo: $(VENV)/.examples
 
 test: lint
 	@echo 'Parts of the tests run side by side, some minutes; each shows what it printed when it is over.'
-	@$(MAKE) --no-print-directory --jobs=2 $(SYNC) test-engine test-others test-loaders
+	@$(MAKE) --no-print-directory --jobs=2 $(SYNC) $(PARTS)
 
 test-engine:
 	$(BIN)/python -m pytest tests/prefetch
 
-test-loaders:
-	$(BIN)/python -m pytest $(LOADERS)
-	$(BIN)/python -m pytest tests/sources
-	$(BIN)/python -m pytest tests/streams
-
 test-others:
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(APART))
+
+test-loaders:
+	$(BIN)/python -m pytest $(LOADERS)
+
+test-frameworks:
 	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py
+
+test-streams:
+	$(BIN)/python -m pytest tests/streams
+
+test-sources:
+	$(BIN)/python -m pytest tests/sources
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

@@ -1,5 +1,6 @@
-"""What pytest leaves out where something is not installed."""
+"""Leave out doctests whose library is not installed, and make garbage collections in tests short."""
 
+import gc
 import importlib.util
 
 # Modules whose examples need a library.
@@ -19,3 +20,9 @@ _NEEDS = {
 collect_ignore = [
     f"seqkit/{name}" for name, library in _NEEDS.items() if not importlib.util.find_spec(library)
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of garbage collections what is there before the first test: many tests collect garbage."""
+    gc.collect()
+    gc.freeze()

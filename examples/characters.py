@@ -25,13 +25,13 @@ ROWS, LENGTH, HIDDEN, CHARACTERS = 16, 32, 64, 128
 def open_file(path, start=0):
     """Return the chunks of a file: (characters, the same one further on)."""
     with open(path, "rb") as file:
-        text = np.frombuffer(file.read(6000), np.uint8)
+        text = np.frombuffer(file.read(4000), np.uint8)
     return sk.streams.bptt(np.minimum(text, CHARACTERS - 1), LENGTH, start=start)
 
 
 def batches(num_workers):
     paths = sk.streams.files(Path(sysconfig.get_path("stdlib")) / "[a-d]*.py")
-    paths = [path for path in paths if Path(path).stat().st_size > 1000][:40]
+    paths = [path for path in paths if Path(path).stat().st_size > 1000][:24]
     return sk.streams.StreamLoader(
         paths, open_file, ROWS, num_workers, pad_value=0, time_first=True, shuffle=True, seed=0
     )
@@ -117,7 +117,7 @@ class Gated:
         return np.concatenate([parameter.detach().numpy().ravel() for parameter in self.parameters])
 
 
-def train(network, num_workers, epochs=2):
+def train(network, num_workers, epochs=1):
     """Return the losses of all batches, and the weights."""
     loader = batches(num_workers)
     losses = [network.step(batch) for _ in range(epochs) for batch in loader]

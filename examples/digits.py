@@ -14,7 +14,7 @@ import seqkit as sk
 # The matrices are so small that several linear-algebra threads would only wait for each other.
 threadpool_limits(1)
 
-EPOCHS, BATCH, HIDDEN, TEST = 60, 32, 256, 450
+EPOCHS, BATCH, HIDDEN, TEST = 20, 32, 256, 450
 
 
 def shift(sample, rng):

@@ -46,8 +46,9 @@ from .views.repeat import repeat
 from .views.shard import shard
 from .views.shuffle import shuffle
 from .views.shuffle_groups import shuffle_groups
-from .views.smap import smap, starmap
+from .views.smap import smap
 from .views.split import split
+from .views.starmap import starmap
 from .views.switch import case, switch
 from .views.unbatch import unbatch
 from .views.uniter import uniter

@@ -18,6 +18,7 @@ __all__ = [
     "check_callable",
     "check_iterable",
     "check_sequences",
+    "int_at_least",
     "number_at_least",
     "optional_int",
     "optional_number",
@@ -25,14 +26,24 @@ __all__ = [
 ]
 
 
-def positive_int(value: Any, who: str, least: int = 1, other: str = "") -> int:
-    """Return an int of at least `least`. `other` names further allowed values in the error message.
+def positive_int(value: Any, who: str, other: str = "") -> int:
+    """Return an int of at least 1. `other` names further allowed values in the error message.
 
     >>> positive_int(3, "batch: k")
     3
     >>> positive_int(0, "batch: k")
     Traceback (most recent call last):
     ValueError: batch: k must be a positive int, got 0
+    """
+    return int_at_least(value, who, 1, other)
+
+
+def int_at_least(value: Any, who: str, least: int, other: str = "") -> int:
+    """Return an int of at least `least`. `other` names further allowed values in the error message.
+
+    >>> int_at_least(-1, "repeat: times", 0)
+    Traceback (most recent call last):
+    ValueError: repeat: times must be an int of at least 0, got -1
     """
     kind = ("a positive int" if least == 1 else f"an int of at least {least}") + other
     if isinstance(value, bool | np.bool_):
@@ -54,7 +65,7 @@ def optional_int(value: Any, who: str, least: int = 1) -> int | None:
     Traceback (most recent call last):
     ValueError: cycle: limit must be an int of at least 0 or None, got -1
     """
-    return None if value is None else positive_int(value, who, least, " or None")
+    return None if value is None else int_at_least(value, who, least, " or None")
 
 
 def optional_number(value: Any, who: str, unit: str) -> float | None:

@@ -90,13 +90,13 @@ class EvaluationError(RuntimeError):
         self.worker = worker
 
     def __str__(self) -> str:
-        lines = self._told()
+        lines = self._lines()
         if self.view is not None:
             known = "" if self.__cause__ is None else "   its input: error.inputs()"
             lines.append(f"  to reproduce: error.view[{brief(self.index)}]{known}")
         return "\n".join(lines)
 
-    def _told(self) -> list[str]:
+    def _lines(self) -> list[str]:
         lines = [self.message or super().__str__()]
         if len(self.path) > 1:
             steps = [f"{view._name}[{brief(i)}]" for view, i in self.path]
@@ -141,7 +141,7 @@ class EvaluationError(RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the views: they may not pickle, and the text names them.
-        return _rebuild_error, (type(self), "\n".join(self._told()), self.index, self.worker)
+        return _rebuild_error, (type(self), "\n".join(self._lines()), self.index, self.worker)
 
 
 class WorkerDied(EvaluationError):
@@ -246,11 +246,11 @@ def errstate(evaluation: Policy) -> AbstractContextManager[None]:
     """
     if evaluation not in POLICIES:
         raise ValueError(f"errstate: evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")
-    return _during(evaluation)
+    return _policy_within(evaluation)
 
 
 @contextmanager
-def _during(evaluation: Policy) -> Iterator[None]:
+def _policy_within(evaluation: Policy) -> Iterator[None]:
     before = seterr()
     seterr(evaluation)
     try:

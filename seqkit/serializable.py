@@ -1,4 +1,4 @@
-"""`SerializableFunc`: a function that travels with its code instead of by the name of its module."""
+"""`SerializableFunc`: a function that is pickled with its code, and not by name."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ R = TypeVar("R")
 
 
 class SerializableFunc(Generic[P, R]):
-    """Make a function pickle with its code, and with what it uses of its own module.
+    """Pickle a function with its code, and with the objects of its module that it uses.
 
-    A plain function is pickled as the names of its module and itself: who reads the pickle imports the module
-    as it is there and then. A decorated one does what it did when it was pickled, also where the module is
-    missing or its file was edited.
+    A plain function is pickled by name: unpickling imports its module in the version of that time and place.
+    A decorated function behaves as it did when it was pickled, even if the module is missing or was edited.
 
     Parameters
     ----------
     func : callable
-        A function of a module, a lambda or a closure. One that is decorated already is not decorated twice.
+        A function of a module, a lambda or a closure. A decorated function is not decorated again.
 
     Raises
     ------
     TypeError
-        If `func` is not callable; when it is pickled, if something that it uses cannot be.
+        If `func` is not callable. Pickling raises it if an object that the function uses cannot be pickled.
 
     Notes
     -----
-    A call costs about 0.1 µs more. Built on cloudpickle: functions, classes and values of the same module
-    that the function uses are pickled by value, those of other modules by name (decorate functions there
-    too). No module is executed or registered when the pickle is read, so that functions of modules of the
-    same name do not meet. The pickle can be read by the same version of Python. Inside a `prefetch` there is
-    no need for it unless modules are edited while workers run. After ``SerializableFunc`` of SeqTools.
+    A call costs about 0.1 µs more. Built on cloudpickle. Functions, classes and values of the same module are
+    pickled by value. Those of other modules are pickled by name, so decorate functions there too. Unpickling
+    neither executes nor registers a module, so modules of the same name do not conflict. The pickle can be
+    read by the same version of Python. `prefetch` does not need this class, unless modules are edited while
+    workers run. After ``SerializableFunc`` of SeqTools.
 
     Examples
     --------
@@ -78,7 +77,7 @@ def _revive(pickled: bytes) -> SerializableFunc[..., Any]:
     return SerializableFunc(pickle.loads(pickled))
 
 
-# The list of modules that cloudpickle pickles by value is the whole process's.
+# cloudpickle has one list of modules to pickle by value in each process.
 _lock = threading.RLock()
 
 
@@ -99,7 +98,7 @@ def _dumps(func: Callable[..., Any]) -> bytes:
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-    """Pickles by value what belongs to the modules of the functions that it includes."""
+    """Pickles by value the objects of the modules of included functions."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -108,7 +107,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     def include(self, func: Callable[..., Any]) -> None:
         module = sys.modules.get(getattr(func, "__module__", None) or "")
         if module is None or module.__name__ == "__main__" or not isinstance(func, FunctionType):
-            return  # what is in no module, or in the main one, goes by value anyway
+            return  # objects without a module, or of the main module, are pickled by value anyway
         if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
             self._included.append(module)
@@ -119,7 +118,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is SerializableFunc:
-            # In this pickle, not in one of its own: functions may call each other, and themselves.
+            # Not in a pickle of its own, because functions may call each other and themselves.
             self.include(value.__wrapped__)
             return SerializableFunc, (value.__wrapped__,)
         return super().reducer_override(value)

@@ -1,4 +1,4 @@
-"""Functions of one item, to be laid over a sequence with `smap`."""
+"""Functions of one item, for `smap`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ S = TypeVar("S", list[Any], tuple[Any, ...], np.ndarray[Any, Any])
 
 
 class ClipSequence:
-    """Cut what is longer than `length` down to it.
+    """Cut longer sequences to a length.
 
     Parameters
     ----------
     length : int
-        Most elements to keep, at least 1; of an array, along its first axis.
+        Largest number of elements to keep, 1 or more. Arrays are cut along their first axis.
 
     Raises
     ------
     TypeError, ValueError
-        If `length` is no positive int.
+        If `length` is not a positive int.
 
     Notes
     -----
-    One slice per item; arrays share memory with what they are cut from. After ``ClipSequence`` of GluonNLP.
+    One slice per item. A cut array shares memory with the original. After ``ClipSequence`` of GluonNLP.
 
     Examples
     --------
@@ -48,22 +48,22 @@ class ClipSequence:
 
 
 class PadSequence:
-    """Fill what is shorter than `length` up to it.
+    """Pad shorter sequences to a length.
 
     Parameters
     ----------
     length : int
-        Elements that items have then, at least 1; of an array, along its first axis.
+        Number of elements after padding, 1 or more. Arrays are padded along their first axis.
     pad_val : Any
-        What to fill with; in an array it takes the array's type.
+        The value of the new elements. In an array, it is converted to the dtype of the array.
     clip : bool
-        Cut what is longer, so that all items have one length? Otherwise it stays as it is.
+        Also cut longer items to `length`. False keeps them as they are.
 
     Raises
     ------
     TypeError, ValueError
-        If `length` is no positive int, or `clip` no bool; for an item that is no list, tuple or array of one
-        axis at least; for a `pad_val` that an array cannot hold.
+        If `length` is not a positive int, or `clip` not a bool. An item raises one of them if it is not a
+        list, tuple or array with an axis, or if its dtype cannot hold `pad_val`.
 
     Notes
     -----

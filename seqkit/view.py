@@ -36,7 +36,7 @@ from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overloa
 import numpy as np
 
 from .chaining import Chainable
-from .checks import positive_int
+from .checks import int_at_least
 from .frames import creation_site, hide_frames, hides_frames
 from .indices import (
     UNKNOWN,
@@ -119,14 +119,14 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         if n is not None:
             self._n = n
         self._site = creation_site()
-        self._randoms: int = 0  # number of random views in the expression: salts the seed of the next one
+        self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
         for source in sources:
             if not isinstance(
                 cast(Any, source), Chainable
             ):  # faster than View, which is an abstract base class
                 kind = type(source).__name__
                 raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
-            self._randoms += source._randoms
+            self._random_count += source._random_count
             if source._reads_ahead:
                 self._reads_ahead = True
 
@@ -195,7 +195,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         >>> list(order.at_epoch(0)) == list(order), list(order.at_epoch(1)) == list(order)
         (True, False)
         """
-        return _at_epoch(self, positive_int(epoch, "at_epoch: epoch", least=0))
+        return _at_epoch(self, int_at_least(epoch, "at_epoch: epoch", 0))
 
     def head(self, n: int) -> View[T_co]:
         """Return the view of the first `n` items, or of all items if there are fewer.
@@ -204,7 +204,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         >>> list(sk.cycle("ab").head(3)), list(sk.view("ab").head(3))
         (['a', 'b', 'a'], ['a', 'b'])
         """
-        n = positive_int(n, "head: n", least=0)
+        n = int_at_least(n, "head: n", 0)
         return View._skip(self, 0, 1, n) if self._n is UNKNOWN else self[:n]
 
     def skip(self, n: int) -> View[T_co]:
@@ -214,7 +214,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         >>> sk.cycle("ab").skip(3)[0], list(sk.view("abc").skip(1))
         ('b', ['b', 'c'])
         """
-        return self[positive_int(n, "skip: n", least=0) :]
+        return self[int_at_least(n, "skip: n", 0) :]
 
     # ---------------------------------------------------------------- reading
 

@@ -55,6 +55,10 @@ def double(x: Any) -> Any:
     return x * 2
 
 
+def triple(a: Any, b: Any, c: Any) -> tuple[Any, Any, Any]:
+    return a, b, c
+
+
 def all_doubled(items: list[Any]) -> list[Any]:
     return [x * 2 for x in items]
 
@@ -187,6 +191,16 @@ MAPS = [
         "smap zip=shortest",
         lambda s: sk.smap(operator.add, s, sk.view(s)[1:], zip="shortest"),
         lambda x: [a + b for a, b in pairwise(x)],
+    ),
+    Case(
+        "smap of a map, and of two maps of two",
+        lambda s: sk.smap(
+            triple,
+            sk.smap(double, s),
+            sk.smap(plus_one, sk.smap(operator.sub, s, sk.view(s)[::-1])),
+            sk.smap(operator.add, s, s),
+        ),
+        lambda x: [(a * 2, a - b + 1, a + a) for a, b in zip(x, x[::-1], strict=True)],
     ),
     Case(
         "smap batched",
@@ -848,10 +862,13 @@ def windows(items: list[Any], size: int, stride: int, last: str = "discard") -> 
     return full + [row + [None] * (size - len(row) if last == "pad" else 0) for row in rest]
 
 
+turns_of = cache(Turns)  # making their table takes milliseconds
+
+
 def mixed(
     lists: list[list[Any]], shares: tuple[int, ...], n: int, seed: int, salt: int | str = 0
 ) -> list[Any]:
-    turns = Turns(shares, node_key("mix", seed, 0, salt))
+    turns = turns_of(shares, node_key("mix", seed, 0, salt))
     places = [turns.at(i) for i in range(n)]
     return [lists[which][j % len(lists[which])] for which, j in places]
 

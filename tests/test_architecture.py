@@ -176,7 +176,7 @@ def test_the_core_imports_sources_only_inside_functions(module: str) -> None:
 
 
 @every_module
-def test_concurrency_stays_in_its_room(module: str) -> None:
+def test_only_the_engine_uses_threads_and_processes(module: str) -> None:
     if room(module) in CONCURRENT_ROOMS:
         return
     assert {imported for imported, _ in imports(module) if room(imported) in CONCURRENCY} <= {"threading"}
@@ -253,7 +253,7 @@ def test_names_are_imported_lazily_from_where_type_checkers_find_them(package: s
         loaded.no_such_name
 
 
-def test_every_public_name_can_be_had_first() -> None:
+def test_every_public_name_can_be_the_first_one_imported() -> None:
     # Also where the package of the same name was imported before.
     for code in ("sk.prefetch", "sk.view([]).prefetch", "importlib.import_module('seqkit.prefetch.node')"):
         in_a_fresh_interpreter(f"""
@@ -326,7 +326,7 @@ assert list(sk.prefetch(range(9), 2, "thread")) == list(range(9))
 """
 
 
-def test_where_there_is_no_linux_it_imports_and_has_threads() -> None:
+def test_without_linux_seqkit_imports_and_thread_workers_run() -> None:
     # What Windows lacks is taken away: nothing may ask for it unasked.
     run = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, cwd=ROOT)
     assert (run.returncode, run.stderr) == (0, "")

@@ -40,7 +40,7 @@ def test_what_comes_before_the_sequence_comes_by_position(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_says_which_function_it_is(name: str) -> None:
+def test_every_method_names_its_function(name: str) -> None:
     method = getattr(sk.View, name)
     assert method.__name__ == name
     assert f"seqkit.{name}" in (method.__doc__ or "")

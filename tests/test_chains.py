@@ -63,7 +63,7 @@ class ChainOfViews(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def random_map(self, seed: int) -> None:
-        key = node_key("random_map", seed, 0, self.view._randoms)
+        key = node_key("random_map", seed, 0, self.view._random_count)
         drawn = [(x, int(item_generator(key, i).integers(9))) for i, x in enumerate(self.model)]
         self.extend(f"sk.random_map(lambda x, rng: (x, int(rng.integers(9))), v, seed={seed})", drawn)
 
@@ -102,7 +102,7 @@ class ChainOfViews(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def shuffle(self, seed: int) -> None:
-        order = shuffled(self.model, seed, salt=self.view._randoms)
+        order = shuffled(self.model, seed, salt=self.view._random_count)
         self.extend(f"sk.shuffle(v, seed={seed})", order)
 
     @rule(buffered=st.none() | sizes)
@@ -114,11 +114,11 @@ class ChainOfViews(RuleBasedStateMachine):
     def window(self, size: int, stride: int, last: str) -> None:
         self.extend(f"sk.window(v, {size}, {stride}, last={last!r})", windows(self.model, size, stride, last))
 
-    @rule(world=sizes, contiguous=st.booleans())
-    def shard(self, world: int, contiguous: bool) -> None:
-        size = -(-len(self.model) // world)
-        mine = self.model[:size] if contiguous else self.model[::world]
-        self.extend(f"sk.shard(v, 0, {world}, {contiguous})", mine)
+    @rule(parts=sizes, contiguous=st.booleans())
+    def shard(self, parts: int, contiguous: bool) -> None:
+        size = -(-len(self.model) // parts)
+        mine = self.model[:size] if contiguous else self.model[::parts]
+        self.extend(f"sk.shard(v, 0, {parts}, {contiguous})", mine)
 
     @rule(data=st.data(), told=st.booleans())
     def flatten(self, data: st.DataObject, told: bool) -> None:
@@ -132,7 +132,7 @@ class ChainOfViews(RuleBasedStateMachine):
         kept = [x for x in self.model if len(repr(x)) % k]
         self.extend(f"sk.filter(lambda x: len(repr(x)) % {k}, v)", kept)
 
-    @precondition(lambda self: len(self.model) < 40 and not self.view._randoms)
+    @precondition(lambda self: len(self.model) < 40 and not self.view._random_count)
     @rule(n=st.integers(0, 3), seed=seeds)
     def epochs(self, n: int, seed: int) -> None:
         passes = [x for e in range(n) for x in shuffled(self.model, seed, e)]
@@ -141,7 +141,7 @@ class ChainOfViews(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model) < 40)
     @rule(seed=seeds)
     def mix(self, seed: int) -> None:
-        x, salt = self.model, 2 * self.view._randoms
+        x, salt = self.model, 2 * self.view._random_count
         n = len(x) * 3 // 2
         self.extend(f"sk.mix([v, v[::-1]], [2, 1], seed={seed})", mixed([x, x[::-1]], (2, 1), n, seed, salt))
 

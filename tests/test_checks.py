@@ -11,6 +11,7 @@ from seqkit.checks import (
     as_bool,
     check_callable,
     check_sequences,
+    int_at_least,
     optional_int,
     optional_number,
     positive_int,
@@ -20,22 +21,22 @@ from .views.helpers import says
 
 
 @pytest.mark.parametrize("value", [3, np.int16(3), np.array(3)])
-def test_any_int_will_do(value: Any) -> None:
+def test_any_kind_of_int_is_accepted(value: Any) -> None:
     assert type(positive_int(value, "batch: k")) is int
 
 
 @pytest.mark.parametrize("value", [True, np.True_, 1.0, "1", None, [1]])
-def test_what_is_no_int_is_refused(value: Any) -> None:
+def test_other_types_than_ints_are_refused(value: Any) -> None:
     with says(TypeError, f"batch: k must be a positive int, got {value!r}"):
         positive_int(value, "batch: k")
 
 
 def test_ints_too_small_are_refused() -> None:
     with says(ValueError, "cycle: limit must be an int of at least 0, got -1"):
-        positive_int(-1, "cycle: limit", least=0)
+        int_at_least(-1, "cycle: limit", 0)
 
 
-def test_none_and_other_things_may_be_allowed_besides() -> None:
+def test_none_and_other_values_can_be_allowed() -> None:
     assert optional_int(None, "cycle: limit") is None
     with says(ValueError, "cycle: limit must be a positive int or None, got 0"):
         optional_int(0, "cycle: limit")
@@ -44,7 +45,7 @@ def test_none_and_other_things_may_be_allowed_besides() -> None:
 
 
 @pytest.mark.parametrize("value", [2, 0.5, np.float32(0.5), np.int8(2)])
-def test_any_number_above_0_will_do(value: Any) -> None:
+def test_any_kind_of_number_above_0_is_accepted(value: Any) -> None:
     number = optional_number(value, "debug: max_rate", "calls per second")
     assert type(number) is float
     assert number == value
@@ -64,7 +65,7 @@ def test_bools_of_numpy_are_bools() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, None, "no", [True], np.array([True])])
-def test_what_counts_as_true_or_false_is_no_bool(value: Any) -> None:
+def test_values_that_count_as_true_or_false_are_no_bools(value: Any) -> None:
     with says(TypeError, f"shard: contiguous must be a bool, got {value!r}"):
         as_bool(value, "shard: contiguous")
 
@@ -83,7 +84,7 @@ def test_a_callable_may_be_left_out_where_it_is_optional() -> None:
 
 
 @pytest.mark.parametrize("value", [5, None, {"x": "ab"}])
-def test_several_sequences_come_as_an_iterable(value: Any) -> None:
+def test_sequences_must_be_an_iterable_and_not_a_mapping(value: Any) -> None:
     check_sequences(iter(["ab"]), "mix: sequences")
     with says(TypeError, f"mix: sequences must be an iterable of sequences, got {value!r}"):
         check_sequences(value, "mix: sequences")

@@ -21,24 +21,47 @@ from seqkit.testing.subject import close, expect, forms
 
 from .registry import CASES, Case
 
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+# Reading in spawned workers costs the most, and differs from a fork server only in how workers start.
+SPAWNED = "prefetch process, spawn"
+every_case = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.start_methods] * (case.name == SPAWNED))
+        for case in CASES
+    ],
+)
 every_random_case = pytest.mark.parametrize(
     "case", [case for case in CASES if case.reads != "ahead"], ids=lambda case: case.name
 )
 
 
+def some_sizes(case: Case) -> set[int]:
+    return {0, 1, 3, max(case.sizes)} & {*case.sizes}
+
+
+def check(case: Case, n: int) -> None:
+    check_view(
+        case.build,
+        case.model,
+        case.items([i * 3 + 10 for i in range(n)]),
+        reads=case.reads,
+        writes=case.writes,
+        length_reads=case.length_reads,
+        dumps=pickle.dumps,
+    )
+
+
 @every_case
 def test_every_law_holds_on_small_sources(case: Case) -> None:
-    for n in case.sizes:
-        check_view(
-            case.build,
-            case.model,
-            case.items([i * 3 + 10 for i in range(n)]),
-            reads=case.reads,
-            writes=case.writes,
-            length_reads=case.length_reads,
-            dumps=pickle.dumps,
-        )
+    for n in sorted(some_sizes(case)):
+        check(case, n)
+
+
+@pytest.mark.stress
+@every_case
+def test_every_law_holds_on_sources_of_other_sizes(case: Case) -> None:
+    for n in sorted({*case.sizes} - some_sizes(case)):
+        check(case, n)
 
 
 @contextmanager
@@ -112,12 +135,27 @@ def test_items_that_fail_leave_nothing_to_the_garbage_collector(name: str) -> No
         close(view)
 
 
-@every_random_case
-@settings(
-    max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+quick = settings(
+    max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
+
+
+@every_random_case
+@quick
 @given(data=st.data())
 def test_random_sources_are_read_like_lists(case: Case, data: st.DataObject) -> None:
+    read_random_source(case, data)
+
+
+@pytest.mark.stress
+@every_random_case
+@settings(quick, max_examples=100, derandomize=False)
+@given(data=st.data())
+def test_many_random_sources_are_read_like_lists(case: Case, data: st.DataObject) -> None:
+    read_random_source(case, data)
+
+
+def read_random_source(case: Case, data: st.DataObject) -> None:
     most = 40 if max(case.sizes) else 0
     items = case.items(data.draw(st.lists(st.integers(-99, 99), max_size=most)))
     _, source = data.draw(st.sampled_from(list(forms(items))))

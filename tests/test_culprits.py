@@ -78,7 +78,7 @@ every_way = pytest.mark.parametrize(("build", "text"), WAYS)
 
 
 @every_way
-def test_what_cannot_be_pickled_is_named(build: Any, text: str) -> None:
+def test_the_object_that_cannot_be_pickled_is_named(build: Any, text: str) -> None:
     found = unpicklable(build(threading.Lock()), dumps_by_value)
     assert found is not None
     assert text in found
@@ -92,7 +92,7 @@ def test_handles_that_a_fork_would_share_are_named(build: Any, text: str, databa
     assert "(sqlite3.Connection)" in found
 
 
-def test_global_is_named_with_the_file_and_the_line_of_the_function() -> None:
+def test_a_global_is_named_with_the_file_and_line_of_its_function() -> None:
     line = with_global.__code__.co_firstlineno
     # By value, as functions of the main module travel.
     function = type(with_global)(with_global.__code__, {"LOCK": LOCK, "__name__": "__main__"}, "with_global")
@@ -104,14 +104,14 @@ def test_global_is_named_with_the_file_and_the_line_of_the_function() -> None:
     ]
 
 
-def test_default_is_named() -> None:
+def test_a_default_argument_is_named() -> None:
     function = type(with_default)(with_default.__code__, {"__name__": "__main__"}, "f", (LOCK,))
     found = unpicklable(sk.smap(function, [1]), dumps_by_value)
     assert found is not None
     assert "`f` uses default `handle`" in found
 
 
-def test_what_pickles_has_no_culprit() -> None:
+def test_no_object_is_named_if_the_pipeline_can_be_pickled() -> None:
     assert unpicklable(sk.smap(with_global, [1]), dumps_by_value) is None
 
 
@@ -122,7 +122,7 @@ def test_handles_of_per_process_are_not_shared() -> None:
     assert shared_handles(view) == []
 
 
-def test_closed_files_and_cycles_are_passed_over(tmp_path: Any) -> None:
+def test_closed_files_and_reference_cycles_are_skipped(tmp_path: Any) -> None:
     (tmp_path / "a").touch()
     with open(tmp_path / "a", "rb") as file:
         decoder = Decoder([file])
@@ -170,7 +170,7 @@ def test_message_about_pickling_is_one_line_with_the_object_the_reason_and_the_r
     assert "\n" not in text
 
 
-def test_closed_handles_are_passed_over(tmp_path: Any) -> None:
+def test_closed_handles_are_skipped(tmp_path: Any) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         assert len(shared_handles(sk.smap(archive.read, ["a"]))) == 1
     assert shared_handles(sk.smap(archive.read, ["a"])) == []

@@ -29,14 +29,14 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore"), pyte
         ("ray", "ray", r"method='ray' needs Ray running: call ray.init first"),
     ],
 )
-def test_an_engine_that_does_not_run_is_told_how_to(name: Any, module: str, how: str) -> None:
+def test_an_error_says_how_to_start_an_engine_that_does_not_run(name: Any, module: str, how: str) -> None:
     pytest.importorskip(module)
     with pytest.raises(ValueError, match=how):
         sk.prefetch(range(3), method=name)
 
 
 @pytest.mark.parametrize(("name", "module"), [("dask", "distributed"), ("ray", "ray")])
-def test_an_engine_that_is_not_there_is_said_to_be_missing(
+def test_an_error_names_an_engine_that_is_not_installed(
     name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -71,7 +71,7 @@ def jitter(x: int, rng: np.random.Generator) -> int:
     return x * 1000 + int(rng.integers(1000))
 
 
-def test_it_is_its_source(engine: Any) -> None:
+def test_a_node_equals_its_source(engine: Any) -> None:
     source = sk.random_map(jitter, sk.shuffle(range(500), seed=1), seed=2)
     with sk.prefetch(source, method=engine) as ahead:
         assert "nworkers=2," in repr(ahead)
@@ -93,7 +93,7 @@ class Point:
         self.x = x
 
 
-def test_an_item_that_fails_costs_itself(engine: Any) -> None:
+def test_a_failing_item_affects_no_other_item(engine: Any) -> None:
     points = sk.smap(lambda x: Point(1 // (x - 5)), range(10))
     with sk.prefetch(points, method=engine) as ahead:
         with pytest.raises(sk.EvaluationError) as caught:
@@ -103,7 +103,7 @@ def test_an_item_that_fails_costs_itself(engine: Any) -> None:
         assert isinstance(ahead[6], Point)
 
 
-def test_an_item_that_takes_its_worker_with_it_is_named(engine: Any) -> None:
+def test_an_item_that_kills_its_worker_is_named(engine: Any) -> None:
     fatal = sk.smap(lambda x: os._exit(3) if x == 3 else x, range(6))
     # One at a time: those that are lost with it Dask gives up as well.
     with sk.prefetch(fatal, 1, method=engine, max_buffered=1, chunk_size=1, retries=0) as ahead:
@@ -117,7 +117,7 @@ def test_an_item_that_takes_its_worker_with_it_is_named(engine: Any) -> None:
         assert list(items) == [4, 5]
 
 
-def test_a_reader_that_goes_leaves_the_engine_as_it_is(
+def test_dropping_an_iterator_leaves_the_engine_unchanged(
     engine: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     slow = sk.smap(lambda x: time.sleep(0.05) or x, range(40))
@@ -171,7 +171,7 @@ def told(method: Any, end: Any) -> None:
     ahead.close()
 
 
-def test_a_client_of_dask_that_is_closed_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_client_of_dask_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         client = distributed.Client(cluster, set_as_default=False)
@@ -189,7 +189,7 @@ def test_an_executor_of_dask_keeps_its_options(dask: Any) -> None:
         assert set(ahead) == {address}
 
 
-def test_tasks_of_dask_that_somebody_else_cancels_are_begun_anew(dask: Any) -> None:
+def test_tasks_of_dask_that_others_cancel_are_sent_again(dask: Any) -> None:
     distributed = pytest.importorskip("distributed")
     executor: Any = named(dask)
     slow = sk.smap(lambda x: time.sleep(0.02) or x, range(40))
@@ -202,7 +202,7 @@ def test_tasks_of_dask_that_somebody_else_cancels_are_begun_anew(dask: Any) -> N
         assert list(items) == list(range(1, 40))
 
 
-def test_ray_that_is_shut_down_is_told(ray: Any) -> None:
+def test_ray_that_is_shut_down_is_reported(ray: Any) -> None:
     module = pytest.importorskip("ray")
     not_started = sk.prefetch(range(3), method=ray)
     told(ray, module.shutdown)

@@ -35,13 +35,13 @@ def test_an_error_has_the_item_the_view_and_the_cause() -> None:
     assert isinstance(error, RuntimeError)
 
 
-def test_the_text_tells_what_failed_the_way_and_the_place_in_the_code() -> None:
+def test_the_text_names_the_failure_the_path_and_the_line_of_code() -> None:
     error = failure(sk.batch(sk.smap(FailsAt(4), range(8)), 3), 1)
     first, path, site, again = str(error).splitlines()
     assert first == "smap[4] failed: ValueError: bad 4"
     assert path == "  path: batch[1] → smap[4]"
     assert site.startswith("  smap made at ")
-    assert site.endswith("in test_the_text_tells_what_failed_the_way_and_the_place_in_the_code")
+    assert site.endswith("in test_the_text_names_the_failure_the_path_and_the_line_of_code")
     assert again == "  to reproduce: error.view[4]   its input: error.inputs()"
     assert error.inputs() == [4]
 
@@ -98,7 +98,7 @@ def test_an_exception_without_text_is_named_by_its_class() -> None:
     assert error.message == "smap[1] failed: KeyError"
 
 
-def test_an_exception_that_cannot_be_shown_is_reported_all_the_same() -> None:
+def test_an_exception_whose_text_fails_is_reported() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise ValueError("no text")
@@ -123,7 +123,7 @@ def test_a_timeout_is_a_timeout_error_with_its_own_text() -> None:
     assert (str(error), error.index) == ("prefetch[3] took longer than 1 s", 3)
 
 
-def test_an_error_raised_twice_says_the_same_twice() -> None:
+def test_an_error_raised_twice_has_the_same_text() -> None:
     view = sk.batch(sk.smap(FailsAt(1), range(4)), 2)
     assert str(failure(view, 0)) == str(failure(view, 0))
 
@@ -166,7 +166,7 @@ def test_the_setting_belongs_to_the_thread() -> None:
     assert found == ["wrap"]
 
 
-def test_the_setting_counts_when_an_item_is_read_not_when_the_view_was_made() -> None:
+def test_the_policy_is_that_of_the_read_not_of_the_construction() -> None:
     with sk.errstate("passthrough"):
         view = sk.smap(FailsAt(1), range(3))
         iterator = iter(view)
@@ -234,7 +234,7 @@ def outcome(view: sk.View[Any], i: int) -> Any:
 @pytest.mark.parametrize("reads_ahead", [False, True])
 @pytest.mark.parametrize("at", [(0,), (1,), (2, 6)], ids=str)
 @pytest.mark.parametrize("lay", OVER.values(), ids=OVER)
-def test_a_function_that_exits_costs_its_item_and_those_behind_it_keep_their_names(
+def test_a_function_that_exits_fails_its_item_and_later_errors_name_their_own_items(
     lay: Any, at: tuple[int, ...], reads_ahead: bool, kind: type[BaseException]
 ) -> None:
     source = sk.smap(FailsAt(*at, error=kind), range(12))

@@ -128,7 +128,7 @@ def test_figure_is_on_its_page(figure):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     broken = [link for link in links(page) if not leads_somewhere(page, link)]
     assert not broken
 

@@ -294,7 +294,7 @@ def test_results_that_do_not_fit_name_the_number_to_set_and_the_line_that_reads(
 @pytest.mark.parametrize(
     ("name", "ours"), [("map", "smap"), ("apply", "smap"), ("zip", "collate"), ("select", "gather")]
 )
-def test_a_method_of_other_libraries_is_named_as_we_name_it(name: str, ours: str) -> None:
+def test_a_method_name_of_another_library_gets_a_hint_with_ours(name: str, ours: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(sk.shuffle(range(3), seed=0), name)
     assert str(caught.value) == f"shuffle: no attribute {name!r}. Use {ours!r}."

@@ -83,7 +83,7 @@ def test_debug_reports_reads_of_slices_with_the_index_of_the_whole():
     assert calls == [(5, "f"), (3, "d"), (1, "b"), (3, "d")]
 
 
-def test_debug_reports_as_often_as_it_may():
+def test_debug_reports_up_to_its_maximum_number():
     calls, view = watched("abcdef", max_calls=2)
     assert list(view) == list(view) == list("abcdef")
     assert calls == [(0, "a"), (1, "b")]
@@ -92,7 +92,7 @@ def test_debug_reports_as_often_as_it_may():
     assert calls == []
 
 
-def test_debug_reports_the_first_read_and_then_no_more_often_than_it_may():
+def test_debug_reports_the_first_read_and_then_at_most_at_its_rate():
     clock = Clock()
     calls, view = watched(range(100), max_rate=2, clock=clock)
     for i in range(21):
@@ -130,7 +130,7 @@ def test_debug_does_not_report_items_that_fail():
     assert calls == [(0, "a"), (3, "d")]
 
 
-def test_a_function_that_fails_concerns_the_item_it_was_called_for():
+def test_a_failing_debug_function_fails_the_item_it_was_called_for():
     view = debug("abc", lambda i, item: 1 / (i - 1))
     found = by_iteration(iter(view))
     assert found == ["a", Failure(EvaluationError, "ZeroDivisionError('division by zero')"), "c"]
@@ -144,7 +144,7 @@ def test_writing_goes_through_debug():
     assert data == [1, 5]
 
 
-def test_debug_pickles_and_counts_anew():
+def test_a_pickled_debug_view_starts_counting_at_0():
     view = debug(range(5), print, max_calls=1)
     list(view)
     assert list(pickle.loads(pickle.dumps(view))) == list(range(5))
@@ -182,7 +182,7 @@ def test_a_clock_must_be_callable():
 # -------------------------------------------------------------------- monitor_throughput
 
 
-def test_reading_is_measured_however_it_is_done():
+def test_every_way_of_reading_is_measured():
     clock = Clock()
     view = monitor_throughput(sk.smap(clock.work(2), range(10)), clock=clock)
     for read in (
@@ -211,7 +211,7 @@ def test_nothing_read_is_nothing_measured():
         view.throughput()
 
 
-def test_what_took_no_time_is_infinitely_quick():
+def test_items_that_took_no_time_have_infinite_throughput():
     view = monitor_throughput("ab", clock=Clock())
     list(view)
     assert view.throughput() == float("inf")
@@ -248,7 +248,7 @@ def test_explain_shows_the_throughput():
     assert explain(view).splitlines()[0].endswith("length 2, 4 items/s")
 
 
-def test_a_monitor_pickles_and_measures_anew():
+def test_a_pickled_monitor_starts_measuring_again():
     view = monitor_throughput("ab")
     list(view)
     copy = pickle.loads(pickle.dumps(view))
@@ -303,7 +303,7 @@ def test_a_view_that_is_used_twice_is_one_stage():
     assert found.seconds == 4
 
 
-def test_the_table_is_the_drawing_with_figures():
+def test_the_profile_table_is_the_drawing_of_explain_with_numbers():
     clock = Clock()
     work = clock.work(Fraction(3, 2000))
     work.__name__ = "work"
@@ -320,7 +320,7 @@ def test_the_table_is_the_drawing_with_figures():
     )
 
 
-def test_a_prefetch_is_passed_over_and_starts_nothing():
+def test_profile_skips_prefetch_and_starts_no_worker():
     threads = []
     work = sk.smap(lambda x: threads.append(threading.get_ident()), range(5))
     found = profile(sk.prefetch(work, 2))
@@ -328,7 +328,7 @@ def test_a_prefetch_is_passed_over_and_starts_nothing():
     assert [stage.items for stage in found.stages] == [0, 5, 5]
 
 
-def test_random_views_draw_what_they_draw_otherwise():
+def test_profiled_random_views_draw_the_same_numbers():
     drawn = []
     noise = sk.random_map(
         lambda x, rng: drawn.append(int(rng.integers(1000))), sk.shuffle(range(9), seed=0), seed=1

@@ -142,7 +142,7 @@ def test_data_sets_of_hugging_face_are_read_by_position() -> None:
         (lambda: UserDict({"a": 1}), "this UserDict has other keys"),
     ],
 )
-def test_what_has_no_positions_is_refused_with_a_remedy(make: Any, message: str) -> None:
+def test_an_object_without_positions_is_refused_with_a_remedy(make: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         sk.batch(make(), 2)
 

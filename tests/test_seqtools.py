@@ -88,13 +88,13 @@ def test_defaults_are_the_same_but_for_those_on_the_page(name: str) -> None:
 
 
 @every_name
-def test_what_seqkit_adds_may_be_left_out(name: str) -> None:
+def test_arguments_that_seqkit_adds_are_optional(name: str) -> None:
     added = [p for p in parameters(getattr(sk, name)) if p.kind is Parameter.KEYWORD_ONLY]
     assert [p.name for p in added if p.default is Parameter.empty] == []
 
 
 @pytest.mark.parametrize(("name", "parameter"), OWN_DEFAULTS)
-def test_the_page_tells_of_defaults_that_differ(name: str, parameter: str) -> None:
+def test_the_page_lists_the_defaults_that_differ(name: str, parameter: str) -> None:
     title, rows = "", []
     for line in PAGE.read_text("utf-8").splitlines():
         title = line if line.startswith("#") else title
@@ -115,7 +115,7 @@ def test_take_is_gather() -> None:
     assert list(sk.take("abc", [2, 0])) == list(sk.gather("abc", [2, 0])) == ["c", "a"]
 
 
-def test_seterr_sets_and_tells_the_setting() -> None:
+def test_seterr_sets_and_returns_the_setting() -> None:
     with sk.errstate("wrap"):
         assert [sk.seterr(), sk.seterr("passthrough"), sk.seterr(evaluation="wrap")] == [
             "wrap",

@@ -124,7 +124,7 @@ def test_a_function_survives_edits_of_its_file(make_module, tmp_path):
     assert elsewhere(pickle.dumps(tools.scaled), 2, path=tmp_path / "one") == "6"
 
 
-def test_functions_of_modules_of_one_name_do_not_meet(make_module):
+def test_functions_of_modules_with_one_name_stay_apart(make_module):
     one = pickle.dumps(make_module(TOOLS).scaled)
     other = pickle.dumps(make_module(TOOLS.replace("FACTOR = 3", "FACTOR = 5"), folder="other").scaled)
     first, second = pickle.loads(one), pickle.loads(other)
@@ -198,7 +198,7 @@ def use(x):
     assert elsewhere(pickle.dumps(user.use), 2) == "7"
 
 
-def test_what_cannot_be_pickled_is_said(make_module):
+def test_a_function_that_cannot_be_pickled_is_refused_with_the_reason(make_module):
     tools = make_module(TOOLS)
     with pytest.raises(
         TypeError, match=r"SerializableFunc: locked cannot be pickled with what it uses: .*lock"

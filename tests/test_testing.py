@@ -166,7 +166,7 @@ def test_a_broken_view_is_found_and_its_law_named(kind: Any, law: str) -> None:
     assert re.search(r"\n  for .* over \[", str(caught.value))
 
 
-def test_a_view_that_answers_only_lists_is_found() -> None:
+def test_a_view_that_supports_only_list_indices_is_found() -> None:
     slicing = broken(
         _iter=lambda self, plan: iter(self._sources[0]._data[plan.start : plan.stop : plan.step])
     )

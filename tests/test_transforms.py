@@ -60,7 +60,7 @@ def test_items_of_other_kinds_are_refused() -> None:
         sk.PadSequence(3)("ab")  # type: ignore[type-var]
 
 
-def test_they_pickle_and_show_what_they_do() -> None:
+def test_transforms_pickle_and_have_a_repr() -> None:
     pad, clip = sk.PadSequence(3, pad_val=7), sk.ClipSequence(2)
     assert pickle.loads(pickle.dumps(pad))([1]) == [1, 7, 7]
     assert pickle.loads(pickle.dumps(clip))([1, 2, 3]) == [1, 2]

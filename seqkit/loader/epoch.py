@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from ..checks import positive_int
+from ..checks import int_at_least
 from ..errors import EvaluationError, seterr
 from ..frames import hide_frames, warn
 from ..iteration import Progress, restarting
@@ -228,7 +228,7 @@ def check_state(state: Any, batch_size: int | None, seed: int | None) -> None:
     if state["version"] != 1:
         raise ValueError(f"DataLoader: the state is of version {state['version']!r}, known is 1")
     for name in ("epoch", "batch", "seed"):
-        positive_int(state[name], f"DataLoader: {name} of a state", least=0)
+        int_at_least(state[name], f"DataLoader: {name} of a state", 0)
     if state["batch_size"] != batch_size:
         raise ValueError(
             f"DataLoader: the state counts batches of {state['batch_size']}, this loader makes batches of"

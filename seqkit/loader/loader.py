@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 from weakref import WeakSet
 
-from ..checks import positive_int
+from ..checks import int_at_least
 from ..collation.default import default_collate, default_convert
 from ..frames import hides_frames, warn
 from ..indices import Unsized
@@ -330,7 +330,7 @@ class DataLoader(Generic[Batch]):
 
         If that is the epoch of a state just loaded, it continues at the position of the state.
         """
-        epoch = positive_int(epoch, "DataLoader: epoch", least=0)
+        epoch = int_at_least(epoch, "DataLoader: epoch", 0)
         with self._lock:
             self._settle_sampler()
             if epoch != self._epoch:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_batch_size, as_flag, as_last, check_iterable, optional_int, positive_int
+from ..checks import as_batch_size, as_flag, as_last, check_iterable, int_at_least, optional_int
 from ..collation.base import shown
 from ..errors import EvaluationError
 from ..frames import warn
@@ -193,7 +193,7 @@ def _check_word(value: Any, name: str, allowed: tuple[str | None, ...], other: s
 
 def _as_int(value: Any, name: str) -> int:
     try:
-        return positive_int(value, name, least=-(1 << 63))
+        return int_at_least(value, name, -(1 << 63))
     except TypeError:
         raise TypeError(f"DataLoader: {name} option should be an int, but got {value!r}") from None
 
@@ -245,7 +245,7 @@ def as_iterable_split(dataset: Any, options: Options) -> str:
             f" attribute parts, the number of parts, got {type(dataset).__name__}"
         )
     if split == "parts":
-        positive_int(dataset.parts, "DataLoader: parts of the data set")
+        int_at_least(dataset.parts, "DataLoader: parts of the data set", 1)
     refused = {
         f"last_batch={options.last!r}, because workers make the batches": options.last in ("pad", "rollover"),
         "persistent_workers, because it needs new workers in every epoch": options.persistent_workers,

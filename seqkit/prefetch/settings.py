@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
+from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
 from ..randomness import as_seed
 from .chunking import MAX_DEPTH, chunk_depth
 from .resources import usable_cpus
@@ -123,7 +123,7 @@ def checked(
         context=context,
         chunk_size=None if chunk_size == "auto" else chunk_size,
         timeout_s=_timeout(timeout, workers),
-        retries=positive_int(retries, "prefetch: retries", least=0),
+        retries=int_at_least(retries, "prefetch: retries", 0),
         in_order=as_bool(in_order, "prefetch: in_order"),
         on_exhausted=on_exhausted,
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),

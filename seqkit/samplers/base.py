@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import check_iterable, positive_int
+from ..checks import check_iterable, int_at_least
 from ..indices import Unsized
 from ..randomness import as_seed
 from ..source import as_view
@@ -76,7 +76,7 @@ class Sampler(Iterable[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch that the next `iter` reads (0 or more)."""
-        self._epoch = positive_int(epoch, f"{type(self).__name__}: epoch", least=0)
+        self._epoch = int_at_least(epoch, f"{type(self).__name__}: epoch", 0)
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self.epoch
@@ -245,7 +245,7 @@ def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:
     """
     if hasattr(data_source, "__len__"):
         return len(data_source)
-    return positive_int(data_source, f"{who}: {name} (an int, or anything with len)", least=0)
+    return int_at_least(data_source, f"{who}: {name} (an int, or anything with len)", 0)
 
 
 def check_sequence(values: Any, who: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_flag, positive_int
+from ..checks import as_flag, int_at_least, positive_int
 from ..source import view
 from ..view import View
 from ..views.concatenate import concatenate
@@ -144,7 +144,7 @@ class DistributedSampler(SeededSampler):
         return {**super().state_dict(), **dealt}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        read = positive_int(state["read"], "DistributedSampler: read of a state", least=0)
+        read = int_at_least(state["read"], "DistributedSampler: read of a state", 0)
         super()._restore(state)
         self._resumed = self.epoch, read
 
@@ -304,7 +304,7 @@ class SplitSampler(SeededSampler):
         sample_count(length, "SplitSampler", "length")
         self.length = length
         self.num_parts = positive_int(num_parts, "SplitSampler: num_parts")
-        self.part_index = positive_int(part_index, "SplitSampler: part_index", least=0)
+        self.part_index = int_at_least(part_index, "SplitSampler: part_index", 0)
         if self.part_index >= self.num_parts:
             raise ValueError(
                 f"SplitSampler: part_index must be below num_parts {num_parts}, got {part_index}"
@@ -348,7 +348,7 @@ def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
         rank = group.get_rank() if rank is None else rank
     num_replicas = positive_int(num_replicas, f"{who}: num_replicas")
     try:
-        number = positive_int(rank, f"{who}: rank", least=0)
+        number = int_at_least(rank, f"{who}: rank", 0)
     except ValueError:
         number = num_replicas  # as much out of range
     if number >= num_replicas:
@@ -361,7 +361,7 @@ def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
 
 def _process_group(who: str) -> Any:
     """Return PyTorch's module for process groups, if a group is initialised."""
-    group: Any = sys.modules.get("torch.distributed")  # whoever has made a group has imported it
+    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
     if group is None or not (group.is_available() and group.is_initialized()):
         raise ValueError(
             f"{who}: num_replicas and rank are needed, or a process group of PyTorch's, and there is none:"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import positive_int
+from ..checks import int_at_least
 from ..view import View
 from ..views.batch import batch
 from ..views.concatenate import concatenate
@@ -24,7 +24,7 @@ class GroupedBatches(SeededSampler):
     def __init__(self, seed: int | None, num_shards: int, last_group: LastGroup) -> None:
         super().__init__(seed)
         who = type(self).__name__
-        self.num_shards = positive_int(num_shards, f"{who}: num_shards", least=0)
+        self.num_shards = int_at_least(num_shards, f"{who}: num_shards", 0)
         if last_group not in ("overlap", "discard", "fewer"):
             raise ValueError(f"{who}: last_group must be 'overlap', 'discard' or 'fewer', got {last_group!r}")
         self.last_group: LastGroup = last_group

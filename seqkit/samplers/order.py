@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_flag, check_callable, optional_int, positive_int
+from ..checks import as_flag, check_callable, int_at_least, optional_int, positive_int
 from ..indices import IndexArray
 from ..source import as_view, view
 from ..view import View, in_order
@@ -69,7 +69,7 @@ class SequentialSampler(Sampler):
     def __init__(self, data_source: Any, start: int = 0, indices: Order | None = None) -> None:
         super().__init__()
         self.data_source = data_source
-        self.start = positive_int(start, "SequentialSampler: start", least=0)
+        self.start = int_at_least(start, "SequentialSampler: start", 0)
         self.indices = indices
         sample_count(data_source, "SequentialSampler")
         if self.start and (indices is not None or hasattr(data_source, "__len__")):

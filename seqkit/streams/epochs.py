@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..checks import optional_int, positive_int
+from ..checks import int_at_least, optional_int, positive_int
 from ..indices import Unsized
 from ..source import as_view
 from ..view import View
@@ -24,7 +24,7 @@ class Epochs:
     n : int or None
         How many streams there are, for all ranks. None if they can only be iterated.
     is_shuffled : bool
-    rank, world : int
+    rank, world_size : int
     lengths : list of int or None
         How many chunks each stream has, if that is known.
     """
@@ -39,13 +39,13 @@ class Epochs:
         has_seed: bool,
         strict: bool,
         rank: Any,
-        world: Any,
+        world_size: Any,
         lengths: Any,
         batches_per_epoch: Any,
     ) -> None:
         self.streams, self.n = _as_streams(streams)
-        self.rank = positive_int(rank, "StreamLoader: rank", least=0)
-        self.world = positive_int(world, "StreamLoader: world")
+        self.rank = int_at_least(rank, "StreamLoader: rank", 0)
+        self.world_size = positive_int(world_size, "StreamLoader: world_size")
         self._batch_size = batch_size
         self._padding = padding
         self.is_shuffled = shuffle
@@ -53,7 +53,7 @@ class Epochs:
         self._batches = optional_int(batches_per_epoch, "StreamLoader: batches_per_epoch")
         self._check_streams(strict)
         self._check_batches()
-        if self.world > 1:
+        if self.world_size > 1:
             self._check_ranks(has_seed)
 
     # ---------------------------------------------------------------- arguments
@@ -61,7 +61,7 @@ class Epochs:
     def _checked_lengths(self, lengths: Any) -> list[int]:
         if self.n is None:
             raise TypeError("StreamLoader: lengths needs streams with a length")
-        checked = [positive_int(length, "StreamLoader: lengths: each length", least=0) for length in lengths]
+        checked = [int_at_least(length, "StreamLoader: lengths: each length", 0) for length in lengths]
         if len(checked) != self.n:
             raise ValueError(
                 f"StreamLoader: lengths has {len(checked)} numbers, but there are {self.n} streams"
@@ -83,15 +83,17 @@ class Epochs:
                 raise ValueError(
                     "StreamLoader: padding='restart' reads streams again, but these are an iterator"
                 )
-        elif strict and len(range(self.rank, self.n, self.world)) < self._batch_size:
+        elif strict and len(range(self.rank, self.n, self.world_size)) < self._batch_size:
             raise ValueError(
                 f"StreamLoader: {self.n} streams cannot fill {self._batch_size} rows of each of"
-                f" {self.world} ranks. Set a smaller batch_size, or strict=False to pad"
+                f" {self.world_size} ranks. Set a smaller batch_size, or strict=False to pad"
             )
 
     def _check_batches(self) -> None:
-        if self.rank >= self.world:
-            raise ValueError(f"StreamLoader: rank must be below world {self.world}, got {self.rank}")
+        if self.rank >= self.world_size:
+            raise ValueError(
+                f"StreamLoader: rank must be below world_size {self.world_size}, got {self.rank}"
+            )
         if self._batches is not None and (self.lengths is not None or self._padding in ("drop_rows", "stop")):
             other = f"padding={self._padding!r}" if self.lengths is None else "lengths"
             raise ValueError(f"StreamLoader: batches_per_epoch contradicts {other}. Leave out one of them")
@@ -99,9 +101,9 @@ class Epochs:
     def _check_ranks(self, has_seed: bool) -> None:
         if self.is_shuffled and not has_seed:
             raise ValueError("StreamLoader: shuffle with several ranks needs a seed, the same in each rank")
-        if self.n is None or self.n < self.world:
+        if self.n is None or self.n < self.world_size:
             raise ValueError(
-                f"StreamLoader: {self.world} ranks need at least as many streams, with a length, got"
+                f"StreamLoader: {self.world_size} ranks need at least as many streams, with a length, got"
                 f" {'streams without a length' if self.n is None else self.n}"
             )
         if self._padding == "drop_rows":
@@ -119,13 +121,13 @@ class Epochs:
         if self.n is None:
             return Drawn(self.streams)
         shuffled_by = seed if self.is_shuffled else None
-        return Listed(self.streams, shuffled_by, epoch, self.rank if rank is None else rank, self.world)
+        return Listed(self.streams, shuffled_by, epoch, self.rank if rank is None else rank, self.world_size)
 
     def batches(self, epoch: int, seed: int) -> int | None:
         """Return how many batches an epoch has, the same on all ranks, or None if it is unknown."""
         if self.lengths is None:
             return self._batches
-        orders = [self.order(epoch, seed, rank) for rank in range(self.world)]
+        orders = [self.order(epoch, seed, rank) for rank in range(self.world_size)]
         counts = [count_batches(self._lengths_in(order), self._batch_size, self._padding) for order in orders]
         return min(counts) if self._padding == "stop" else max(counts)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, Self
 from weakref import WeakSet
 
-from ..checks import as_bool, check_callable, optional_int, optional_number, positive_int
+from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
 from ..frames import warn
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
@@ -68,8 +68,8 @@ class StreamLoader:
         True reads the streams in another order in every epoch. Needs streams with a length.
     seed : int, optional
         Chooses the orders (0 or more). None (the default) draws one from the system, once.
-    rank, world : int
-        Read every `world`-th stream from number `rank` on, in the order of the epoch. All ranks make the
+    rank, world_size : int
+        Read every `world_size`-th stream from number `rank` on, in the order of the epoch. All ranks make the
         same number of batches: `batches_per_epoch`, or the number that follows from `lengths`.
     lengths : sequence of int, optional
         Number of chunks of each stream. With it, `len` of the loader is known.
@@ -148,7 +148,7 @@ class StreamLoader:
         shuffle: bool = False,
         seed: int | None = None,
         rank: int = 0,
-        world: int = 1,
+        world_size: int = 1,
         lengths: Any = None,
         batches_per_epoch: int | None = None,
         on_error: Literal["raise", "skip"] = "raise",
@@ -167,7 +167,7 @@ class StreamLoader:
         check_callable(collate_fn, f"{who}: collate_fn", optional=True)
         check_callable(worker_init_fn, f"{who}: worker_init_fn", optional=True)
         self.batch_size = positive_int(batch_size, f"{who}: batch_size")
-        self.num_workers = positive_int(num_workers, f"{who}: num_workers", least=0)
+        self.num_workers = int_at_least(num_workers, f"{who}: num_workers", 0)
         _check_choice(padding, PADDING, f"{who}: padding")
         _check_choice(on_error, ("raise", "skip"), f"{who}: on_error")
         _check_choice(method, ("process", "thread"), f"{who}: method")
@@ -197,7 +197,7 @@ class StreamLoader:
             has_seed=seed is not None,
             strict=as_bool(strict, f"{who}: strict"),
             rank=rank,
-            world=world,
+            world_size=world_size,
             lengths=lengths,
             batches_per_epoch=batches_per_epoch,
         )
@@ -207,8 +207,8 @@ class StreamLoader:
             "method": method,
             "context": multiprocessing_context,
             "timeout": self._checked_timeout(timeout),
-            "retries": positive_int(retries, f"{who}: retries", least=0),
-            "shm_size": None if shm_size is None else positive_int(shm_size, f"{who}: shm_size", least=0),
+            "retries": int_at_least(retries, f"{who}: retries", 0),
+            "shm_size": None if shm_size is None else int_at_least(shm_size, f"{who}: shm_size", 0),
         }
         self._hook = worker_init_fn
         if self.num_workers:
@@ -249,7 +249,7 @@ class StreamLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter` read epoch number `epoch` (0 or more), from its beginning."""
-        epoch = positive_int(epoch, "StreamLoader: epoch", least=0)
+        epoch = int_at_least(epoch, "StreamLoader: epoch", 0)
         if epoch != self._epoch:
             self._start = None
         self._epoch, self._latest = epoch, None
@@ -345,7 +345,7 @@ class StreamLoader:
             "batch_size": self.batch_size,
             "padding": self._padding,
             "rank": self._epochs.rank,
-            "world": self._epochs.world,
+            "world_size": self._epochs.world_size,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -364,7 +364,7 @@ class StreamLoader:
         TypeError
             If `state` is no such dict.
         ValueError
-            If it is the state of another loader: of other streams, rows, padding, rank, world or seed.
+            If it is the state of another loader: of other streams, rows, padding, rank, world_size or seed.
         """
         check_state(state)
         takes_seed = self._seed_was_drawn and self._epochs.is_shuffled and state["seed"] is not None

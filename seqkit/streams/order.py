@@ -49,20 +49,20 @@ class Listed(Order):
     """Streams that can be indexed: those of one rank, shuffled for an epoch if there is a seed.
 
     >>> from seqkit import view
-    >>> order = Listed(view("abcde"), rank=1, world=2)
+    >>> order = Listed(view("abcde"), rank=1, world_size=2)
     >>> order.length, [order.item(number) for number in range(order.length)]
     (2, ['b', 'd'])
     """
 
     def __init__(
-        self, streams: View[Any], seed: int | None = None, epoch: int = 0, rank: int = 0, world: int = 1
+        self, streams: View[Any], seed: int | None = None, epoch: int = 0, rank: int = 0, world_size: int = 1
     ) -> None:
         self._streams = streams
         n = len(streams)
         self._permutation = None if seed is None else Permutation(n, node_key("streams", seed, epoch, 0))
         self._rank = rank
-        self._world = world
-        self.length: int = len(range(rank, n, world))
+        self._world_size = world_size
+        self.length: int = len(range(rank, n, world_size))
 
     def find(self, number: int) -> bool:
         return number < self.length
@@ -70,7 +70,7 @@ class Listed(Order):
     may_find = find
 
     def id(self, number: int) -> int:
-        place = self._rank + number % self.length * self._world
+        place = self._rank + number % self.length * self._world_size
         return place if self._permutation is None else self._permutation.one(place)
 
     def item(self, number: int) -> Any:

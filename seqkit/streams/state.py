@@ -6,7 +6,18 @@ from typing import Any
 
 __all__ = ["check_state"]
 
-FIELDS = ("version", "epoch", "batch", "lanes", "seed", "streams", "batch_size", "padding", "rank", "world")
+FIELDS = (
+    "version",
+    "epoch",
+    "batch",
+    "lanes",
+    "seed",
+    "streams",
+    "batch_size",
+    "padding",
+    "rank",
+    "world_size",
+)
 
 
 def check_state(state: Any) -> None:

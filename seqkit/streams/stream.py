@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from ..checks import as_bool, check_callable, positive_int
+from ..checks import as_bool, check_callable, int_at_least, positive_int
 from ..errors import fail
 from ..iteration import Progress, restarting
 from ..randomness import as_seed, node_key
@@ -146,7 +146,7 @@ class Stream(Generic[T]):
         [['a', 'c', 'e'], ['b', 'd']]
         """
         parts = positive_int(parts, "split: parts")
-        part = positive_int(part, "split: part", least=0)
+        part = int_at_least(part, "split: part", 0)
         if part >= parts:
             raise ValueError(f"split: part must be below parts {parts}, got {part}")
         return Stream(partial(_split, part, parts, self))
@@ -199,7 +199,7 @@ def shuffle_buffer(
     """
     size = positive_int(size, "shuffle_buffer: size")
     number = as_seed(seed, "shuffle_buffer: seed")
-    epoch = positive_int(epoch, "shuffle_buffer: epoch", least=0)
+    epoch = int_at_least(epoch, "shuffle_buffer: epoch", 0)
     source = iterable if isinstance(iterable, Stream) else Stream(iterable)
     return Stream(partial(_shuffle_buffer, size, number, epoch, source))
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import positive_int
+from ..checks import int_at_least, positive_int
 from .stream import Stream
 
 __all__ = ["bptt", "bptt_rows", "files"]
@@ -64,7 +64,7 @@ def bptt(
     [4 5] [5 6]
     """
     length = positive_int(length, "bptt: length")
-    start = positive_int(start, "bptt: start", least=0)
+    start = int_at_least(start, "bptt: start", 0)
     _check_last(last, pad_token, "bptt")
     if not isinstance(tokens, Iterable):
         raise TypeError(f"bptt: tokens must be iterable, got {tokens!r}")

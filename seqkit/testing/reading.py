@@ -82,11 +82,11 @@ def slices_are_those_of_the_list(view: View[Any], expected: list[Any], few: bool
     for key in some_slices(len(expected), 60 if few else 900):
         wanted = expected[key]
         part = view[key]
-        expect(f"type of view[{key}]", isinstance(part, View), True)
-        expect(f"len(view[{key}])", len(part), len(wanted))
-        expect(f"list(view[{key}])", list(part), wanted)
+        expect("type of view[{}]", isinstance(part, View), True, key)
+        expect("len(view[{}])", len(part), len(wanted), key)
+        expect("list(view[{}])", list(part), wanted, key)
         if wanted:
-            expect(f"view[{key}][-1]", part[-1], wanted[-1])
+            expect("view[{}][-1]", part[-1], wanted[-1], key)
 
 
 def slices_with_bad_parts_are_refused(view: View[Any], expected: list[Any], few: bool) -> None:
@@ -98,11 +98,11 @@ def slices_with_bad_parts_are_refused(view: View[Any], expected: list[Any], few:
 def selections_compose(view: View[Any], expected: list[Any], few: bool) -> None:
     for first in _selections(len(expected), few):
         once, wanted = view[first], pick(expected, first)
-        expect(f"list(view[{first!r}])", list(once), wanted)
+        expect("list(view[{!r}])", list(once), wanted, first)
         for second in _selections(len(wanted), few):
             twice = once[second]
-            expect(f"list(view[{first!r}][{second!r}])", list(twice), pick(wanted, second))
-            expect(f"depth of view[{first!r}][{second!r}]", depth(twice) <= depth(view) + 1, True)
+            expect("list(view[{!r}][{!r}])", list(twice), pick(wanted, second), first, second)
+            expect("depth of view[{!r}][{!r}]", depth(twice) <= depth(view) + 1, True, first, second)
 
 
 def selections_out_of_range_fail_when_read(view: View[Any], expected: list[Any], few: bool) -> None:
@@ -121,9 +121,9 @@ def batched_reads_are_single_reads(view: View[Any], expected: list[Any], few: bo
     for batch in index_batches(len(expected)):
         wanted = [expected[i] for i in batch]
         found = view._getmany(batch)
-        expect(f"len(view._getmany({batch!r}))", len(found), len(wanted))
-        expect(f"view._getmany({batch!r})", list(found), wanted)
-        expect(f"view.__getitems__({batch!r})", view.__getitems__(batch), wanted)
+        expect("len(view._getmany({!r}))", len(found), len(wanted), batch)
+        expect("view._getmany({!r})", list(found), wanted, batch)
+        expect("view.__getitems__({!r})", view.__getitems__(batch), wanted, batch)
 
 
 def batched_reads_normalise_their_indices(view: View[Any], expected: list[Any], few: bool) -> None:
@@ -187,7 +187,7 @@ def hooks_agree_with_their_defaults(view: View[Any], expected: list[Any], few: b
         for law in (iteration_gives_every_item_in_order, batched_reads_are_single_reads, plans_are_followed):
             law(plain, expected, few)
         for key in some_slices(len(expected), 16):
-            expect(f"list(view[{key}]) without {hooks}", list(plain[key]), expected[key])
+            expect("list(view[{}]) without {}", list(plain[key]), expected[key], key, hooks)
 
 
 def epochs_are_absolute(view: View[Any], expected: list[Any], few: bool) -> None:
@@ -195,7 +195,7 @@ def epochs_are_absolute(view: View[Any], expected: list[Any], few: bool) -> None
     expect("view.at_epoch(5).at_epoch(1)", list(view.at_epoch(5).at_epoch(1)), first)
     expect("len(view.at_epoch(1))", len(first), len(expected))
     expect("view, after at_epoch", list(view), expected)
-    if not view._randoms:
+    if not view._random_count:
         expect("view.at_epoch(1), where nothing is random", first, expected)
 
 

@@ -99,9 +99,13 @@ def needed(view: View[Any], i: int, data: Any) -> Counter[int]:
     return total
 
 
-def expect(what: str, found: Any, wanted: Any) -> None:
-    """Raise an AssertionError unless two values are the same."""
+def expect(what: str, found: Any, wanted: Any, *shown: Any) -> None:
+    """Raise an AssertionError unless two values are the same.
+
+    `shown` fills the fields of `what`. Formatting arrays costs more than most checks, so it is done last.
+    """
     if not _same(found, wanted):
+        what = what.format(*shown) if shown else what
         raise AssertionError(f"{what} is {_short(found)}, must be {_short(wanted)}")
 
 

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ..checks import check_callable, optional_int
 from ..context import private_memory
 from ..errors import EndOfSequence, fail
-from ..indices import Indices, Plan, Unsized, as_list, ends
+from ..indices import Indices, Plan, as_list, ends
 from ..iteration import surviving
 from ..source import as_view
 from ..view import Indexable, T, View, sized
+from .cache_settings import Policy, Settings, StoreKey, check_mapping
+from .contents import Computation, Contents, computing_many
 from .decided import Decided
-from .once import Contents, Flight, holding_many
-from .stores import ABSENT, Directory, Keeper, Memory
+from .memory import CacheMapping
+from .stores import ABSENT
 
 __all__ = ["AddCache", "add_cache"]
-
-Policy = Literal["lru", "fifo"]
-StoreKey = Callable[[int], Any]
 
 
 def add_cache(
     arr: Indexable[T],
     cache_size: int | None = None,
-    cache: Keeper | None = None,
+    cache: CacheMapping | None = None,
     *,
     policy: Policy = "lru",
     max_bytes: int | None = None,
@@ -106,7 +103,7 @@ def add_cache(
     if policy not in ("lru", "fifo"):
         raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {policy!r}")
     if cache is not None:
-        _check_keeper(cache)
+        check_mapping(cache)
     if store is not None and not isinstance(store, str | os.PathLike):
         raise TypeError(f"add_cache: store must be a path, got {store!r}")
     check_callable(key, "add_cache: key", optional=True)
@@ -118,48 +115,6 @@ def add_cache(
     return sized(
         AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
     )
-
-
-def _check_keeper(cache: Any) -> None:
-    if isinstance(cache, type | MutableSequence):  # `i in list` would look for an item i
-        raise TypeError(f"add_cache: cache must be a mapping, got {cache!r}")
-    for method in ("__contains__", "__getitem__", "__setitem__", "__delitem__"):
-        if not hasattr(cache, method):
-            raise TypeError(f"add_cache: cache must be a mapping with {method}, got {cache!r}")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The arguments of `add_cache`, and `scope`, the name of a part of the store."""
-
-    cache_size: int | None
-    cache: Keeper | None
-    policy: Policy
-    max_bytes: int | None
-    store: str | None
-    key: StoreKey | None
-    scope: str = ""
-
-    def contents(self, source: View[Any]) -> Contents:
-        keeper = {} if self.cache is None else self.cache
-        memory = Memory(keeper, self.cache_size, self.max_bytes, self.policy == "lru")
-        if self.store is None:
-            return Contents(memory, None)
-        length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
-        return Contents(memory, Directory(self.store, length, self.scope))
-
-    def emptied(self) -> Settings:
-        """Return the same settings with an empty dict. A mapping of another type stays as it is."""
-        cache: Any = self.cache
-        return replace(self, cache=type(cache)()) if type(cache) in (dict, OrderedDict) else self
-
-    def fresh(self, scope: str) -> Settings:
-        """Return the settings for other items: with a new mapping, and another part of the store."""
-        if self.cache is None or type(self.cache) in (dict, OrderedDict):
-            return replace(self.emptied(), scope=scope)
-        # A mapping of the user may have had limits of its own, which are unknown.
-        most = 1 if self.cache_size is None and self.max_bytes is None else self.cache_size
-        return replace(self, cache=None, cache_size=most, scope=scope)
 
 
 class AddCache(View[T]):
@@ -182,18 +137,18 @@ class AddCache(View[T]):
         contents = self._contents
         item = contents.find(i)
         while item is ABSENT:
-            flight, ours = contents.claim(i)
+            computation, ours = contents.claim(i)
             if ours:
                 try:
-                    return self._land(i, flight)
+                    return self._compute(i, computation)
                 finally:
-                    del flight  # it may hold the error, whose traceback refers to this frame
-            if not flight.may_be_awaited():
+                    del computation  # it may hold the error, whose traceback refers to this frame
+            if not computation.may_be_awaited():
                 return self._evaluate(i)
-            item = flight.wait()
+            item = computation.wait()
         return item
 
-    def _land(self, i: int, flight: Flight) -> Any:
+    def _compute(self, i: int, computation: Computation) -> Any:
         """Get item `i` for this thread and for all threads that wait for it."""
         try:
             item = self._load(i)
@@ -201,10 +156,10 @@ class AddCache(View[T]):
                 item = self._evaluate(i)
                 self._save(i, item)
         except BaseException as error:
-            self._contents.land({i: flight}, {}, error)
-            del flight
+            self._contents.finish({i: computation}, {}, error)
+            del computation
             raise
-        self._contents.land({i: flight}, {i: item})
+        self._contents.finish({i: computation}, {i: item})
         return item
 
     def _evaluate(self, i: int) -> Any:
@@ -216,25 +171,25 @@ class AddCache(View[T]):
         items: dict[int, Any] = {i: contents.find(i) for i in wanted}
         missing = [i for i, item in items.items() if item is ABSENT]
         if len(missing) > 1:
-            items.update(self._land_many(missing))
+            items.update(self._compute_many(missing))
         for i in missing:
             if items[i] is ABSENT:  # another thread is computing it
                 items[i] = self._get(i)
         return [items[i] for i in wanted]
 
-    def _land_many(self, indices: list[int]) -> dict[int, Any]:
+    def _compute_many(self, indices: list[int]) -> dict[int, Any]:
         """Get the items that no other thread is computing, with one read."""
-        contents, flights, found = self._contents, dict[int, Flight](), dict[int, Any]()
+        contents, computations, found = self._contents, dict[int, Computation](), dict[int, Any]()
         try:
             for i in indices:
-                flight, ours = contents.claim(i)
+                computation, ours = contents.claim(i)
                 if ours:
-                    flights[i] = flight
-            stored = {i: self._load(i) for i in flights}
+                    computations[i] = computation
+            stored = {i: self._load(i) for i in computations}
             found.update((i, item) for i, item in stored.items() if item is not ABSENT)
-            needed = [i for i in flights if i not in found]
+            needed = [i for i in computations if i not in found]
             if needed:
-                with private_memory(), holding_many():
+                with private_memory(), computing_many():
                     items: Any = self._sources[0]._getmany(needed)
                 rows = type(items) is np.ndarray and not items.dtype.hasobject
                 for i, item in zip(needed, items, strict=True):
@@ -242,7 +197,7 @@ class AddCache(View[T]):
                     self._save(i, kept)
                     found[i] = kept
         finally:
-            contents.land(flights, found)
+            contents.finish(computations, found)
         return found
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
@@ -313,7 +268,7 @@ class AddCache(View[T]):
         return AddCache(sources[0], self._settings.fresh(self._settings.scope))
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        if not self._randoms:
+        if not self._random_count:
             return self  # and keep its items
         return AddCache(sources[0], self._settings.fresh(f"epoch-{epoch}"))
 

@@ -8,13 +8,13 @@ from typing import Any, overload
 import numpy as np
 
 from ..checks import as_bool, check_callable, positive_int
-from ..context import empty
 from ..errors import EndOfSequence, brief, fail
-from ..indices import UNKNOWN, Endless, Expanded, Length, Plan, Unsized
+from ..indices import UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
 from ..view import Indexable, T, U, View, name_of, sized
 from .last import Last, check_last
+from .stacked import ARRAY_COLLATES, stacked
 
 __all__ = ["Batch", "batch"]
 
@@ -121,15 +121,13 @@ class Batch(View[Any]):
         self._last = last
         self._pad = pad
         self._given_fn = collate_fn
-        self._collate_fn = _stacked if collate_fn in _ARRAY_COLLATES else collate_fn
+        self._collate_fn = stacked if collate_fn in ARRAY_COLLATES else collate_fn
         # A collate function with this attribute gets the items of an array source as one array.
         self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
 
     def _length(self) -> Length:
         n = self._sources[0]._n
-        if isinstance(n, Unsized):
-            return n
-        return n // self._k if self._last == "discard" else -(-n // self._k)
+        return n if isinstance(n, Unsized) else batch_count(n, self._k, self._last)
 
     def _members(self, i: int) -> range:
         start = i * self._k
@@ -190,7 +188,7 @@ class Batch(View[Any]):
         return Expanded(plan, self._members)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
-        if self._collate_fn not in (None, list, tuple, _stacked):
+        if self._collate_fn not in (None, list, tuple, stacked):
             raise TypeError("batch does not support assignment through this collate_fn")
         members, values = self._members(i), list(value)
         padded = self._last == "pad" and len(values) == self._k
@@ -210,29 +208,3 @@ class Batch(View[Any]):
         last = {"keep": [], "discard": ["drop_last=True"], "pad": [pad]}[self._last]
         function = [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]
         return [*sources, str(self._k), *last, *function]
-
-
-_ARRAY_COLLATES = (np.asarray, np.array, np.stack)
-
-
-def _stacked(items: Any) -> Any:
-    """Return the items as one new array, in a process worker in shared memory."""
-    if isinstance(items, list) and not _alike(items):
-        return np.asarray(items)
-    if isinstance(items, np.ndarray):
-        if items.base is None:
-            return items
-        out = empty(items.shape, items.dtype)
-        out[...] = items
-        return out
-    out = empty((len(items), *items[0].shape), np.result_type(*items))
-    return np.stack(items, out=out)
-
-
-def _alike(items: list[Any]) -> bool:
-    """Are they arrays of one shape?"""
-    shape = getattr(items[0], "shape", ()) if items else ()
-    return bool(shape) and all(type(item) is np.ndarray and item.shape == shape for item in items)
-
-
-_stacked.takes_arrays = True  # type: ignore[attr-defined]

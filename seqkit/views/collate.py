@@ -10,7 +10,7 @@ from ..checks import check_sequences
 from ..indices import Indices, Plan
 from ..source import as_view
 from ..view import Indexable, T, U, V, View, sized
-from .in_step import InStep, Zip
+from .in_step import InStep
 
 __all__ = ["Collate", "collate"]
 
@@ -91,16 +91,10 @@ def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collat
 
 
 class Collate(InStep):
-    """The view that `collate` returns. A map over several sequences reads one too."""
+    """The view that `collate` returns."""
 
-    def __init__(
-        self,
-        sources: tuple[View[Any], ...],
-        names: tuple[str, ...] | None,
-        zip: Zip = "strict",
-        who: str = "",
-    ) -> None:
-        super().__init__(sources, zip, who)
+    def __init__(self, sources: tuple[View[Any], ...], names: tuple[str, ...] | None) -> None:
+        super().__init__(sources)
         self._names = names
 
     def select(self, *names: str) -> View[Any]:
@@ -117,7 +111,7 @@ class Collate(InStep):
             raise ValueError(f"select: names must be some of {list(columns)}, got {list(names)}")
         if len(names) == 1:
             return columns[names[0]]
-        return sized(Collate(tuple(columns[name] for name in names), names, self._zip))
+        return sized(Collate(tuple(columns[name] for name in names), names))
 
     def _item(self, row: Sequence[Any]) -> Any:
         return tuple(row) if self._names is None else dict(zip(self._names, row, strict=True))
@@ -145,7 +139,7 @@ class Collate(InStep):
         return chain(*[source._set(i, part) for source, part in zip(self._sources, parts, strict=True)])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Collate(sources, self._names, self._zip, self._who)
+        return Collate(sources, self._names)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return ["[" + ", ".join(sources) + "]"]

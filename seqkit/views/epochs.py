@@ -67,7 +67,7 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     n = optional_int(n, "epochs: n", least=0)
     seed = optional_int(seed, "epochs: seed", least=0)
     if seed is not None:
-        if source._randoms:
+        if source._random_count:
             raise ValueError("epochs: seed is for a sequence in which nothing is random. Leave it out here.")
         source = shuffle(source, seed)
     return sized(Epochs(source, n))
@@ -139,7 +139,7 @@ class Epochs(Several):
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         first = epoch if self._passes is None else epoch * self._passes
-        return Epochs(self._sources[0], self._passes, first) if self._randoms else self
+        return Epochs(self._sources[0], self._passes, first) if self._random_count else self
 
     def _arguments(self, sources: list[str]) -> list[str]:
         passes = [] if self._passes is None else [str(self._passes)]

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
-from ..checks import positive_int
+from ..checks import int_at_least
 from ..errors import EndOfSequence, fail
 from ..indices import UNBOUNDED, UNKNOWN, IndexArray, Indices, Plan, Translated, Unsized, as_array, as_list
 from ..iteration import surviving
@@ -67,7 +67,7 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
 def _checked(lengths: Any) -> list[int]:
     if not isinstance(lengths, Iterable) or isinstance(lengths, str | bytes):
         raise TypeError(f"flatten: lengths must be a sequence of ints, got {lengths!r}")
-    return [positive_int(n, f"flatten: lengths[{i}]", least=0) for i, n in enumerate(lengths)]
+    return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(lengths)]
 
 
 class Flatten(View[Any]):
@@ -113,7 +113,7 @@ class Flatten(View[Any]):
         try:
             if len(self._sources) == 1:
                 return len(item)
-            return positive_int(item, f"flatten: lengths[{which}]", least=0)
+            return int_at_least(item, f"flatten: lengths[{which}]", 0)
         except Exception as error:
             fail(self, which, error, f"measuring item {which} of the sequence")
 

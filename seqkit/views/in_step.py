@@ -11,7 +11,7 @@ from ..indices import UNBOUNDED, UNKNOWN, Indices, Length, Plan, Unsized, as_lis
 from ..iteration import surviving
 from ..view import View
 
-__all__ = ["InStep", "Zip"]
+__all__ = ["InStep", "Zip", "common_length"]
 
 Zip = Literal["strict", "shortest"]
 
@@ -25,21 +25,11 @@ class InStep(View[Any]):
         self._who = who or self._name
 
     def _length(self) -> Length:
-        lengths = [source._n for source in self._sources]
-        known = [n for n in lengths if not isinstance(n, Unsized)]
-        if self._zip == "strict" and len(set(known)) > 1:
-            raise ValueError(
-                f"{self._who}: the sequences must have one length, got {', '.join(map(str, known))}"
-            )
-        if known and (self._zip == "strict" or not self._by_index):
-            return min(known)
-        return UNKNOWN if any(n is UNKNOWN for n in lengths) else UNBOUNDED
+        return common_length(self._sources, self._zip, self._who)
 
     @cached
     def _by_index(self) -> bool:
-        """Does one source have a length, and another one an unknown end? They are then read by index."""
-        lengths = [source._n for source in self._sources]
-        return any(n is UNKNOWN for n in lengths) and not all(isinstance(n, Unsized) for n in lengths)
+        return _are_read_by_index([source._n for source in self._sources])
 
     def _at(self, source: View[Any], i: int) -> Any:
         """Return item `i` of a source. The end of the source ends this view, unless that has a length."""
@@ -79,6 +69,22 @@ class InStep(View[Any]):
             return make(row)
 
         return surviving(self, plan, read)
+
+
+def common_length(sources: Sequence[View[Any]], zip: Zip, who: str) -> Length:
+    """Return the length of views that are read side by side, or refuse different lengths."""
+    lengths = [source._n for source in sources]
+    known = [n for n in lengths if not isinstance(n, Unsized)]
+    if zip == "strict" and len(set(known)) > 1:
+        raise ValueError(f"{who}: the sequences must have one length, got {', '.join(map(str, known))}")
+    if known and (zip == "strict" or not _are_read_by_index(lengths)):
+        return min(known)
+    return UNKNOWN if any(n is UNKNOWN for n in lengths) else UNBOUNDED
+
+
+def _are_read_by_index(lengths: list[Length]) -> bool:
+    """Does one source have a length, and another one an unknown end? They are then read by index."""
+    return any(n is UNKNOWN for n in lengths) and not all(isinstance(n, Unsized) for n in lengths)
 
 
 def _step_over(iterator: Iterator[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The fate of a short last group: the arguments `last` and `pad` of `batch` and `window`."""
+"""What to do with a short last group: the arguments `last` and `pad` of `batch` and `window`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Stopped:
     """The reason why a pass has no further item: an error at item `at`, or with None the end after `at`
     items.
 
-    `again` says that it is what was said before: the iterable fails there, and nothing behind can be reached.
+    `again` is true if the pass before failed at the same item. Later items then cannot be read.
     """
 
     at: int
@@ -43,7 +43,7 @@ class _Pass:
             try:
                 items.close()
             except Exception:
-                pass  # the items that it gave are good all the same
+                pass  # the items read so far are valid
 
     def __del__(self) -> None:
         self.close()
@@ -52,8 +52,8 @@ class _Pass:
 class Passes:
     """The open passes over an iterable, in the order of their last use, and the kept items.
 
-    Shallow copies of a view share them, for a one-shot iterator stands at one place only; other copies
-    begin without.
+    Shallow copies of a view share them, because a one-shot iterator has only one position. Other copies start
+    without open passes.
     """
 
     def __init__(self, iterable: Any, cache_size: int, n_parallel: int, position: int = 0) -> None:
@@ -65,7 +65,7 @@ class Passes:
         self._lock = threading.RLock()
         self._open = [_Pass(iterable, position, ours=False)] if self.one_shot else []
         self._kept: dict[int, Any] = {}
-        self._broken = -1  # where the last pass failed, until one gets beyond
+        self._broken = -1  # where the last pass failed, until a pass gets further
         self._inherited: Passes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ class Passes:
         """Return new passes for a forked process, because copied iterators may share open files."""
         fresh = Passes(self.iterable, self.cache_size, self.n_parallel)
         fresh._open.clear()
-        fresh._inherited = self  # never closed here, which might be felt where they come from
+        fresh._inherited = self  # kept, because closing them here could affect the parent process
         return fresh
 
     def start(self) -> _Pass:
@@ -112,7 +112,7 @@ class Passes:
                     self._keep(current.position, item)
                     current.position += 1
             except BaseException as error:
-                at = self._lose(current)
+                at = self._drop(current)
                 if isinstance(error, Exception):
                     return self._failed(i, at, error)
                 raise
@@ -130,7 +130,7 @@ class Passes:
             return self._open[-1]
         behind = [one for one in self._open if one.position <= i]
         if not behind and self.one_shot:
-            raise RuntimeError(self._why_not_again(i))
+            raise RuntimeError(self._cannot_restart(i))
         if behind:
             nearest = max(behind, key=lambda one: one.position)
             self._open.remove(nearest)
@@ -148,11 +148,11 @@ class Passes:
             while self._open and not self.one_shot:
                 self._open.pop().close()
 
-    def _why_not_again(self, i: int) -> str:
+    def _cannot_restart(self, i: int) -> str:
         if self._open:
             return (
-                f"the iterator has passed item {i} and cannot begin again: read it forwards, keep more items"
-                " (cache_size), or give something that can be iterated again"
+                f"the iterator has passed item {i} and cannot restart. Read it in order, keep more items"
+                " (cache_size), or pass an object that can be iterated again"
             )
         return "the iterator belongs to the process that this one was forked from"
 
@@ -163,11 +163,11 @@ class Passes:
             if len(self._kept) > self.cache_size:
                 del self._kept[next(iter(self._kept))]
 
-    def _lose(self, failed: _Pass) -> int:
+    def _drop(self, failed: _Pass) -> int:
         """Drop a pass that raised, because its position is unknown. Return the index of the failed item."""
         at = failed.position
         if self.one_shot:
-            failed.position += 1  # there is no other: the item is lost
+            failed.position += 1  # a one-shot iterator cannot restart, so the item is lost
         else:
             failed.close()
             self._open.remove(failed)

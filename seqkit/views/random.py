@@ -24,8 +24,8 @@ class Random(View[Any]):
         n: Length | None = None,
     ) -> None:
         super().__init__(sources, n)
-        self._salt = self._randoms if name is None else name
-        self._randoms += 1
+        self._salt = self._random_count if name is None else name
+        self._random_count += 1
         self._seed = seed
         self._epoch = epoch
         self._given_name = name

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import positive_int
+from ..checks import int_at_least
 from ..indices import Unsized, compact
 from ..randomness import Permutation, as_seed, node_key
 from ..source import as_view
@@ -104,7 +104,7 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
         raise TypeError(f"random_split: lengths must be ints or fractions, got {lengths!r}")
     given = list(in_order(lengths))
     if all(hasattr(length, "__index__") for length in given):
-        sizes = [positive_int(length, "random_split: a length", least=0) for length in given]
+        sizes = [int_at_least(length, "random_split: a length", 0) for length in given]
         if sum(sizes) != n:
             raise ValueError(
                 f"random_split: lengths must add up to {n}, got {sizes}, which make {sum(sizes)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..checks import as_bool, positive_int
+from ..checks import as_bool, int_at_least, positive_int
 from ..indices import Unsized
 from ..source import as_view
 from ..view import Indexable, T, View
@@ -16,21 +16,21 @@ Even = Literal["pad", "drop"]
 
 
 def shard(
-    sequence: Indexable[T], rank: int, world: int, contiguous: bool = True, *, even: Even | None = None
+    sequence: Indexable[T], rank: int, world_size: int, contiguous: bool = True, *, even: Even | None = None
 ) -> View[T]:
-    """Return the view of part number `rank` of a sequence that is divided into `world` parts.
+    """Return the view of part number `rank` of a sequence that is divided into `world_size` parts.
 
     Parameters
     ----------
     sequence : View or indexable
         Of known length n.
     rank : int
-        Number of the part, in ``[0, world)``.
-    world : int
+        Number of the part, in ``[0, world_size)``.
+    world_size : int
         Number of parts, 1 or more. If there are fewer items, some parts are empty.
     contiguous : bool
-        True (the default): neighbouring items, one more in the first ``n % world`` parts. False: every
-        `world`-th item, from item `rank` on.
+        True (the default): neighbouring items, one more in the first ``n % world_size`` parts. False: every
+        `world_size`-th item, from item `rank` on.
     even : "pad" or "drop", optional
         Make all parts equally long: repeat the first items after the end of the sequence, or drop the last
         ones. None (the default): lengths differ by at most one.
@@ -42,10 +42,10 @@ def shard(
     Raises
     ------
     TypeError
-        If `rank` or `world` is not an int, `contiguous` not a bool, or `sequence` cannot be indexed or has no
-        length.
+        If `rank` or `world_size` is not an int, `contiguous` not a bool, or `sequence` cannot be indexed or
+        has no length.
     ValueError
-        If `rank` or `world` is out of range, or `even` is unknown.
+        If `rank` or `world_size` is out of range, or `even` is unknown.
 
     Notes
     -----
@@ -61,32 +61,32 @@ def shard(
     [['a', 'd', 'g'], ['b', 'e', 'a'], ['c', 'f', 'b']]
     """
     source = as_view(sequence, "shard")
-    world = positive_int(world, "shard: world")
-    rank = positive_int(rank, "shard: rank", least=0)
-    if rank >= world:
-        raise ValueError(f"shard: rank must be below world {world}, got {rank}")
+    world_size = positive_int(world_size, "shard: world_size")
+    rank = int_at_least(rank, "shard: rank", 0)
+    if rank >= world_size:
+        raise ValueError(f"shard: rank must be below world_size {world_size}, got {rank}")
     contiguous = as_bool(contiguous, "shard: contiguous")
     if even not in (None, "pad", "drop"):
         raise ValueError(f"shard: even must be 'pad', 'drop' or None, got {even!r}")
     n = source._n
     if isinstance(n, Unsized):
         raise TypeError(f"shard: the sequence needs a length, and has none: {n.reason}")
-    parts = [source._take(part) for part in _part(n, rank, world, contiguous, even)]
+    parts = [source._take(part) for part in _part(n, rank, world_size, contiguous, even)]
     return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
-def _part(n: int, rank: int, world: int, contiguous: bool, even: Even | None) -> list[range]:
+def _part(n: int, rank: int, world_size: int, contiguous: bool, even: Even | None) -> list[range]:
     """Return the items of the part: ranges in ``[0, n)``, two if the part wraps around the end."""
-    size, rest = divmod(n, world)
+    size, rest = divmod(n, world_size)
     if even == "pad":
-        size, rest = -(-n // world), 0
+        size, rest = -(-n // world_size), 0
     elif even == "drop":
         n, rest = n - rest, 0
     if contiguous:
         start = rank * size + min(rank, rest)
         part = range(start, start + size + (rank < rest))
     else:
-        part = range(rank, size * world if even == "pad" else n, world)
+        part = range(rank, size * world_size if even == "pad" else n, world_size)
     if not part or part[-1] < n:
         return [part]
     # The part has at most n items. Those from n on are the first items again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..cached import cached
-from ..checks import positive_int
+from ..checks import int_at_least
 from ..indices import Indices, Length, Unsized
 from ..randomness import NumpyPermutation, Permutation, as_name, as_seed
 from ..source import as_view
@@ -84,7 +84,7 @@ def shuffle(
         Shuffle(
             as_view(sequence, "shuffle"),
             as_seed(seed, "shuffle: seed"),
-            positive_int(epoch, "shuffle: epoch", least=0),
+            int_at_least(epoch, "shuffle: epoch", 0),
             as_name(name, "shuffle: name"),
             order,
         )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..cached import cached
-from ..checks import positive_int
+from ..checks import int_at_least, positive_int
 from ..indices import IndexArray, Indices, Unsized, as_array
 from ..randomness import Permutation, as_name, as_seed, node_key
 from ..source import as_view
@@ -87,7 +87,7 @@ def shuffle_groups(
         source,
         _bounds(sizes, source._n),
         as_seed(seed, "shuffle_groups: seed"),
-        positive_int(epoch, "shuffle_groups: epoch", least=0),
+        int_at_least(epoch, "shuffle_groups: epoch", 0),
         positive_int(groups_at_once, "shuffle_groups: groups_at_once"),
         as_name(name, "shuffle_groups: name"),
     )
@@ -105,7 +105,7 @@ def _bounds(sizes: int | Iterable[int], n: int) -> IndexArray:
     if not isinstance(sizes, Iterable):
         size = positive_int(sizes, "shuffle_groups: group_sizes", other=" or ints")
         return np.append(np.arange(0, n, size, dtype=np.int64), n)
-    checked = [positive_int(size, "shuffle_groups: each of group_sizes", least=0) for size in sizes]
+    checked = [int_at_least(size, "shuffle_groups: each of group_sizes", 0) for size in sizes]
     bounds = np.cumsum([0, *(size for size in checked if size)], dtype=np.int64)
     if bounds[-1] != n:
         raise ValueError(f"shuffle_groups: group_sizes must add up to the length {n}, got {bounds[-1]}")

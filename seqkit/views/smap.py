@@ -1,21 +1,22 @@
-"""`smap` and `starmap`: apply a function to the items of a sequence."""
+"""`smap`: apply a function to the items of a sequence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, cast, overload
 
 from ..checks import as_bool, check_callable
 from ..errors import fail
-from ..indices import UNKNOWN, Cursor, Indices, Length, Plan, as_list, nth
-from ..iteration import Progress, draw, first_error, restarting, surviving
+from ..indices import Indices, Length, Plan, as_list, nth
+from ..iteration import Progress, restarting
 from ..source import as_view
 from ..trace import locate
 from ..view import Indexable, T, U, V, View, name_of, sized
-from .collate import Collate
-from .in_step import InStep, Zip
+from .batched_smap import BatchedSmap
+from .chain import Chain, Step, joined
+from .in_step import Zip, common_length
 
-__all__ = ["BatchedSmap", "Smap", "Spread", "Zip", "smap", "starmap"]
+__all__ = ["Smap", "Zip", "smap"]
 
 
 @overload
@@ -85,8 +86,9 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
 
     Notes
     -----
-    One call of `f` per access, or per batched access. A map of a map is read in one loop. After
-    ``smap`` of SeqTools; known elsewhere as ``map``, ``transform`` or ``mapobs``.
+    One call of `f` per access, or per batched access. A map of a map is read in one loop. A map of several
+    sequences joins the longest chain of maps among them. After ``smap`` of SeqTools; known elsewhere as
+    ``map``, ``transform`` or ``mapobs``.
 
     Examples
     --------
@@ -107,128 +109,61 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
     batched = as_bool(batched, "smap: batched")
     if len(sequences) == 1 and not batched:
-        return Smap(f, as_view(sequences[0], "smap"))
+        return Smap(f, (as_view(sequences[0], "smap"),))
     views = tuple(as_view(s, "smap") for s in sequences)
-    if batched:
-        return sized(BatchedSmap(f, views, zip))
-    return Smap(Spread(f, "smap"), sized(Collate(views, None, zip, "smap")))
-
-
-@overload
-def starmap(
-    f: Callable[..., U], sequence: Indexable[Iterable[Any]], *, first: Literal[False] = False
-) -> View[U]: ...
-@overload
-def starmap(
-    f: Callable[[T], U], sequence: Indexable[tuple[T, V]], *, first: Literal[True]
-) -> View[tuple[U, V]]: ...
-@overload
-def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool) -> View[Any]: ...
-def starmap(f: Callable[..., Any], sequence: Indexable[Iterable[Any]], *, first: bool = False) -> View[Any]:
-    """Return a lazy view of ``f(*item)`` for each item of a sequence, or ``f(**item)`` for mappings.
-
-    Parameters
-    ----------
-    f : callable
-        Called with the unpacked item, each time it is read.
-    sequence : View or indexable
-        Of tuples, lists or mappings.
-    first : bool
-        Call `f` with the first part only, and return the item with the result in its place. For samples such
-        as (image, label), of which only the image is transformed. Not for mappings.
-
-    Returns
-    -------
-    View
-
-    Raises
-    ------
-    TypeError
-        If `f` is not callable, `sequence` cannot be indexed, or `first` is not a bool.
-
-    Notes
-    -----
-    One call of `f` per access. After ``starmap`` of SeqTools and `itertools.starmap`, and ``transform_first``
-    of Gluon.
-
-    Examples
-    --------
-    >>> list(starmap(pow, [(2, 3), (3, 2)]))
-    [8, 9]
-    >>> starmap(dict, [{"x": 1}])[0]
-    {'x': 1}
-    >>> list(starmap(str.upper, [("a", 0), ("b", 1)], first=True))
-    [('A', 0), ('B', 1)]
-    """
-    check_callable(f, "starmap: f")
-    spread = First if as_bool(first, "starmap: first") else Spread
-    return Smap(spread(f, "starmap"), as_view(sequence, "starmap"))
-
-
-class Spread:
-    """Call a function with the parts of an item as its arguments. `who` is the name of the combinator."""
-
-    def __init__(self, f: Callable[..., Any], who: str) -> None:
-        self.f = f
-        self.who = who
-        self.__name__ = name_of(f)
-
-    def __call__(self, item: Iterable[Any]) -> Any:
-        return self.f(**item) if isinstance(item, Mapping) else self.f(*item)
-
-
-class First(Spread):
-    """Call a function with the first part of an item, and put the result in its place."""
-
-    def __call__(self, item: Iterable[Any]) -> Any:
-        if isinstance(item, Mapping | str | bytes):
-            raise TypeError(f"starmap: first=True needs a tuple or list, got {type(item).__name__}")
-        part, *rest = item
-        return [self.f(part), *rest] if isinstance(item, list) else (self.f(part), *rest)
+    return sized(BatchedSmap(f, views, zip) if batched else Smap(f, views, zip))
 
 
 class Smap(View[Any]):
     """The view that `smap` and `starmap` return.
 
-    A chain of maps is one loop over its functions. `_base` is the source of the whole chain, and `_steps`
-    holds its functions in order. So a deep chain needs no deep stack, neither to read it nor to pickle it.
+    A chain of maps is one loop over the steps of `_chain` and the items of its base. So a deep chain needs no
+    deep stack, neither to read it nor to pickle it.
     """
 
-    def __init__(self, f: Callable[[Any], Any], source: View[Any]) -> None:
-        super().__init__((source,), source._known)
-        if isinstance(f, Spread):
-            self._name = f.who
-        if type(source) is Smap:
-            self._base: View[Any] = source._base
-            self._steps: tuple[tuple[int, Callable[[Any], Any]], ...] = (
-                *source._steps,
-                (len(source._steps), f),
-            )
-        else:
-            self._base = source
-            self._steps = ((0, f),)
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        sources: tuple[View[Any], ...],
+        zip: Zip = "strict",
+        name: str = "smap",
+    ) -> None:
+        super().__init__(sources, sources[0]._known if len(sources) == 1 else None)
+        self._name = name
+        self._chain: Chain = joined(f, sources, zip, [s._chain if type(s) is Smap else None for s in sources])
+        # What the loop reads and calls. Not a `cached` attribute, which would make each access slower.
+        self._loop: tuple[View[Any], tuple[Step, ...]] | None = None
+
+    def _prepare(self) -> tuple[View[Any], tuple[Step, ...]]:
+        self._loop = self._chain.base(self._name), self._chain.steps()
+        return self._loop
 
     def _length(self) -> Length:
-        return self._base._n
+        # The sources may be a deep chain. Then do not ask them for a length that they must find first.
+        known = all(source._known is not None for source in self._sources)
+        return common_length(self._sources if known else self._chain.inputs, self._chain.zip, self._name)
 
     def _get(self, i: int) -> Any:
-        item = self._base._get(i)
+        base, steps = self._loop or self._prepare()
+        item = base._get(i)
         step = 0
         try:
-            for step, f in self._steps:
+            for step, f in steps:
                 item = f(item)
         except Exception as error:
             fail(self._layer(step), i, error)
         return item
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        items = self._base._iter(plan)
-        if len(self._steps) == 1:
-            return restarting(lambda progress: self._run_one(items, plan, progress))
-        return restarting(lambda progress: self._run(items, plan, progress))
+        base, steps = self._loop or self._prepare()
+        items = base._iter(plan)
+        run = self._run_one if len(steps) == 1 else self._run
+        return restarting(lambda progress: run(steps, items, plan, progress))
 
-    def _run(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
-        steps, step = self._steps, 0
+    def _run(
+        self, steps: tuple[Step, ...], items: Iterator[Any], plan: Plan, progress: Progress
+    ) -> Iterator[Any]:
+        step = 0
         try:
             for item in progress.counted(items):
                 try:
@@ -245,9 +180,11 @@ class Smap(View[Any]):
             raise
         progress.done = True
 
-    def _run_one(self, items: Iterator[Any], plan: Plan, progress: Progress) -> Iterator[Any]:
+    def _run_one(
+        self, steps: tuple[Step, ...], items: Iterator[Any], plan: Plan, progress: Progress
+    ) -> Iterator[Any]:
         # The same loop for a single function, which is the most common case, is a third faster.
-        ((step, f),) = self._steps
+        ((step, f),) = steps
         try:
             for item in progress.counted(items):
                 try:
@@ -271,118 +208,48 @@ class Smap(View[Any]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         results: list[Any] = []
         step = 0
-        items = self._base._getmany(indices)
+        base, steps = self._loop or self._prepare()
+        items = base._getmany(indices)
         try:
-            if len(self._steps) == 1:
-                ((step, f),) = self._steps
+            if len(steps) == 1:
+                ((step, f),) = steps
                 for item in items:
                     results.append(f(item))
                 return results
             for item in items:
-                for step, f in self._steps:
+                for step, f in steps:
                     item = f(item)
                 results.append(item)
         except Exception as error:
             fail(self._layer(step), as_list(indices)[len(results)], error)
         return results
 
-    def _layer(self, step: int) -> Smap:
-        """Return the view of the chain whose function is number `step`."""
+    def _layer(self, number: int) -> Smap:
+        """Return the view of the chain whose function is that of layer `number`."""
         layer = self
-        for _ in range(len(self._steps) - 1 - step):
-            layer = cast(Smap, layer._sources[0])
+        for _, at, _ in self._chain.layers[:number:-1]:
+            layer = cast(Smap, layer._sources[at])
         return layer
 
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (i,)),)
-
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return _stack_maps(sources[0], [(f, None) for _, f in self._steps[-1:]])
-
-    def _chain(self) -> list[tuple[Callable[[Any], Any], Any]]:
-        return [(f, self._layer(step)._site) for step, f in self._steps]
+        return Smap(self._chain.layers[-1][0], sources, self._chain.zip, self._name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Flat, so that pickling a long chain does not nest.
-        return _stack_maps, (self._base, self._chain())
+        maps: list[tuple[Any, ...]] = []
+        layer: Any = self
+        for f, at, _ in reversed(self._chain.layers):
+            before, after = layer._sources[:at], layer._sources[at + 1 :]
+            maps.append((f, before, after, layer._chain.zip, layer._name, layer._site))
+            layer = layer._sources[at]
+        return _stack_maps, (layer, maps[::-1])
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._steps[-1][1]), *sources]
+        return [name_of(self._chain.layers[-1][0]), *sources]
 
 
-class BatchedSmap(InStep):
-    """The view that `smap` returns for a function of many items."""
-
-    BLOCK = 256  # most items that iteration maps at once
-
-    def __init__(self, f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip = "strict") -> None:
-        super().__init__(sources, zip)
-        self._f = f
-
-    def _get(self, i: int) -> Any:
-        return self._map([i])[0]
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._map(indices) if len(indices) else []
-
-    def _map(self, indices: Indices) -> Sequence[Any]:
-        return self._apply(indices, self._columns(indices))
-
-    def _apply(self, indices: Indices, columns: list[Sequence[Any]]) -> Sequence[Any]:
-        try:
-            items = self._f(*columns)
-            if len(items) != len(indices):
-                raise ValueError(f"f returned {len(items)} items for {len(indices)}")
-        except Exception as error:
-            many = f"mapping {len(indices)} items at once" if len(indices) > 1 else ""
-            fail(self, as_list(indices)[0], error, many)
-        return cast(Sequence[Any], items)
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Map blocks of items. If a block fails, map its items one by one."""
-        if self._n is UNKNOWN or self._by_index:
-            return super()._iter(plan)
-        cursor, size, single = Cursor(plan), 32, 0
-        items: Iterator[Any] = iter(())
-        ahead = [source._iter(plan) for source in self._sources] if self._reads_ahead else None
-
-        def read(i: int) -> Any:
-            nonlocal size, items, single
-            for item in items:
-                return item
-            if not single:
-                block, size = cursor.take(size), self.BLOCK
-                try:
-                    items = iter(self._map(block) if ahead is None else self._draw(block, ahead))
-                    return next(items)
-                except Exception:
-                    items, single = iter(()), len(block)
-            single -= 1
-            return self._get(i)
-
-        return surviving(self, plan, read)
-
-    def _draw(self, block: Indices, ahead: list[Iterator[Any]]) -> Sequence[Any]:
-        """Map the next items of iterators over the sources, where those read ahead."""
-        failed: dict[int, Exception] = {}
-        columns: list[Sequence[Any]] = [draw(items, 0, len(block), failed) for items in ahead]
-        if failed:
-            raise first_error(failed)
-        return self._apply(block, columns)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return BatchedSmap(self._f, sources, self._zip)
-
-    def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._f), *sources, "batched=True"]
-
-
-BatchedSmap._name = "smap"
-
-
-def _stack_maps(base: View[Any], maps: list[tuple[Callable[[Any], Any], Any]]) -> View[Any]:
-    result = base
-    for f, site in maps:
-        result = Smap(f, result)
-        result._site = site or result._site
-    return result
+def _stack_maps(base: View[Any], maps: list[tuple[Any, ...]]) -> View[Any]:
+    for f, before, after, rule, name, site in maps:
+        base = Smap(f, (*before, base, *after), rule, name)
+        base._site = site or base._site
+    return base

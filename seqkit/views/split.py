@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from ..cached import cached
-from ..checks import positive_int
+from ..checks import int_at_least
 from ..errors import fail
 from ..indices import IndexArray, Unsized
 from ..source import Source, as_view
@@ -77,7 +77,7 @@ def split(sequence: Any, edges: Any) -> View[Any]:
 def _listed(edges: Any) -> int | list[int] | list[tuple[int, int]]:
     """Return the edges as an int, a list of ints or a list of pairs."""
     if hasattr(edges, "__index__") and not getattr(edges, "ndim", 0):
-        return positive_int(edges, "split: edges", least=0)
+        return int_at_least(edges, "split: edges", 0)
     if not isinstance(edges, Iterable) or isinstance(edges, str | bytes):
         raise _unfit(edges)
     marks = list(in_order(edges))

@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NoReturn
 
-from ..checks import optional_int, positive_int
+from ..checks import int_at_least, optional_int, positive_int
 from ..errors import EndOfSequence, fail, summary
 from ..frames import hide_frames
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
@@ -73,7 +73,7 @@ def uniter(
         raise TypeError(
             f"uniter: iterable must be iterable, or a function that returns an iterator, got {iterable!r}"
         )
-    cache_size = positive_int(cache_size, "uniter: cache_size", least=0)
+    cache_size = int_at_least(cache_size, "uniter: cache_size", 0)
     n_parallel = positive_int(n_parallel, "uniter: n_parallel")
     size = optional_int(size, "uniter: size", least=0)
     return Uniter(Passes(iterable, cache_size, n_parallel), _length(iterable) if size is None else size)

@@ -92,7 +92,7 @@ def test_functions_show_what_they_were_given() -> None:
 
 
 @pytest.mark.parametrize("nworkers", [0, 2])
-def test_loaders_take_them(nworkers: int) -> None:
+def test_data_loaders_accept_each_function_as_collate_fn(nworkers: int) -> None:
     data = [([1] * (i % 4), i) for i in range(10)]
     with sk.DataLoader(data, 4, collate_fn=Tuple(Pad(to_length=4), Stack()), num_workers=nworkers) as loader:
         for epoch in (list(loader), list(loader)):
@@ -165,7 +165,7 @@ def test_stack_takes_nested_lists_numbers_maps_and_masks(tmp_path: Any) -> None:
         ([2**70], ValueError, r"Stack: batch\[0\] is 1180591620717411303424, which does not fit into int64"),
     ],
 )
-def test_what_stack_refuses(batch: Any, error: type[Exception], message: str) -> None:
+def test_stack_refuses_unfit_samples(batch: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Stack()(batch)
 
@@ -300,7 +300,7 @@ def test_padding_keeps_the_data_and_fills_the_rest(samples: Any) -> None:
         (0, "M8[s]", False),
     ],
 )
-def test_a_pad_value_is_held_as_it_is_or_refused(pad_val: Any, dtype: str, held: bool) -> None:
+def test_a_pad_value_that_the_dtype_cannot_hold_is_refused(pad_val: Any, dtype: str, held: bool) -> None:
     batch = [np.zeros(2, dtype), np.zeros(1, dtype)]
     if held:
         out = Pad(pad_val=pad_val)(batch)
@@ -338,12 +338,12 @@ def test_a_pad_value_is_held_as_it_is_or_refused(pad_val: Any, dtype: str, held:
         ),
     ],
 )
-def test_what_pad_refuses(batch: Any, error: type[Exception], message: str) -> None:
+def test_pad_refuses_unfit_samples(batch: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Pad()(batch)
 
 
-def test_axes_and_lengths_that_do_not_go_with_the_samples_are_refused() -> None:
+def test_axes_and_lengths_that_do_not_fit_the_samples_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Pad: batch\[0\] has 1 dimension, so there is no axis 1"):
         Pad(1)([[1]])
     with pytest.raises(ValueError, match=r"Pad: batch\[0\] has 2 dimensions, so there is no axis -3"):
@@ -401,7 +401,7 @@ def test_append_keeps_every_shape_and_dtype() -> None:
     assert not np.shares_memory(Append()(samples)[0], samples[0])
 
 
-def test_what_append_refuses() -> None:
+def test_append_refuses_unfit_samples() -> None:
     with pytest.raises(ValueError, match=r"Append: batch\[1\] has 1 dimension, so there is no place"):
         Append(batch_axis=2)([np.ones((1, 1)), [1]])
     with pytest.raises(TypeError, match=r"Append: batch\[1\] is of type str"):
@@ -412,7 +412,7 @@ def test_what_append_refuses() -> None:
         Append(expand=2)  # type: ignore[arg-type]
 
 
-def test_list_hands_the_samples_on() -> None:
+def test_list_returns_the_samples_unchanged() -> None:
     samples = (object(), None, "a")
     out = List()(samples)
     assert type(out) is list
@@ -428,7 +428,7 @@ def test_tuple_gives_each_position_to_its_function() -> None:
     assert Group is Tuple
 
 
-def test_functions_of_others_may_be_part_of_it() -> None:
+def test_plain_functions_can_be_parts_of_a_tuple() -> None:
     out = Tuple(np.stack, sum, sk.default_collate)([(np.ones(2), 3, {"a": 1}), (np.ones(2), 4, {"a": 2})])
     same(out, (np.ones((2, 2)), 7, {"a": ints(1, 2)}))
 
@@ -474,7 +474,7 @@ def test_functions_are_checked_at_construction() -> None:
         Tuple(Stack(), Pad)
 
 
-def test_errors_within_name_the_place_in_the_sample() -> None:
+def test_errors_of_parts_name_the_place_in_the_sample() -> None:
     function = Dict({"a": (Stack(), {"b": Pad()}), "s": Sentence(Stack(), sk.default_collate)})
     good = {"a": (1, {"b": [1]}), "s": Sentence(1, [2])}
     with pytest.raises(ValueError, match=r"^Pad: batch\[1\]\['a'\]\[1\]\['b'\] has 2 dimensions"):
@@ -491,7 +491,7 @@ def test_errors_within_name_the_place_in_the_sample() -> None:
         function([good, {**good, "a": (1, {})}])
 
 
-def test_errors_of_others_get_a_note_with_the_place() -> None:
+def test_errors_of_user_functions_get_a_note_with_the_place() -> None:
     with pytest.raises(ValueError, match="same shape") as raised:
         Dict({"x": (List(), np.stack)})([{"x": (1, np.ones(2))}, {"x": (1, np.ones(3))}])
     assert raised.value.__notes__ == ["raised by stack for batch[...]['x'][1]"]
@@ -573,7 +573,7 @@ def test_extra_keys_must_be_those_of_the_first_sample() -> None:
         function([{"a": 1}, {"a": 1, "b": 2}])
 
 
-def test_what_dict_refuses() -> None:
+def test_dict_refuses_unfit_samples() -> None:
     with pytest.raises(TypeError, match=r"Dict: batch\[1\] is of type list; allowed are mappings"):
         Dict({"a": Stack()})([{"a": 1}, [1]])
     with pytest.raises(TypeError, match=r"Dict: batch\[0\] is of type list"):
@@ -638,7 +638,7 @@ FIXED = Dict(
 LONGEST = Dict({"x": Stack(), "y": Pad(round_to=LARGE), "n": Stack()}, extra="drop")
 
 
-def test_arrays_are_written_where_empty_says() -> None:
+def test_arrays_are_written_into_memory_from_empty() -> None:
     memory = np.zeros(10_000, np.uint8)
     asked = []
 
@@ -676,7 +676,7 @@ def test_batches_lie_in_the_slot_of_a_worker(kind: Kind, collate_fn: Any) -> Non
         assert node.statistics().leased == 0
 
 
-def test_a_batch_beyond_its_slot_comes_all_the_same() -> None:
+def test_a_batch_larger_than_its_slot_is_delivered() -> None:
     batches = sk.batch(sk.smap(sample, range(32)), 16, collate_fn=LONGEST)
     with FORK.ahead(batches, shm_size=20 * 4096) as node:
         with pytest.warns(RuntimeWarning, match="does not fit"):
@@ -698,7 +698,7 @@ def test_tensors_become_arrays() -> None:
         Stack()([torch.ones(2), torch.ones(2, requires_grad=True)])
 
 
-def test_sequences_of_ones_own_are_samples() -> None:
+def test_user_defined_sequences_are_samples() -> None:
     class Pair(Sequence):  # type: ignore[type-arg]
         def __len__(self) -> int:
             return 2

@@ -220,7 +220,7 @@ def test_an_array_of_samples_gives_a_copy_of_it():
     assert default_collate(np.array(["a", "b"])) == ["a", "b"]
 
 
-def test_batches_are_written_where_empty_says():
+def test_batches_are_written_into_memory_from_empty():
     memory = np.zeros(1000, np.uint8)
     asked = []
 
@@ -269,12 +269,12 @@ def test_arrays_of_objects_and_text_become_lists_where_that_is_asked_for():
         listed([words, None])
 
 
-def test_objects_are_raised_or_listed_and_nothing_else():
+def test_the_argument_objects_is_raise_or_list():
     with pytest.raises(ValueError, match="default_collate: objects must be 'raise' or 'list', got 'keep'"):
         default_collate([1], objects="keep")
 
 
-def test_a_single_number_in_an_array_is_no_batch():
+def test_an_array_without_dimensions_is_not_a_batch():
     with pytest.raises(TypeError):
         default_collate(np.array(5))
 
@@ -373,7 +373,7 @@ def test_types_of_structures_are_kept(sample):
         assert type(part) is np.ndarray
 
 
-def test_what_mappings_carry_beside_their_items_is_kept():
+def test_attributes_of_mappings_are_kept():
     class Meta(dict):
         origin = None
 
@@ -547,7 +547,7 @@ def test_registered_functions_may_collate_their_parts_themselves():
     same(out["s"].x.x, ints(1, 2))
 
 
-def test_the_very_type_comes_before_subclasses_and_those_in_order():
+def test_the_exact_type_is_preferred_to_base_classes_which_come_in_order():
     def says(word):
         return lambda batch, *, collate_fn_map: word
 
@@ -574,12 +574,12 @@ def test_a_batch_may_be_any_iterable():
 # -------------------------------------------------------------------- default_convert
 
 
-def test_convert_hands_an_item_through():
+def test_default_convert_returns_an_item_unchanged():
     item = (np.ones(2), {"a": [1, "x", None]}, Point(1, Sample(2)))
     assert default_convert(item) is item
 
 
-def test_convert_applies_a_registry_to_the_leaves_and_keeps_the_structure():
+def test_default_convert_applies_a_registry_to_the_leaves():
     item = (np.ones(2), {"a": [1, "x", None]}, Point(1, b"y"))
     out = default_convert(item, convert_fn_map={np.ndarray: np.ndarray.tolist, int: str})
     assert out == ([1.0, 1.0], {"a": ["1", "x", None]}, Point("1", b"y"))

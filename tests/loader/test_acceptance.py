@@ -1467,8 +1467,8 @@ ENDINGS = {
     [
         ("threads", "map", "held"),
         ("processes", "map", "held"),
-        ("processes", "map", "dropped"),
-        ("persistent processes", "map", "held"),
+        pytest.param("processes", "map", "dropped", marks=pytest.mark.stress),
+        pytest.param("persistent processes", "map", "held", marks=pytest.mark.stress),
         ("persistent processes", "stream", "dropped"),
     ],
 )

@@ -10,6 +10,7 @@ from zlib import crc32
 
 import pytest
 
+from .kinds import CONTEXTS
 from .traces import (
     adopt_orphans,
     children,
@@ -31,14 +32,26 @@ SLOW_STARTS = ("forkserver", "spawn")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run a test that has both slow start methods with one of them: half of the tests with either."""
+    """Run a test with one of the two slow start methods: half of the tests with either.
+
+    If a test runs with fork too, only its first case runs with the slow start method. The others differ in
+    parameters that have nothing to do with the start.
+    """
+    forked = {function_of(item) for item in items if start_method(item) == "fork"}
+    begun: set[str] = set()
     for item in items:
-        start = start_method(item)
-        if (
-            start in SLOW_STARTS
-            and SLOW_STARTS.index(start) != crc32(item.name.partition("[")[0].encode()) % 2
-        ):
+        start, test = start_method(item), function_of(item)
+        if start not in SLOW_STARTS:
+            continue
+        its_own = SLOW_STARTS[crc32(item.name.partition("[")[0].encode()) % 2]
+        if start != its_own or test in forked & begun:
             item.add_marker(pytest.mark.start_methods)
+        else:
+            begun.add(test)
+
+
+def function_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def start_method(item: pytest.Item) -> str | None:
@@ -46,7 +59,7 @@ def start_method(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
     values = callspec.params.values() if callspec else ()
     starts = [value if isinstance(value, str) else getattr(value, "context", None) for value in values]
-    return next((start for start in starts if start in SLOW_STARTS), None)
+    return next((start for start in starts if start in CONTEXTS), None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -81,7 +81,7 @@ def test_values_of_every_sort_come_back_as_they_are(kind: Kind) -> None:
 
 
 @every_kind
-def test_values_that_do_not_tell_their_size_come_back(kind: Kind) -> None:
+def test_values_of_unknown_size_come_back(kind: Kind) -> None:
     class Shy:
         @property
         def nbytes(self) -> int:
@@ -133,7 +133,7 @@ def test_a_source_of_unknown_length_ends_where_it_ends(kind: Kind) -> None:
 
 
 @every_kind
-def test_an_unbounded_source_is_read_as_far_as_one_likes(kind: Kind) -> None:
+def test_an_unbounded_source_can_be_read_to_any_index(kind: Kind) -> None:
     from seqkit.indices import UNBOUNDED
     from seqkit.view import View
 
@@ -153,7 +153,7 @@ def test_an_unbounded_source_is_read_as_far_as_one_likes(kind: Kind) -> None:
 
 
 @every_kind
-def test_a_plan_may_be_any_keys(kind: Kind) -> None:
+def test_a_plan_may_contain_keys_of_any_kind(kind: Kind) -> None:
     table = {"a": 1, ("b", 2): 2, 3: 3, 0: "never"}
     keys: list[Any] = ["a", ("b", 2), 3, "a"]
     with kind.ahead(table) as ahead:
@@ -165,7 +165,7 @@ def test_a_plan_may_be_any_keys(kind: Kind) -> None:
 
 
 @every_kind
-def test_results_are_right_however_many_are_kept_and_stay_so_after_closing(kind: Kind) -> None:
+def test_any_number_of_kept_results_stays_valid_after_closing(kind: Kind) -> None:
     def make(i: int) -> np.ndarray[Any, Any]:
         array = sk.empty((40, 40), np.int64)
         array[:] = i
@@ -183,7 +183,7 @@ def test_results_are_right_however_many_are_kept_and_stay_so_after_closing(kind:
 
 
 @every_kind
-def test_what_was_handed_out_never_changes_while_reading_goes_on(kind: Kind) -> None:
+def test_delivered_items_never_change_while_others_are_read(kind: Kind) -> None:
     def make(i: int) -> np.ndarray[Any, Any]:
         array = sk.empty(3000, np.int64)
         array[:] = i
@@ -219,7 +219,7 @@ def test_no_more_is_computed_ahead_than_may_be_buffered(kind: Kind, tmp_path: Pa
 
 @every_kind
 @pytest.mark.parametrize("chunk_size", [1, 4])
-def test_a_failing_item_costs_itself_only_and_names_view_index_and_worker(
+def test_a_failing_item_affects_no_other_item_and_its_error_names_view_index_and_worker(
     kind: Kind, chunk_size: int
 ) -> None:
     def fussy(x: int) -> int:
@@ -247,7 +247,7 @@ def test_a_failing_item_costs_itself_only_and_names_view_index_and_worker(
 
 @every_kind
 @pytest.mark.parametrize("raised", [StopIteration, IndexError, GeneratorExit, MemoryError])
-def test_no_exception_of_an_item_looks_like_the_end(kind: Kind, raised: type[BaseException]) -> None:
+def test_no_exception_of_an_item_ends_the_iteration(kind: Kind, raised: type[BaseException]) -> None:
     def f(x: int) -> int:
         if x == 2:
             raise raised("mine")
@@ -299,7 +299,7 @@ def test_a_pipeline_that_fails_as_a_whole_fails_item_by_item(kind: Kind) -> None
 
 
 @every_kind
-def test_an_exception_that_does_not_travel_is_told_in_words(kind: Kind) -> None:
+def test_an_exception_that_cannot_be_pickled_arrives_as_text(kind: Kind) -> None:
     def f(x: int) -> int:
         class Local(Exception):
             def __init__(self, a: int, b: int) -> None:
@@ -314,7 +314,7 @@ def test_an_exception_that_does_not_travel_is_told_in_words(kind: Kind) -> None:
 
 
 @every_kind_of_process
-def test_a_value_that_does_not_travel_fails_alone_and_says_why(kind: Kind) -> None:
+def test_a_value_that_cannot_be_pickled_fails_alone_with_the_reason(kind: Kind) -> None:
     def f(x: int) -> Any:
         return threading.Lock() if x == 5 else x
 
@@ -337,7 +337,7 @@ def test_the_error_policy_holds_in_workers(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in PROCESSES if k.context != "fork"], ids=str)
-def test_a_pipeline_that_cannot_be_shipped_is_refused_with_advice(kind: Kind) -> None:
+def test_a_pipeline_that_cannot_be_pickled_is_refused_with_advice(kind: Kind) -> None:
     lock = threading.Lock()
     ahead = kind.ahead(sk.smap(lambda x: (lock, x), range(3)))
     for _ in range(2):
@@ -350,7 +350,7 @@ def test_a_pipeline_that_cannot_be_shipped_is_refused_with_advice(kind: Kind) ->
 
 
 @every_kind
-def test_the_generator_of_a_worker_goes_on_from_item_to_item(kind: Kind) -> None:
+def test_the_random_generator_of_a_worker_continues_from_item_to_item(kind: Kind) -> None:
     def draw(_: int) -> int:
         info = sk.get_worker_info()
         assert info is not None
@@ -423,7 +423,7 @@ def test_without_workers_no_start_hook_is_called() -> None:
 
 
 @every_kind
-def test_a_failing_start_hook_is_told_to_every_reader_once_and_can_be_mended(
+def test_a_failing_start_hook_is_reported_once_to_every_consumer_and_can_be_repaired(
     kind: Kind, tmp_path: Path
 ) -> None:
     def hook(worker: int) -> None:
@@ -493,7 +493,7 @@ def test_an_epoch_draws_new_numbers_in_the_same_workers(kind: Kind) -> None:
 
 
 @every_kind
-def test_where_nothing_is_random_every_epoch_is_alike_and_shares_the_workers(kind: Kind) -> None:
+def test_without_random_views_all_epochs_are_equal_and_share_workers(kind: Kind) -> None:
     with kind.ahead(range(3)) as ahead:
         assert list(ahead.at_epoch(4)) == list(ahead) == [0, 1, 2]
         assert ahead.statistics() == ahead.at_epoch(4).statistics()  # type: ignore[attr-defined]
@@ -551,7 +551,7 @@ def test_stacked_batches_lie_in_shared_memory(kind: Kind) -> None:
 @every_kind_of_process
 @pytest.mark.filterwarnings("ignore:prefetch. an item of:RuntimeWarning")
 @pytest.mark.parametrize("shm_size", [0, 40 * 4096])
-def test_items_that_do_not_fit_travel_another_way(kind: Kind, shm_size: int) -> None:
+def test_items_that_do_not_fit_a_slot_are_sent_another_way(kind: Kind, shm_size: int) -> None:
     def make(i: int) -> np.ndarray[Any, Any]:
         array = sk.empty(10_000 * (i % 3), np.int64)
         array[:] = i
@@ -569,9 +569,7 @@ def test_items_that_do_not_fit_travel_another_way(kind: Kind, shm_size: int) -> 
 
 @every_kind
 @pytest.mark.parametrize("chunk_size", [1, 3])
-def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
-    kind: Kind, chunk_size: int
-) -> None:
+def test_local_classes_arrive_as_the_unchanged_classes_of_the_consumer(kind: Kind, chunk_size: int) -> None:
     class Local:
         mode = "as it was"
 
@@ -601,7 +599,7 @@ def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
 
 
 @every_kind_of_process
-def test_local_classes_of_every_usual_kind_come_back_as_the_reader_s_own(kind: Kind) -> None:
+def test_local_classes_of_every_usual_kind_arrive_as_those_of_the_consumer(kind: Kind) -> None:
     @dataclass
     class Data:
         x: int
@@ -632,9 +630,7 @@ def test_local_classes_of_every_usual_kind_come_back_as_the_reader_s_own(kind: K
 
 
 @every_kind_of_process
-def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_consumers_own_class(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_an_error_read_after_closing_has_the_class_of_the_consumer(kind: Kind, tmp_path: Path) -> None:
     class Local(Exception):
         pass
 
@@ -655,7 +651,7 @@ def test_an_error_that_is_read_after_the_node_was_closed_is_of_the_consumers_own
 
 
 @every_kind
-def test_classes_that_an_item_makes_come_as_they_are(kind: Kind) -> None:
+def test_classes_made_by_an_item_arrive_as_they_are(kind: Kind) -> None:
     def item(i: int) -> Any:
         return namedtuple("Row", [f"of_{i}"])(i)  # type: ignore[misc]
 
@@ -759,7 +755,7 @@ def test_global_generators_repeat_with_the_seed_and_change_with_the_epoch(kind: 
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_readers_of_several_epochs_side_by_side_get_no_number_twice(kind: Kind) -> None:
+def test_consumers_of_several_epochs_at_once_get_no_random_number_twice(kind: Kind) -> None:
     def draw(_: int) -> tuple[float, float]:
         return random.random(), float(np.random.rand())
 
@@ -770,7 +766,7 @@ def test_readers_of_several_epochs_side_by_side_get_no_number_twice(kind: Kind) 
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_the_successor_of_a_dead_worker_draws_numbers_of_its_own(kind: Kind) -> None:
+def test_the_replacement_of_a_dead_worker_draws_other_random_numbers(kind: Kind) -> None:
     def draw(i: int) -> tuple[float, float]:
         if i % 10 == 9:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -66,7 +66,7 @@ def test_a_large_item_keeps_chunks_small_for_a_while() -> None:
     assert settled(chunking, 1, results=4) == [4, 8, 16, 32, 64]
 
 
-def test_a_result_without_items_says_nothing_about_their_cost() -> None:
+def test_a_result_without_items_does_not_change_the_estimated_cost() -> None:
     chunking = Chunking(2, None)
     settled(chunking, TARGET_NS // 50)
     chunking.measure(10**9, 0, 0)
@@ -125,7 +125,7 @@ def test_how_many_chunks_are_pending_depends_on_their_bytes(
     ("max_buffered", "workers", "depth"),
     [(None, 1, 4), (None, 8, 18), (None, 500, 1000), (3, 8, 3), (9999, 8, 256), (9999, 500, 1000)],
 )
-def test_before_anything_is_known_every_worker_may_have_a_chunk_and_one_waiting(
+def test_at_first_every_worker_may_have_one_chunk_and_one_waiting(
     max_buffered: int | None, workers: int, depth: int
 ) -> None:
     assert chunk_depth(max_buffered, workers) == depth

@@ -101,7 +101,7 @@ def test_arrays_that_numpy_gives_no_buffer_of_travel_in_the_pickle_and_are_writa
     assert (sent.form, sent.value.flags.writeable) == (Form.PICKLE, True)
 
 
-def test_what_lies_between_the_fields_of_an_array_comes_along() -> None:
+def test_padding_between_the_fields_of_an_array_is_kept() -> None:
     whole = np.arange(6000, dtype=np.uint8).view([("x", "i1"), ("y", "f8"), ("z", "3i2")])
     for array in whole[["x", "z"]], whole.reshape(20, -1)[["x", "z"]].T:
         assert send(array).value.tobytes("A") == array.tobytes("A")
@@ -185,7 +185,7 @@ def test_overlapping_views_of_other_memory_come_back_whole() -> None:
     assert same(sent.value, (array[:3000], array[1000:]))
 
 
-def test_memory_beyond_what_was_used_is_not_taken_for_in_place() -> None:
+def test_an_array_behind_the_used_part_of_the_block_is_copied() -> None:
     block, array, used = in_place()
     assert len(send(array, block, used - 1).moved) == 1  # nobody allocated it, so it may be written over
     assert len(send(array, block, used).moved) == 0
@@ -241,7 +241,7 @@ def test_arrays_of_numbers_are_outlined_and_writable(dtype: str, shape: tuple[in
 
 
 @pytest.mark.parametrize("sizes", [[5], [5000], [5000, 5], [5, 5000, 0, 7000]], ids=str)
-def test_so_are_flat_containers_of_arrays_and_numbers(sizes: list[int]) -> None:
+def test_flat_containers_of_arrays_and_numbers_are_outlined_too(sizes: list[int]) -> None:
     parts = [np.arange(size, dtype=np.float32) for size in sizes] + [1, "label"]
     for value in parts, tuple(parts), dict(enumerate(parts)):
         sent = send(value)

@@ -28,7 +28,7 @@ from .traces import until
 # -------------------------------------------------------------------- order
 
 
-def test_nothing_is_asked_for_before_somebody_reads() -> None:
+def test_no_job_is_sent_before_a_consumer_reads() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(9), -1)
     assert fake.submitted == []
@@ -39,7 +39,9 @@ def test_nothing_is_asked_for_before_somebody_reads() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.randoms(use_true_random=False), st.integers(1, 6), st.integers(1, 5), st.integers(1, 4))
-def test_items_come_in_plan_order_whatever_jobs_do(random: Any, capacity: int, depth: int, size: int) -> None:
+def test_items_arrive_in_plan_order_in_any_order_of_jobs(
+    random: Any, capacity: int, depth: int, size: int
+) -> None:
     fake = Fake(capacity)
     troubles = 30
 
@@ -66,7 +68,7 @@ def test_items_come_in_plan_order_whatever_jobs_do(random: Any, capacity: int, d
     assert fake.free == 99 - len(fake.slotted & fake.jobs.keys())  # those that run still
 
 
-def test_no_more_is_in_flight_than_the_backend_can_take_and_the_reader_may_have() -> None:
+def test_jobs_in_flight_are_limited_by_backend_and_consumer() -> None:
     fake = Fake(capacity=3)
     a_node(fake, depth=9).open(range(99), -1).prepare()
     assert len(fake.submitted) == 3
@@ -96,7 +98,7 @@ def test_a_job_has_its_epoch_and_is_done_as_a_whole_where_the_user_chose_its_siz
     }
 
 
-def test_a_limit_of_0_asks_only_for_what_the_reader_waits_for() -> None:
+def test_with_a_limit_of_0_only_the_awaited_item_is_sent() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4).open(range(9), -1, limit=0)
     reader.prepare()
@@ -109,7 +111,7 @@ def test_a_limit_of_0_asks_only_for_what_the_reader_waits_for() -> None:
     assert reader.pending() == 3
 
 
-def test_what_has_arrived_is_handed_out_in_one_step() -> None:
+def test_all_arrived_items_are_delivered_in_one_step() -> None:
     fake = Fake(private=True)
     fake.when_idle = fake.deliver_all
     reader = a_node(fake, chunk_size=2).open(range(9), -1)
@@ -135,7 +137,7 @@ def test_results_in_slots_are_handed_out_one_at_a_time_and_so_is_a_bounded_numbe
     assert [take(reader), take(reader), take(reader)] == [["<0>"], ["<1>"], ["<2>"]]
 
 
-def test_what_lies_behind_the_end_of_the_sequence_is_discarded() -> None:
+def test_items_behind_the_end_of_the_sequence_are_discarded() -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=4)
     reader, other = node.open(range(99), -1), node.open("abcd", -1)
@@ -152,7 +154,7 @@ def test_what_lies_behind_the_end_of_the_sequence_is_discarded() -> None:
 # -------------------------------------------------------------------- items of jobs that are not over
 
 
-def test_items_of_a_job_that_is_not_over_are_handed_out_and_not_asked_for_again() -> None:
+def test_items_of_a_running_job_are_delivered_and_not_sent_again() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4, max_buffered=4).open(range(4), -1)
     reader.prepare()
@@ -163,7 +165,7 @@ def test_items_of_a_job_that_is_not_over_are_handed_out_and_not_asked_for_again(
     assert fake.submitted == [[0, 1, 2, 3]]
 
 
-def test_what_a_job_that_ended_early_lacks_is_asked_for_first_in_smaller_chunks() -> None:
+def test_the_rest_of_a_job_that_ended_early_is_sent_first_in_smaller_chunks() -> None:
     fake = Fake(capacity=2)
     node = a_node_of_chunks(fake, 4)
     reader = node.open(range(12), -1)
@@ -176,7 +178,7 @@ def test_what_a_job_that_ended_early_lacks_is_asked_for_first_in_smaller_chunks(
     assert Counter(i for job in fake.submitted for i in job) == Counter([*range(12), 1, 2, 3])
 
 
-def test_what_a_job_that_ended_early_lacks_is_urgent_and_few_urgent_jobs_are_in_flight() -> None:
+def test_the_rest_of_a_job_that_ended_early_is_urgent_and_few_urgent_jobs_are_in_flight() -> None:
     fake = Fake(capacity=9)
     node = a_node_of_chunks(fake, 6, workers=2, depth=6)
     reader = node.open(range(36), -1)
@@ -192,7 +194,7 @@ def test_what_a_job_that_ended_early_lacks_is_urgent_and_few_urgent_jobs_are_in_
     assert not any(len(job.indices) > 1 for job in fake.jobs.values() if job.is_urgent)
 
 
-def test_with_one_worker_jobs_tell_which_job_of_their_consumer_ended_early() -> None:
+def test_with_one_worker_jobs_name_the_job_of_their_consumer_that_ended_early() -> None:
     fake = Fake(capacity=8)
     node = a_node_of_chunks(fake, 4, depth=2)
     reader, other = node.open(range(12), -1), node.open(range(8), -1)
@@ -223,7 +225,7 @@ def test_with_one_worker_a_lost_item_is_urgent() -> None:
     assert fake.urgent == [0]
 
 
-def test_what_was_lost_or_skipped_is_urgent() -> None:
+def test_lost_and_skipped_items_are_urgent() -> None:
     fake = Fake()
     reader = a_node(fake, workers=2).open(range(4), -1)
     reader.prepare()
@@ -233,7 +235,7 @@ def test_what_was_lost_or_skipped_is_urgent() -> None:
     assert fake.urgent == [0, 1]
 
 
-def test_a_job_that_ends_with_nothing_further_gives_back_its_slot_and_the_rest() -> None:
+def test_a_job_that_ends_without_items_gives_back_its_slot_and_the_rest() -> None:
     fake = Fake()
     node = a_node_of_chunks(fake, 4)
     reader = node.open(range(4), -1)
@@ -246,7 +248,7 @@ def test_a_job_that_ends_with_nothing_further_gives_back_its_slot_and_the_rest()
     assert fake.free == 99
 
 
-def test_where_the_sequence_ends_with_nothing_further_the_slot_comes_back() -> None:
+def test_a_job_at_the_end_of_the_sequence_gives_back_its_slot() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4).open(range(4), -1)
     fake.when_idle = lambda: fake.deliver(1, 0, is_end=True)
@@ -256,9 +258,7 @@ def test_where_the_sequence_ends_with_nothing_further_the_slot_comes_back() -> N
 
 @pytest.mark.parametrize("end", ["done", "lost", "skipped", "timed out"])
 @pytest.mark.parametrize("is_handed_out", [True, False])
-def test_what_becomes_of_a_job_whose_items_are_all_there_concerns_nobody(
-    end: str, is_handed_out: bool
-) -> None:
+def test_the_end_of_a_job_whose_items_have_all_arrived_is_ignored(end: str, is_handed_out: bool) -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4, retries=0, timeout_s=1.0).open(range(8), -1)
     reader.prepare()
@@ -298,7 +298,7 @@ def test_late_items_of_a_dropped_reader_are_discarded() -> None:
 # -------------------------------------------------------------------- looking at jobs that run
 
 
-def test_who_waits_looks_again_and_again_for_finished_items() -> None:
+def test_a_waiting_consumer_polls_for_finished_items() -> None:
     fake = Fake()
     fake.when_idle = lambda: None
 
@@ -313,7 +313,7 @@ def test_who_waits_looks_again_and_again_for_finished_items() -> None:
     assert fake.timeouts == [LOOK_S] * 6
 
 
-def test_while_results_keep_coming_who_waits_looks_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_consumer_polls_while_results_arrive_too(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(dispatcher, "perf_counter_ns", lambda: int(1 + now_s * 1e9))
     fake = Fake(capacity=2)
@@ -340,7 +340,7 @@ def test_while_results_keep_coming_who_waits_looks_all_the_same(monkeypatch: pyt
     assert take(reader) == named(range(3))
 
 
-def test_who_waits_already_is_woken_to_look_at_the_first_job_of_several_items() -> None:
+def test_a_waiting_consumer_wakes_up_for_the_first_job_of_several_items() -> None:
     fake = Fake(blocks=True)
     node = a_node(fake, chunk_size=2)
     single, many = node.open([7], -1), node.open(range(10, 14), -1)
@@ -355,7 +355,7 @@ def test_who_waits_already_is_woken_to_look_at_the_first_job_of_several_items() 
     assert fake.looks == 1
 
 
-def test_nobody_looks_at_jobs_of_one_item() -> None:
+def test_jobs_of_one_item_are_not_polled() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(2), -1)
 
@@ -371,7 +371,7 @@ def test_nobody_looks_at_jobs_of_one_item() -> None:
 # -------------------------------------------------------------------- several readers
 
 
-def test_readers_share_the_workers_and_each_gets_its_own_plan() -> None:
+def test_consumers_share_the_workers_and_each_gets_its_own_plan() -> None:
     fake = Fake(capacity=5)
     node = a_node(fake)
     readers = [node.open(range(start, start + 10), -1) for start in (0, 100, 200)]
@@ -386,7 +386,7 @@ def test_readers_share_the_workers_and_each_gets_its_own_plan() -> None:
     assert fake.free == 99
 
 
-def test_one_reader_receives_what_another_waits_for() -> None:
+def test_one_consumer_receives_the_results_of_another() -> None:
     fake = Fake()
     node = a_node(fake)
     first, second = node.open(range(1), -1), node.open(range(10, 11), -1)
@@ -398,7 +398,7 @@ def test_one_reader_receives_what_another_waits_for() -> None:
     assert take(first) == ["<0>"]
 
 
-def test_who_reads_fast_leaves_room_for_the_jobs_of_who_waits() -> None:
+def test_a_fast_consumer_leaves_room_for_jobs_of_a_waiting_one() -> None:
     fake = Fake(blocks=True)
     node = a_node(fake)
     fast, slow = node.open(range(100), -1), node.open(range(100, 200), -1)
@@ -420,7 +420,7 @@ def test_who_reads_fast_leaves_room_for_the_jobs_of_who_waits() -> None:
     assert found == [["<100>"]]
 
 
-def test_who_reads_single_items_takes_no_more_than_the_place_of_one() -> None:
+def test_a_consumer_of_single_items_takes_one_place() -> None:
     fake = Fake(capacity=6)
     node = a_node(fake, depth=6)
     single, many = node.open([7], -1, limit=0), node.open(range(100, 200), -1)
@@ -432,7 +432,7 @@ def test_who_reads_single_items_takes_no_more_than_the_place_of_one() -> None:
         assert len(fake.jobs) == 6
 
 
-def test_more_readers_than_places_have_one_each_in_turn() -> None:
+def test_with_more_consumers_than_places_each_gets_one_in_turn() -> None:
     node = a_node(Fake(capacity=2))
     plans = [range(first, first + 5) for first in range(0, 50, 10)]
     readers = [node.open(plan, -1) for plan in plans]
@@ -441,7 +441,7 @@ def test_more_readers_than_places_have_one_each_in_turn() -> None:
     assert [rest(reader) for reader in readers] == [named(plan) for plan in plans]
 
 
-def test_who_was_told_that_it_cannot_wait_does_not_want_a_place_any_more() -> None:
+def test_a_consumer_whose_wait_was_refused_gives_up_its_claim_to_a_place() -> None:
     fake = Fake(capacity=2)
     node = a_node(fake)
     first, other = node.open(range(50), -1), node.open(range(100, 150), -1)
@@ -458,7 +458,7 @@ def test_who_was_told_that_it_cannot_wait_does_not_want_a_place_any_more() -> No
     assert len(fake.jobs) == 2
 
 
-def test_who_waits_for_memory_leaves_the_places_to_others() -> None:
+def test_a_consumer_that_waits_for_memory_leaves_its_places_to_others() -> None:
     fake = Fake(capacity=2)
     node = a_node(fake, on_exhausted="raise")
     blocked, other = node.open(range(9), -1), node.open(range(100, 109), -1)
@@ -514,7 +514,7 @@ def test_a_reader_that_waits_gives_up_its_own_slots_too() -> None:
     assert fake.detached == [[1]]
 
 
-def test_a_reader_without_a_slot_waits_for_jobs_of_others_rather_than_sending_without() -> None:
+def test_a_consumer_without_a_slot_waits_for_jobs_of_others() -> None:
     fake = Fake(capacity=4, slots=1)
     node = a_node(fake)
     first, second = node.open(range(1), -1), node.open(range(10, 11), -1)
@@ -547,7 +547,7 @@ def test_with_every_slot_leased_jobs_travel_without_one_at_a_time() -> None:
     assert fake.free == 0
 
 
-def test_with_slots_short_nobody_is_sent_ahead_without_one() -> None:
+def test_with_few_slots_no_job_is_sent_ahead_without_one() -> None:
     fake = Fake(capacity=4, slots=0)
     reader = a_node(fake).open(range(3), -1)
     reader.prepare()
@@ -556,7 +556,7 @@ def test_with_slots_short_nobody_is_sent_ahead_without_one() -> None:
     assert len(fake.jobs) == 1
 
 
-def test_a_result_whose_memory_cannot_be_had_is_not_lost() -> None:
+def test_a_result_is_kept_if_there_is_no_memory_for_its_copy() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(3), -1)
     fake.memory_is_short = True
@@ -566,7 +566,7 @@ def test_a_result_whose_memory_cannot_be_had_is_not_lost() -> None:
     assert rest(reader) == named(range(3))
 
 
-def test_who_may_not_copy_is_told_at_once_and_reads_on_later() -> None:
+def test_with_raise_a_consumer_gets_the_error_at_once_and_can_read_later() -> None:
     fake = Fake()
     reader = a_node(fake, on_exhausted="raise").open(range(3), -1)
     fake.all_leased = True
@@ -577,7 +577,7 @@ def test_who_may_not_copy_is_told_at_once_and_reads_on_later() -> None:
     assert rest(reader) == named(range(3))
 
 
-def test_who_blocks_waits_without_the_lock_until_memory_comes_back() -> None:
+def test_with_block_a_consumer_waits_for_memory_without_the_lock() -> None:
     fake = Fake()
     node = a_node(fake, on_exhausted="block")
     reader, other = node.open(range(3), -1), node.open(range(10, 12), -1, limit=0)
@@ -596,7 +596,7 @@ def test_who_blocks_waits_without_the_lock_until_memory_comes_back() -> None:
     assert rest(reader) == ["<1>", "<2>"]
 
 
-def test_who_blocks_has_patience_from_when_its_result_could_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_block_the_timeout_starts_when_the_result_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(dispatcher, "perf_counter_ns", lambda: int(1 + now_s * 1e9))
     fake = Fake()
@@ -634,9 +634,7 @@ def test_a_lost_item_is_tried_again_and_delivered_in_its_place() -> None:
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 @pytest.mark.parametrize("chunk_size", [1, 4])
-def test_an_item_that_kills_worker_after_worker_is_named_and_costs_no_other(
-    retries: int, chunk_size: int
-) -> None:
+def test_an_item_that_kills_every_worker_is_named_and_others_arrive(retries: int, chunk_size: int) -> None:
     fake = Fake()
     fake.when_idle = fake.kill_at(2)
     reader = a_node(fake, retries=retries, chunk_size=chunk_size).open(np.arange(8), -1)
@@ -660,7 +658,7 @@ def test_an_item_that_kills_worker_after_worker_is_named_and_costs_no_other(
     assert asked[0] == asked[1] == asked[7] == 1
 
 
-def test_a_lost_job_is_run_again_only_where_nothing_was_delivered() -> None:
+def test_only_undelivered_items_of_a_lost_job_run_again() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4).open(range(4), -1)
     reader.prepare()
@@ -670,7 +668,7 @@ def test_a_lost_job_is_run_again_only_where_nothing_was_delivered() -> None:
     assert fake.submitted == [[0, 1, 2, 3], [2], [3]]
 
 
-def test_a_job_that_nobody_began_is_sent_again_as_it_was_and_counts_as_no_try() -> None:
+def test_a_lost_job_that_had_not_started_is_sent_again_and_costs_no_retry() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=2, retries=0).open(range(4), -1)
     reader.prepare()
@@ -730,7 +728,7 @@ def test_of_several_items_only_the_one_that_takes_too_long_is_named() -> None:
     assert fake.submitted == [[0, 1, 2, 3], [2, 3]]
 
 
-def test_who_is_stopped_for_an_item_that_it_had_just_finished_is_not_blamed_for_the_next() -> None:
+def test_a_worker_stopped_just_after_an_item_does_not_fail_the_next_item() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=3, timeout_s=2.0, retries=0).open(range(3), -1)
     reader.prepare()
@@ -740,7 +738,7 @@ def test_who_is_stopped_for_an_item_that_it_had_just_finished_is_not_blamed_for_
     assert fake.submitted == [[0, 1, 2], [1, 2]]
 
 
-def test_without_a_timeout_nobody_is_stopped() -> None:
+def test_without_a_timeout_no_worker_is_stopped() -> None:
     fake = Fake()
     fake.running = {1: 1e9}
     assert rest(a_node(fake).open(range(3), -1)) == named(range(3))
@@ -771,7 +769,7 @@ def test_indices_that_cannot_be_sent_take_up_no_capacity() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 5])
 @pytest.mark.parametrize("chunk_size", [1, 3])
-def test_a_plan_that_raises_does_so_behind_its_last_item_and_ends(n: int, chunk_size: int) -> None:
+def test_a_plan_that_raises_does_so_after_its_last_item_and_ends(n: int, chunk_size: int) -> None:
     def plan() -> Iterator[int]:
         yield from range(n)
         raise LookupError("no more plan")
@@ -898,7 +896,7 @@ def test_late_results_of_a_dropped_reader_are_discarded_and_measure_nothing() ->
     assert fake.free == 99
 
 
-def test_results_that_nobody_was_handed_are_given_back_before_others_are_copied_out() -> None:
+def test_undelivered_results_are_released_before_others_are_copied() -> None:
     fake = Fake(capacity=4, slots=2)
     dropped, wanting = of_which_two_arrived(fake, 2)
     del dropped
@@ -946,7 +944,9 @@ def test_a_reader_that_is_closed_cancels_its_pending_jobs_and_gives_back_what_wa
     assert rest(other) == named((10, 11))
 
 
-def test_ctrl_c_that_strikes_where_python_drops_it_loses_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_a_dropped_consumer_cancels_its_jobs_loses_no_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupted(_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -974,7 +974,7 @@ def test_a_finished_reader_cancels_nothing() -> None:
 # -------------------------------------------------------------------- several threads
 
 
-def test_threads_wait_for_one_of_them_who_receives_for_all() -> None:
+def test_one_thread_receives_for_all_waiting_threads() -> None:
     fake = Fake(capacity=6, blocks=True)
     node = a_node(fake, depth=2)
     plans = [range(start, start + 50) for start in (0, 100, 200, 300)]

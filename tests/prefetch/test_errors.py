@@ -109,7 +109,7 @@ def test_the_cause_is_the_users_exception_with_the_traceback_of_the_worker_as_a_
     assert "raise error" in note
 
 
-def test_a_cause_that_cannot_travel_is_told_in_words() -> None:
+def test_a_cause_that_cannot_be_pickled_arrives_as_text() -> None:
     error = across(sk.smap(fails_at(1, Staying("told")), range(3)), 1)
     assert type(error) is sk.EvaluationError
     assert error.message == "smap[1] failed: Staying: told"
@@ -119,7 +119,7 @@ def test_a_cause_that_cannot_travel_is_told_in_words() -> None:
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt("now"), GeneratorExit()])
-def test_an_exit_of_an_item_is_an_error_of_the_item_and_no_request_to_the_reader(
+def test_sys_exit_in_an_item_is_an_error_of_that_item(
     end: BaseException,
 ) -> None:
     error = across(sk.smap(fails_at(1, end), range(3)), 1)
@@ -189,14 +189,14 @@ def test_under_passthrough_the_users_exception_itself_is_raised() -> None:
     assert "in f\n" in error.__notes__[0]
 
 
-def test_a_worker_that_wraps_and_a_reader_that_does_not_agree_on_the_users_exception() -> None:
+def test_a_consumer_under_passthrough_gets_the_users_exception_from_a_worker_that_wraps() -> None:
     pipeline = sk.smap(fails_at(1, KeyError("k")), range(3))
     copy = record(caught(pipeline, 1), pipeline)
     with sk.errstate("passthrough"), pytest.raises(KeyError):
         reraise(copy, sk.prefetch(pipeline, 1), 1, pipeline, 0)
 
 
-def test_a_worker_that_passes_through_and_a_reader_that_wraps_name_the_node() -> None:
+def test_a_consumer_that_wraps_names_the_node_if_its_worker_passes_through() -> None:
     pipeline = sk.smap(fails_at(1, KeyError("k")), range(3))
     with sk.errstate("passthrough"):
         copy = record(caught(pipeline, 1), pipeline)
@@ -206,7 +206,7 @@ def test_a_worker_that_passes_through_and_a_reader_that_wraps_name_the_node() ->
 
 
 @pytest.mark.parametrize("worker", ["wrap", "passthrough"])
-def test_under_passthrough_what_cannot_travel_is_still_an_evaluation_error(worker: Policy) -> None:
+def test_under_passthrough_an_exception_that_cannot_be_pickled_is_an_evaluation_error(worker: Policy) -> None:
     pipeline = sk.smap(fails_at(1, Staying("told")), range(3))
     with sk.errstate(worker):
         copy = record(caught(pipeline, 1), pipeline)
@@ -234,7 +234,7 @@ def test_errors_of_the_engine_pass_through_as_they_are(kind: type[sk.EvaluationE
         (sk.ItemTimeout, (sk.EvaluationError, RuntimeError, TimeoutError)),
     ],
 )
-def test_errors_are_what_they_are_called_print_their_message_and_pickle(
+def test_errors_have_their_class_and_message_and_pickle(
     kind: type[sk.EvaluationError], bases: tuple[type, ...]
 ) -> None:
     error = kind("prefetch[3] was lost", index=3, view=sk.view([1]), worker=2)
@@ -248,7 +248,7 @@ def test_errors_are_what_they_are_called_print_their_message_and_pickle(
     assert str(error) == f"{copy}\n  to reproduce: error.view[3]"  # the copy has no view
 
 
-def test_a_timeout_is_told_from_other_errors_of_the_system() -> None:
+def test_a_timeout_of_an_item_differs_from_other_timeout_errors() -> None:
     error = sk.ItemTimeout("item 3 took longer than 2 s", index=3)
     assert error.errno is None
     assert str(error) == "item 3 took longer than 2 s"

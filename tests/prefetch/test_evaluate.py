@@ -64,7 +64,7 @@ outcomes_of_items = st.lists(st.integers(0, 9) | st.just(BAD) | st.just(WORSE), 
 
 
 @given(items=outcomes_of_items, count=st.integers(0, 20))
-def test_a_failing_item_costs_that_item_only(items: list[Any], count: int) -> None:
+def test_a_failing_item_affects_no_other_item(items: list[Any], count: int) -> None:
     count = min(count, len(items))
     source = Items(*items)
     outcomes, is_end = run(source, count)
@@ -75,16 +75,14 @@ def test_a_failing_item_costs_that_item_only(items: list[Any], count: int) -> No
 
 
 @given(items=outcomes_of_items.filter(bool), room=st.integers(1, 20))
-def test_no_item_is_drawn_that_there_is_no_room_for(items: list[Any], room: int) -> None:
+def test_no_more_items_are_drawn_than_there_is_room_for(items: list[Any], room: int) -> None:
     source = Items(*items)
     outcomes, _ = run(source, len(items), Room(room))
     assert source.drawn == len(outcomes.values) == min(room, len(items))
 
 
 @pytest.mark.parametrize("items", [[1, 2, 3, 4], [BAD, BAD, BAD, BAD]], ids=["values", "errors"])
-def test_a_job_ends_with_the_item_that_takes_its_time(
-    items: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_ends_after_an_item_that_takes_long(items: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 100, 10))
     monkeypatch.setattr(evaluate, "monotonic_ns", lambda: next(clock))
     began: list[int] = []
@@ -93,7 +91,7 @@ def test_a_job_ends_with_the_item_that_takes_its_time(
     assert began[:2] == [10, 20]  # each item begins when the one before it ends
 
 
-def test_items_that_an_iteration_lacks_fail_unless_nobody_knows_its_length() -> None:
+def test_missing_items_of_an_iteration_fail_unless_its_length_is_unknown() -> None:
     outcomes, is_end = run(Items(1, BAD), 4)
     assert (outcomes.values, is_end) == ([1, None, None, None], False)
     assert str(outcomes.failures[3]) == "Items: its iteration ended 2 items early"
@@ -102,16 +100,16 @@ def test_items_that_an_iteration_lacks_fail_unless_nobody_knows_its_length() -> 
     assert run(unsized, 4) == (Outcomes([1, None], {1: BAD}), True)
 
 
-def test_only_so_many_missing_items_are_reported_as_there_is_room_for() -> None:
+def test_missing_items_are_reported_up_to_the_room_for_them() -> None:
     outcomes, _ = run(Items(1), 10, Room(3))
     assert (len(outcomes.values), sorted(outcomes.failures)) == (3, [1, 2])
 
 
-def test_an_iterator_that_fails_for_ever_is_not_asked_for_ever() -> None:
+def test_an_iterator_that_always_fails_is_given_up() -> None:
     assert run(SimpleNamespace(_iter=lambda indices: 1 // 0), 3)[0].values == [None] * 3
 
 
-def test_a_view_goes_on_behind_its_errors() -> None:
+def test_a_view_continues_after_its_errors() -> None:
     outcomes, _ = run(sk.smap(lambda x: 1 // x, [1, 0, 0, 1]), 4)
     assert outcomes.values == [1, None, None, 1]
     assert [type(error.__cause__) for error in outcomes.failures.values()] == [ZeroDivisionError] * 2

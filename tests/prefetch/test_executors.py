@@ -142,7 +142,7 @@ def forget() -> None:
 # -------------------------------------------------------------------- the same items
 
 
-def test_it_is_its_source(pool: Executor) -> None:
+def test_a_node_equals_its_source(pool: Executor) -> None:
     squares = sk.smap(lambda x: x * x, range(300))
     with sk.prefetch(squares, method=pool) as ahead:
         assert list(ahead) == list(squares)
@@ -298,7 +298,7 @@ def of_forks() -> Iterator[Executor]:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("pools", [lambda: nullcontext(Failing()), of_processes, of_forks])
-def test_classes_that_are_local_come_back_as_the_reader_s_own_and_unchanged(
+def test_local_classes_arrive_as_the_unchanged_classes_of_the_consumer(
     pools: Callable[[], AbstractContextManager[Executor]],
 ) -> None:
     with pools() as pool:  # there before the classes are
@@ -332,7 +332,7 @@ def unless_five(x: int) -> int:
     return x
 
 
-def test_an_item_that_fails_costs_itself(pool: Executor) -> None:
+def test_a_failing_item_affects_no_other_item(pool: Executor) -> None:
     with sk.prefetch(sk.smap(unless_five, range(10)), 2, pool) as ahead:
         *before, error = [*drawn(iter(ahead[:6]))]
         assert before == list(range(5))
@@ -347,7 +347,7 @@ def leaves(x: int) -> int:
     return x if x != 2 else exit(3)
 
 
-def test_an_item_that_exits_costs_itself(pool: Executor) -> None:
+def test_an_item_that_exits_affects_no_other_item(pool: Executor) -> None:
     with sk.prefetch(sk.smap(leaves, range(5)), 2, pool) as ahead:
         found = drawn(iter(ahead))
     assert [item for item in found if isinstance(item, int)] == [0, 1, 3, 4]
@@ -360,7 +360,7 @@ def test_errors_pass_through_where_that_is_asked_for(pool: Executor) -> None:
         ahead[5]
 
 
-def test_a_value_that_cannot_be_pickled_costs_itself(processes: Executor) -> None:
+def test_a_value_that_cannot_be_pickled_affects_no_other_item(processes: Executor) -> None:
     def item(x: int) -> Any:
         return threading.Lock() if x == 1 else x
 
@@ -443,7 +443,7 @@ def test_an_executor_whose_processes_lack_something_ends_the_node() -> None:
     )
 
 
-def test_an_executor_that_has_ended_completes_nothing_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_has_ended_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ended(Manual, Engine):
         def has_ended(self) -> bool:
             return True
@@ -456,7 +456,7 @@ def test_an_executor_that_has_ended_completes_nothing_and_is_told(monkeypatch: p
         assert list(items) == []
 
 
-def test_a_pool_that_breaks_with_cancelled_tasks_in_it_is_told(tmp_path: Path) -> None:
+def test_a_pool_that_breaks_with_cancelled_tasks_is_reported(tmp_path: Path) -> None:
     code = """
         import threading
         from concurrent.futures import ThreadPoolExecutor
@@ -484,7 +484,7 @@ def test_a_pool_that_breaks_with_cancelled_tasks_in_it_is_told(tmp_path: Path) -
     assert (status, out.replace("BrokenExecutor", "BrokenThreadPool")) == (0, told * 2)
 
 
-def test_an_executor_that_is_shut_down_is_told_once() -> None:
+def test_an_executor_that_is_shut_down_is_reported_once() -> None:
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with sk.prefetch(range(3), method=pool) as ahead:
@@ -500,7 +500,7 @@ def dies_at(x: int) -> int:
     return x
 
 
-def test_a_pool_that_an_item_breaks_is_told_and_nothing_hangs() -> None:
+def test_a_pool_broken_by_an_item_is_reported_and_nothing_hangs() -> None:
     with pool_of_processes() as pool, sk.prefetch(sk.smap(dies_at, range(100)), 2, pool) as ahead:
         assert ahead[0] == 0
         *before, error = drawn(iter(ahead))
@@ -520,7 +520,7 @@ def _refuse() -> None:
     raise ValueError("no such index")
 
 
-def test_an_index_that_cannot_be_unpickled_costs_its_item() -> None:
+def test_an_index_that_cannot_be_unpickled_fails_only_its_item() -> None:
     with sk.prefetch(sk.smap(abs, range(3)), 1, Failing(), chunk_size=1) as ahead:
         found = drawn(ahead._iter([0, Stubborn(), 2]))  # type: ignore[list-item]
     assert [found[0], found[2]] == [0, 2]
@@ -560,7 +560,7 @@ def test_every_process_gets_the_pipeline_once(processes: Executor, tmp_path: Pat
     assert sorted(map(int, path.read_text().split())) == sorted(at_work)
 
 
-def test_who_does_not_know_the_pipeline_is_sent_it() -> None:
+def test_a_process_that_lacks_the_pipeline_receives_it() -> None:
     pool = Eager()
     with sk.prefetch(sk.smap(abs, range(-6, 0)), 1, pool, max_buffered=1, chunk_size=1) as ahead:
         items = iter(ahead)
@@ -606,7 +606,7 @@ def test_a_process_drops_the_pipelines_of_closed_nodes(processes: Executor) -> N
             assert max(ahead) <= 3  # this one, and what the process got before the others were closed
 
 
-def test_names_of_an_executor_of_others_mean_nothing() -> None:
+def test_methods_of_a_foreign_executor_with_the_names_of_ours_are_not_called() -> None:
     class Queue(Eager):
         def put(self, job: Any) -> None:
             raise AssertionError
@@ -652,7 +652,7 @@ def test_an_executor_with_a_store_has_the_pipeline_put_there_once() -> None:
 # -------------------------------------------------------------------- beginning and ending
 
 
-def test_a_reader_that_goes_cancels_what_has_not_begun() -> None:
+def test_dropping_an_iterator_cancels_tasks_that_have_not_started() -> None:
     pool = Manual()
     with sk.prefetch(range(50), method=pool, chunk_size=1) as ahead:
         items = iter(ahead)
@@ -667,7 +667,7 @@ def test_a_reader_that_goes_cancels_what_has_not_begun() -> None:
         del others
 
 
-def test_what_waits_to_be_sent_is_cancelled_too() -> None:
+def test_unsent_tasks_are_cancelled_too() -> None:
     pool = Manual()
     with sk.prefetch(range(50), 2, pool, chunk_size=1) as ahead:
         dropped, items = iter(ahead), iter(ahead[40:])
@@ -679,7 +679,7 @@ def test_what_waits_to_be_sent_is_cancelled_too() -> None:
         assert len(ahead._engine._dispatcher._flying) == 0  # type: ignore[union-attr]
 
 
-def test_a_task_whose_process_lacks_the_pipeline_is_not_sent_again_for_nobody() -> None:
+def test_a_task_of_a_dropped_iterator_is_not_sent_again() -> None:
     forget()
     pool = Manual()
     with sk.prefetch(range(9), 1, pool, max_buffered=2, chunk_size=1) as ahead:
@@ -696,7 +696,7 @@ def test_a_task_whose_process_lacks_the_pipeline_is_not_sent_again_for_nobody() 
         assert sent <= 1
 
 
-def test_very_many_are_cancelled_at_once() -> None:
+def test_many_tasks_are_cancelled_at_once() -> None:
     free = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(free.wait)
@@ -746,7 +746,7 @@ def test_futures_that_refuse_to_be_cancelled_are_waited_for() -> None:
     del items
 
 
-def test_who_closes_again_cancels_what_an_interrupted_close_left() -> None:
+def test_a_second_close_finishes_an_interrupted_one() -> None:
     class Struck(Future[Any]):
         def cancel(self) -> bool:
             if struck:
@@ -878,7 +878,7 @@ def test_a_program_whose_pool_has_processes_does_not_wait_for_the_rest_either(tm
     reap_orphans(before)
 
 
-def test_a_thread_that_still_reads_when_the_program_ends_is_told(tmp_path: Path) -> None:
+def test_a_thread_that_reads_when_the_program_ends_gets_an_error(tmp_path: Path) -> None:
     code = """
         import threading, time
         from concurrent.futures import ThreadPoolExecutor
@@ -938,7 +938,7 @@ def test_items_are_made_while_the_reader_works_also_where_few_are_made_at_once()
             assert len(made) >= 2 * read
 
 
-def test_what_is_closed_is_let_go_though_the_executor_is_busy() -> None:
+def test_a_closed_node_is_released_while_the_executor_is_busy() -> None:
     class Source:
         def __len__(self) -> int:
             return 9
@@ -998,7 +998,7 @@ def test_a_task_of_the_users_own_may_read_a_node_of_its_executor() -> None:
         assert pool.submit(lambda: list(sk.prefetch(range(5), method=pool))).result() == list(range(5))
 
 
-def test_a_task_that_draws_from_an_iterator_of_its_executor_is_told() -> None:
+def test_a_task_that_reads_an_iterator_of_its_own_executor_gets_an_error() -> None:
     with ThreadPoolExecutor(1) as pool, sk.prefetch(range(3), 1, pool) as inner:
         items = iter(inner)
         with sk.prefetch(sk.smap(lambda i: next(items), range(1)), 1, pool, chunk_size=1) as outer:
@@ -1050,7 +1050,7 @@ def test_there_are_as_many_workers_as_the_executor_has() -> None:
     assert list(sk.prefetch(range(3), method=Eager())) == [0, 1, 2]
 
 
-def test_what_an_executor_cannot_do_is_refused(threads: Executor) -> None:
+def test_arguments_that_an_executor_does_not_support_are_refused(threads: Executor) -> None:
     with pytest.raises(ValueError, match="start_hook needs workers of the node's own, got <"):
         sk.prefetch(range(3), method=threads, start_hook=print)
     for refused in ({"timeout": 1.0}, {"seed": 1}, {"context": "fork"}, {"shm_size": 0}):
@@ -1059,7 +1059,7 @@ def test_what_an_executor_cannot_do_is_refused(threads: Executor) -> None:
 
 
 @pytest.mark.parametrize("method", ["threads", 3, None, ThreadPoolExecutor])
-def test_methods_that_are_none_are_refused(method: Any) -> None:
+def test_unknown_methods_are_refused(method: Any) -> None:
     known = "one of 'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.Executor, got"
     with pytest.raises(ValueError, match=known):
         sk.prefetch(range(3), method=method)

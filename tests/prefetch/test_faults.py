@@ -131,7 +131,7 @@ SAYS = {
 @from_any_thread
 @every_kind
 @pytest.mark.parametrize("chunk_size", [8, "auto"])
-def test_an_item_that_raises_costs_that_item_only(kind: Kind, where: str, chunk_size: Any) -> None:
+def test_an_item_that_raises_affects_no_other_item(kind: Kind, where: str, chunk_size: Any) -> None:
     faults = {x: fault for x, fault in RAISING.items() if kind.method == "process" or x != 19}
 
     def body() -> None:
@@ -174,7 +174,7 @@ def check_raised(kind: Kind, ahead: sk.Prefetch, source: Any, x: int, fault: str
 
 
 @every_kind
-def test_an_error_met_before_the_first_item_is_every_items_error(kind: Kind) -> None:
+def test_an_error_before_the_first_item_is_the_error_of_every_item(kind: Kind) -> None:
     class Unready(sk.View[int]):
         def __init__(self) -> None:
             super().__init__((), 5)
@@ -202,7 +202,9 @@ FATAL = {
 
 @from_any_thread
 @every_kind_of_process
-def test_an_item_that_kills_two_workers_in_turn_is_named_and_all_others_come(kind: Kind, where: str) -> None:
+def test_an_item_that_kills_two_workers_in_turn_is_named_and_all_others_arrive(
+    kind: Kind, where: str
+) -> None:
     def body() -> None:
         source = misbehaving({x: fault for x, (fault, _) in FATAL.items()}, 12)
         with kind.ahead(source) as ahead:
@@ -307,7 +309,7 @@ def test_an_item_that_stops_its_worker_times_out_once_and_the_worker_is_replaced
 
 
 @every_kind
-def test_a_reader_that_is_away_costs_no_item_its_time(kind: Kind) -> None:
+def test_the_time_that_the_consumer_is_busy_does_not_count_for_the_timeout(kind: Kind) -> None:
     options = {"shm_size": 0} if kind.method == "process" else {}  # workers wait until their results are read
     with kind.ahead(sk.smap(lambda x: np.full(100_000, x), range(8)), timeout=1.5, **options) as ahead:
         iterator = iter(ahead)
@@ -530,7 +532,7 @@ RAISES = ("exception", "unpicklable exception", "SystemExit")
     [(kind, fault) for kind in KINDS for fault in HOOKS if kind.method == "process" or fault in RAISES],
     ids=str,
 )
-def test_a_start_hook_that_fails_is_told_to_every_reader_and_no_storm_of_workers_follows(
+def test_a_failing_start_hook_is_reported_to_every_consumer_and_workers_are_not_restarted_for_ever(
     kind: Kind, where: str, fault: str, tmp_path: Path
 ) -> None:
     calls = tmp_path / "calls"
@@ -726,7 +728,7 @@ def test_items_about_as_long_as_the_timeout_come_or_time_out(kind: Kind) -> None
     assert all(x == i for i, x in enumerate(seen) if isinstance(x, int))
 
 
-def test_a_template_is_replaced_when_somebody_kills_it() -> None:
+def test_a_killed_template_is_replaced() -> None:
     before = children()
     with Kind("process", "forkserver").ahead(sk.smap(lambda x: (x, os.getppid()), range(10))) as ahead:
         items = list(ahead)
@@ -1115,7 +1117,7 @@ def test_closing_does_not_wait_for_a_thread_that_is_stuck() -> None:
 
 
 @every_kind
-def test_a_reader_that_waits_is_told_when_the_node_is_closed(kind: Kind, tmp_path: Path) -> None:
+def test_a_waiting_consumer_gets_an_error_when_the_node_is_closed(kind: Kind, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     gate = str(tmp_path / "gate")
 
@@ -1314,7 +1316,7 @@ class ExitsWhenSent:
 @every_kind_of_process
 @pytest.mark.parametrize("value", [ExitsWhenRead(), ExitsWhenSent()], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("chunk_size", [1, 5])
-def test_a_value_that_exits_where_it_is_pickled_costs_itself_only(
+def test_a_value_that_exits_while_it_is_pickled_affects_no_other_item(
     kind: Kind, value: Any, chunk_size: int
 ) -> None:
     make = type(value)
@@ -1409,7 +1411,7 @@ SHAPES = """
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("chunk_size", ["1", "4"])
 @pytest.mark.parametrize("script", [KNOWN, SHAPES], ids=["known", "shapes"])
-def test_what_the_main_script_defines_comes_back_as_its_own(
+def test_definitions_of_the_main_script_arrive_as_its_own(
     context: str, chunk_size: str, script: str, tmp_path: Path
 ) -> None:
     assert finished(tmp_path, script, context, chunk_size) == (0, "known\n", "")
@@ -1463,7 +1465,7 @@ def test_a_process_forked_while_an_item_is_pickled_is_no_worker(kind: Kind) -> N
 
 
 @every_kind_of_process
-def test_a_forked_process_that_cannot_say_why_it_exits_says_nothing_for_its_worker(kind: Kind) -> None:
+def test_a_forked_process_that_fails_to_report_its_exit_reports_nothing_for_the_worker(kind: Kind) -> None:
     class Mute:
         def __str__(self) -> str:
             raise ValueError("no words")
@@ -1478,7 +1480,7 @@ def test_a_forked_process_that_cannot_say_why_it_exits_says_nothing_for_its_work
 
 
 @every_kind_of_process
-def test_a_start_hook_that_becomes_another_process_is_told(kind: Kind) -> None:
+def test_a_start_hook_that_forks_and_exits_is_reported(kind: Kind) -> None:
     def daemonize(worker: int) -> None:
         if os.fork():
             os._exit(0)
@@ -1493,7 +1495,7 @@ def test_a_start_hook_that_becomes_another_process_is_told(kind: Kind) -> None:
 
 
 @every_kind_of_process
-def test_a_last_worker_that_cannot_be_replaced_is_told_to_every_reader(
+def test_the_loss_of_the_last_worker_is_reported_to_every_consumer(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any, **__: Any) -> NoReturn:
@@ -1509,7 +1511,7 @@ def test_a_last_worker_that_cannot_be_replaced_is_told_to_every_reader(
             assert items[:-1] == [0, 1, 4][: len(items) - 1]
 
 
-def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+def test_a_signal_without_a_name_is_reported_by_its_number() -> None:
     def item(x: int) -> int:
         if x == 3:
             os.kill(os.getpid(), signal.SIGRTMIN + 3)
@@ -1540,7 +1542,7 @@ def test_workers_that_die_before_their_first_item_are_not_replaced_for_ever(
 
 
 @every_kind
-def test_an_item_that_reads_its_own_node_is_told(kind: Kind) -> None:
+def test_an_item_that_reads_its_own_node_gets_an_error(kind: Kind) -> None:
     def item(i: int) -> Any:
         return i if not i else nodes[0][i - 1] + 1
 

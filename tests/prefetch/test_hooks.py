@@ -88,7 +88,7 @@ def test_an_error_of_a_hook_passes_through_and_it_is_called_once(error: BaseExce
     assert calls == [1]
 
 
-def test_a_hook_that_wants_too_much_says_so() -> None:
+def test_a_hook_with_too_many_required_arguments_is_refused() -> None:
     with pytest.raises(TypeError, match="missing 2 required positional arguments"):
         call_hook(lambda worker, more: None, 1)
 
@@ -96,7 +96,7 @@ def test_a_hook_that_wants_too_much_says_so() -> None:
 # -------------------------------------------------------------------- seeds
 
 
-def test_workers_know_who_they_are_and_have_seeds_of_their_own() -> None:
+def test_each_worker_knows_its_number_and_has_its_own_seed() -> None:
     infos = [worker_info(number, 50, entropy, "thread") for entropy in (0, 1) for number in range(50)]
     assert [info.id for info in infos] == [*range(50), *range(50)]
     assert {info.num_workers for info in infos} == {50}

@@ -77,7 +77,7 @@ def test_a_permanent_failure_reaches_every_reader_and_the_first_reason_counts() 
         assert type(info.value.__cause__) is ValueError
 
 
-def test_who_reads_when_the_interpreter_has_ended_the_node_is_told() -> None:
+def test_reading_after_the_interpreter_closed_the_node_raises_an_error() -> None:
     fake = Fake()
     node = a_node(fake)
     begun, reader = node.open(range(9), -1), node.open(range(9), -1)
@@ -92,7 +92,7 @@ def test_who_reads_when_the_interpreter_has_ended_the_node_is_told() -> None:
     assert node.statistics().items == 1
 
 
-def test_what_a_reader_is_told_keeps_nothing_alive() -> None:
+def test_the_error_of_a_closed_node_keeps_nothing_alive() -> None:
     class Held:
         pass
 
@@ -152,7 +152,7 @@ def raise_ctrl_c() -> NoReturn:
 
 @pytest.mark.parametrize("strikes", [KeyboardInterrupt, TimeoutError, SystemExit])
 @pytest.mark.parametrize("where", ["submit", "flush", "receive", "collect", "has_room", "_land"])
-def test_what_strikes_from_outside_closes_the_node(
+def test_an_exception_from_outside_closes_the_node(
     strikes: type[BaseException], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Fake()
@@ -174,7 +174,7 @@ def test_what_strikes_from_outside_closes_the_node(
 
 
 @pytest.mark.parametrize(("where", "does"), [("is_worker", "next"), ("cancel", "close")])
-def test_what_strikes_before_anything_is_done_costs_nobody_anything(
+def test_an_interruption_before_the_first_change_has_no_effect(
     where: str, does: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Fake()
@@ -209,7 +209,7 @@ def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
     assert [str(error) for error in told] == [CLOSED]
 
 
-def test_a_signal_handler_in_the_middle_of_a_step_reads_nothing_and_costs_nothing(
+def test_a_signal_handler_during_a_state_change_cannot_read_and_does_no_harm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = Fake()
@@ -237,7 +237,7 @@ def test_a_signal_handler_may_close_the_node_anywhere(where: str, monkeypatch: p
     assert node.ended()
 
 
-def test_readers_that_are_dropped_in_the_middle_of_a_step_give_back_what_they_have_behind_it(
+def test_consumers_dropped_during_a_state_change_release_their_results_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = Fake(capacity=9)
@@ -261,7 +261,7 @@ def test_readers_that_are_dropped_in_the_middle_of_a_step_give_back_what_they_ha
     assert sorted(fake.discarded) == [[0], [0], [1], [1]]
 
 
-def test_an_item_that_reads_the_node_that_waits_for_it_is_told_so_and_costs_nothing_else() -> None:
+def test_an_item_that_reads_the_node_waiting_for_it_gets_an_error_and_affects_no_other() -> None:
     fake = Fake()
     node = a_node(fake)
 

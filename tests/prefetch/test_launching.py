@@ -107,13 +107,13 @@ def test_streams_of_any_kind_are_flushed(monkeypatch: pytest.MonkeyPatch) -> Non
 # -------------------------------------------------------------------- modules
 
 
-def test_what_is_no_text_on_the_module_path_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_of_the_module_path_that_are_not_text_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/a", Path("/b"), b"/c", None, np.str_("/d")])
     assert launch.module_path() == ["/a", "/d"]
     assert [type(entry) for entry in launch.module_path()] == [str, str]
 
 
-def test_relative_entries_mean_where_the_process_is_and_where_it_was(
+def test_relative_module_paths_are_resolved_against_the_current_and_the_original_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", ["", "lib", "/abs"])
@@ -248,7 +248,7 @@ def test_workers_have_the_flags_of_the_interpreter(context: str, flags: str, tmp
     ("given", "found"), [({}, "1"), ({"SEQKIT_NATIVE_THREADS": "0"}, None), ({"OMP_NUM_THREADS": "3"}, "3")]
 )
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_libraries_that_an_item_loads_are_told_how_many_threads(
+def test_libraries_loaded_by_an_item_use_the_limited_number_of_threads(
     context: str, given: dict[str, str], found: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -89,7 +89,7 @@ def test_a_stacked_batch_is_made_in_its_slot_and_copied_nowhere(
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_a_hundred_times_more_results_than_slots_are_all_right(kind: Kind) -> None:
+def test_a_hundred_times_more_results_than_slots_are_delivered_correctly(kind: Kind) -> None:
     # One worker: another one may start after the first item, and adds a descriptor.
     with kind.ahead(sk.smap(canary, range(1400)), 1, max_buffered=4) as node:
         first = next(iter(node))
@@ -176,7 +176,7 @@ def right_again(node: sk.Prefetch) -> bool:
     return all(is_canary(array, i) for i, array in enumerate(node))
 
 
-def test_several_threads_read_one_node_and_keep_what_they_like(kind: Kind) -> None:
+def test_several_threads_read_one_node_and_keep_results(kind: Kind) -> None:
     wrong: list[int] = []
 
     def read(number: int) -> None:
@@ -196,7 +196,7 @@ def test_several_threads_read_one_node_and_keep_what_they_like(kind: Kind) -> No
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_arrays_outlive_the_node_and_then_take_the_memory_along(kind: Kind) -> None:
+def test_arrays_outlive_the_node_and_the_memory_goes_with_the_last_one(kind: Kind) -> None:
     before = mapped()
     node = kind.ahead(sk.smap(canary, range(20)))
     kept = [node[i] for i in (3, 7)]
@@ -213,7 +213,7 @@ def test_arrays_outlive_the_node_and_then_take_the_memory_along(kind: Kind) -> N
     assert mapped() == before
 
 
-def test_a_forked_child_sees_its_leased_arrays_and_disturbs_nobody(kind: Kind) -> None:
+def test_a_forked_child_reads_its_leased_arrays_without_affecting_the_parent(kind: Kind) -> None:
     with kind.ahead(sk.smap(canary, range(40)), max_buffered=4) as node:
         iterator = iter(node)
         kept = [next(iterator) for _ in range(3)]
@@ -392,7 +392,7 @@ def test_no_item_is_ever_mixed_up_in_a_million(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_what_a_forked_child_does_with_a_node_and_its_arrays_is_its_own_affair(kind: Kind) -> None:
+def test_a_forked_child_can_use_node_and_arrays_without_affecting_the_parent(kind: Kind) -> None:
     with kind.ahead(sk.smap(canary, range(100)), max_buffered=4) as node:
         iterator = iter(node)
         kept = [next(iterator) for _ in range(6)]
@@ -429,7 +429,7 @@ def test_held_results_beyond_the_slots_are_copied_unless_asked_otherwise(
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_with_raise_the_reader_hears_of_it_and_loses_nothing(
+def test_with_raise_the_consumer_gets_an_error_and_loses_no_item(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_frugal_node(kind, "raise", monkeypatch) as ahead:
@@ -455,7 +455,7 @@ def test_with_raise_the_reader_hears_of_it_and_loses_nothing(
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_with_block_the_reader_waits_for_others_to_let_go(
+def test_with_block_the_consumer_waits_until_others_drop_results(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_frugal_node(kind, "block", monkeypatch) as ahead:
@@ -483,7 +483,7 @@ def test_with_block_the_reader_waits_for_others_to_let_go(
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_with_block_patience_ends(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_block_the_wait_times_out(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "PATIENCE_S", 0.05)
     with a_frugal_node(kind, "block", monkeypatch) as ahead:
         iterator = iter(ahead)
@@ -499,7 +499,7 @@ def test_small_results_need_no_slot_and_are_never_short_of_one(kind: Kind) -> No
         assert list(ahead) == list(range(500))
 
 
-def test_it_is_looked_rarely_whether_a_forked_child_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_forked_children_are_looked_for_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, looks = 0.0, list[float]()
     monkeypatch.setattr(processes.time, "monotonic", lambda: now_s)
     monkeypatch.setattr(processes.linux, "is_readable", lambda fd: looks.append(now_s))
@@ -512,7 +512,7 @@ def test_it_is_looked_rarely_whether_a_forked_child_has_ended(monkeypatch: pytes
     assert 8 <= len(looks) <= 11
 
 
-def test_a_consumer_that_waits_for_memory_is_told_when_the_node_is_closed() -> None:
+def test_a_consumer_that_waits_for_memory_gets_an_error_when_the_node_is_closed() -> None:
     with PROCESSES[0].ahead(sk.smap(canary, range(40)), on_exhausted="block") as node:
         items = iter(node)
         kept, told = list[Any](), list[str]()

@@ -210,7 +210,7 @@ def failing(code: int) -> Callable[..., int]:
         (errno.EMFILE, ""),
     ],
 )
-def test_a_system_call_that_fails_is_the_reason(
+def test_the_reason_names_a_system_call_that_fails(
     module: Any, name: str, code: int, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = SimpleNamespace(release="4.18.0-553.el8", machine="x86_64")
@@ -220,7 +220,7 @@ def test_a_system_call_that_fails_is_the_reason(
     assert linux.available() == (reason == "")
 
 
-def test_a_python_without_ctypes_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_names_a_python_without_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch)
     monkeypatch.setitem(sys.modules, "ctypes", None)
     assert linux.missing() == "this Python has neither memfd_create nor ctypes"
@@ -354,7 +354,7 @@ def test_a_process_that_cannot_be_tied_is_left_alone(release: str, monkeypatch: 
     assert not linux.tie_to(tether)
 
 
-def test_an_old_kernel_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_kernel_gets_no_new_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linux, "can_tether", lambda: False)
     monkeypatch.setattr(os, "open", None)
     assert not linux.tie_to(0)

@@ -66,7 +66,7 @@ def test_a_memmap_comes_back_as_a_memmap(path: Path) -> None:
     ],
     ids=str,
 )
-def test_slices_lie_where_they_are_in_the_file(path: Path, part: Any) -> None:
+def test_slices_are_mapped_at_their_place_in_the_file(path: Path, part: Any) -> None:
     original = np.memmap(path, "<i4", "r", offset=8, shape=(99, 100))[::-1][part]
     found = sent(original)
     assert found.strides == original.strides
@@ -125,7 +125,7 @@ def test_shared_memory_stays_shared() -> None:
         tracker._stop()  # or it is left behind
 
 
-def test_arrays_over_one_mapping_share_one_there_too(path: Path) -> None:
+def test_arrays_over_one_mapping_share_one_mapping_in_the_worker(path: Path) -> None:
     original = np.memmap(path, "<i4", "r").reshape(100, 100)
     rows = pickle.loads(dumps_for_workers(list(original), protocol=5))
     assert len({id(row._mmap) for row in rows}) == 1

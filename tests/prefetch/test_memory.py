@@ -97,7 +97,7 @@ def test_few_large_results_are_computed_ahead(monkeypatch: pytest.MonkeyPatch) -
         os.close(fd)
 
 
-def test_a_result_too_large_for_its_slot_is_told_once() -> None:
+def test_a_result_too_large_for_its_slot_is_warned_of_once() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with FORK.ahead(sk.smap(sized, [1] * 10), shm_size=7 * MIB) as node:

@@ -230,7 +230,7 @@ def test_a_closed_node_leaves_nothing_and_refuses_to_read_until_it_is_restarted(
 
 
 @every_kind
-def test_a_forgotten_node_leaves_nothing(kind: Kind) -> None:
+def test_a_dropped_node_leaves_nothing_behind(kind: Kind) -> None:
     node = kind.ahead(sk.smap(double, range(9)))
     assert list(node) == [double(x) for x in range(9)]
     assert node[4] == 8
@@ -238,7 +238,7 @@ def test_a_forgotten_node_leaves_nothing(kind: Kind) -> None:
 
 
 @every_kind
-def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
+def test_a_dropped_node_in_a_garbage_cycle_leaves_nothing_behind(kind: Kind) -> None:
     node: Any = kind.ahead(sk.smap(double, range(9)))
     iterator = iter(node)
     assert next(iterator) == 0
@@ -249,7 +249,7 @@ def test_a_forgotten_node_in_a_garbage_cycle_leaves_nothing(kind: Kind) -> None:
 
 @pytest.mark.usefixtures("no_collections")
 @pytest.mark.parametrize("kind", [*KINDS, Kind("process")], ids=str)
-def test_a_forgotten_node_needs_no_garbage_collection(kind: Kind) -> None:
+def test_a_dropped_node_needs_no_garbage_collection(kind: Kind) -> None:
     node = kind.ahead(sk.smap(double, range(99)))
     assert next(iter(node)) == 0
     gone = weakref.ref(node)
@@ -279,7 +279,7 @@ def test_a_node_whose_own_pipeline_leads_back_to_it_is_collected(kind: Kind, opt
 
 
 @every_kind
-def test_a_finaliser_may_read_the_node_that_goes_with_its_object(kind: Kind) -> None:
+def test_a_finaliser_may_read_the_node_that_is_collected_with_its_object(kind: Kind) -> None:
     seen = []
 
     class Owner:
@@ -578,9 +578,7 @@ def test_a_node_may_be_closed_by_a_signal_handler_while_it_starts(
 
 
 @threads_and_forks
-def test_who_reads_while_the_node_is_restarted_reads_anew(
-    kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_during_a_restart_starts_again(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with kind.ahead(range(10)) as node:
         assert list(node) == list(range(10))
         end, found = node._engine._end, list[int]()
@@ -747,7 +745,7 @@ def test_a_batch_of_a_node_follows_the_epoch() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_where_order_does_not_matter_a_slow_item_holds_nobody_up(kind: Kind, tmp_path: Path) -> None:
+def test_out_of_order_a_slow_item_delays_no_other_item(kind: Kind, tmp_path: Path) -> None:
     enough = tmp_path / "enough"
 
     def f(x: int) -> int:
@@ -777,7 +775,7 @@ def test_views_over_a_node_keep_to_the_order_whatever_it_does_itself(kind: Kind)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_items_that_fail_are_told_as_they_come_too(kind: Kind) -> None:
+def test_out_of_order_failures_are_raised_as_they_arrive(kind: Kind) -> None:
     def f(x: int) -> int:
         if x % 7 == 3:
             raise ValueError(f"no {x}")
@@ -827,7 +825,7 @@ def test_after_ctrl_c_the_next_read_starts_anew(kind: Kind, tmp_path: Path) -> N
         os.close(descriptor)
 
 
-def test_ctrl_c_costs_plain_indexing_its_scan_and_never_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_ctrl_c_indexing_starts_a_new_scan_at_the_right_place(monkeypatch: pytest.MonkeyPatch) -> None:
     draw, hits = Reader.next, iter([False] * 3 + [True] + [False] * 100)
 
     def interrupted(self: Reader) -> Any:
@@ -866,7 +864,7 @@ def test_statistics_count_no_item_behind_the_end(kind: Kind, in_order: bool) -> 
 
 
 @every_kind
-def test_statistics_tell_what_was_done(kind: Kind) -> None:
+def test_statistics_count_items_and_work(kind: Kind) -> None:
     with kind.ahead(sk.smap(double, range(100)), chunk_size=4) as node:
         assert list(node) == [double(x) for x in range(100)]
         seen = node.statistics()
@@ -962,7 +960,7 @@ def test_threads_that_share_an_iterator_lose_nothing(kind: Kind, chunk_size: int
     assert set(told) <= {"generator already executing"}
 
 
-def test_an_item_that_draws_from_the_iterator_that_waits_for_it_ends_nothing() -> None:
+def test_an_item_that_reads_the_iterator_waiting_for_it_does_not_end_the_iteration() -> None:
     iterators: list[Iterator[Any]] = []
 
     def item(i: int) -> Any:

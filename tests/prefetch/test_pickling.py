@@ -85,7 +85,7 @@ def test_classes_of_this_process_are_left_alone() -> None:
     assert kind.mode == "changed since"  # type: ignore[attr-defined]
 
 
-def test_classes_that_nobody_has_any_more_are_made_anew() -> None:
+def test_classes_that_no_longer_exist_are_created_again() -> None:
     data = dumps_by_value(local()(), protocol=5)
     gc.collect()
     found = pickle.loads(data)

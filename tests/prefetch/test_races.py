@@ -74,7 +74,7 @@ def test_a_worker_killed_between_taking_a_job_and_claiming_it_loses_nothing(
         assert node.statistics().restarts == 1
 
 
-def test_a_worker_that_is_slow_to_claim_is_not_robbed_when_another_dies_before_its_claim(
+def test_a_slow_claim_survives_the_death_of_another_worker_before_its_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim = Control.claim
@@ -236,14 +236,14 @@ def test_an_item_that_fails_leaves_nothing_of_its_slot_behind(kind: Kind) -> Non
         assert (node.statistics().retired, node.statistics().misses) == (0, 0)
 
 
-def test_what_maps_over_a_batch_leave_behind_takes_no_slot_and_no_pipe() -> None:
+def test_temporary_arrays_of_maps_over_a_batch_take_no_slot_and_no_pipe() -> None:
     batches = sk.batch(sk.smap(full, range(80)), 8, collate_fn=np.stack)
     with FORK.ahead(sk.smap(lambda batch: batch, batches), 1, start_hook=lambda: gc.disable()) as node:
         assert [batch[0, 0] for batch in node] == list(range(0, 80, 8))
         assert (node.statistics().retired, node.statistics().misses) == (0, 0)
 
 
-def test_what_hangs_in_a_cycle_of_the_items_own_is_not_kept() -> None:
+def test_garbage_cycles_of_an_item_are_not_kept() -> None:
     def saving(i: int) -> Any:
         array = sk.empty(LARGE, np.int64)
         array[:] = i
@@ -260,7 +260,7 @@ def test_what_hangs_in_a_cycle_of_the_items_own_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_an_error_that_was_told_keeps_nothing_of_the_reader(kind: Kind) -> None:
+def test_a_raised_error_keeps_nothing_of_the_consumer_alive(kind: Kind) -> None:
     def failing(i: int) -> Any:
         if i == 5:
             raise ValueError(i)
@@ -282,7 +282,7 @@ def test_an_error_that_was_told_keeps_nothing_of_the_reader(kind: Kind) -> None:
             gc.enable()
 
 
-def test_results_that_nobody_read_go_when_threads_end() -> None:
+def test_unread_results_are_released_when_threads_end() -> None:
     made: list[weakref.ref[Any]] = []
 
     def kept(i: int) -> Any:
@@ -555,7 +555,7 @@ def _counting(fork: Callable[[], int], forks: list[int]) -> Callable[[], int]:
     return counted
 
 
-def test_nobody_forks_unasked_where_threads_matter() -> None:
+def test_workers_are_not_forked_unless_asked_where_threads_matter() -> None:
     leave = threading.Event()
     thread = threading.Thread(target=lambda: leave.wait())
     thread.start()
@@ -614,7 +614,7 @@ def test_a_forked_process_does_not_touch_jobs_that_are_about_to_be_sent() -> Non
         backend.close()
 
 
-def test_a_plan_that_closes_the_node_is_told_so() -> None:
+def test_a_plan_that_closes_the_node_gets_an_error() -> None:
     def plan() -> Any:
         yield 0
         node.close()
@@ -645,7 +645,7 @@ def test_workers_keep_a_policy_that_somebody_chose(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [np.int64, np.int32, np.uint8, int])
-def test_memory_of_a_size_that_numpy_computed(whole: type) -> None:
+def test_empty_accepts_a_size_computed_by_numpy(whole: type) -> None:
     def padded(i: int) -> Any:
         rows = sk.empty((whole(3), whole(200)), np.int64)
         rows[:] = i
@@ -668,7 +668,7 @@ def read_twice(node: Any, indices: range, arm: Callable[[], None]) -> None:
         assert node[i] == i
 
 
-def test_what_was_not_sent_when_a_signal_handler_raised_is_sent_later(
+def test_jobs_not_sent_when_a_signal_handler_raised_are_sent_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with FORK.ahead(range(20), nworkers=1, max_buffered=1) as node:
@@ -748,7 +748,7 @@ def test_ctrl_c_that_python_does_not_handle_is_left_alone(handler: Any) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_thread_that_boots_late_is_waited_for_whatever_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starting_waits_for_a_late_thread_in_spite_of_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
     # CPython crashes when a thread runs its first instruction after the interpreter has ended.
     may_boot, boots, told = threading.Event(), threading.Event(), threading.Event()
     boot = threading.Thread._bootstrap  # type: ignore[attr-defined]
@@ -777,7 +777,7 @@ def test_a_thread_that_boots_late_is_waited_for_whatever_strikes(monkeypatch: py
         assert list(node) == list(range(10))
 
 
-def test_threads_end_where_ctrl_c_struck_who_closed_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_end_though_ctrl_c_interrupted_their_close(monkeypatch: pytest.MonkeyPatch) -> None:
     struck = []
 
     class Struck(SimpleQueue[Any]):
@@ -795,7 +795,7 @@ def test_threads_end_where_ctrl_c_struck_who_closed_them(monkeypatch: pytest.Mon
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("seqkit")]
 
 
-def test_python_s_main_thread_need_not_be_that_of_threading(tmp_path: Path) -> None:
+def test_the_main_thread_of_python_may_differ_from_that_of_threading(tmp_path: Path) -> None:
     script = """
         import _thread
 

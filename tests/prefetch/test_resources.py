@@ -57,7 +57,9 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
         ({"cpu.cfs_quota_us": "400000"}, 16),
     ],
 )
-def test_cpus(files: dict[str, str], cpus: int, groups: Callable[..., None]) -> None:
+def test_the_number_of_cpus_respects_control_groups(
+    files: dict[str, str], cpus: int, groups: Callable[..., None]
+) -> None:
     mounts, folder = (V2, "unified") if "cpu.max" in files else (V1, "cpu,cpuacct")
     groups(mounts, "0::/\n2:cpu,cpuacct:/\n", {f"{folder}/{name}": text for name, text in files.items()})
     assert resources.usable_cpus() == cpus
@@ -136,7 +138,7 @@ def test_cpus(files: dict[str, str], cpus: int, groups: Callable[..., None]) -> 
         pytest.param((), "0::/\n", {"unified/cpu.max": "200000 100000"}, 16, id="no mount"),
     ],
 )
-def test_cpus_of_the_own_group(
+def test_the_number_of_cpus_respects_the_limit_of_the_own_control_group(
     mounts: Iterable[tuple[str, str, bool]],
     own: str,
     files: dict[str, str],
@@ -167,7 +169,7 @@ def test_cpus_of_the_own_group(
         ((), "", {}, None),
     ],
 )
-def test_memory(
+def test_the_memory_limit_respects_control_groups(
     mounts: Iterable[tuple[str, str, bool]],
     own: str,
     files: dict[str, str],
@@ -190,7 +192,9 @@ def test_without_control_groups_there_are_no_limits(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("value", "threads"), [(None, 1), ("", 1), (" ", 1), ("0", 0), ("1", 1), (" 8 ", 8)])
-def test_native_threads(value: str | None, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_native_threads_comes_from_the_environment(
+    value: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SEQKIT_NATIVE_THREADS", raising=False)
     if value is not None:
         monkeypatch.setenv("SEQKIT_NATIVE_THREADS", value)
@@ -214,7 +218,7 @@ def test_resident_memory_grows_with_what_is_held() -> None:
     del held
 
 
-def test_address_space_is_what_is_mapped_used_or_not() -> None:
+def test_address_space_counts_mapped_memory_used_or_not() -> None:
     before = resources.mapped_bytes()
     held = mmap.mmap(-1, 1 << 26)
     assert resources.mapped_bytes() >= before + (1 << 26)

@@ -83,7 +83,7 @@ def test_segments_may_be_larger_than_dev_shm_and_memory() -> None:
     assert os.fstat(segment.fd).st_blocks * 512 < 1 << 20
 
 
-def test_what_is_to_be_called_before_the_memory_goes_is_not_called_in_a_fork() -> None:
+def test_a_callback_before_unmapping_is_not_called_in_a_fork() -> None:
     segment, calls = Segment.create(PAGE), []
     segment.at_end(lambda: calls.append(os.getpid()))
 

@@ -76,7 +76,7 @@ def test_the_warning_of_size_names_reason_and_remedies() -> None:
     assert "because forking is unsafe with the threads pool_0, MainThread." in threads
 
 
-def test_a_large_pickle_is_told_once_and_a_fork_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_pickle_is_warned_of_once_and_a_fork_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipment, "WARN_BYTES", 1 << 20)
     data = np.zeros((4, 1 << 19))
     with warnings.catch_warnings(record=True) as caught:

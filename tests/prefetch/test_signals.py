@@ -28,7 +28,12 @@ REFUSALS = {
     "prefetch: a signal handler cannot start workers while workers are started",
 }
 
-in_each_way = pytest.mark.parametrize("kind", [THREAD, FORK], ids=str)
+# A handler runs at every place where nothing is started again, else at some: each of them starts workers.
+in_each_way = pytest.mark.parametrize(
+    ("kind", "step"),
+    [(THREAD, 1), (FORK, 37), pytest.param(FORK, 17, marks=pytest.mark.stress)],
+    ids=str,
+)
 
 
 class Strike:
@@ -64,11 +69,6 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def places(kind: Kind) -> Iterator[int]:
-    """Every place where nothing is started anew, else some: other ones in every run are none of a test's."""
-    return count(1, 17 if kind is FORK else 1)
-
-
 def a_node(kind: Kind, max_buffered: int = 6) -> sk.Prefetch[int]:
     return kind.ahead(sk.smap(int, ITEMS), 2, chunk_size=max_buffered // 2, max_buffered=max_buffered)
 
@@ -83,18 +83,18 @@ def drawn_until(caught: type[BaseException], items: Iterator[int], strike: Strik
 
 
 @pytest.fixture(autouse=True)
-def dropped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What strikes in a callback, Python drops; what other tests have left is searched once for garbage."""
+def dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops an exception in a callback. Search once for garbage that other tests have left."""
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @in_each_way
-def test_what_a_handler_raises_ends_a_read_and_the_next_one_starts_anew(kind: Kind) -> None:
-    for place in places(kind):
+def test_an_exception_of_a_handler_ends_the_read_and_the_next_read_starts_again(
+    kind: Kind, step: int
+) -> None:
+    for place in count(1, step):
         with a_node(kind) as node:
             items, strike = iter(node), Strike(place, interrupt)
             got = drawn_until(KeyboardInterrupt, items, strike)
@@ -108,8 +108,8 @@ def test_what_a_handler_raises_ends_a_read_and_the_next_one_starts_anew(kind: Ki
 
 
 @in_each_way
-def test_a_handler_may_close_a_node_that_is_read(kind: Kind) -> None:
-    for place in places(kind):
+def test_a_handler_may_close_a_node_that_is_read(kind: Kind, step: int) -> None:
+    for place in count(1, step):
         with a_node(kind) as node:
             got, told = list[int](), ""
             with Strike(place, node.close) as strike:
@@ -129,8 +129,8 @@ def test_a_handler_may_close_a_node_that_is_read(kind: Kind) -> None:
 
 
 @in_each_way
-def test_a_handler_may_restart_a_node_that_is_read(kind: Kind) -> None:
-    for place in places(kind):
+def test_a_handler_may_restart_a_node_that_is_read(kind: Kind, step: int) -> None:
+    for place in count(1, step):
         with a_node(kind) as node:
             strike = Strike(place, node.restart)
             got = drawn_until(RuntimeError, iter(node), strike)
@@ -144,10 +144,10 @@ def test_a_handler_may_restart_a_node_that_is_read(kind: Kind) -> None:
 
 @in_each_way
 @pytest.mark.parametrize(("by_index", "max_buffered"), [(False, 6), (True, 6), (False, 2)])
-def test_a_handler_that_reads_costs_the_reader_it_struck_nothing(
-    kind: Kind, by_index: bool, max_buffered: int
+def test_a_handler_that_reads_does_not_affect_the_interrupted_consumer(
+    kind: Kind, step: int, by_index: bool, max_buffered: int
 ) -> None:
-    for place in places(kind):
+    for place in count(1, step):
         with a_node(kind, max_buffered) as node:
             told = list[str]()
 

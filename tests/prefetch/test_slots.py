@@ -340,7 +340,7 @@ def test_a_worker_that_does_not_keep_a_slot_cannot_give_it_back() -> None:
         assert (pool.kept(), pool.available()) == (0, 2)
 
 
-def test_a_loan_may_begin_while_others_are_looked_through() -> None:
+def test_a_lease_may_start_while_others_are_scanned() -> None:
     pool = a_pool(2)
     array = a_lease(pool)
 
@@ -417,7 +417,7 @@ def test_readers_have_all_leases_when_they_hold_as_many_as_they_may() -> None:
     assert not pool.are_all_leased()
 
 
-def test_who_waits_for_a_release_wakes_with_it_and_takes_nothing() -> None:
+def test_a_thread_that_waits_for_a_release_wakes_up_and_takes_no_slot() -> None:
     pool = a_pool(1)
     held = [a_lease(pool)]
     pool.await_release(0)
@@ -449,7 +449,7 @@ def test_a_lease_may_be_in_the_hands_of_a_waiting_reader_while_another_one_looks
     assert pool.available() == 1
 
 
-def test_no_slot_is_lost_where_ctrl_c_strikes_one_that_waits() -> None:
+def test_ctrl_c_in_a_waiting_thread_loses_no_slot() -> None:
     pool = a_pool(1)
     for moment in range(1000):
         a_lease(pool)  # and drop it

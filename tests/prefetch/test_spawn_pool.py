@@ -165,7 +165,7 @@ def test_timeouts_are_refused() -> None:
         ahead[0]
 
 
-def test_a_pipeline_that_cannot_be_pickled_is_told() -> None:
+def test_a_pipeline_that_cannot_be_pickled_is_refused_with_the_reason() -> None:
     lock = threading.Lock()
     with (
         sk.prefetch(sk.smap(lambda x: lock, range(3)), 1, "process") as ahead,
@@ -279,7 +279,7 @@ UNGUARDED = """
 """
 
 
-def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_gets_an_error_with_the_remedy(tmp_path: Path) -> None:
     before = children()
     status, out, err = finished(tmp_path, HIDDEN + UNGUARDED)
     assert (status, out) == (1, "")
@@ -290,7 +290,7 @@ def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
     reap_orphans(before)
 
 
-def test_a_script_with_a_guard_works(tmp_path: Path) -> None:
+def test_a_script_with_a_main_guard_works(tmp_path: Path) -> None:
     guarded = """
         import seqkit as sk
 

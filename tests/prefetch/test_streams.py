@@ -131,7 +131,7 @@ def test_many_workers_of_one_stream_agree_on_its_items(kind: Kind, tmp_path: Pat
 
 
 @every_kind
-def test_a_stream_that_breaks_gives_what_came_before(kind: Kind) -> None:
+def test_a_stream_that_fails_delivers_the_items_before(kind: Kind) -> None:
     def breaking() -> Iterator[int]:
         yield from range(7)
         raise OSError("the line is dead")
@@ -161,7 +161,7 @@ def test_a_stream_that_nobody_reads_any_more_is_closed(kind: Kind, tmp_path: Pat
 
 
 @every_kind
-def test_a_stream_that_costs_every_worker_comes_to_an_end_that_says_so(kind: Kind) -> None:
+def test_a_stream_that_kills_every_worker_ends_with_an_error(kind: Kind) -> None:
     over = threading.Event()
 
     def deadly() -> Iterator[int]:
@@ -187,7 +187,7 @@ def test_a_stream_that_costs_every_worker_comes_to_an_end_that_says_so(kind: Kin
 
 
 @pytest.mark.parametrize("endless", [True, False])
-def test_items_that_cost_their_workers_end_nothing_else(endless: bool) -> None:
+def test_items_that_kill_their_workers_do_not_end_other_streams(endless: bool) -> None:
     def deadly(i: int) -> int:
         if 2 <= i < 12:
             os._exit(3)
@@ -214,7 +214,7 @@ class Unsized:
 
 
 @every_kind
-def test_errors_of_other_nodes_cost_no_worker(kind: Kind) -> None:
+def test_errors_of_other_nodes_end_no_worker(kind: Kind) -> None:
     with kind.ahead(sk.view(Unsized()), chunk_size=4) as ahead:
         found = drawn(iter(ahead))
         assert [i if isinstance(i, int) else None for i in found] == [i if i % 4 else None for i in range(60)]
@@ -228,7 +228,7 @@ def past_error(iterator: Iterator[int]) -> list[Any]:
 
 
 @every_kind
-def test_what_a_dropped_epoch_has_opened_is_closed_with_the_node(kind: Kind, tmp_path: Path) -> None:
+def test_streams_opened_by_a_dropped_epoch_are_closed_with_the_node(kind: Kind, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
 
     def numbers() -> Iterator[int]:

@@ -79,7 +79,9 @@ WAITS = "def run(event):\n    event.wait()\n"
         ("seqkit.loader.loader", False),
     ],
 )
-def test_a_thread_is_judged_by_its_root(name: str, is_safe: bool) -> None:
+def test_the_function_that_a_thread_runs_decides_whether_it_matters_for_forks(
+    name: str, is_safe: bool
+) -> None:
     event = threading.Event()
     with thread(partial(module(name, WAITS).run, event), event.set):
         assert until(lambda: launch.is_safe() == is_safe)
@@ -90,7 +92,7 @@ def test_a_thread_is_judged_by_its_root(name: str, is_safe: bool) -> None:
 CALLS = "def run(call):\n    call()\n"
 
 
-def test_a_thread_is_judged_by_its_whole_stack() -> None:
+def test_the_whole_stack_of_a_thread_decides_whether_it_matters_for_forks() -> None:
     event = threading.Event()
     monitor = module("tqdm._monitor", CALLS)
     for between, is_safe in (
@@ -174,7 +176,7 @@ def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
         assert list(iterator) == [1]
 
 
-def test_fork_overrides_the_judgement() -> None:
+def test_fork_is_used_in_spite_of_threads_if_it_is_chosen() -> None:
     with ThreadPoolExecutor(1) as pool, a_node(context="fork") as node:
         pool.submit(int).result()
         assert parents(node) == {os.getpid()}
@@ -206,7 +208,7 @@ def test_no_other_thread_gets_the_interpreter_between_the_last_look_and_the_fork
         (None, "fork", "forkserver", None),
     ],
 )
-def test_a_start_method_that_was_chosen_for_multiprocessing_counts(
+def test_the_start_method_of_multiprocessing_is_used(
     explicit: Any, chosen: Any, default: str, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake: Any = types.SimpleNamespace(
@@ -217,7 +219,7 @@ def test_a_start_method_that_was_chosen_for_multiprocessing_counts(
     assert engine._start_method(explicit) == expected
 
 
-def test_no_warning_of_a_judged_fork(tmp_path: Path) -> None:
+def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
     script = """
         import os, sys, threading, warnings
         import seqkit as sk
@@ -312,7 +314,7 @@ def test_a_replacement_that_fails_once_is_tried_again(monkeypatch: pytest.Monkey
         assert node.statistics().restarts == 1
 
 
-def test_replacements_that_always_fail_cost_only_the_places_of_the_dead(
+def test_replacements_that_always_fail_reduce_only_the_number_of_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(team, "RETRY_S", 0.0)

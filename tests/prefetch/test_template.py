@@ -80,7 +80,7 @@ def test_workers_share_what_was_unpickled_once(tmp_path: Path) -> None:
         assert (tmp_path / "log").read_text().split() == [str(pid)]
 
 
-def test_a_start_waits_for_nothing_and_a_node_may_be_closed_at_once() -> None:
+def test_starting_does_not_block_and_a_node_may_be_closed_at_once() -> None:
     before, go = children(), os.pipe()
     os.set_inheritable(go[0], True)
 
@@ -151,7 +151,7 @@ def test_many_threads_start_and_close_nodes() -> None:
 # -------------------------------------------------------------------- faults
 
 
-def test_a_worker_that_dies_before_it_begins_costs_itself_only(tmp_path: Path) -> None:
+def test_a_worker_that_dies_before_it_starts_affects_no_other_worker(tmp_path: Path) -> None:
     mark = tmp_path / "died"
 
     def hook(worker: int) -> None:
@@ -166,7 +166,7 @@ def test_a_worker_that_dies_before_it_begins_costs_itself_only(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("which", ["one", "all"])
-def test_a_fork_that_fails_in_a_template_costs_that_worker_only(which: str) -> None:
+def test_a_fork_that_fails_in_a_template_affects_no_other_worker(which: str) -> None:
     def unpickled() -> Any:
         """In the template: let forks fail."""
         fork, begun = os.fork, []
@@ -205,7 +205,7 @@ def test_a_template_that_dies_at_its_start_is_named() -> None:
         list(node)
 
 
-def test_an_error_of_any_size_in_unpickling_is_told() -> None:
+def test_an_unpickling_error_of_any_size_is_reported() -> None:
     class Fails:
         def __reduce__(self) -> Any:
             return eval, ("int('x' * 10**6) or " + " + ".join("1" * 1000),)
@@ -217,7 +217,7 @@ def test_an_error_of_any_size_in_unpickling_is_told() -> None:
         list(node)
 
 
-def test_what_a_template_said_before_it_ended_is_heard() -> None:
+def test_messages_sent_by_a_template_before_its_end_are_read() -> None:
     class Fails:
         def __reduce__(self) -> Any:
             return int, ("x",)
@@ -256,7 +256,7 @@ def test_a_child_that_holds_the_socket_of_a_template_does_not_hide_its_death(
         os.close(fd)
 
 
-def test_a_worker_that_there_is_no_descriptor_for_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_a_file_descriptor_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     receive, lost = socket.recv_fds, []
 
     def recv_fds(*arguments: Any) -> Any:
@@ -274,7 +274,7 @@ def test_a_worker_that_there_is_no_descriptor_for_is_started_again(monkeypatch: 
     assert lost == [1]
 
 
-def test_a_parent_that_ignores_its_children(tmp_path: Path) -> None:
+def test_workers_start_in_a_parent_that_ignores_sigchld(tmp_path: Path) -> None:
     script = """
         import signal
         import seqkit as sk
@@ -329,7 +329,7 @@ def test_libraries_that_a_pipeline_loads_have_no_more_threads_than_others(
 # -------------------------------------------------------------------- whose template it is
 
 
-def test_a_forked_child_leaves_it_to_its_parent_and_starts_its_own() -> None:
+def test_a_forked_child_starts_its_own_template() -> None:
     node = numbers()
     pid = template_of(node)
     child = os.fork()
@@ -350,7 +350,7 @@ def parents(loader: Any) -> list[int]:
     return [int(pid) for batch in loader for pid in batch]
 
 
-def test_a_loader_has_one_in_each_epoch_where_threads_matter() -> None:
+def test_a_loader_has_one_template_in_each_epoch_where_threads_matter() -> None:
     before = children()
     with a_thread(), sk.DataLoader(Parents(8), 2, num_workers=2) as loader:
         epochs = [set(parents(loader)) for _ in range(2)]
@@ -400,7 +400,7 @@ def surroundings(*names: str) -> tuple[str, list[str | None]]:
     return found
 
 
-def test_later_workers_have_the_directory_and_the_variables_of_then(
+def test_later_workers_have_the_current_directory_and_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("NEW_HERE", "LEAVES", "OMP_NUM_THREADS")
@@ -416,9 +416,7 @@ def test_later_workers_have_the_directory_and_the_variables_of_then(
     assert surroundings(*names)[0] == os.getcwd() != str(tmp_path)
 
 
-def test_later_workers_find_modules_where_the_parent_does_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_workers_use_the_current_module_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     surroundings()
     (tmp_path / "written_later.py").write_text("ANSWER = 42\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -440,7 +438,9 @@ def test_workers_start_though_the_directory_is_gone(tmp_path: Path, monkeypatch:
         assert list(node) == ["yes"]
 
 
-def test_the_workers_of_a_loader_are_where_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workers_of_a_loader_have_its_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with a_thread(), sk.DataLoader(Directories(), None, num_workers=1) as loader:
         assert list(loader) == [os.getcwd()]
         monkeypatch.chdir(tmp_path)

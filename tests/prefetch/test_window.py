@@ -306,7 +306,7 @@ def test_a_drawn_chunk_is_asked_for_in_chunks_of_the_size_of_now() -> None:
     assert window.pending_items() == 8
 
 
-def test_what_is_drawn_is_pending_only_once_it_is_added() -> None:
+def test_a_drawn_chunk_is_pending_only_after_it_is_added() -> None:
     window = Window(range(4), limit=4)
     drawn = window.draw(2, 2)
     assert (window.pending(), window.has_unasked(), window.ask(2)) == (0, False, None)
@@ -314,7 +314,7 @@ def test_what_is_drawn_is_pending_only_once_it_is_added() -> None:
     assert (window.pending(), window.pending_items()) == (2, 4)
 
 
-def test_what_is_drawn_while_the_window_ends_is_forgotten() -> None:
+def test_a_chunk_drawn_while_the_window_ends_is_dropped() -> None:
     window = Window(range(4), limit=4)
     drawn = window.draw(2, 2)
     window.end()
@@ -445,7 +445,7 @@ def test_the_rest_of_a_job_that_still_runs_is_not_asked_for_again() -> None:
     assert window.arrived() == pieces[::-1]
 
 
-def test_what_a_dead_worker_had_is_cut_behind_the_item_that_it_was_at() -> None:
+def test_the_chunk_of_a_dead_worker_is_cut_after_its_current_item() -> None:
     window = Window(range(7), limit=7)
     first, second, third = asked(window, 2, 3, 2)
     second.deaths = 1
@@ -460,7 +460,7 @@ def test_what_a_dead_worker_had_is_cut_behind_the_item_that_it_was_at() -> None:
     assert [chunk.deaths for chunk in window._chunks] == [1, 0, 0]
 
 
-def test_a_chunk_that_may_be_to_blame_with_any_item_is_asked_for_item_by_item() -> None:
+def test_a_chunk_whose_failing_item_is_unknown_is_sent_item_by_item() -> None:
     window = Window(range(7), limit=7)
     first, second, third = asked(window, 2, 3, 2)
     window.scatter(second)
@@ -483,7 +483,7 @@ def test_a_chunk_that_was_not_begun_is_asked_for_again_as_it_is() -> None:
     assert indices([chunk]) == [[0, 1, 2]]
 
 
-def test_one_that_was_not_begun_and_is_too_long_by_now_is_asked_for_in_parts() -> None:
+def test_an_unstarted_chunk_that_is_now_too_long_is_sent_in_parts() -> None:
     window = Window(range(6), limit=6)
     chunk, later = asked(window, 4, 2)
     window.take_back(chunk)
@@ -505,7 +505,7 @@ def test_end_returns_what_was_not_handed_out_and_forgets_it() -> None:
     assert window.end() == []
 
 
-def test_where_order_does_not_matter_what_has_arrived_is_handed_out_first() -> None:
+def test_out_of_order_arrived_items_are_delivered_first() -> None:
     window = Window(range(7), limit=4, in_order=False)
     chunks = asked(window, 1, 1, 1, 1)
     assert ask(window, 1) is None
@@ -550,7 +550,7 @@ def test_the_end_of_the_sequence_drops_everything_behind_it(count: int) -> None:
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_what_lies_before_the_end_is_asked_for_again_where_its_worker_died(in_order: bool) -> None:
+def test_items_before_the_end_are_sent_again_after_their_worker_died(in_order: bool) -> None:
     window = Window(range(99), limit=20, in_order=in_order)
     first, ending = asked(window, 4, 4)
     window.isolate(first)
@@ -567,7 +567,7 @@ def test_what_lies_before_the_end_is_asked_for_again_where_its_worker_died(in_or
     assert window.ended()
 
 
-def test_out_of_order_jobs_that_run_find_the_end_for_themselves() -> None:
+def test_out_of_order_running_jobs_find_the_end_themselves() -> None:
     window = Window(range(99), limit=20, in_order=False)
     first, ending, after = asked(window, 4, 4, 4)
     window.add(window.draw(1, 4))
@@ -581,7 +581,7 @@ def test_out_of_order_jobs_that_run_find_the_end_for_themselves() -> None:
     assert window.ended()
 
 
-def test_what_is_drawn_while_the_end_arrives_is_forgotten() -> None:
+def test_a_chunk_drawn_while_the_end_arrives_is_dropped() -> None:
     window = Window(range(99), limit=20)
     (chunk,) = asked(window, 4)
     drawn = window.draw(1, 4)

@@ -89,7 +89,7 @@ def test_ranges_at_the_bounds_of_a_word_travel(bound: int) -> None:
 
 
 @given(st.lists(huge, max_size=50))
-def test_a_list_of_ints_stays_one(indices: list[int]) -> None:
+def test_a_list_of_ints_stays_a_list(indices: list[int]) -> None:
     packing, found = travel(indices)
     assert found == indices
     assert set(map(type, found)) <= {int}
@@ -344,14 +344,14 @@ def test_a_claim_is_seen_until_it_is_finished() -> None:
     assert ours.claimed(1) == (0, 2**61)  # it has worked
 
 
-def test_workers_see_that_they_shall_stop() -> None:
+def test_workers_see_the_request_to_stop() -> None:
     ours, theirs, _ = controls()
     assert not theirs.closing
     ours.close()
     assert theirs.closing
 
 
-def test_counting_goes_on_with_the_successor_of_a_worker() -> None:
+def test_the_replacement_of_a_worker_continues_its_counters() -> None:
     ours, theirs, _ = controls()
     assert [theirs.count(0), theirs.count(0), theirs.count(1)] == [0, 1, 0]
     ours.bury(0)

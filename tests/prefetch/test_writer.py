@@ -183,7 +183,7 @@ class Holder:
     ],
     ids=["array", "part", "list", "tuple", "dict", "nested", "named tuple", "objects", "object", "bytes"],
 )
-def test_what_is_filled_anew_for_every_item_arrives_as_it_was(
+def test_a_buffer_filled_again_for_every_item_arrives_with_the_values_of_each_item(
     shown: Callable[[Any, Any], Any], has_slot: bool
 ) -> None:
     array, numbers = np.zeros(700, np.int64), [0]
@@ -260,7 +260,7 @@ def test_a_job_may_have_one_item_of_any_size_that_fits() -> None:
     ],
     ids=["array", "arrays", "bytes", "text"],
 )
-def test_what_does_not_fit_ends_the_job_and_goes_into_a_file(large: Any) -> None:
+def test_an_item_that_does_not_fit_ends_the_job_and_goes_into_a_file(large: Any) -> None:
     desk, array = Desk(), np.arange(1000)
     writer = desk.begin()
     assert put_all(writer, [1, array, large, 2]) == 3
@@ -269,7 +269,7 @@ def test_what_does_not_fit_ends_the_job_and_goes_into_a_file(large: Any) -> None
     assert same(desk.finished(writer.contents()).values, [1, array, large])
 
 
-def test_what_goes_into_a_file_is_not_counted_among_the_contents_of_the_slot() -> None:
+def test_an_item_in_a_file_does_not_count_for_the_slot() -> None:
     desk = Desk()
     put_all(desk.begin(), [np.arange(1000), np.ones(20 * PAGE)])
     assert desk.cell.words[3] == 8000
@@ -336,7 +336,9 @@ def test_arrays_of_the_slot_are_aligned_and_returned_without_a_copy() -> None:
     ("shape", "dtype"),
     [((INLINE_BYTES - 1,), "u1"), ((5000,), "O"), ((16 * PAGE + 1,), "u1"), ((0, 9), "f8")],
 )
-def test_arrays_that_gain_nothing_or_do_not_fit_are_made_elsewhere(shape: Any, dtype: str) -> None:
+def test_small_arrays_and_arrays_that_do_not_fit_are_allocated_outside_the_slot(
+    shape: Any, dtype: str
+) -> None:
     writer = Desk().begin()
     assert writer.allocate(shape, np.dtype(dtype)) is None
     assert (writer.used, writer.allocated) == (0, False)
@@ -346,7 +348,7 @@ def test_without_a_slot_there_is_no_memory_for_user_code() -> None:
     assert Desk().begin(has_slot=False).allocate((5000,), np.dtype("f8")) is None
 
 
-def test_what_user_code_allocated_and_did_not_return_is_not_written_over() -> None:
+def test_memory_allocated_by_user_code_and_not_returned_is_not_overwritten() -> None:
     writer = Desk().begin(items=1)
     kept = writer.allocate((1000,), np.dtype("f8"))
     assert kept is not None
@@ -427,7 +429,7 @@ def test_a_worker_closes_a_file_once_the_result_was_read_and_not_because_its_job
         from_file(os.getpid(), file, used)
 
 
-def test_a_worker_tells_when_memory_that_has_outlived_its_item_is_gone(office: Any) -> None:
+def test_a_worker_reports_when_memory_that_outlived_its_item_is_released(office: Any) -> None:
     kept: list[Any] = []
 
     def item(i: int) -> Any:
@@ -478,9 +480,7 @@ def test_a_worker_keeps_no_item_that_it_has_sent() -> None:
 
 
 @pytest.mark.parametrize("context", ["fork", "forkserver"])
-def test_a_file_that_went_with_its_worker_before_it_was_read_is_made_again(
-    context: Any, tmp_path: Path
-) -> None:
+def test_a_file_lost_with_its_worker_is_made_again(context: Any, tmp_path: Path) -> None:
     gate, marker = tmp_path / "gate", tmp_path / "marker"
     os.mkfifo(gate)
 
@@ -504,7 +504,7 @@ def test_a_file_that_went_with_its_worker_before_it_was_read_is_made_again(
         assert [array[0] for array in iterator] == [1, 2, 3]
 
 
-def test_a_file_may_come_before_the_template_has_said_which_process_the_worker_is(
+def test_a_file_may_arrive_before_the_pid_of_its_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = sk.smap(lambda i: np.full(1000, i), range(4))

@@ -40,7 +40,7 @@ def flat(batches):
 
 @every_scheme
 @given(least=st.integers(1, 50), spread=st.integers(0, 400), count=st.integers(1, 60))
-def test_keys_ascend_and_reach_the_greatest_length(scheme, least, spread, count):
+def test_bucket_keys_ascend_and_reach_the_greatest_length(scheme, least, spread, count):
     keys = scheme(least + spread, least, count)
     assert all(type(key) is int for key in keys)
     assert keys == sorted(set(keys))
@@ -101,7 +101,7 @@ def test_every_sample_is_in_one_batch(lengths, options, shuffle, num_buckets, sc
     assert all(type(i) is int for i in flat(batches))
 
 
-def test_a_sample_is_where_it_is_padded_least():
+def test_a_sample_is_in_the_bucket_that_pads_it_least():
     keys = [(10, 10), (5, 20), (20, 20), (4, 4)]
     lengths = np.array([(5, 10), (5, 15), (1, 1), (4, 5), (11, 1), (10, 9)])
     sampler = FixedBucketSampler(lengths, 10, bucket_keys=keys)
@@ -204,7 +204,7 @@ def test_what_buckets_carry_over_can_be_saved():
         FixedBucketSampler(PAIRS, 7, 4).load_state_dict(first.state_dict())
 
 
-def test_stats_tell_what_is_in_the_buckets():
+def test_stats_describe_the_buckets():
     assert FixedBucketSampler([3, 9, 2, 8, 4], 2, bucket_keys=[5, 7, 9]).stats() == (
         "FixedBucketSampler: 5 samples, 3 batches\n"
         "key 5: 3 samples, 2 per batch\n"
@@ -256,7 +256,7 @@ def test_no_samples_make_no_batches(keys):
         ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
     ],
 )
-def test_buckets_refuse(options, error, message):
+def test_fixed_bucket_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"FixedBucketSampler: .*{message}"):
         FixedBucketSampler(**{"lengths": [3, 9], "batch_size": 2, **options})
 
@@ -366,7 +366,7 @@ def test_keys_of_a_run_may_be_of_any_kind():
         ({"shuffle": 1}, ValueError, "shuffle should be a boolean value"),
     ],
 )
-def test_sorted_buckets_refuse(options, error, message):
+def test_sorted_bucket_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"SortedBucketSampler: {message}"):
         SortedBucketSampler(**{"sort_keys": [1, 2], "batch_size": 2, **options})
 
@@ -397,7 +397,7 @@ def test_batches_are_a_partition_within_the_budget(lengths, max_tokens, max_samp
 
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=40), max_tokens=st.integers(30, 99))
-def test_no_batch_has_room_for_the_next_sample(lengths, max_tokens):
+def test_a_batch_ends_only_where_the_next_sample_exceeds_the_budget(lengths, max_tokens):
     batches = list(TokenBudgetBatchSampler(lengths, max_tokens, sort=False))
     assert flat(batches) == list(range(len(lengths)))
     for batch, after in itertools.pairwise(batches):
@@ -464,7 +464,7 @@ def test_neighbours_stay_together_when_their_batches_are_shuffled():
         ({"shuffle": 1}, ValueError, "shuffle should be a boolean value"),
     ],
 )
-def test_budgets_refuse(options, error, message):
+def test_token_budget_batch_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"TokenBudgetBatchSampler: {message}"):
         TokenBudgetBatchSampler(**{"lengths": [3, 4], "max_tokens": 9, **options})
 
@@ -533,6 +533,6 @@ def test_an_oversize_key_is_refused_or_alone():
         ({"max_tokens": 3, "sampler": 5}, TypeError, "sampler should be an iterable of indices"),
     ],
 )
-def test_a_budget_over_a_sampler_refuses(options, error, message):
+def test_budget_batch_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"BudgetBatchSampler: {message}"):
         BudgetBatchSampler(**{"sampler": [0], "lengths": [1], **options})

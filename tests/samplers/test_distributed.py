@@ -22,7 +22,7 @@ from seqkit.samplers import (
 )
 
 EVEN = ("pad", "drop", None)
-sizes = {"n": st.integers(0, 30), "world": st.integers(1, 9)}
+sizes = {"n": st.integers(0, 30), "count": st.integers(1, 9)}
 
 
 class Unordered:
@@ -35,31 +35,31 @@ class Unordered:
         return iter(self.items)
 
 
-def strided(items, world, even):
+def strided(items, count, even):
     """Say in the plainest way what should fall to each reader."""
     items = list(items)
     if even == "drop":
-        items = items[: len(items) // world * world]
+        items = items[: len(items) // count * count]
     elif even == "pad" and items:
-        items += list(itertools.islice(itertools.cycle(items), -len(items) % world))
-    return [items[rank::world] for rank in range(world)]
+        items += list(itertools.islice(itertools.cycle(items), -len(items) % count))
+    return [items[rank::count] for rank in range(count)]
 
 
 # -------------------------------------------------------------------- distributed
 
 
 @given(**sizes, even=st.sampled_from(EVEN))
-def test_the_shares_are_every_nth_index(n, world, even):
-    samplers = [DistributedSampler(n, world, rank, shuffle=False, even=even) for rank in range(world)]
-    assert [list(sampler) for sampler in samplers] == strided(range(n), world, even)
+def test_the_shares_are_every_nth_index(n, count, even):
+    samplers = [DistributedSampler(n, count, rank, shuffle=False, even=even) for rank in range(count)]
+    assert [list(sampler) for sampler in samplers] == strided(range(n), count, even)
     assert [len(sampler) for sampler in samplers] == [len(list(sampler)) for sampler in samplers]
 
 
 @given(**sizes, seed=st.integers(0, 100), contiguous=st.booleans())
-def test_the_union_of_uneven_shares_is_exact(n, world, seed, contiguous):
+def test_the_union_of_uneven_shares_is_exact(n, count, seed, contiguous):
     shares = [
-        list(DistributedSampler(n, world, rank, seed=seed, even=None, contiguous=contiguous))
-        for rank in range(world)
+        list(DistributedSampler(n, count, rank, seed=seed, even=None, contiguous=contiguous))
+        for rank in range(count)
     ]
     assert sorted(itertools.chain(*shares)) == list(range(n))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
@@ -100,7 +100,7 @@ def test_contiguous_shares_are_runs():
     assert [list(sampler) for sampler in samplers] == [[0, 1, 2], [3, 4], [5, 6]]
 
 
-def test_drop_last_is_a_way_to_say_even():
+def test_drop_last_is_the_same_as_even_drop():
     assert DistributedSampler(5, 2, 0, drop_last=True).even == "drop"
     assert DistributedSampler(5, 2, 0, drop_last=True, even="drop").even == "drop"
     with pytest.raises(ValueError, match="drop_last=True means even='drop', got even=None"):
@@ -125,7 +125,7 @@ def test_a_rank_out_of_range_is_refused_in_the_words_of_torch(make, rank):
         ({"contiguous": 1}, ValueError, "contiguous should be a boolean value, but got 1"),
     ],
 )
-def test_shares_refuse(make, options, error, message):
+def test_sharded_sampler_refuses_wrong_arguments(make, options, error, message):
     with pytest.raises(error, match=f"{make.__name__}: {message}"):
         make(range(5), **{"num_replicas": 2, "rank": 0, **options})
 
@@ -140,7 +140,7 @@ def test_shares_refuse(make, options, error, message):
         ({"drop_last": "no"}, ValueError, "drop_last should be a boolean value, but got 'no'"),
     ],
 )
-def test_distributed_refuses(options, error, message):
+def test_distributed_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"DistributedSampler: {message}"):
         DistributedSampler(**{"dataset": 5, "num_replicas": 2, "rank": 0, **options})
 
@@ -155,7 +155,7 @@ def _group(initialised):
 
 
 @pytest.mark.parametrize("make", [DistributedSampler, ShardedSampler])
-def test_a_process_group_says_what_is_not_given(make, monkeypatch):
+def test_rank_and_number_of_replicas_come_from_the_process_group(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.distributed", _group(initialised=True))
     assert [make(range(9)).num_replicas, make(range(9)).rank] == [4, 3]
     assert [make(range(9), 5).num_replicas, make(range(9), 5).rank] == [5, 3]
@@ -174,16 +174,16 @@ def test_without_a_process_group_both_numbers_are_needed(make, group, monkeypatc
 
 
 @given(**sizes, even=st.sampled_from(EVEN), kind=st.sampled_from([list, Unordered]))
-def test_any_sampler_is_dealt_out_as_indices_are(n, world, even, kind):
-    samplers = [ShardedSampler(kind(list(range(n))), world, rank, even=even) for rank in range(world)]
-    assert [list(sampler) for sampler in samplers] == strided(range(n), world, even)
+def test_any_sampler_is_dealt_out_as_indices_are(n, count, even, kind):
+    samplers = [ShardedSampler(kind(list(range(n))), count, rank, even=even) for rank in range(count)]
+    assert [list(sampler) for sampler in samplers] == strided(range(n), count, even)
 
 
 @given(**sizes, even=st.sampled_from(EVEN))
-def test_runs_are_the_same_whether_the_order_is_known_or_not(n, world, even):
-    for rank in range(world):
+def test_runs_are_the_same_whether_the_order_is_known_or_not(n, count, even):
+    for rank in range(count):
         known, drawn = (
-            ShardedSampler(items, world, rank, even=even, contiguous=True)
+            ShardedSampler(items, count, rank, even=even, contiguous=True)
             for items in (range(n), Unordered(range(n)))
         )
         assert list(known) == list(drawn)
@@ -231,7 +231,7 @@ def test_a_share_is_drawn_without_the_others():
     assert drawn == list(range(3, 100, 10))
 
 
-def test_what_is_no_sampler_cannot_be_shared():
+def test_sharded_sampler_needs_a_sampler():
     with pytest.raises(TypeError, match="ShardedSampler: sampler should be an iterable of indices"):
         ShardedSampler(5, 2, 0)
 
@@ -241,27 +241,27 @@ def test_what_is_no_sampler_cannot_be_shared():
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @given(**sizes)
-def test_the_parts_have_every_index_once(shuffle, n, world):
-    parts = [SplitSampler(n, world, part, shuffle=shuffle, seed=1) for part in range(world)]
+def test_the_parts_have_every_index_once(shuffle, n, count):
+    parts = [SplitSampler(n, count, part, shuffle=shuffle, seed=1) for part in range(count)]
     found = [list(part) for part in parts]
     assert sorted(itertools.chain(*found)) == list(range(n))
-    assert [len(part) for part in parts] == [n // world + (part < n % world) for part in range(world)]
+    assert [len(part) for part in parts] == [n // count + (part < n % count) for part in range(count)]
     assert [sorted(each) for each in found] == [
-        list(range(n))[each.start : each.stop] for each in _runs(n, world)
+        list(range(n))[each.start : each.stop] for each in _runs(n, count)
     ]
 
 
-def _runs(n, world):
-    stops = list(itertools.accumulate(n // world + (part < n % world) for part in range(world)))
+def _runs(n, count):
+    stops = list(itertools.accumulate(n // count + (part < n % count) for part in range(count)))
     return [range(start, stop) for start, stop in itertools.pairwise([0, *stops])]
 
 
 @given(**sizes, shuffle=st.booleans(), seed=st.integers(0, 9))
-def test_even_parts_are_completed_from_other_parts(n, world, shuffle, seed):
-    for part, own in enumerate(_runs(n, world)):
-        sampler = SplitSampler(n, world, part, even_size=True, shuffle=shuffle, seed=seed)
+def test_even_parts_are_completed_from_other_parts(n, count, shuffle, seed):
+    for part, own in enumerate(_runs(n, count)):
+        sampler = SplitSampler(n, count, part, even_size=True, shuffle=shuffle, seed=seed)
         found = list(sampler)
-        assert len(found) == len(set(found)) == len(sampler) == -(-n // world)
+        assert len(found) == len(set(found)) == len(sampler) == -(-n // count)
         assert set(own) <= set(found) <= set(range(n))
         assert all(type(i) is int for i in found)
 
@@ -301,6 +301,6 @@ def test_repeats_are_independent_passes():
         ({"seed": "x"}, TypeError, "seed must be an int of at least 0"),
     ],
 )
-def test_split_refuses(options, error, message):
+def test_split_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"SplitSampler: {message}"):
         SplitSampler(**{"length": 10, "num_parts": 3, **options})

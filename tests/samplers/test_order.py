@@ -41,7 +41,7 @@ class Unsized:
 
 
 @pytest.mark.parametrize("n", [0, 1, 7])
-def test_sequential_counts(n):
+def test_sequential_sampler_counts_from_0(n):
     for source in (n, "x" * n, np.zeros((n, 2)), np.int64(n)):
         sampler = SequentialSampler(source)
         assert list(sampler) == list(sampler) == list(range(n))
@@ -90,7 +90,7 @@ def test_sequential_length_is_that_of_given_indices(indices):
         ((3, 0, {1, 2}), TypeError, "indices should be a sequence or an array, but got {1, 2}"),
     ],
 )
-def test_sequential_refuses(arguments, error, message):
+def test_sequential_sampler_refuses_wrong_arguments(arguments, error, message):
     with pytest.raises(error, match=f"SequentialSampler: {message}"):
         SequentialSampler(*arguments)
 
@@ -213,7 +213,7 @@ def test_an_empty_source_gives_nothing(replacement):
         ({"seed": "x"}, TypeError, "RandomSampler: seed must be an int of at least 0"),
     ],
 )
-def test_random_refuses(options, error, message):
+def test_random_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=message):
         RandomSampler(5, **options)
 
@@ -369,7 +369,7 @@ def test_more_weights_than_torch_can_have():
         ([1], {"seed": -1}, ValueError, "seed must be an int of at least 0"),
     ],
 )
-def test_weighted_refuses(weights, options, error, message):
+def test_weighted_random_sampler_refuses_wrong_arguments(weights, options, error, message):
     with pytest.raises(error, match=f"WeightedRandomSampler: {message}"):
         WeightedRandomSampler(weights, **{"num_samples": 3, **options})
 
@@ -402,7 +402,7 @@ def test_sorted_takes_keys_of_any_kind():
     assert list(SortedSampler(np.array([3, 1, 2], np.uint8), reverse=True)) == [0, 2, 1]
 
 
-def test_sorted_refuses():
+def test_sorted_sampler_refuses_wrong_arguments():
     with pytest.raises(TypeError, match="SortedSampler: keys should be a sequence or an array, but got 5"):
         SortedSampler(5)
     with pytest.raises(ValueError, match="SortedSampler: reverse should be a boolean value, but got 'no'"):
@@ -436,7 +436,7 @@ def test_interval_follows_a_growing_source():
         ((5, 2, 1), ValueError, "rollover should be a boolean value, but got 1"),
     ],
 )
-def test_interval_refuses(arguments, error, message):
+def test_interval_sampler_refuses_wrong_arguments(arguments, error, message):
     with pytest.raises(error, match=f"IntervalSampler: {message}"):
         IntervalSampler(*arguments)
 
@@ -459,7 +459,7 @@ def test_filter_of_nothing_is_empty():
     assert list(FilterSampler(bool, [])) == list(FilterSampler(bool, [0, 0])) == []
 
 
-def test_filter_refuses():
+def test_filter_sampler_refuses_wrong_arguments():
     with pytest.raises(TypeError, match="FilterSampler: function must be callable, got 5"):
         FilterSampler(5, [1])
     with pytest.raises(TypeError, match="FilterSampler"):
@@ -485,14 +485,14 @@ def test_a_new_pass_of_infinite_begins_an_epoch():
 
 
 @pytest.mark.parametrize("state", [None, 5, {}, {"epoch": 1}, [("epoch", 0), ("seed", 1)]], ids=repr)
-def test_what_is_no_state_of_a_sampler_is_refused_and_changes_nothing(state):
+def test_a_wrong_state_is_refused_and_changes_nothing(state):
     sampler = RandomSampler(5, seed=3)
     with says(TypeError, f"RandomSampler: a state is a dict with epoch, seed, got {state!r}"):
         sampler.load_state_dict(state)
     assert sampler.state_dict() == {"epoch": 0, "seed": 3}
 
 
-def test_infinite_goes_on_where_it_stopped_if_it_is_to_resume():
+def test_infinite_sampler_with_resume_continues_where_it_ended():
     expected = list(itertools.islice(InfiniteSampler(RandomSampler(5, seed=0)), 20))
     sampler = InfiniteSampler(RandomSampler(5, seed=0), resume=True)
     found = list(itertools.islice(sampler, 7))
@@ -503,7 +503,7 @@ def test_infinite_goes_on_where_it_stopped_if_it_is_to_resume():
         assert found + list(itertools.islice(each, 3)) + list(itertools.islice(each, 10)) == expected
 
 
-def test_infinite_goes_on_behind_an_epoch_that_was_read_to_its_end():
+def test_infinite_sampler_continues_after_a_complete_epoch():
     sampler = InfiniteSampler([1, 2], resume=True)
     assert list(itertools.islice(sampler, 2)) == [1, 2]
     assert list(itertools.islice(sampler, 3)) == [1, 2, 1]
@@ -535,7 +535,7 @@ def test_batches_of_an_endless_sampler_reach_across_epochs():
     assert list(itertools.islice(batches, 3)) == [[0, 1], [2, 0], [1, 2]]
 
 
-def test_infinite_over_nothing_says_so_instead_of_searching_for_ever():
+def test_infinite_sampler_refuses_empty_epochs_and_wrong_arguments():
     with pytest.raises(ValueError, match="InfiniteSampler: an epoch of its sampler is empty"):
         next(iter(InfiniteSampler([])))
     with pytest.raises(TypeError, match="InfiniteSampler: sampler should give a new iterator every epoch"):
@@ -689,7 +689,7 @@ def test_a_state_of_other_arguments_is_refused(k, last):
     assert target.epoch == 0
 
 
-def test_last_says_what_drop_last_says():
+def test_last_discard_is_the_same_as_drop_last():
     assert BatchSampler(range(5), 2, True).last == BatchSampler(range(5), 2, last="discard").last == "discard"
     assert list(BatchSampler(range(5), 2, last="discard")) == [[0, 1], [2, 3]]
     assert list(BatchSampler(range(5), 2, True, last="discard")) == [[0, 1], [2, 3]]
@@ -735,7 +735,7 @@ def test_an_unknown_last_is_refused_at_once():
         BatchSampler(range(4), 2, True, last="keep")
 
 
-def test_batches_by_count_lose_nothing_of_a_stream():
+def test_batches_of_an_iterator_lose_no_index():
     assert list(BatchSampler((c for c in "abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
     sampler = BatchSampler(Unsized(), 2, last="rollover")
     assert [list(sampler), list(sampler)] == [[[3, 1]], [[2, 3], [1, 2]]]
@@ -835,7 +835,7 @@ def test_an_order_is_what_the_epoch_gives(make):
 
 
 @pytest.mark.parametrize("make", UNORDERED, ids=_name)
-def test_what_only_drawing_tells_has_no_order(make):
+def test_a_sampler_whose_indices_are_only_known_by_drawing_has_no_order(make):
     assert make().at_epoch(0) is None
     assert order_of(make(), 0) is None
 
@@ -869,7 +869,7 @@ def test_sequences_are_their_own_order_and_iterators_have_none():
         assert order_of(sampler, 0) is None
 
 
-def test_a_class_that_draws_in_a_way_of_its_own_has_no_order():
+def test_a_class_with_its_own_iter_has_no_order():
     class Backwards(SequentialSampler):
         def __iter__(self):
             return iter(range(len(self))[::-1])
@@ -879,7 +879,7 @@ def test_a_class_that_draws_in_a_way_of_its_own_has_no_order():
     assert list(sampler) == [[2, 1], [0]]
 
 
-def test_a_class_without_order_says_what_it_lacks():
+def test_a_class_without_order_gets_an_error_that_names_the_missing_method():
     with pytest.raises(NotImplementedError, match="Sampler must define order, a view of indices"):
         iter(Sampler())
 

@@ -235,7 +235,7 @@ def test_ranks_share_the_streams_and_make_the_same_number_of_batches(padding: An
             shuffle=shuffle,
             seed=1,
             rank=rank,
-            world=3,
+            world_size=3,
             lengths=lengths,
         )
         for rank in range(3)
@@ -252,7 +252,7 @@ def test_ranks_share_the_streams_and_make_the_same_number_of_batches(padding: An
 
 def test_ranks_can_be_told_how_many_batches_to_make() -> None:
     loaders = [
-        StreamLoader([9, 1, 1, 1], numbers, 2, pad_value=-1, rank=rank, world=2, batches_per_epoch=4)
+        StreamLoader([9, 1, 1, 1], numbers, 2, pad_value=-1, rank=rank, world_size=2, batches_per_epoch=4)
         for rank in range(2)
     ]
     long, short = (shown(loader) for loader in loaders)
@@ -262,12 +262,12 @@ def test_ranks_can_be_told_how_many_batches_to_make() -> None:
 
 
 def test_a_rank_that_goes_on_from_its_padding_knows_what_padding_looks_like() -> None:
-    loader = StreamLoader([9, 1], numbers, 2, pad_value=-1, rank=1, world=2, batches_per_epoch=6)
+    loader = StreamLoader([9, 1], numbers, 2, pad_value=-1, rank=1, world_size=2, batches_per_epoch=6)
     whole = shown(loader)
-    loader = StreamLoader([9, 1], numbers, 2, pad_value=-1, rank=1, world=2, batches_per_epoch=6)
+    loader = StreamLoader([9, 1], numbers, 2, pad_value=-1, rank=1, world_size=2, batches_per_epoch=6)
     for _ in islice(loader, 3):
         pass
-    other = StreamLoader([9, 1], numbers, 2, 1, pad_value=-1, rank=1, world=2, batches_per_epoch=6)
+    other = StreamLoader([9, 1], numbers, 2, 1, pad_value=-1, rank=1, world_size=2, batches_per_epoch=6)
     other.load_state_dict(loader.state_dict())
     assert shown(other) == whole[3:]
 

@@ -108,7 +108,7 @@ def test_3c7_the_list_is_not_changed_and_workers_are_not_capped(workers: int, me
             shuffle=True,
             seed=0,
             rank=rank,
-            world=2,
+            world_size=2,
             lengths=[1] * 6,
         )
         seen += [row[1] for batch in shown(loader) for row in batch]

@@ -23,7 +23,8 @@ from seqkit import EvaluationError, context
 from seqkit.testing import CountingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.views.add_cache import add_cache
-from seqkit.views.stores import ABSENT, size_of
+from seqkit.views.memory import size_of
+from seqkit.views.stores import ABSENT
 
 from .helpers import Interrupted
 
@@ -300,7 +301,7 @@ def test_a_mapping_may_lose_items():
     cached.clear()
 
 
-def test_a_mapping_that_fails_leaves_nobody_waiting():
+def test_after_an_error_of_the_mapping_no_thread_waits():
     class Full(Minimal):
         def __setitem__(self, key, value):
             raise OSError("full")
@@ -313,7 +314,7 @@ def test_a_mapping_that_fails_leaves_nobody_waiting():
         assert isinstance(pool.submit(lambda: cached[1]).exception(30), OSError)
 
 
-def test_a_mapping_that_fails_for_one_item_of_a_batch_leaves_nobody_waiting_for_the_others():
+def test_after_an_error_of_the_mapping_in_a_batch_no_thread_waits():
     class Picky(Minimal):
         def __setitem__(self, key, value):
             if key == 1:
@@ -404,7 +405,7 @@ def test_threads_that_want_the_same_item_evaluate_it_once():
     assert gate.calls == [2]
 
 
-def test_an_item_that_lands_while_it_is_looked_for_is_not_evaluated_again(monkeypatch):
+def test_an_item_that_another_thread_computes_during_the_look_up_is_not_computed_again(monkeypatch):
     source, cached = counted(3, cache_size=3)
     list(cached)
     monkeypatch.setattr(cached._contents, "find", lambda i: ABSENT)
@@ -486,7 +487,7 @@ def test_an_interrupted_evaluation_is_taken_up_by_another_thread():
         assert second.result(30) == 7
 
 
-def test_a_batched_read_leaves_to_other_threads_what_they_are_at():
+def test_a_batched_read_does_not_compute_items_that_other_threads_compute():
     gate = Gate()
     cached = add_cache(sk.smap(lambda x: gate(x) if x == 1 else x, range(4)), 4)
     with ThreadPoolExecutor(2) as pool:
@@ -499,7 +500,7 @@ def test_a_batched_read_leaves_to_other_threads_what_they_are_at():
     assert gate.calls == [1]
 
 
-def test_a_failed_batched_read_leaves_nobody_waiting():
+def test_after_a_failed_batched_read_no_thread_waits():
     failing = FailingSource(range(4), {2})
     cached = add_cache(failing, 4)
     with pytest.raises(EvaluationError):
@@ -520,7 +521,7 @@ def test_an_item_may_be_made_of_others_in_the_same_cache():
     assert list(cached._getmany(range(50)))[49] == 7778742049
 
 
-def test_a_thread_that_reads_a_batch_waits_for_nobody_who_may_wait_for_it():
+def test_threads_that_read_batches_do_not_wait_for_each_other():
     gate = Gate()
 
     def work(i):
@@ -546,7 +547,7 @@ def test_an_item_made_of_itself_is_a_recursion_error_and_no_deadlock():
         cached[0]
 
 
-def test_threads_with_different_error_policies_get_the_errors_they_want():
+def test_threads_with_different_error_policies_get_errors_by_their_own_policy():
     gate = Gate()
 
     def fail(x):
@@ -569,7 +570,7 @@ def test_threads_with_different_error_policies_get_the_errors_they_want():
         assert isinstance(passed.exception(30), KeyError)
 
 
-def test_a_forked_child_does_not_wait_for_threads_that_are_not_there():
+def test_a_forked_child_does_not_wait_for_threads_of_its_parent():
     gate = Gate()
     cached = add_cache(sk.smap(lambda x: gate(x) if x else x, range(3)), 3)
     cached[0]
@@ -591,7 +592,7 @@ def test_a_forked_child_does_not_wait_for_threads_that_are_not_there():
         assert pending.result(30) == 2
 
 
-def test_an_interrupt_while_items_are_claimed_leaves_nobody_waiting(monkeypatch):
+def test_after_an_interrupt_while_items_are_claimed_no_thread_waits(monkeypatch):
     cached = add_cache("abcd", 4)
     claim, claimed = cached._contents.claim, []
 
@@ -612,7 +613,7 @@ def test_an_interrupt_while_items_are_claimed_leaves_nobody_waiting(monkeypatch)
 # -------------------------------------------------------------------- assignment
 
 
-def test_assignment_goes_through_and_is_read_back():
+def test_an_assigned_item_is_written_to_the_source_and_read_back():
     data = [1, 2, 3]
     cached = add_cache(data, 3)
     assert list(cached) == [1, 2, 3]
@@ -679,7 +680,7 @@ def test_an_old_value_that_arrives_after_an_assignment_is_not_kept():
     assert cached[0] == 2
 
 
-def test_a_view_that_cannot_be_written_says_so():
+def test_an_error_names_the_view_that_cannot_be_written():
     with pytest.raises(TypeError, match="smap does not support assignment"):
         add_cache(sk.smap(abs, [1]))[0] = 2
 
@@ -743,7 +744,7 @@ def test_copies_start_empty():
     assert reads(source) == 6
 
 
-def test_a_dict_of_the_users_stays_behind_and_another_mapping_travels():
+def test_a_pickle_has_the_users_mapping_unless_it_is_a_dict():
     kept = {0: "kept"}
     assert pickle.loads(pickle.dumps(add_cache("ab", cache=kept)))[0] == "a"
     assert kept == {0: "kept"}
@@ -770,7 +771,7 @@ def test_over_a_prefetch_only_missing_items_are_computed_ahead():
         assert sorted(asked) == list(range(50))
 
 
-def test_over_a_prefetch_items_that_go_before_they_are_read_are_computed_again():
+def test_over_a_prefetch_items_dropped_before_they_are_read_are_computed_again():
     with sk.prefetch(sk.smap(str, range(30)), 2) as ahead:
         cached = add_cache(ahead, 3)
         list(cached[[5, 6, 7]])
@@ -969,7 +970,7 @@ def test_ints_of_numpy_are_the_same_keys(tmp_path):
     assert list(known) == [0, 1, 2]
 
 
-def test_a_key_that_names_nothing_lasting_is_refused(tmp_path):
+def test_a_key_without_a_lasting_text_is_refused(tmp_path):
     cached = add_cache("ab", store=tmp_path, key=lambda i: object())
     with pytest.raises(
         EvaluationError, match=r"add_cache\[0\] failed reading the store: TypeError: a key must be"
@@ -1065,7 +1066,7 @@ def test_assignment_with_a_store_is_refused(tmp_path):
     assert data == [1, 2]
 
 
-def test_directories_of_others_are_refused(tmp_path):
+def test_directories_that_add_cache_did_not_make_are_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("all of it")
     with pytest.raises(
         ValueError, match="is not empty, and was not made by add_cache; remove it or use another"

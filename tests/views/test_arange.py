@@ -77,7 +77,7 @@ def test_a_step_of_zero_is_refused_at_once():
         arange(0, 5, 0)
 
 
-def test_what_exceeds_a_machine_word_can_be_read_but_not_measured_as_with_range():
+def test_a_range_beyond_64_bits_can_be_read_but_has_no_len():
     view = arange(10**30)
     assert view[10**29] == 10**29
     assert view[-1] == 10**30 - 1
@@ -87,7 +87,7 @@ def test_what_exceeds_a_machine_word_can_be_read_but_not_measured_as_with_range(
         len(view)
 
 
-def test_its_repr_says_how_to_make_it_again():
+def test_its_repr_is_the_call_that_makes_it():
     assert repr(arange(5)) == "arange(5)"
     assert repr(arange(2, 5)) == "arange(2, 5)"
     assert repr(arange(5)[::-1]) == "arange(4, -1, -1)"

@@ -43,7 +43,7 @@ def test_k_may_be_any_kind_of_int() -> None:
     assert sk.batch(range(4), np.int8(2))[1] == [2, 3]  # type: ignore[call-overload]
 
 
-def test_policies_must_agree() -> None:
+def test_last_must_agree_with_drop_last_and_pad() -> None:
     with says(ValueError, "batch: last must be 'keep', 'discard' or 'pad', got 'rollover'"):
         sk.batch(range(4), 2, last="rollover")  # type: ignore[call-overload]
     with says(ValueError, "batch: drop_last=True means last='discard', got last='keep'"):
@@ -56,7 +56,7 @@ def test_policies_must_agree() -> None:
         sk.batch(range(4), 2, collate_fn=3)  # type: ignore[call-overload]
 
 
-def test_repr_shows_what_becomes_of_the_last_batch_and_what_makes_batches() -> None:
+def test_repr_shows_the_rule_for_the_last_batch_and_the_collate_fn() -> None:
     assert [
         repr(view)
         for view in (
@@ -79,7 +79,7 @@ def test_repr_shows_what_becomes_of_the_last_batch_and_what_makes_batches() -> N
     ]
 
 
-def test_drop_last_goes_before_pad_and_no_padding_is_left_over() -> None:
+def test_drop_last_overrides_pad() -> None:
     assert list(sk.batch(range(5), 2, drop_last=True, pad=0)) == [[0, 1], [2, 3]]
 
 
@@ -177,7 +177,7 @@ def test_an_error_in_collate_fn_names_the_batch() -> None:
 
 @pytest.mark.parametrize("make", [sk.view, ahead])
 @pytest.mark.parametrize("failing", [[0], [1], [2], [0, 1], [2, 3], [0, 2, 4], [6], range(7)])
-def test_a_failing_item_costs_its_own_batch_only(make: Any, failing: list[int]) -> None:
+def test_a_failing_item_fails_its_own_batch_only(make: Any, failing: list[int]) -> None:
     for k in (1, 2, 3, 10):
         found = agree_after_errors(sk.batch(make(FailingSource(range(7), failing)), k))
         for row, start in zip(found, range(0, 7, k), strict=True):

@@ -46,7 +46,7 @@ def test_an_unknown_end_that_comes_too_early_is_an_error() -> None:
         sk.collate([range(3), UnsizedSource("ab")]).__getitems__([1, 2])
 
 
-def test_all_sequences_stand_at_the_same_item_after_one_failed() -> None:
+def test_after_an_error_all_sequences_are_at_the_same_item() -> None:
     for failing in ([1], [1, 2], [0, 1, 2, 3]):
         for place in range(3):
             columns = [FailingSource(range(4), failing if which == place else []) for which in range(3)]

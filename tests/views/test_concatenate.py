@@ -94,11 +94,11 @@ def test_errors_of_sequences_that_read_ahead_concern_their_items_only() -> None:
 
 @pytest.mark.parametrize("plan", [range(10), range(1, 9), [9, 0, 5, 1, 8, 2, 7, 3]], ids=str)
 @pytest.mark.parametrize("at", [0, 2])
-def test_an_interrupt_costs_one_item_and_shifts_nothing(plan: Any, at: int) -> None:
+def test_an_interrupt_loses_at_most_one_item_and_shifts_none(plan: Any, at: int) -> None:
     assert costs_one_item(sk.concatenate([range(3), Interrupted(sk.view("abcdefg"), at)]), plan)
 
 
-def test_a_mapping_is_not_taken_for_the_texts_of_its_keys() -> None:
+def test_a_mapping_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^concatenate: sequences must be an iterable of sequences, got \{"):
         sk.concatenate({"ab": [1], "cd": [2]})
 

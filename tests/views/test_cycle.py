@@ -101,7 +101,7 @@ def test_passes_of_any_length_read_every_item_once_each(period):
 
 
 @pytest.mark.parametrize("period", [3, LONG])
-def test_iteration_goes_on_behind_failing_items_in_every_pass(period):
+def test_iteration_continues_after_failing_items_in_every_pass(period):
     view = cycle(FailingSource(range(period), {1}), 3 * period)
     outcomes = by_iteration(iter(view))
     assert len(outcomes) == 3 * period

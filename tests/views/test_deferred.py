@@ -26,7 +26,7 @@ def test_threads_that_ask_together_wait_for_one_computation():
     assert len(calls) == 1
 
 
-def test_an_error_is_the_callers_and_the_next_one_tries_again():
+def test_an_error_is_raised_and_the_next_call_tries_again():
     value = Deferred()
     with pytest.raises(ZeroDivisionError):
         value.get(lambda: 1 // 0)
@@ -34,7 +34,7 @@ def test_an_error_is_the_callers_and_the_next_one_tries_again():
     assert value.get(lambda: 5) == 5
 
 
-def test_who_needs_the_value_to_compute_it_does_not_hang():
+def test_a_computation_that_needs_its_own_value_does_not_hang():
     value = Deferred()
 
     def compute():

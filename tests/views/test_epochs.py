@@ -50,7 +50,7 @@ def test_a_seed_shuffles_every_pass():
     assert len({tuple(view[6 * e : 6 * e + 6]) for e in range(3)}) == 3
 
 
-def test_where_nothing_is_random_passes_are_alike():
+def test_without_random_views_all_passes_are_equal():
     assert list(epochs("ab", 3)) == list("ababab")
     assert epochs("ab").at_epoch(5)[0] == "a"
 
@@ -113,7 +113,7 @@ def test_few_views_are_kept():
     assert not pickle.loads(pickle.dumps(letters))._recent._views
 
 
-def test_at_epoch_of_passes_with_an_end_goes_on_behind_them():
+def test_at_epoch_of_a_bounded_view_continues_after_its_passes():
     view = epochs(train(), 2)
     assert list(view.at_epoch(0)) == list(view)
     assert list(view.at_epoch(3)) == [*train_at(6), *train_at(7)]
@@ -123,7 +123,7 @@ def test_at_epoch_of_passes_with_an_end_goes_on_behind_them():
     )
 
 
-def test_at_epoch_of_passes_without_end_starts_there():
+def test_at_epoch_of_an_unbounded_view_starts_at_that_epoch():
     view = epochs(train())
     assert list(islice(view.at_epoch(4), 8)) == [*train_at(4), train_at(5)[0]]
     assert list(islice(view.at_epoch(4).at_epoch(1), 7)) == train_at(1)
@@ -134,7 +134,7 @@ def test_passes_of_passes_are_all_different():
     assert list(view) == [item for e in range(4) for item in train_at(e)]
 
 
-def test_an_item_that_fails_costs_itself_in_every_pass():
+def test_a_failing_item_fails_alone_in_every_pass():
     view = epochs(FailingSource(range(4), {1}), 3, seed=0)
     found = agree_after_errors(view)
     assert sum(isinstance(item, Failure) for item in found) == 3

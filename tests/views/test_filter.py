@@ -68,7 +68,7 @@ def test_the_first_need_scans_and_later_ones_do_not(need):
     assert len(pred.calls) == 6
 
 
-def test_an_eager_scan_is_over_before_the_view_is_handed_out():
+def test_an_eager_scan_is_finished_when_the_view_is_returned():
     source = CountingSource(range(4))
     view = sk.filter(is_even, source, eager=True)
     assert source.reads == dict.fromkeys(range(4), 1)
@@ -137,7 +137,7 @@ def test_a_scan_in_processes_gives_the_same_items():
         assert list(sk.filter(is_even, ahead)) == [x * 3 for x in range(0, 40, 2)]
 
 
-def test_a_node_above_ships_the_indices_and_not_the_question():
+def test_a_prefetch_above_sends_the_indices_and_not_the_function():
     pred = Counted(is_even)
     with sk.prefetch(sk.filter(pred, range(40)), 2, "process") as ahead:
         assert list(ahead) == list(range(0, 40, 2))
@@ -152,7 +152,7 @@ def test_a_pickle_has_the_indices_once_they_are_known():
     assert list(received) == [0, 2, 4]
 
 
-def test_progress_is_told_after_every_item():
+def test_progress_is_reported_after_every_item():
     told = []
     view = sk.filter(is_even, range(3), progress=lambda done, total: told.append((done, total)))
     assert told == []
@@ -169,7 +169,7 @@ def test_copies_report_no_progress():
     assert not told
 
 
-def test_progress_can_end_a_scan_which_then_begins_anew():
+def test_a_scan_that_progress_interrupted_starts_again():
     pred = Counted(is_even)
 
     def progress(done, total):
@@ -219,7 +219,7 @@ def test_a_filter_of_a_filter_is_one_selection():
     assert repr(view[1:]) == "gather(<range of 30>, <4 indices>)"
 
 
-def test_other_sequences_can_be_selected_alike():
+def test_indices_select_from_other_sequences_too():
     labels, images = ["cat", "dog", "cat"], ["A", "B", "C"]
     assert list(sk.gather(images, sk.filter("cat".__eq__, labels).indices)) == ["A", "C"]
 

@@ -98,7 +98,7 @@ def test_a_sequence_of_another_length_fails_for_its_items(lengths):
 
 
 @pytest.mark.parametrize("failing", [{0}, {1}, {2, 3}, {0, 1, 2, 3, 4}], ids=str)
-def test_a_sequence_that_fails_costs_its_own_items(failing):
+def test_a_sequence_that_fails_fails_its_own_items_only(failing):
     rows = [[1, 2, 3], [], [4], [5, 6], [7]]
     view = flatten(FailingSource(rows, failing), [3, 0, 1, 2, 1])
     found = agree_after_errors(view)
@@ -107,13 +107,13 @@ def test_a_sequence_that_fails_costs_its_own_items(failing):
 
 
 @pytest.mark.parametrize("at", [0, 1, 3])
-def test_an_interrupt_costs_the_item_at_which_it_hit_and_shifts_nothing(at):
+def test_an_interrupt_loses_only_its_item_and_shifts_none(at):
     view = flatten(Interrupted(sk.view(["aa", "bbb", "c", "dd"]), at), [2, 3, 1, 2])
     for plan in (range(8), [7, 6, 0, 1, 2, 5]):
         assert costs_one_item(view, plan)
 
 
-def test_an_item_that_fails_costs_itself():
+def test_a_failing_item_fails_alone():
     inner = sk.smap(FailsAt(2), [1, 2, 3])
     view = flatten([inner, [4]])
     assert [isinstance(item, Failure) for item in agree_after_errors(view)] == [False, True, False, False]
@@ -137,7 +137,7 @@ def test_a_sequence_without_length_is_scanned_to_its_end():
     assert list(flatten(UnsizedSource([[1, 2], [], [3]]), [2, 0])) == [1, 2]
 
 
-def test_lengths_of_sequences_that_are_not_there_are_errors_and_no_end():
+def test_lengths_for_missing_sequences_are_errors_and_not_the_end():
     view = flatten(UnsizedSource(["ab", "c"]), [2, 1, 2])
     assert len(view) == 5
     found = agree_after_errors(view)
@@ -177,7 +177,7 @@ def test_lengths_that_are_a_view_are_read_when_they_are_needed():
 
 
 @pytest.mark.parametrize("method", ["inline", "thread"])
-def test_a_node_beneath_that_works_ahead_learns_which_sequences_come(method):
+def test_a_prefetch_below_receives_the_plan(method):
     source = CountingSource([[x] * (x % 3) for x in range(20)])
     expected = [x for x in range(20) for _ in range(x % 3)]
     with sk.prefetch(source, 2, method) as ahead:

@@ -124,7 +124,7 @@ def test_an_unknown_end_and_items_that_fail_are_told_apart():
     assert len(found) == 7
 
 
-def test_the_shortest_cannot_be_told_of_sequences_that_end_anywhere():
+def test_stop_shortest_needs_known_lengths():
     with pytest.raises(TypeError, match="interleave: stop='shortest' needs sequences with a length"):
         interleave([1], UnsizedSource([1, 2]), stop="shortest")
 
@@ -136,7 +136,7 @@ def test_unfit_arguments_are_refused():
         interleave([1], 5)
 
 
-def test_a_failing_item_costs_its_own_turn_only():
+def test_a_failing_item_fails_alone():
     sources = [FailingSource(range(n), failing) for n, failing in ((4, {1, 2}), (2, {0, 1}), (3, {2}))]
     view = interleave(*sources)
     expected = by_index(view)
@@ -194,5 +194,5 @@ def test_its_repr_shows_how_it_stops():
 
 @pytest.mark.parametrize("plan", [range(10), range(1, 9), [9, 0, 4, 1, 8, 2, 6, 3]], ids=str)
 @pytest.mark.parametrize("at", [0, 2])
-def test_an_interrupt_costs_one_item_and_shifts_nothing(plan, at):
+def test_an_interrupt_loses_at_most_one_item_and_shifts_none(plan, at):
     assert costs_one_item(sk.interleave(Interrupted(sk.view("abcd"), at), range(6)), plan)

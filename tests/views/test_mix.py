@@ -103,7 +103,7 @@ def test_with_equal_shares_rounds_are_random_permutations():
     assert np.allclose(firsts / 3000, 1 / 3, atol=0.05)
 
 
-def test_the_turns_of_one_key_are_these_for_good():
+def test_the_turns_of_a_key_never_change_between_versions():
     assert "".join(map(str, Turns((3, 2, 1), key=7).many(range(24))[0])) == "100120012010100201010210"
 
 
@@ -248,7 +248,7 @@ def test_the_turns_depend_on_seed_epoch_and_place_only():
 def test_what_is_random_beneath_and_above_is_keyed_too():
     order = sk.shuffle(range(10), seed=0)
     view = sk.shuffle(mix([order, ["x"] * 10], seed=0), seed=0)
-    assert view._randoms == 3
+    assert view._random_count == 3
     mixed = mix([order, ["x"] * 10], seed=0).at_epoch(2)
     assert [x for x in mixed if x != "x"] == list(order.at_epoch(2))
 
@@ -311,7 +311,7 @@ def test_sequences_that_are_read_ahead_learn_their_part_of_every_plan(plan):
         assert list(view._iter(plan)) == [expected[i] for i in plan]
 
 
-def test_a_failing_item_costs_its_own_turn_only():
+def test_a_failing_item_fails_alone():
     view = mix([FailingSource(range(6), {1, 2}), FailingSource(range(3), {0})], [2, 1], seed=0)
     found = agree_after_errors(view)
     assert sum(isinstance(item, Failure) for item in found) == 3
@@ -321,7 +321,7 @@ def test_a_failing_item_costs_its_own_turn_only():
 
 
 @pytest.mark.parametrize("plan", [range(12), range(11, -1, -2)], ids=str)
-def test_an_interrupt_costs_one_turn_and_shifts_nothing(plan):
+def test_an_interrupt_loses_at_most_one_item_and_shifts_none(plan):
     view = mix([Interrupted(sk.view("abcdefgh"), 2), range(4)], [2, 1], seed=0)
     assert costs_one_item(view, plan)
 

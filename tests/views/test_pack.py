@@ -270,7 +270,7 @@ def test_packed_items_cannot_be_written():
         pack([1, 2])[0] = 3
 
 
-def test_an_item_that_cannot_be_read_concerns_itself_only(monkeypatch):
+def test_an_item_that_cannot_be_read_affects_no_other(monkeypatch):
     packed = pack([Moody(), 5, Moody()])
     assert list(packed) == [1, 5, 1]
     monkeypatch.setattr(Moody, "refuses", True)
@@ -375,7 +375,7 @@ def test_foreign_and_damaged_files_are_refused(tmp_path, change, why):
         load_packed(damaged(path, change))
 
 
-def test_places_that_do_not_fit_are_refused(tmp_path):
+def test_a_file_with_inconsistent_positions_is_refused(tmp_path):
     path = tmp_path / "packed"
     pack(["some", "text"]).save(path)
     data = path.read_bytes()
@@ -399,7 +399,7 @@ def test_what_is_no_path_is_refused():
 # -------------------------------------------------------------------- workers
 
 
-def test_arrays_travel_beside_the_pickle():
+def test_arrays_are_pickled_out_of_band():
     packed = pack([f"{i:05}" for i in range(10_000)])
     buffers = []
     pickled = pickle.dumps(packed, protocol=5, buffer_callback=buffers.append)

@@ -60,7 +60,7 @@ def test_a_map_and_a_shuffle_of_one_seed_have_nothing_in_common() -> None:
     assert sk.random_map(draw, [0], seed=0)._key != sk.shuffle([0], seed=0)._permutation.key  # type: ignore[attr-defined]
 
 
-def test_stages_without_chance_leave_the_draws_alone() -> None:
+def test_views_without_randomness_do_not_change_the_draws() -> None:
     plain = sk.random_map(draw, range(10), seed=0)
     staged = sk.random_map(draw, sk.smap(str, sk.concatenate([range(4), range(6)])), seed=0)
     assert draws(plain) == draws(staged)
@@ -86,7 +86,7 @@ def test_generators_of_items_are_uniform_together() -> None:
     assert abs(np.corrcoef(numbers[:-1, 0], numbers[1:, 0])[0, 1]) < 0.02
 
 
-def test_each_failing_item_concerns_itself_only() -> None:
+def test_each_failing_item_fails_alone() -> None:
     for bad in ([0], [1, 2], [0, 1, 2, 3]):
         view = sk.random_map(FailsAt(*bad, error=StopIteration), sk.smap(FailsAt(3), range(4)), seed=0)
         for i, item in enumerate(agree_after_errors(view)):

@@ -59,7 +59,7 @@ def test_a_fraction_of_0_stays_empty():
     assert [len(part) for part in parts] == [0, 2, 0, 2, 1]
 
 
-def test_a_seed_settles_the_parts_and_no_global_generator_is_touched():
+def test_a_seed_determines_the_parts_and_no_global_generator_is_touched():
     random.seed(5)
     np.random.seed(5)
     before = random.getstate(), np.random.get_state()[1].tolist()
@@ -71,7 +71,7 @@ def test_a_seed_settles_the_parts_and_no_global_generator_is_touched():
     assert lists(random_split(range(100), [60, 40])) != lists(random_split(range(100), [60, 40]))
 
 
-def test_the_parts_of_one_seed_are_these_for_good():
+def test_the_parts_of_a_seed_never_change_between_versions():
     first, second = random_split("abcdefgh", [5, 3], seed=0)
     assert "".join(first) + " " + "".join(second) == "fhedc bag"
 
@@ -186,7 +186,7 @@ def test_every_part_has_its_share_of_every_class_within_one_item(seed, n, classe
         assert all(abs(found[c] * n - totals[c] * len(part)) < n for c in totals)
 
 
-def test_within_a_class_chance_decides():
+def test_within_a_class_items_are_assigned_at_random():
     classes = [0] * 30 + [1] * 10
     counts = Counter()
     for seed in range(300):

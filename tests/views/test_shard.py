@@ -11,57 +11,57 @@ from seqkit.views.shard import shard
 
 from .helpers import says
 
-WORLDS = range(1, 16)
+COUNTS = range(1, 16)
 
 
-def parts(items, world, contiguous, even=None):
-    return [list(shard(items, rank, world, contiguous, even=even)) for rank in range(world)]
+def parts(items, count, contiguous, even=None):
+    return [list(shard(items, rank, count, contiguous, even=even)) for rank in range(count)]
 
 
 @pytest.mark.parametrize("n", range(13))
 def test_contiguous_parts_follow_each_other_and_the_first_have_one_more(n):
     items = list(range(n))
-    for world in WORLDS:
-        found = parts(items, world, True)
+    for count in COUNTS:
+        found = parts(items, count, True)
         assert list(chain.from_iterable(found)) == items
-        assert [len(part) for part in found] == [n // world + (rank < n % world) for rank in range(world)]
+        assert [len(part) for part in found] == [n // count + (rank < n % count) for rank in range(count)]
 
 
 @pytest.mark.parametrize("n", range(13))
 def test_strided_parts_take_turns(n):
     items = list(range(n))
-    for world in WORLDS:
-        assert parts(items, world, False) == [items[rank::world] for rank in range(world)]
+    for count in COUNTS:
+        assert parts(items, count, False) == [items[rank::count] for rank in range(count)]
 
 
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("n", range(13))
 def test_padded_parts_are_those_of_a_sequence_that_starts_anew_behind_its_end(n, contiguous):
     items = list(range(n))
-    for world in WORLDS:
-        size = -(-n // world)
-        longer = (items * world)[: size * world]
-        blocks = [longer[rank * size : (rank + 1) * size] for rank in range(world)]
-        turns = [longer[rank::world] for rank in range(world)]
-        assert parts(items, world, contiguous, "pad") == (blocks if contiguous else turns)
+    for count in COUNTS:
+        size = -(-n // count)
+        longer = (items * count)[: size * count]
+        blocks = [longer[rank * size : (rank + 1) * size] for rank in range(count)]
+        turns = [longer[rank::count] for rank in range(count)]
+        assert parts(items, count, contiguous, "pad") == (blocks if contiguous else turns)
 
 
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("n", range(13))
 def test_dropped_parts_are_those_of_a_sequence_that_ends_earlier(n, contiguous):
     items = list(range(n))
-    for world in WORLDS:
-        shorter = items[: n // world * world]
-        assert parts(items, world, contiguous, "drop") == parts(shorter, world, contiguous)
-        assert {len(part) for part in parts(items, world, contiguous, "drop")} == {n // world}
+    for count in COUNTS:
+        shorter = items[: n // count * count]
+        assert parts(items, count, contiguous, "drop") == parts(shorter, count, contiguous)
+        assert {len(part) for part in parts(items, count, contiguous, "drop")} == {n // count}
 
 
 def test_parts_are_slices_and_need_no_memory():
-    for n, world in ((10**15, 7), (10**15 + 1, 2)):
+    for n, count in ((10**15, 7), (10**15 + 1, 2)):
         for contiguous in (True, False):
             for even in (None, "pad", "drop"):
-                ranks = [shard(range(n), rank, world, contiguous, even=even) for rank in range(world)]
-                assert sum(map(len, ranks)) in (n, n + -n % world, n - n % world)
+                ranks = [shard(range(n), rank, count, contiguous, even=even) for rank in range(count)]
+                assert sum(map(len, ranks)) in (n, n + -n % count, n - n % count)
                 assert ranks[1][-1] < n
     assert repr(shard("abcdef", 1, 2)) == "gather(<str of 6>, range(3, 6))"
     assert repr(shard("abcdef", 1, 2, False)) == "gather(<str of 6>, range(1, 6, 2))"
@@ -83,13 +83,13 @@ def test_padded_parts_can_be_written():
 
 
 def test_unfit_arguments_are_refused():
-    with says(ValueError, "shard: rank must be below world 3, got 3"):
+    with says(ValueError, "shard: rank must be below world_size 3, got 3"):
         shard("abc", 3, 3)
     with says(ValueError, "shard: rank must be an int of at least 0, got -1"):
         shard("abc", -1, 3)
-    with says(ValueError, "shard: world must be a positive int, got 0"):
+    with says(ValueError, "shard: world_size must be a positive int, got 0"):
         shard("abc", 0, 0)
-    with says(TypeError, "shard: world must be a positive int, got 2.0"):
+    with says(TypeError, "shard: world_size must be a positive int, got 2.0"):
         shard("abc", 0, 2.0)
     with says(ValueError, "shard: even must be 'pad', 'drop' or None, got 'keep'"):
         shard("abc", 0, 1, even="keep")

@@ -119,13 +119,13 @@ def test_two_shuffles_of_one_seed_in_one_pipeline_differ() -> None:
     assert list(sk.shuffle(once, seed=0)) != again
 
 
-def test_stages_without_chance_leave_the_order_alone() -> None:
+def test_views_without_randomness_do_not_change_the_order() -> None:
     plain = sk.shuffle(range(1000), seed=0)
     mapped = sk.shuffle(sk.smap(lambda x: x, sk.batch(range(1000), 1)), seed=0)
     assert [row[0] for row in mapped] == list(plain)
 
 
-def test_a_name_stands_for_the_place_in_the_pipeline() -> None:
+def test_a_name_replaces_the_position_in_the_pipeline_as_salt() -> None:
     base = sk.shuffle(range(1000), seed=1)
     named = sk.shuffle(base, seed=0, name="outer")
     assert [base[:].index(x) for x in named[:5]] == order(seed=0, name="outer")[:5]
@@ -133,7 +133,7 @@ def test_a_name_stands_for_the_place_in_the_pipeline() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 7, 2**32 + 5, 2**63])
-def test_the_order_of_numpy_is_to_be_had_and_its_epochs_are_others(seed: int) -> None:
+def test_order_numpy_is_the_permutation_of_numpy_with_new_epochs(seed: int) -> None:
     drawn = sk.shuffle(range(500), seed, order="numpy")
     assert list(drawn) == np.random.default_rng(seed).permutation(500).tolist()
     assert drawn[3] == list(drawn)[3] == drawn[[5, 3]][1]
@@ -195,7 +195,7 @@ def test_short_runs_come_out_of_whole_blocks(run: range) -> None:
     assert permutation.many(run).tolist() == permutation.many(list(run)).tolist()
 
 
-def test_what_a_caller_does_to_a_block_stays_with_the_caller() -> None:
+def test_changing_a_returned_block_does_not_change_the_permutation() -> None:
     permutation = Permutation(100_000, key=4)
     first = permutation.many(range(10))
     wanted = first.tolist()

@@ -1,8 +1,7 @@
-"""`smap` and `starmap`."""
+"""`smap`."""
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +19,9 @@ from .helpers import FailsAt, Naturals, agree_after_errors, past_errors, says
 errors = pytest.mark.parametrize("error", [ValueError, IndexError, StopIteration, KeyError, two_arguments])
 
 
-@pytest.mark.parametrize(("make", "who"), [(sk.smap, "smap"), (sk.starmap, "starmap")])
-def test_a_function_must_be_callable(make: Any, who: str) -> None:
-    with says(TypeError, f"{who}: f must be callable, got 3"):
-        make(3, [1])
+def test_a_function_must_be_callable() -> None:
+    with says(TypeError, "smap: f must be callable, got 3"):
+        sk.smap(3, [1])  # type: ignore[call-overload]
 
 
 def test_at_least_one_sequence_is_needed() -> None:
@@ -58,7 +56,7 @@ def test_a_sequence_of_unknown_length_must_last_as_long_as_the_others() -> None:
     assert found[2].kind is IndexError
 
 
-def test_nothing_is_remembered() -> None:
+def test_results_are_not_kept() -> None:
     calls: list[int] = []
     view = sk.smap(calls.append, [1, 2])
     view[0], view[0], list(view)
@@ -76,15 +74,61 @@ def test_a_chain_of_maps_is_one_loop_over_the_source() -> None:
     view: Any = source
     for f in (abs, float, str):
         view = sk.smap(f, view)
-    assert view._base is source
-    assert [f for _, f in view._steps] == [abs, float, str]
+    assert view._chain.inputs == (source,)
+    assert [f for f, _, _ in view._chain.layers] == [abs, float, str]
+
+
+def test_a_chain_of_maps_of_several_sequences_is_one_loop_too() -> None:
+    a, b, c, d = ([k, k + 1] for k in (10, 20, 30, 40))
+    view: Any = sk.smap(lambda *parts: parts, a, b)
+    view = sk.smap(lambda *parts: parts, c, view, d)
+    view = sk.smap(str, sk.smap(len, view))
+    assert [list(source) for source in view._chain.inputs] == [a, b, c, d]
+    assert list(view) == ["3", "3"]
+    view = sk.smap(lambda *parts: parts, a, sk.smap(lambda *parts: parts, b, c), d)
+    assert list(view) == [(10, (20, 30), 40), (11, (21, 31), 41)]
+    assert view.__getitems__([1]) == [view[1]] == [(11, (21, 31), 41)]
+
+
+def test_maps_with_other_rules_for_lengths_are_not_joined() -> None:
+    even = sk.smap(max, [1, 5, 9], [2, 4, 6])
+    short = sk.smap(max, even, [7], zip="shortest")
+    assert (len(short), list(short)) == (1, [7])
+    with says(ValueError, "smap: the sequences must have one length, got 1, 3"):
+        sk.smap(max, short, [1, 2, 3])
+    shorter = sk.smap(max, sk.smap(max, [1, 5, 9], [7, 7], zip="shortest"), [8], zip="shortest")
+    assert (len(shorter), list(shorter), len(shorter._chain.inputs)) == (1, [8], 3)
+
+
+def test_in_a_chain_of_several_sequences_each_failing_item_fails_alone() -> None:
+    for failing in range(5):
+        parts = [FailsAt(*[2, 3] * (failing == k)) for k in range(5)]
+        first, second = FailingSource(range(5), [0]), sk.smap(parts[0], range(5))
+        view = sk.smap(parts[1], first, second)
+        view = sk.smap(parts[2], sk.smap(parts[3], view, FailingSource(range(5), [4])))
+        view = sk.smap(parts[4], view, view)
+        found = agree_after_errors(view)
+        assert [i for i, item in enumerate(found) if isinstance(item, Failure)] == [0, 2, 3, 4]
+
+
+def test_an_error_in_a_chain_of_several_sequences_names_the_map_and_its_inputs() -> None:
+    inner = sk.smap(FailsAt(), range(5), "abcde")
+    failing = sk.smap(FailsAt(3), inner, "vwxyz")
+    outer = sk.smap(FailsAt(), "fghij", failing)
+    reads = [lambda: outer[3], lambda: list(outer), lambda: outer.__getitems__([1, 3])]
+    for read in reads:
+        with pytest.raises(sk.EvaluationError, match=r"smap\[3\] failed: ValueError: bad 3") as caught:
+            read()
+        assert (caught.value.view, caught.value.index) == (failing, 3)
+        assert caught.value.inputs() == [3, "y"]
+    with pytest.raises(sk.EvaluationError) as caught:
+        outer[3]
+    assert caught.value.path == ((outer, 3), (failing, 3))
 
 
 @errors
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_each_failing_item_of_each_function_of_a_chain_concerns_itself_only(
-    layers: int, error: Callable[[str], Exception]
-) -> None:
+def test_in_a_chain_each_failing_item_fails_alone(layers: int, error: Callable[[str], Exception]) -> None:
     for bad in ([0], [3], [0, 1], [2, 3], [0, 1, 2, 3], [1, 3]):
         for failing_layer in range(layers):
             view = sk.view(range(4))
@@ -142,7 +186,7 @@ def test_an_error_of_another_view_that_a_function_reads_passes_unchanged() -> No
     assert caught.value.view is broken
 
 
-def test_nothing_can_be_thrown_into_an_iterator() -> None:
+def test_iterators_have_no_throw_method() -> None:
     assert not hasattr(iter(sk.smap(abs, [1])), "throw")
 
 
@@ -152,25 +196,8 @@ def test_an_iterator_that_is_dropped_half_way_leaves_quietly() -> None:
     del iterator
 
 
-def test_starmap_unpacks_tuples_lists_and_mappings() -> None:
-    assert list(sk.starmap(pow, [(2, 3), [3, 2]])) == [8, 9]
-    assert sk.starmap(lambda a, b: a - b, [{"b": 1, "a": 5}])[0] == 4
-    assert list(sk.starmap(max, np.array([[1, 5], [7, 2]]))) == [5, 7]
-
-
-def test_starmap_pickles() -> None:
-    view = pickle.loads(pickle.dumps(sk.starmap(pow, [(2, 3)])))
-    assert view[0] == 8
-
-
-def test_an_item_that_cannot_be_unpacked_is_an_error_of_that_item() -> None:
-    found = agree_after_errors(sk.starmap(max, [(1, 2), 3, (4, 5)]))
-    assert (found[0], found[1].kind, found[2]) == (2, sk.EvaluationError, 5)
-
-
 def test_functions_without_a_name_are_shown_by_their_class() -> None:
     assert repr(sk.smap(FailsAt(), [1])) == "smap(FailsAt, <list of 1>)"
-    assert repr(sk.starmap(FailsAt(), [(1,)])) == "starmap(FailsAt, <list of 1>)"
 
 
 # -------------------------------------------------------------------- many items at once
@@ -258,14 +285,11 @@ def test_a_batched_function_works_over_sources_without_a_length() -> None:
 
 def test_views_show_whether_they_map_one_item_or_many() -> None:
     assert repr(sk.smap(abs, [1], batched=True)) == "smap(abs, <list of 1>, batched=True)"
-    assert repr(sk.starmap(pow, [(1, 2)])) == "starmap(pow, <list of 1>)"
-    with pytest.raises(sk.EvaluationError, match=r"starmap\[0\] failed"):
-        sk.starmap(pow, [(0, -1)])[0]
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_a_function_that_exits_shifts_no_name_of_those_behind_it(
+def test_a_function_that_exits_does_not_shift_the_indices_in_later_errors(
     layers: int, kind: type[BaseException]
 ) -> None:
     view = sk.smap(FailsAt(2, 8), sk.smap(FailsAt(1, error=kind), range(9)))
@@ -278,7 +302,7 @@ def test_a_function_that_exits_shifts_no_name_of_those_behind_it(
         assert (found[i].index, found[i].message) == (i, f"smap[{i}] failed: ValueError: bad {i}")
 
 
-def test_a_function_that_exits_in_a_worker_shifts_no_name_of_those_behind_it() -> None:
+def test_a_function_that_exits_in_a_worker_does_not_shift_the_indices_in_later_errors() -> None:
     def f(i: int) -> int:
         if i == 1:
             sys.exit(1)
@@ -333,12 +357,3 @@ def test_the_shortest_may_be_a_sequence_of_unknown_length() -> None:
             view[2]
         assert list(sk.batch(view, 3)) == [["ax", "by"]]
     assert list(sk.smap(max, Naturals(), UnsizedSource([4, 4]), zip="shortest")) == [4, 4]
-
-
-def test_starmap_of_first_parts_keeps_the_others_and_the_kind_of_item() -> None:
-    assert list(sk.starmap(abs, [(-1, "a"), (-2, "b", "c")], first=True)) == [(1, "a"), (2, "b", "c")]
-    assert sk.starmap(abs, [[-1, -1]], first=True)[0] == [1, -1]
-    with pytest.raises(sk.EvaluationError, match="first=True needs a tuple or list, got dict"):
-        sk.starmap(abs, [{"a": 1}], first=True)[0]
-    with pytest.raises(TypeError, match="starmap: first must be a bool"):
-        sk.starmap(abs, [(1,)], first=1)  # type: ignore[call-overload]

@@ -153,5 +153,5 @@ def test_unfit_edges_are_refused():
         split(UnsizedSource("abcd"), 1)
 
 
-def test_its_repr_tells_the_number_of_parts():
+def test_its_repr_shows_the_number_of_parts():
     assert repr(split("abcd", [1, 2])) == "split(<str of 4>, <3 parts>)"

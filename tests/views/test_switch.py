@@ -101,7 +101,7 @@ def test_errors_of_the_sequences_never_shorten_an_iteration():
     assert list(case([0, 1, 0], repeat("a"), [1, 2, 3])) == ["a", 2, "a"]
 
 
-def test_iteration_goes_on_behind_failures_of_the_selector_and_of_the_selected():
+def test_iteration_continues_after_errors_of_selector_and_sequences():
     view = case(FailingSource([0, 1, 0, 1, 1], {1}), FailingSource("abcde", {2, 3}), "ABCDE")
     expected = by_index(view)
     assert by_iteration(iter(view)) == expected
@@ -109,7 +109,7 @@ def test_iteration_goes_on_behind_failures_of_the_selector_and_of_the_selected()
     assert [i for i, item in enumerate(expected) if not isinstance(item, str)] == [1, 2]
 
 
-def test_errors_tell_the_way_to_the_item_that_was_selected():
+def test_errors_have_the_path_to_the_selected_item():
     inverse = sk.smap(lambda x: 1 / x, [1, 0])
     view = switch([0, 0], "ab", inverse)
     for read in (lambda: view[1], lambda: list(view)):
@@ -152,7 +152,7 @@ def test_sequences_without_a_length_take_that_of_the_others():
     assert list(switch([1, 0, 1], UnsizedSource("abcd"), "ABC")) == ["a", "B", "c"]
 
 
-def test_where_none_has_a_length_that_of_the_selector_counts():
+def test_without_lengths_of_sequences_the_length_is_that_of_the_selector():
     endless = switch(cycle([1, 0]), repeat("x"), cycle("abc"))
     assert list(endless[:6]) == ["x", "b", "x", "a", "x", "c"]
     with pytest.raises(TypeError, match="switch has no length: it never ends"):
@@ -252,7 +252,7 @@ def test_sequences_that_read_ahead_learn_which_items_are_selected():
     assert x.plans == [0, 3, 4, 0]  # a plan that may not end is not split
 
 
-def test_a_selector_that_fails_is_told_in_its_place_if_a_sequence_reads_ahead():
+def test_a_failing_selector_fails_its_own_item_if_a_sequence_reads_ahead():
     view = case(FailingSource([0, 1, 0, 5, 1], {1}), Ahead("abcde"), "ABCDE")
     found = by_iteration(iter(view))
     assert [item for item in found if isinstance(item, str)] == ["a", "c", "E"]

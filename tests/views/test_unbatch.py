@@ -104,7 +104,7 @@ def test_batched_reads_read_every_batch_once() -> None:
     assert source.reads == {1: 1, 0: 1}
 
 
-def test_where_reading_a_batch_fails_its_items_do() -> None:
+def test_items_of_a_batch_that_cannot_be_read_fail() -> None:
     view = sk.unbatch(FailingSource([[1, 2], [3, 4], [5, 6]], [1]), 2, 0)
     found = agree_after_errors(view)
     assert [getattr(item, "kind", item) for item in found] == [1, 2, *[sk.EvaluationError] * 2, 5, 6]
@@ -131,7 +131,7 @@ def test_unbatch_of_unbounded_batches_never_ends() -> None:
     assert view[10**6] == 10**6
 
 
-def test_items_of_a_batch_interrupted_do_not_come_from_the_one_before() -> None:
+def test_an_interrupted_batch_does_not_repeat_items_of_the_batch_before() -> None:
     batches = sk.smap(FailsAt([3, 4], error=KeyboardInterrupt), [[1, 2], [3, 4], [5, 6]])
     iterator = iter(sk.unbatch(batches, 2, 0))
     found: list[Any] = []
@@ -155,13 +155,13 @@ def test_explaining_an_unbatch_reads_no_batch():
 
 @pytest.mark.parametrize("plan", [range(10), range(1, 10)], ids=str)
 @pytest.mark.parametrize("at", [0, 2])
-def test_an_interrupt_costs_one_item_and_shifts_nothing_in_unbatch(plan: Any, at: int) -> None:
+def test_an_interrupt_loses_at_most_one_item_and_shifts_none(plan: Any, at: int) -> None:
     assert costs_one_item(sk.unbatch(Interrupted(sk.view(["abc", "def", "ghi", "j"]), at), 3), plan)
 
 
 @pytest.mark.parametrize("failing", [(0, 1), (1, 2, 3), (0, 1, 2), (2, 4), (0, 2, 11)], ids=str)
 @pytest.mark.parametrize("last", ["keep", "discard"])
-def test_interrupts_that_follow_each_other_cost_batches_and_shift_none(failing: Any, last: Any) -> None:
+def test_repeated_interrupts_lose_batches_and_shift_no_item(failing: Any, last: Any) -> None:
     source = sk.smap(FailsAt(*failing, error=KeyboardInterrupt), range(20))
     whole = list(sk.batch(range(20), 3, last=last))
     found = past_errors(iter(sk.batch(Interrupted(source, -1), 3, last=last)))

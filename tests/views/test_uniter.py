@@ -87,7 +87,7 @@ def test_ascending_indices_are_read_in_one_pass():
     assert letters.counts == (1, 7)
 
 
-def test_an_index_further_back_starts_anew():
+def test_an_index_before_the_current_position_starts_a_new_pass():
     letters = Letters()
     view = uniter(letters, size=8)
     assert [view[5], view[5], view[0]] == ["f", "f", "a"]
@@ -125,7 +125,7 @@ def test_the_nearest_pass_behind_an_index_is_advanced():
     assert (letters.opened, letters.drawn - before) == (3, 2)
 
 
-def test_the_pass_used_longest_ago_makes_room_and_is_closed():
+def test_the_least_recently_used_pass_is_closed():
     letters = Letters()
     view = uniter(letters, n_parallel=2, size=8)
     assert [view[6], view[3], view[7], view[0]] == ["g", "d", "h", "a"]
@@ -185,7 +185,7 @@ def test_the_end_is_found_in_every_form():
         assert list(ahead) == list("abc")
 
 
-def test_items_that_an_iterable_owes_to_its_size_are_errors():
+def test_items_missing_from_an_iterable_shorter_than_its_size_are_errors():
     view = uniter(iter(Letters("ab")), size=4)
     view_again = uniter(Letters("ab"), size=4)
     for short in (view, view_again):
@@ -231,12 +231,10 @@ def test_a_one_shot_iterator_is_read_forwards():
     assert [view[0], view[2], view[3], view[7]] == ["a", "c", "d", "h"]
 
 
-def test_a_one_shot_iterator_cannot_go_back_and_says_so():
+def test_a_one_shot_iterator_cannot_go_back():
     view = uniter(iter("abcdefgh"))
     assert view[4] == "e"
-    with pytest.raises(
-        EvaluationError, match="the iterator has passed item 3 and cannot begin again"
-    ) as caught:
+    with pytest.raises(EvaluationError, match="the iterator has passed item 3 and cannot restart") as caught:
         view[3]
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert view[5] == "f"
@@ -245,27 +243,27 @@ def test_a_one_shot_iterator_cannot_go_back_and_says_so():
 def test_a_one_shot_iterator_goes_back_as_far_as_items_are_kept():
     view = uniter(iter("abcdefgh"), cache_size=3)
     assert [view[4], view[2], view[3], view[5]] == ["e", "c", "d", "f"]
-    with pytest.raises(EvaluationError, match="cannot begin again"):
+    with pytest.raises(EvaluationError, match="cannot restart"):
         view[2]
 
 
 def test_a_one_shot_iterator_can_be_iterated_once():
     view = uniter(iter("abc"))
     assert list(view) == ["a", "b", "c"]
-    with pytest.raises(EvaluationError, match="cannot begin again"):
+    with pytest.raises(EvaluationError, match="cannot restart"):
         next(iter(view))
     with pytest.raises(IndexError, match="the sequence ends before index 3"):
         view[3]
 
 
-def test_an_item_that_a_one_shot_iterator_fails_at_is_lost_alone():
+def test_a_one_shot_iterator_loses_only_the_item_that_fails():
     failing = iter(sk.smap(lambda x: 6 // x, [3, 0, 2, 1]))
     outcomes = by_iteration(iter(uniter(failing)))
     assert [item for item in outcomes if not isinstance(item, Failure)] == [2, 3, 6]
     assert outcomes[1].cause.startswith("ZeroDivisionError")
 
 
-def test_an_iterator_that_is_ours_to_read_is_not_ours_to_close():
+def test_an_iterator_of_the_user_is_not_closed():
     mine = iter(Letters())
     view = uniter(mine)
     assert view[1] == "b"
@@ -282,7 +280,7 @@ def test_reading_on_behind_a_slice_goes_on_in_its_pass():
     assert letters.opened == 1
 
 
-def test_a_slice_takes_no_place_from_who_reads_by_index():
+def test_a_slice_does_not_close_the_pass_of_reads_by_index():
     letters = Letters("abcdefgh")
     view = uniter(letters, size=8)
     assert view[5] == "f"
@@ -306,14 +304,14 @@ def test_a_failing_item_fails_again():
         assert view[2] == "c"
 
 
-def test_items_behind_one_that_fails_are_errors_as_far_as_there_is_a_length():
+def test_items_after_a_permanent_failure_are_errors_up_to_the_length():
     view = uniter(Broken(), size=8)
     for i in (3, 6, 7, 6):
         with pytest.raises(EvaluationError, match="no item 3"):
             view[i]
 
 
-def test_without_a_length_a_failure_is_the_end_once_it_was_told():
+def test_without_a_length_a_permanent_failure_raises_once_and_ends_the_sequence():
     view = unsized(Broken())
     with pytest.raises(EvaluationError, match=r"uniter\[3\] failed"):
         view[3]
@@ -323,7 +321,7 @@ def test_without_a_length_a_failure_is_the_end_once_it_was_told():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_a_failure_that_was_overcome_is_told_again():
+def test_a_failure_after_a_successful_read_is_raised_again():
     letters = Flaky("abcdefgh", 2)
     view = unsized(letters)
     with pytest.raises(EvaluationError):
@@ -334,7 +332,7 @@ def test_a_failure_that_was_overcome_is_told_again():
         view[3]
 
 
-def test_after_an_error_the_next_read_starts_anew_and_knows_where_it_is():
+def test_after_an_error_the_next_read_starts_a_new_pass_at_the_right_index():
     letters = Flaky("abcdefgh", 2, 5, 1)
     view = uniter(letters, size=8)
     for i in (2, 5, 7):
@@ -343,7 +341,7 @@ def test_after_an_error_the_next_read_starts_anew_and_knows_where_it_is():
     assert [view[2], view[5], view[7]] == ["c", "f", "h"]
 
 
-def test_errors_keep_the_other_passes():
+def test_an_error_leaves_other_passes_open():
     letters = Flaky("abcdefgh")
     view = uniter(letters, n_parallel=2, size=8)
     assert [view[6], view[0]] == ["g", "a"]
@@ -359,7 +357,7 @@ def test_errors_keep_the_other_passes():
     "make", [lambda text, at: uniter(Flaky(text, at), size=8), lambda text, at: unsized(Flaky(text, at))]
 )
 @pytest.mark.parametrize("at", [0, 3, 7])
-def test_iteration_goes_on_behind_an_item_that_failed_once(make, at):
+def test_iteration_continues_after_an_item_that_failed_once(make, at):
     outcomes = by_iteration(iter(make("abcdefgh", at)))
     assert [item for item in outcomes if not isinstance(item, Failure)] == [
         *"abcdefgh"[:at],
@@ -371,7 +369,7 @@ def test_iteration_goes_on_behind_an_item_that_failed_once(make, at):
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("size", [8, None])
 @pytest.mark.parametrize("failing", [(0,), (3,), (7,), (3, 5), (2, 7)], ids=str)
-def test_whatever_is_raised_costs_its_item_and_shifts_none(failing, size, kind):
+def test_any_exception_loses_one_item_and_shifts_none(failing, size, kind):
     letters = Flaky("abcdefgh", *failing, error=kind)
     found = past_errors(iter(uniter(lambda: iter(letters), size=size)))
     assert [i for i, item in enumerate(found) if isinstance(item, BaseException)] == list(failing)
@@ -383,7 +381,7 @@ def test_whatever_is_raised_costs_its_item_and_shifts_none(failing, size, kind):
 
 @pytest.mark.parametrize("size", [8, None])
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_what_exits_for_good_comes_to_an_end(kind, size):
+def test_an_iterable_that_always_exits_ends(kind, size):
     def letters():
         yield from "abc"
         raise kind
@@ -406,13 +404,13 @@ def test_an_interrupt_while_an_iterator_is_closed_costs_no_item():
         assert [item for item in found if isinstance(item, str)] == list("abc")
 
 
-def test_iteration_over_what_stays_broken_gives_errors_up_to_its_length():
+def test_iteration_over_a_permanently_failing_iterable_gives_errors_up_to_its_length():
     outcomes = by_iteration(iter(uniter(Broken(), size=8)))
     assert outcomes[:3] == list("abc")
     assert [outcome.cause for outcome in outcomes[3:]] == ["ValueError('no item 3')"] * 5
 
 
-def test_iteration_over_what_stays_broken_and_has_no_length_ends_after_the_error():
+def test_iteration_over_a_permanently_failing_iterable_without_length_ends_after_the_error():
     outcomes = by_iteration(iter(unsized(Broken())))
     assert outcomes[:3] == list("abc")
     assert [outcome.cause for outcome in outcomes[3:]] == ["ValueError('no item 3')"]
@@ -513,7 +511,7 @@ def test_files_that_a_function_opens_are_closed(tmp_path):
     assert [file.closed for file in opened] == [True] * 3
 
 
-def test_an_error_while_closing_harms_no_item():
+def test_an_error_while_closing_affects_no_item():
     def letters():
         try:
             yield from "abc"
@@ -537,14 +535,14 @@ def test_views_pickle_with_their_iterable_and_without_its_iterators():
         pickle.dumps(uniter(triples()))
 
 
-def test_a_copied_one_shot_iterator_remembers_where_it_stands():
+def test_a_copied_one_shot_iterator_keeps_its_position():
     view = uniter(iter([10, 11, 12, 13]))
     assert view[1] == 11
     apart, shared = pickle.loads(pickle.dumps(view)), copy.copy(view)
     assert shared[2] == 12
     assert view[3] == 13
     assert apart[2] == 12
-    with pytest.raises(EvaluationError, match="cannot begin again"):
+    with pytest.raises(EvaluationError, match="cannot restart"):
         shared[2]
 
 
@@ -579,7 +577,7 @@ def test_a_forked_process_does_not_read_a_one_shot_iterator_of_its_parent(monkey
 
 
 @pytest.mark.parametrize("method", ["thread", "process"])
-def test_workers_of_either_kind_read_it(method):
+def test_thread_and_process_workers_read_it(method):
     with sk.prefetch(uniter(triples, size=6), 2, method) as ahead:
         assert list(ahead) == list(triples())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -62,7 +63,7 @@ def test_a_dict_is_a_sequence_of_its_ints_also_when_iterated() -> None:
         sk.view({"x": 1})
 
 
-def test_a_bool_is_the_int_it_stands_for_also_in_arrays() -> None:
+def test_a_bool_index_is_0_or_1_also_in_arrays() -> None:
     rows = sk.view(np.arange(6).reshape(3, 2))
     assert rows[True].tolist() == [2, 3]
     rows[False] = 9
@@ -301,23 +302,52 @@ def test_the_parts_of_an_expression_that_are_not_random_are_shared_by_all_epochs
 # -------------------------------------------------------------------- depth
 
 
-def chain(depth: int) -> sk.View[Any]:
-    view = sk.view(range(3))
+def one_more(view: sk.View[Any]) -> sk.View[Any]:
+    return sk.smap(plus_one, view)
+
+
+def sum_with_ones(view: sk.View[Any]) -> sk.View[Any]:
+    return sk.smap(operator.add, view, [1, 1, 1])
+
+
+def ones_and_sum(view: sk.View[Any]) -> sk.View[Any]:
+    return sk.smap(max, [0, 0, 0], sk.smap(plus_one, view), [1, 1, 1])
+
+
+def chain(depth: int, extend: Callable[[Any], sk.View[Any]] = one_more) -> sk.View[Any]:
+    view = sk.shuffle(range(3), seed=0)
     for _ in range(depth):
-        view = sk.smap(plus_one, view)
+        view = extend(view)
     return view
 
 
-def test_a_chain_of_500_maps_is_read_shown_pickled_and_copied() -> None:
-    view = chain(500)
-    for same in (view, pickle.loads(pickle.dumps(view)), copy.deepcopy(view), view.at_epoch(1)):
-        assert (same[1], list(same), list(same[::-1])) == (501, [500, 501, 502], [502, 501, 500])
+kinds_of_chains = pytest.mark.parametrize("extend", [one_more, sum_with_ones, ones_and_sum])
+
+
+@kinds_of_chains
+def test_a_chain_of_500_maps_is_read_shown_pickled_and_copied(extend: Any) -> None:
+    view, order = chain(500, extend), sk.shuffle(range(3), seed=0)
+    items, others = ([i + 500 for i in order.at_epoch(epoch)] for epoch in (0, 2))
+    for same in (view, pickle.loads(pickle.dumps(view)), copy.deepcopy(view)):
+        assert (same[1], list(same), list(same[::-1])) == (items[1], items, items[::-1])
+        assert list(same.batch(2)) == [items[:2], items[2:]]
+    assert list(view.at_epoch(2)) == others
     assert len(repr(view)) < 1000
+    assert sk.explain(view).count("shuffle") == 1
 
 
-def test_a_chain_of_5000_maps_is_read_too() -> None:
-    view = chain(5000)
-    assert (view[-1], list(view)) == (5002, [5000, 5001, 5002])
+@kinds_of_chains
+def test_a_chain_of_2000_maps_is_read_too(extend: Any) -> None:
+    view = chain(2000, extend)
+    assert sorted(view) == sorted(view[:]) == sorted([view[0], view[1], view[-1]]) == [2000, 2001, 2002]
+
+
+@kinds_of_chains
+def test_the_length_of_a_chain_of_500_maps_is_found_when_it_is_needed(extend: Any) -> None:
+    view = sk.filter(bool, range(4))
+    for _ in range(500):
+        view = extend(view)
+    assert (len(view), list(view)) == (3, [501, 502, 503])
 
 
 def test_the_layer_that_fails_is_named_in_a_deep_chain() -> None:
@@ -356,7 +386,7 @@ def test_expressions_too_deep_to_read_raise_a_plain_recursion_error(f: Any) -> N
 # -------------------------------------------------------------------- errors
 
 
-def test_an_error_tells_the_way_to_the_item_that_failed() -> None:
+def test_an_error_has_the_path_to_the_item_that_failed() -> None:
     numbers = sk.smap(FailsAt(7), range(10))
     batches = sk.batch(sk.shuffle(numbers, seed=0), 3)
     with pytest.raises(sk.EvaluationError) as caught:
@@ -372,7 +402,7 @@ def test_an_error_tells_the_way_to_the_item_that_failed() -> None:
     assert f"path: batch[{place // 3}] → shuffle[{place}] → smap[7]" in str(error)
 
 
-def test_the_way_to_an_item_leads_past_items_out_of_range() -> None:
+def test_the_path_to_an_item_skips_items_out_of_range() -> None:
     numbers = sk.smap(FailsAt(1), range(3))
     picked = sk.gather(numbers, [1, 99])
     with pytest.raises(sk.EvaluationError) as caught:
@@ -415,7 +445,7 @@ def test_a_view_that_defines_too_little_says_what_is_missing() -> None:
         view._rebuild(())
 
 
-def test_a_view_lies_over_views() -> None:
+def test_sources_of_a_view_must_be_views() -> None:
     class Reversed(sk.View[Any]):
         def __init__(self, source: Any) -> None:
             super().__init__((source,), len(source))
@@ -456,7 +486,7 @@ def test_fancy_assignment_is_refused() -> None:
 @pytest.mark.parametrize(
     "key", [{1}, frozenset([0]), {1: 0}, bytearray(b"01"), b"01", "01", (0, 1), 1.0], ids=repr
 )
-def test_what_has_no_order_or_is_text_is_no_list_of_indices(key: Any) -> None:
+def test_sets_mappings_and_text_are_no_index_lists(key: Any) -> None:
     kind = type(key).__name__
     with says(TypeError, f"smap: indices must be ints, slices, index arrays or boolean masks, got {kind}"):
         sk.smap(abs, [1, 2])[key]
@@ -506,12 +536,12 @@ ordered = pytest.mark.parametrize(("items", "read"), ORDERED.values(), ids=ORDER
 
 
 @ordered
-def test_what_gives_its_items_as_they_come_is_read_in_order(items: list[Any], read: Any) -> None:
+def test_views_over_out_of_order_nodes_read_in_index_order(items: list[Any], read: Any) -> None:
     assert read(AsTheyCome(items)) == read(items)
 
 
 @ordered
-def test_a_node_that_gives_its_items_as_they_come_is_read_in_order(items: list[Any], read: Any) -> None:
+def test_an_out_of_order_node_is_read_in_index_order_by_other_views(items: list[Any], read: Any) -> None:
     fourth = threading.Event()
 
     def slow(i: int) -> Any:
@@ -655,6 +685,6 @@ def test_views_are_joined_by_methods_and_plus() -> None:
         view + 5  # type: ignore[operator]
 
 
-def test_a_function_is_shown_by_the_name_of_what_a_partial_calls() -> None:
+def test_a_partial_is_shown_by_the_name_of_its_function() -> None:
     assert repr(sk.smap(partial(pow, 2), [1])) == "smap(pow, <list of 1>)"
     assert repr(sk.smap(partial(partial(int, base=2)), ["1"])) == "smap(int, <list of 1>)"

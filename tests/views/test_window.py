@@ -104,7 +104,7 @@ def test_items_of_a_window_are_read_as_one_batch_and_windows_of_a_batch_too():
     assert source.batches == [[10, 11, 12], [4, 5, 6, 7, 8, 9], [0, 1, 12, 13]]
 
 
-def test_a_window_is_the_readers_own():
+def test_changing_a_window_does_not_change_others():
     view = window([0, 1, 2, 3], 2)
     rows = iter(view)
     next(rows).clear()
@@ -144,7 +144,7 @@ def test_sequences_that_end_somewhere_have_the_same_windows(size, stride, last):
 
 @pytest.mark.parametrize(("size", "stride"), SIZES)
 @pytest.mark.parametrize("failing", [{0}, {4}, {3, 4}, {2, 9}, set(range(10))], ids=str)
-def test_an_item_that_fails_costs_the_windows_that_it_is_in(size, stride, failing):
+def test_a_failing_item_fails_the_windows_that_contain_it(size, stride, failing):
     view = window(FailingSource(range(10), failing), size, stride, last="keep")
     found = agree_after_errors(view)
     for i, row in enumerate(found):
@@ -192,7 +192,7 @@ def test_after_an_interrupt_the_windows_that_follow_are_whole():
     assert list(rows) == [[3, 4, 5], [4, 5, 6], [5, 6, 7]]
 
 
-def test_a_node_beneath_that_fails_for_good_leaves_no_short_windows():
+def test_a_permanent_failure_below_makes_no_short_windows():
     node = sk.prefetch(range(100), 2, max_buffered=4)
     rows = iter(window(node, 3))
     found = [next(rows)]
@@ -206,7 +206,7 @@ def test_a_node_beneath_that_fails_for_good_leaves_no_short_windows():
 
 @pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 2), (2, 5)])
 @pytest.mark.parametrize("plan", [range(6), range(1, 6, 2), range(5, -1, -1), [3, 3, 0, 5]], ids=str)
-def test_a_node_beneath_that_works_ahead_learns_what_will_be_read(size, stride, plan):
+def test_a_prefetch_below_receives_the_plan(size, stride, plan):
     source = CountingSource(range(40))
     with sk.prefetch(source, 0) as ahead:
         view = window(ahead, size, stride)
@@ -232,7 +232,7 @@ def test_unfit_arguments_are_refused():
         window([1, 2], 1)[0] = [3]
 
 
-def test_its_repr_tells_what_is_not_usual():
+def test_its_repr_shows_arguments_that_differ_from_the_defaults():
     assert repr(window("abc", 2)) == "window(<str of 3>, 2)"
     assert repr(window("abc", 2, 3, last="keep")) == "window(<str of 3>, 2, stride=3, last='keep')"
     assert by_index(window("abc", 2)) == [["a", "b"], ["b", "c"]]
@@ -240,7 +240,7 @@ def test_its_repr_tells_what_is_not_usual():
 
 @pytest.mark.parametrize(("size", "stride"), [*SIZES, (4, 2), (4, 3), (8, 4)])
 @pytest.mark.parametrize("last", ["keep", "discard", "pad"])
-def test_where_a_sequence_of_unknown_length_breaks_off_is_told_once(size, stride, last):
+def test_an_error_in_a_sequence_of_unknown_length_is_raised_once(size, stride, last):
     for broken in range(14):
 
         def items(broken=broken):
@@ -254,7 +254,7 @@ def test_where_a_sequence_of_unknown_length_breaks_off_is_told_once(size, stride
             assert "OSError: gone" in str(found[-1])
 
 
-def test_what_fails_at_its_first_item_is_no_empty_sequence():
+def test_a_sequence_that_fails_at_its_first_item_is_not_empty():
     def boom():
         raise OSError("no such file")
         yield

@@ -110,9 +110,11 @@ class Template:
             yield says, worker, value, nbytes, pidfd, error
 
     def close(self) -> None:
-        """End the template and its remaining workers. A daemon thread may close it at exit too."""
-        if self._pidfd < 0:
-            return
+        """End the template and its remaining workers. Idempotent, also in several threads at once."""
+        try:
+            _sockets.remove(self._socket)
+        except KeyError:
+            return  # closed already, or by a daemon thread just now, at exit
         deadline = time.monotonic() + GRACE_S
         with suppress(OSError):  # the template has ended
             self._socket.shutdown(socket.SHUT_WR)

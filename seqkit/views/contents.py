@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import EvaluationError, seterr
-from .stores import ABSENT, Directory, Memory
+from .memory import Memory
+from .stores import ABSENT, Directory
 
-__all__ = ["Contents", "Flight", "holding_many"]
+__all__ = ["Computation", "Contents", "computing_many"]
 
 
 class _Local(threading.local):
@@ -31,7 +32,7 @@ _local = _Local()
 
 
 @contextmanager
-def holding_many() -> Iterator[None]:
+def computing_many() -> Iterator[None]:
     """Mark this thread as computing several claimed items together. It must not wait for other threads."""
     _local.many += 1
     try:
@@ -40,49 +41,49 @@ def holding_many() -> Iterator[None]:
         _local.many -= 1
 
 
-class Flight:
+class Computation:
     """The computation of an item by one thread, for which other threads may wait."""
 
-    __slots__ = ("_error", "_item", "_landing", "_owner", "_policy")
+    __slots__ = ("_error", "_item", "_owner", "_policy", "_unfinished")
 
     def __init__(self) -> None:
         self._owner = threading.get_ident()
         self._policy = seterr()
-        self._landing = threading.Lock()
-        self._landing.acquire()
+        self._unfinished = threading.Lock()
+        self._unfinished.acquire()
         self._item: Any = ABSENT
         self._error: Exception | None = None
 
-    def land(self, item: Any, error: BaseException | None) -> None:
+    def finish(self, item: Any, error: BaseException | None) -> None:
         """End the computation and wake the waiting threads, which compute an absent item themselves."""
         self._item = item
         self._error = error if isinstance(error, Exception) else None  # Ctrl-C concerns one thread only
-        self._landing.release()
+        self._unfinished.release()
 
     def may_be_awaited(self) -> bool:
         """May this thread wait for the result, without a deadlock, and under the same error policy?"""
-        waits = self._landing.locked()
+        waits = self._unfinished.locked()
         if waits and (self._owner == threading.get_ident() or _local.many):
             return False
         return self._policy == seterr()
 
     def wait(self) -> Any:
         """Return the item, or `ABSENT` if it must be computed again. Raise its error if it failed."""
-        with self._landing:
+        with self._unfinished:
             item, error = self._item, self._error
         if isinstance(error, EvaluationError):
-            raise _twin(error) from error.__cause__
+            raise _copy_of(error) from error.__cause__
         if error is not None:
             raise error
         return item
 
 
-def _twin(error: EvaluationError) -> EvaluationError:
+def _copy_of(error: EvaluationError) -> EvaluationError:
     """Return a copy of an error, because each thread completes its own path to it."""
-    twin = type(error).__new__(type(error))
-    twin.args = error.args
-    twin.__dict__.update(error.__dict__, path=())
-    return twin
+    copied = type(error).__new__(type(error))
+    copied.args = error.args
+    copied.__dict__.update(error.__dict__, path=())
+    return copied
 
 
 class Contents:
@@ -98,7 +99,7 @@ class Contents:
         self.memory = memory
         self.store = store
         self._lock = threading.RLock()  # reentrant: dropping an item may run a finaliser
-        self._flights: dict[int, Flight] = {}
+        self._computations: dict[int, Computation] = {}
         _alive.add(self)
 
     def find(self, i: int) -> Any:
@@ -113,35 +114,35 @@ class Contents:
                 return True
         return self.store is not None and name in self.store
 
-    def claim(self, i: int) -> tuple[Flight, bool]:
-        """Return the computation of an item, and whether this thread must do it. Then `land` it."""
+    def claim(self, i: int) -> tuple[Computation, bool]:
+        """Return the computation of an item, and whether this thread must do it. Then `finish` it."""
         with self._lock:
-            flight = self._flights.get(i)
-            if flight is not None:
-                return flight, False
-            flight = Flight()
+            computation = self._computations.get(i)
+            if computation is not None:
+                return computation, False
+            computation = Computation()
             item = self.memory.get(i)
             if item is not ABSENT:  # another thread has finished it since
-                flight.land(item, None)
-                return flight, False
-            self._flights[i] = flight
-            return flight, True
+                computation.finish(item, None)
+                return computation, False
+            self._computations[i] = computation
+            return computation, True
 
-    def land(
-        self, flights: dict[int, Flight], items: dict[int, Any], error: BaseException | None = None
+    def finish(
+        self, computations: dict[int, Computation], items: dict[int, Any], error: BaseException | None = None
     ) -> None:
         """End computations: keep the items that were not dropped, and wake the waiting threads."""
         try:
             with self._lock:
-                current = [i for i, flight in flights.items() if self._flights.get(i) is flight]
+                current = [i for i, ours in computations.items() if self._computations.get(i) is ours]
                 for i in current:
-                    del self._flights[i]
+                    del self._computations[i]
                 for i in current:
                     if i in items:
                         self.memory.put(i, items[i])
         finally:  # a mapping of the user may raise
-            for i, flight in flights.items():
-                flight.land(items.get(i, ABSENT), error)
+            for i, computation in computations.items():
+                computation.finish(items.get(i, ABSENT), error)
 
     def put(self, i: int, item: Any) -> None:
         with self._lock:
@@ -151,18 +152,18 @@ class Contents:
         """Drop an item, or all items in memory, and the results of running computations."""
         with self._lock:
             if i is None:
-                self._flights.clear()
+                self._computations.clear()
                 self.memory.clear()
             else:
-                self._flights.pop(i, None)
+                self._computations.pop(i, None)
                 self.memory.drop(i)
 
     def after_fork(self) -> None:
         """Reset the state in a forked process, where the other threads do not exist."""
         interrupted, self._lock = self._lock, threading.RLock()
-        self._flights = {}
+        self._computations = {}
         if not interrupted.acquire(blocking=False):
-            self.memory.mend()
+            self.memory.repair()
 
 
 _alive: weakref.WeakSet[Contents] = weakref.WeakSet()
