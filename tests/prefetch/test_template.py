@@ -126,6 +126,23 @@ def test_nodes_have_templates_of_their_own() -> None:
     second.close()
 
 
+def test_a_template_that_two_threads_close_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = numbers().start()
+    list(node)
+    closed = team_of(node)._template
+    is_readable = template.linux.is_readable
+
+    def close_meanwhile(fd: int, within_s: float = 0.0) -> bool:
+        closed.close()  # at exit, a daemon thread and the main thread close it at once
+        return is_readable(fd, within_s)
+
+    monkeypatch.setattr(template.linux, "is_readable", close_meanwhile)
+    closed.close()
+    monkeypatch.undo()
+    assert is_gone(closed._pid)
+    node.close()
+
+
 def test_many_threads_start_and_close_nodes() -> None:
     before = children()
     wrong: list[Any] = []

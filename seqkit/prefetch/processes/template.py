@@ -90,6 +90,8 @@ class Template:
 
         Raises `ConnectionError` when the template has ended.
         """
+        if self._pidfd < 0:
+            raise _gone()  # at exit, a daemon thread has closed it
         # A child forked since then may hold the other end of the socket. Then the socket does not report
         # its end.
         has_ended = linux.is_readable(self._pidfd)
