@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
@@ -212,7 +212,7 @@ class StreamLoader:
         }
         self._hook = worker_init_fn
         if self.num_workers:
-            self._nodes(None)  # checks the options; starts nothing
+            self._nodes(None, 0)  # checks the options; starts nothing
         self.failed: list[tuple[int, int, str]] = []
         self._epoch = 0
         self._start: dict[str, Any] | None = None
@@ -283,19 +283,19 @@ class StreamLoader:
         known = order if isinstance(order, Listed) else None
         where: Here | Workers
         if self.num_workers:
-            where = Workers(self._nodes(known), self._limits, name)
+            where = Workers(self._nodes(known, epoch), self._limits, name)
         else:
             where = Here(OpenStreams(known, self._opener), name)
         ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         return Lanes(order, where, self.batch_size, ends, self._limits.streams, self._fail), where
 
-    def _nodes(self, order: Order | None) -> list[Prefetch[Any]]:
+    def _nodes(self, order: Order | None, epoch: int) -> list[Prefetch[Any]]:
         timeout, workers = self._options["timeout"], self.num_workers
         chunks = Chunks(order, self._opener, sys.maxsize if timeout is None else int(timeout * 1e9 / 4))
         shm_size = self._options["shm_size"]
         # So many results can be held, or on their way, without copies. All streams may be with one worker.
         most = min(256, max(16, self._limits.chunks * self.batch_size))
-        return [
+        nodes = [
             prefetch(
                 chunks,
                 1,
@@ -306,6 +306,8 @@ class StreamLoader:
             )
             for number in range(workers)
         ]
+        # The epoch changes the seeds of the workers.
+        return [cast("Prefetch[Any]", node.at_epoch(epoch)) for node in nodes]
 
     def _fail(self, failure: StreamFailed, stream: Opened, chunk: int) -> None:
         """Raise the error of a stream, or note it and go on without the stream."""
