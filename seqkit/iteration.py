@@ -152,7 +152,7 @@ def each_with(view: Any, f: Callable[[int, Any], T], items: Iterator[Any], plan:
 
 
 def draw(items: Iterator[T], start: int, stop: int, failed: dict[int, Exception]) -> list[T | None]:
-    """Draw items `start` to `stop` of an iterator: None for items that fail, whose errors go to `failed`.
+    """Draw items `start` to `stop` of an iterator. An item that fails is None, and `failed` gets its error.
 
     >>> draw(iter("abc"), 5, 7, {})
     ['a', 'b']

@@ -31,7 +31,7 @@ OnError = str | Callable[[EvaluationError], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The arguments of a `DataLoader` besides its data set, which describes them.
+    """The arguments of a `DataLoader`, except its data set. `DataLoader` describes them.
 
     The constructor checks each argument by itself, and `check` checks them together.
     """
@@ -261,7 +261,7 @@ def as_iterable_split(dataset: Any, options: Options) -> str:
 
 
 def _check_weights(sampler: Any, dataset: Any) -> None:
-    """Refuse a weighted sampler, also inside another sampler, whose weights are not those of the data set."""
+    """Refuse a weighted sampler with more or fewer weights than samples. Another sampler may contain it."""
     while hasattr(sampler, "sampler"):
         sampler = sampler.sampler
     weights: Any = getattr(sampler, "weights", None)

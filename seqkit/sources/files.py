@@ -31,7 +31,7 @@ def files(
     Parameters
     ----------
     path : path-like
-        A folder, whose files are found at any depth, or a glob pattern such as ``"photos/**/*.jpg"``. Hidden
+        A folder, or a glob pattern such as ``"photos/**/*.jpg"``. Files in subfolders are found, too. Hidden
         files are left out.
     read : callable, optional
         Called with a path, returns the item. None (the default): items are the paths.

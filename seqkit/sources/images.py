@@ -28,12 +28,12 @@ def images(
     Parameters
     ----------
     path : path-like
-        A folder, whose images are found at any depth, or a glob pattern.
+        A folder or a glob pattern. Images in subfolders are found, too.
     mode : str, optional
         The mode of Pillow that images are converted to: ``"RGB"`` (the default), ``"L"``, ``"RGBA"``, … None
         leaves them as they are.
     library : "pillow" or "imageio"
-        What decodes. imageio reads more formats, and `mode` is passed to it.
+        The library that decodes the files. imageio reads more formats. `mode` is passed to it.
     progress : callable, optional
         See `files`.
 

@@ -30,7 +30,7 @@ READERS = {
     ".zip": "archives.zip_members",
     ".tar": "archives.tar_members",
 }
-# A file in a folder that says what the folder is.
+# Folders of some formats contain a file of a certain name.
 MARKS = {
     ".zarray": "zarr.zarr",
     ".zgroup": "zarr.zarr",

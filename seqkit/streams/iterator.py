@@ -13,7 +13,7 @@ __all__ = ["Progress", "StreamIterator"]
 
 
 class Progress:
-    """How far an epoch was read. It outlives the iterator, whose workers end with it."""
+    """How far an epoch was read. It outlives the iterator. The workers do not."""
 
     def __init__(self, iterator: StreamIterator) -> None:
         self._iterator = ref(iterator)

@@ -261,7 +261,7 @@ class Lanes:
         return Row(self.batch, lane.number, -1, -1, -1, True, None, None, None)
 
     def first_chunk(self) -> Any:
-        """Return the first chunk of any stream, whose form rows of the padding value get."""
+        """Return the first chunk of any stream. Rows of the padding value get its form."""
         number = 0
         while self._order.may_find(number):
             stream = self._opened(number)

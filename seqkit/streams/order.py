@@ -42,7 +42,7 @@ class Order:
         return None, False
 
     def forget(self, number: int) -> None:
-        """Drop what is kept for the streams up to this number."""
+        """Forget the streams up to this number."""
 
 
 class Listed(Order):

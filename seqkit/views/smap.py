@@ -131,7 +131,7 @@ class Smap(View[Any]):
         super().__init__(sources, sources[0]._known if len(sources) == 1 else None)
         self._name = name
         self._chain: Chain = joined(f, sources, zip, [s._chain if type(s) is Smap else None for s in sources])
-        # What the loop reads and calls. Not a `cached` attribute, which would make each access slower.
+        # The view and the functions of the loop. A `cached` attribute would make each access slower.
         self._loop: tuple[View[Any], tuple[Step, ...]] | None = None
 
     def _prepare(self) -> tuple[View[Any], tuple[Step, ...]]:
