@@ -61,7 +61,7 @@ ROOMS: dict[str, set[str]] = {
     "collation": VIEW,
     "loader": VIEW | {"samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},
-    "streams": VIEW | {"views", "prefetch", "randomness"},
+    "streams": VIEW | {"views", "prefetch", "randomness", "sources"},
     "torch": VIEW | {"loader", "collation", "views", "prefetch"},
     "testing": VIEW | {"views"},
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checks import int_at_least, positive_int
+from ..indices import batch_count
 from .stream import Stream
 
 __all__ = ["bptt", "bptt_rows", "files"]
@@ -145,7 +145,7 @@ def bptt_rows(corpus: Any, rows: int, *, last: Last = "discard", pad_token: Any 
     if tokens.ndim != 1:
         raise TypeError(f"bptt_rows: corpus must have one dimension, got {tokens.ndim}")
     targets = max(len(tokens) - 1, 0)
-    per_row = targets // rows if last == "discard" else -(-targets // rows)
+    per_row = batch_count(targets, rows, last)
     if last == "pad":
         tokens = np.concatenate(
             [tokens, np.full(max(rows * per_row + 1 - len(tokens), 0), pad_token, tokens.dtype)]
@@ -176,6 +176,8 @@ def files(*patterns: str | os.PathLike[str]) -> list[str]:
     >>> [pathlib.Path(path).name for path in files(folder / "*.txt")]
     ['part2.txt', 'part10.txt']
     """
+    from ..sources.files import natural
+
     if not patterns:
         raise ValueError("files: pass at least one pattern")
     found: dict[str, None] = {}
@@ -183,12 +185,8 @@ def files(*patterns: str | os.PathLike[str]) -> list[str]:
         matching = [path for path in glob.glob(os.fspath(pattern), recursive=True) if os.path.isfile(path)]
         if not matching:
             raise ValueError(f"files: no file matches {os.fspath(pattern)!r}")
-        found.update(dict.fromkeys(sorted(matching, key=_natural)))
+        found.update(dict.fromkeys(sorted(matching, key=natural)))
     return list(found)
-
-
-def _natural(path: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
 
 
 def _check_last(last: Any, pad_token: Any, who: str) -> None:

@@ -46,7 +46,7 @@ def main() -> None:
         ("32 ints", labels, 0),
         ("an int", 5, 0),
     ]:
-        # The same in a list is nothing that has an outline.
+        # A frozenset has no outline.
         for way, outcome in [("outline", item), ("pickle", [{"a": [item]}, frozenset()])]:
             rows.append((f"{name}: {way}", *(f"{figure:.1f}" for figure in figures(outcome, used))))
     table("a frame", rows)
