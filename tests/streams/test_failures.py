@@ -312,13 +312,13 @@ def test_a_finished_epoch_closes_every_stream_and_ends_its_workers(
 
 
 CONSUMER = """
-import sys, time
+import os, sys, time
 import seqkit as sk
 from seqkit.context import get_worker_info
 
 def endless(n):
     while True:
-        print(__import__("os").getpid(), flush=True)
+        print(f"{os.getpid()}\\n", end="", flush=True)  # one write: workers share the pipe
         yield n
 
 for batch in sk.streams.StreamLoader([1, 2, 3, 4], endless, 2, 2, pad_value=0):
