@@ -86,13 +86,24 @@ class _Refused(Exception):
 class _Feed:
     """A consumer's window and its jobs in flight. Kept after the consumer is gone until its jobs return."""
 
-    __slots__ = ("dropped", "ended_early", "epoch", "number", "tickets", "urgent", "watches", "window")
+    __slots__ = (
+        "dropped",
+        "ended_early",
+        "epoch",
+        "number",
+        "skipped",
+        "tickets",
+        "urgent",
+        "watches",
+        "window",
+    )
 
     def __init__(self, window: Window, epoch: int, number: int) -> None:
         self.window = window
         self.epoch = epoch
         self.number = number  # 0 unless the node has one worker
         self.ended_early = 0  # the last job that gave back items
+        self.skipped: set[int] = set()  # tickets of jobs that the only worker skips after an early end
         self.tickets: set[int] = set()
         self.urgent: set[int] = set()  # tickets of urgent jobs
         self.watches: list[weakref.ref[Reader]] = []
@@ -379,6 +390,8 @@ class Dispatcher:
         if self._dropped:
             self._sweep()
         self._wanting.discard(feed)
+        if feed.skipped:
+            return 0  # their chunks come before all chunks that could be submitted now
         if not window.has_unasked():
             return self._room(feed, waiting)
         try:
@@ -542,6 +555,8 @@ class Dispatcher:
         chunk.worker = event.worker
         if event.is_last and not event.is_end and count < len(chunk):
             feed.ended_early = event.ticket
+            if feed.number:
+                feed.skipped |= feed.tickets
         if event.is_last:
             self._counts["worked_ns"] += event.cost_ns
         if not count:
@@ -566,6 +581,7 @@ class Dispatcher:
         if flown is not None:
             flown[0].tickets.discard(ticket)
             flown[0].urgent.discard(ticket)
+            flown[0].skipped.discard(ticket)
 
     def _lose(self, window: Window, chunk: Chunk, event: Lost) -> None:
         """Retry the first item of a chunk, whose worker was lost, or report the loss."""

@@ -167,11 +167,11 @@ def test_items_of_a_running_job_are_delivered_and_not_sent_again() -> None:
 
 def test_the_rest_of_a_job_that_ended_early_is_sent_first_in_smaller_chunks() -> None:
     fake = Fake(capacity=2)
-    node = a_node_of_chunks(fake, 4)
+    node = a_node_of_chunks(fake, 4, workers=2)
     reader = node.open(range(12), -1)
     reader.prepare()
     node._chunking.size = 2
-    fake.deliver(1, 1, cost_ns=250_000)
+    fake.deliver(1, 1, cost_ns=500_000)
     assert take(reader) == ["<0>"]
     assert fake.submitted == [[0, 1, 2, 3], [4, 5, 6, 7], [1, 2]]
     assert rest(reader) == named(range(1, 12))
@@ -214,6 +214,23 @@ def test_with_one_worker_jobs_name_the_job_of_their_consumer_that_ended_early() 
     assert all(job.known == 0 for job in fake.jobs.values() if job.consumer == 2)
     assert rest(reader) == named(range(2, 12))
     assert rest(other) == named(range(8))
+
+
+def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() -> None:
+    fake = Fake(capacity=8)
+    node = a_node_of_chunks(fake, 4, depth=4)
+    reader = node.open(range(40), -1)
+    reader.prepare()
+    assert fake.submitted == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+    fake.deliver(1, 2)
+    fake.skip(2)
+    fake.skip(3)
+    assert take(reader) == ["<0>", "<1>"]
+    reader.prepare()
+    assert len(fake.submitted) == 4
+    fake.skip(4)
+    assert rest(reader) == named(range(2, 40))
+    assert [i for job in fake.submitted[4:] for i in job] == list(range(2, 40))
 
 
 def test_with_one_worker_a_lost_item_is_urgent() -> None:
