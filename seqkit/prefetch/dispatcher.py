@@ -351,7 +351,7 @@ class Dispatcher:
         except MemoryError as error:  # nothing is lost
             self._refuse(error)
         window.hand_out(chunk)
-        self._counts["items"] += len(chunk)
+        self._counts["items"] += len(chunk.indices)
         if self._progress is not None and self._progress.is_due(self._counts["items"]):
             self._progress.log(self._statistics())
         return chunk
@@ -454,7 +454,7 @@ class Dispatcher:
         is_urgent = chunk.was_asked and (not feed.number or chunk.deaths > 0)
         if is_urgent:
             feed.urgent.add(ticket)
-        if len(chunk) > 1:
+        if len(chunk.indices) > 1:
             if not self._grouped and self._receiver is not None:
                 self._backend.wake()  # the receiver must now look for finished items
             self._grouped.add(ticket)
@@ -553,7 +553,7 @@ class Dispatcher:
         """Give a chunk its result, and arrange for the missing items."""
         window, count = feed.window, event.result.count
         chunk.worker = event.worker
-        if event.is_last and not event.is_end and count < len(chunk):
+        if event.is_last and not event.is_end and count < len(chunk.indices):
             feed.ended_early = event.ticket
             if feed.number:
                 feed.skipped |= feed.tickets

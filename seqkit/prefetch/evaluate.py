@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any, Protocol
 
@@ -74,7 +74,7 @@ class Evaluator:
         while go_on and done < count:
             try:
                 if items is None:
-                    items = self._at(epoch)._iter(indices)
+                    items = self._items(epoch, indices)
                 for value in items:
                     go_on = put(value)
                     done += 1
@@ -99,6 +99,12 @@ class Evaluator:
                 if not sink.fail(early):
                     break
         return False
+
+    def _items(self, epoch: int, indices: Any) -> Iterator[Any]:
+        view = self._at(epoch)
+        if len(indices) == 1 and type(view._known) is int:
+            return iter((view._get(indices[0]),))  # cheaper than an iterator of the view
+        return view._iter(indices)
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:
         """End this process if an item forked it. The worker continues in the other process.

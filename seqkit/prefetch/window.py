@@ -99,7 +99,9 @@ class Window:
         self._cursor = Cursor(plan)
         self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
-        self._unasked = 0
+        # Chunks that are not asked for. Those to ask for again lie before the new ones, which are the last.
+        self._returned = 0
+        self._new = 0
         self._items = 0
         self._has_ended = False
         self.is_drawn = False
@@ -124,12 +126,12 @@ class Window:
         items = max(self.limit, 1) - self._items
         try:
             while len(drawn) < chunks and items > 0:
-                chunk = Chunk(self._cursor.take(min(size, items)))
-                if not len(chunk):
+                indices = self._cursor.take(min(size, items))
+                if not len(indices):
                     self.is_drawn = True
                     break
-                items -= len(chunk)
-                drawn.append(chunk)
+                items -= len(indices)
+                drawn.append(Chunk(indices))
         except BaseException as error:
             self.failure, self.is_drawn = error, True
             if not isinstance(error, Exception):
@@ -140,43 +142,54 @@ class Window:
         """Append the drawn chunks, unless the sequence has ended since the draw."""
         if not self._has_ended:
             self._chunks.extend(drawn)
-            self._items += sum(map(len, drawn))
-            self._unasked += len(drawn)
+            self._new += len(drawn)
+            for chunk in drawn:
+                self._items += len(chunk.indices)
 
     def ask(self, size: int, may_repeat: bool = True) -> Chunk | None:
         """Return the next chunk to evaluate, of up to `size` items, or None if all are asked for.
 
         With `may_repeat`, the chunk may have been asked for before.
         """
-        if not self._unasked:
+        if self._returned:
+            if not may_repeat:
+                return None
+            at, chunk = next((at, chunk) for at, chunk in enumerate(self._chunks) if not chunk.asked)
+        elif self._new:
+            at = len(self._chunks) - self._new
+            chunk = self._chunks[at]
+        else:
             return None
-        at, chunk = next((at, chunk) for at, chunk in enumerate(self._chunks) if not chunk.asked)
-        if chunk.was_asked and not may_repeat:
-            return None
-        if len(chunk) > size:
+        if len(chunk.indices) > size:
             self._split(at, chunk, size)
-        self._unasked -= 1
+        self._count_unasked(chunk, -1)
         chunk.asked = True
         return chunk
+
+    def _count_unasked(self, chunk: Chunk, change: int) -> None:
+        if chunk.was_asked:
+            self._returned += change
+        else:
+            self._new += change
 
     def _split(self, at: int, chunk: Chunk, size: int) -> Chunk:
         """Cut a chunk after its first `size` items. Return the rest, which is not asked for."""
         rest = Chunk(chunk.indices[size:])
-        rest.was_asked = chunk.was_asked
+        rest.was_asked = chunk.asked or chunk.was_asked
         chunk.indices = chunk.indices[:size]
         self._chunks.insert(at + 1, rest)
-        self._unasked += 1
+        self._count_unasked(rest, 1)
         return rest
 
     def take_back(self, chunk: Chunk) -> None:
         """Ask for a chunk again. Its job was not begun, or was lost."""
         if not chunk.dropped:
             chunk.asked, chunk.was_asked = False, True
-            self._unasked += 1
+            self._returned += 1
 
     def has_unasked(self) -> bool:
         """Return whether any chunk has not been asked for."""
-        return self._unasked > 0
+        return self._returned > 0 or self._new > 0
 
     # ---------------------------------------------------------------- results
 
@@ -186,19 +199,18 @@ class Window:
         `is_asked`: the job of the other items is still running.
         """
         count, rest = result.count, None
-        if count < len(chunk):
+        if count < len(chunk.indices):
             rest = self._split(self._chunks.index(chunk), chunk, count)
-            rest.was_asked = True
             if is_asked:
                 rest.asked = True
-                self._unasked -= 1
+                self._returned -= 1
         chunk.result = result
         return rest
 
     def isolate(self, chunk: Chunk) -> None:
         """Cut a chunk after its first item, which its worker was evaluating."""
         if len(chunk) > 1:
-            self._split(self._chunks.index(chunk), chunk, 1).was_asked = True
+            self._split(self._chunks.index(chunk), chunk, 1)
 
     def scatter(self, chunk: Chunk) -> None:
         """Cut a chunk into single items, and ask for each of them separately."""
@@ -225,7 +237,8 @@ class Window:
     def _drop(self, chunk: Chunk) -> None:
         self._chunks.remove(chunk)
         self._items -= len(chunk)
-        self._unasked -= not chunk.asked
+        if not chunk.asked:
+            self._count_unasked(chunk, -1)
         chunk.dropped = True
         if chunk.result is not None:
             chunk.result.discard()
@@ -245,7 +258,7 @@ class Window:
             self._chunks.popleft()
         else:
             self._chunks.remove(chunk)
-        self._items -= len(chunk)
+        self._items -= len(chunk.indices)
 
     def pending(self) -> int:
         """Return how many chunks are drawn and not handed out."""
@@ -272,7 +285,7 @@ class Window:
         """Forget and return all chunks that have not been handed out."""
         left = list(self._chunks)
         self._chunks.clear()
-        self._items = self._unasked = 0
+        self._items = self._returned = self._new = 0
         self.is_drawn = self._has_ended = True
         for chunk in left:
             chunk.dropped = True

@@ -22,6 +22,7 @@ class Items:
 
     _name = "Items"
     _n: Any = 100
+    _known = None  # so that a single item is iterated too
 
     def __init__(self, *items: Any) -> None:
         self.items = list(items)

@@ -164,8 +164,11 @@ class Cell:
 
     def payload_bytes(self, items: int) -> bytes:
         """Return the used part of the payload (parent)."""
+        used = self.words[4]
+        if not used:
+            return b""
         start = 8 * (HEADER_WORDS + 2 * self.most_items(items))
-        return bytes(self._bytes[start : start + self.words[4]])
+        return bytes(self._bytes[start : start + used])
 
     def indices(self) -> Block:
         """Return the memory for the indices. The worker overwrites it after reading the indices."""
@@ -301,8 +304,11 @@ def pack(indices: Any, memory: Block) -> tuple[int, int] | bytes:
 
 def fits_record(indices: Any) -> bool:
     """Return whether the indices are a range whose numbers fit a record."""
-    return isinstance(indices, range) and all(
-        -_BEYOND < number < _BEYOND for number in (indices.start, indices.stop, indices.step)
+    return (
+        isinstance(indices, range)
+        and -_BEYOND < indices.start < _BEYOND
+        and -_BEYOND < indices.stop < _BEYOND
+        and -_BEYOND < indices.step < _BEYOND
     )
 
 

@@ -191,6 +191,11 @@ class Writer:
             return False
         return not self._largest or aligned(self.used) + self._largest <= len(self.block)
 
+    def drop_memory(self) -> None:
+        """Refer to no memory any more. The writer is part of a cycle, and stays until it is collected."""
+        self.beside.clear()
+        self.block = self._worker.no_block
+
     def contents(self) -> list[Any]:
         """Return the parts of the slot, and then the data that did not fit it, in order."""
         position = self.beside[0][0] if self.beside else self.used
@@ -223,6 +228,8 @@ class Worker:
         self.control = Control(segment, spec.layout)
         self._cells = cells_of(segment, spec.layout)
         self.evaluator = Evaluator(pipeline)
+        self.no_block = segment.block(0, 0)
+        self._blocks = {-1: self.no_block}  # memory by slot
         self._kept: dict[int, weakref.ref[Block]] = {}  # memory of slots that outlived its item
         self._let_go: deque[int] = deque()  # slots whose memory user code no longer holds
         self._order = PlanOrder()
@@ -289,10 +296,12 @@ class Worker:
 
     def _memory(self, slot: int) -> Block:
         """Return the memory of a slot, or an empty block if there is no slot."""
-        if slot < 0:
-            return self.segment.block(0, 0)
-        size = self.layout.slot_bytes
-        return self.segment.block(self.layout.slots_at + slot * size, size)
+        block = self._blocks.get(slot)
+        if block is None:
+            size = self.layout.slot_bytes
+            block = self.segment.block(self.layout.slots_at + slot * size, size)
+            self._blocks[slot] = block
+        return block
 
     # ---------------------------------------------------------------- delivering
 
@@ -309,7 +318,7 @@ class Worker:
             self._files.append((cell, ticket, file))
         cost_ns = monotonic_ns() - begun_ns
         tell(self.fds, self.number, Kind.DONE, ticket, count, writer.used, cost_ns, file, flags)
-        writer.beside.clear()  # the writer is part of a cycle, and stays until it is collected
+        writer.drop_memory()
         while self._let_go:
             tell(self.fds, self.number, Kind.LET_GO, items=self._let_go.popleft())
 
@@ -324,6 +333,7 @@ class Worker:
     def _survives(self, slot: int, writer: Writer) -> bool:
         """Return whether user code still holds memory of a slot that is about to be sent."""
         reference = weakref.ref(writer.block)
+        del self._blocks[slot]
         writer.block = self._memory(slot)
         if not _outlives(reference):
             return False
