@@ -517,6 +517,16 @@ def test_a_closed_pool_gives_back_the_pages_that_nobody_holds() -> None:
     del held
 
 
+def test_a_closed_pool_whose_arrays_are_gone_leaves_the_pages_to_the_system() -> None:
+    pool = a_pool(2)
+    blocks = [pool.block(slot, PAGE) for slot in range(2)]
+    for block in blocks:
+        block[:] = 1
+    a_lease(pool)  # dropped at once
+    pool.give_back()
+    assert [block[0] for block in blocks] == [1, 1]
+
+
 # -------------------------------------------------------------------- locked pages
 
 

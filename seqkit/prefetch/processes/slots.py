@@ -253,9 +253,8 @@ class SlotPool:
 
     def give_back(self) -> None:
         """Return the pages of all slots without a holder to the system. The slots are not used again."""
-        if not self._leases or self._pinner is not None:
-            return  # without leases all memory is freed soon; locked pages must stay
-        self._take_back()
+        if self._pinner is not None or not self.leased():
+            return  # locked pages must stay; without leases all memory is freed soon
         for slot in range(len(self._extents)):
             if slot not in self._leases and slot not in self._lent:
                 start = self._offset + slot * self.slot_bytes
