@@ -102,8 +102,9 @@ class Evaluator:
 
     def _items(self, epoch: int, indices: Any) -> Iterator[Any]:
         view = self._at(epoch)
-        if len(indices) == 1 and type(view._known) is int:
-            return iter((view._get(indices[0]),))  # cheaper than an iterator of the view
+        # A single item by index is cheaper. A node would read ahead then, what other workers read.
+        if len(indices) == 1 and type(view._known) is int and not view._reads_ahead:
+            return iter((view._get(indices[0]),))
         return view._iter(indices)
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:

@@ -720,6 +720,17 @@ def test_a_node_inside_a_worker_of_another_works(outer: Kind, inner: Kind) -> No
         assert methods == {inner.method}
 
 
+@pytest.mark.parametrize("outer", [THREAD, FORK], ids=str)
+def test_a_node_inside_a_worker_computes_no_item_that_other_workers_read(outer: Kind, tmp_path: Path) -> None:
+    log = FileLog(tmp_path / "log")
+    with (
+        THREAD.ahead(sk.smap(log, range(100))) as below,
+        outer.ahead(sk.smap(abs, below), chunk_size=1) as above,
+    ):
+        assert list(above) == list(range(100))
+    assert sorted(log.calls) == list(range(100))
+
+
 def test_a_node_of_another_epoch_reads_by_index_too() -> None:
     source = sk.shuffle(range(50), seed=0)
     for kind in (THREAD, FORK):
