@@ -36,7 +36,8 @@ class PlanOrder:
     """Tells the only worker of a node which jobs to skip, so that items are evaluated in plan order.
 
     A job that ends early gives back its last items. Later jobs of the same consumer may be in the queue
-    already. They are skipped, and submitted again after these items.
+    already. They are skipped, and submitted again after these items. Until all of them have returned, nothing
+    else of this consumer is submitted.
 
     >>> order = PlanOrder()
     >>> order.ended_early(consumer=1, ticket=3)
