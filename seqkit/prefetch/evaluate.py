@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from ..indices import Unsized
+from ..indices import Unsized, each
 from ..view import View
 from .hooks import generation, leave_fork
 from .results import Outcomes
@@ -104,7 +104,7 @@ class Evaluator:
         view = self._at(epoch)
         # A single item by index is cheaper. A node would read ahead then, what other workers read.
         if len(indices) == 1 and type(view._known) is int and not view._reads_ahead:
-            return iter((view._get(indices[0]),))
+            return (view._get(i) for i in each(indices))
         return view._iter(indices)
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:

@@ -182,6 +182,9 @@ def test_an_error_before_the_first_item_is_the_error_of_every_item(kind: Kind) -
         def _iter(self, plan: Any) -> Any:
             raise OSError("not mounted")
 
+        def _get(self, i: int) -> int:
+            raise OSError("not mounted")
+
     with kind.ahead(Unready()) as ahead:
         for errors in (drawn(iter(ahead)), drawn(iter(ahead[1:]))):
             assert len(errors) >= 4
