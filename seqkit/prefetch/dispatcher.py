@@ -102,8 +102,8 @@ class _Feed:
         self.window = window
         self.epoch = epoch
         self.number = number  # 0 unless the node has one worker
-        self.ended_early = 0  # the last job that gave back items
-        self.skipped: set[int] = set()  # tickets of jobs that the only worker skips after an early end
+        self.ended_early = 0  # with one worker: the last job that gave back items
+        self.skipped: set[int] = set()  # tickets of the jobs that the worker skips after that job
         self.tickets: set[int] = set()
         self.urgent: set[int] = set()  # tickets of urgent jobs
         self.watches: list[weakref.ref[Reader]] = []
@@ -391,7 +391,7 @@ class Dispatcher:
             self._sweep()
         self._wanting.discard(feed)
         if feed.skipped:
-            return 0  # their chunks come before all chunks that could be submitted now
+            return 0  # the chunks of the skipped jobs come first, and have not returned yet
         if not window.has_unasked():
             return self._room(feed, waiting)
         try:
@@ -553,10 +553,9 @@ class Dispatcher:
         """Give a chunk its result, and arrange for the missing items."""
         window, count = feed.window, event.result.count
         chunk.worker = event.worker
-        if event.is_last and not event.is_end and count < len(chunk.indices):
+        if feed.number and event.is_last and not event.is_end and count < len(chunk.indices):
             feed.ended_early = event.ticket
-            if feed.number:
-                feed.skipped |= feed.tickets
+            feed.skipped |= feed.tickets
         if event.is_last:
             self._counts["worked_ns"] += event.cost_ns
         if not count:

@@ -101,8 +101,10 @@ class Evaluator:
         return False
 
     def _items(self, epoch: int, indices: Any) -> Iterator[Any]:
+        """Iterate the items of a job."""
         view = self._at(epoch)
-        # A single item by index is cheaper. A node would read ahead then, what other workers read.
+        # Indexing is cheaper for a single item. But an indexed node reads ahead, and would compute items that
+        # other workers compute too.
         if len(indices) == 1 and type(view._known) is int and not view._reads_ahead:
             return (view._get(i) for i in each(indices))
         return view._iter(indices)

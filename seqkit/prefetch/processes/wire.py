@@ -304,7 +304,7 @@ def pack(indices: Any, memory: Block) -> tuple[int, int] | bytes:
 
 def fits_record(indices: Any) -> bool:
     """Return whether the indices are a range whose numbers fit a record."""
-    return (
+    return (  # without a loop, because every job calls this function
         isinstance(indices, range)
         and -_BEYOND < indices.start < _BEYOND
         and -_BEYOND < indices.stop < _BEYOND

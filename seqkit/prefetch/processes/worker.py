@@ -191,11 +191,6 @@ class Writer:
             return False
         return not self._largest or aligned(self.used) + self._largest <= len(self.block)
 
-    def drop_memory(self) -> None:
-        """Refer to no memory any more. The writer is part of a cycle, and stays until it is collected."""
-        self.beside.clear()
-        self.block = self._worker.no_block
-
     def contents(self) -> list[Any]:
         """Return the parts of the slot, and then the data that did not fit it, in order."""
         position = self.beside[0][0] if self.beside else self.used
@@ -228,8 +223,7 @@ class Worker:
         self.control = Control(segment, spec.layout)
         self._cells = cells_of(segment, spec.layout)
         self.evaluator = Evaluator(pipeline)
-        self.no_block = segment.block(0, 0)
-        self._blocks = {-1: self.no_block}  # memory by slot
+        self._blocks = {-1: segment.block(0, 0)}  # memory by slot
         self._kept: dict[int, weakref.ref[Block]] = {}  # memory of slots that outlived its item
         self._let_go: deque[int] = deque()  # slots whose memory user code no longer holds
         self._order = PlanOrder()
@@ -318,7 +312,9 @@ class Worker:
             self._files.append((cell, ticket, file))
         cost_ns = monotonic_ns() - begun_ns
         tell(self.fds, self.number, Kind.DONE, ticket, count, writer.used, cost_ns, file, flags)
-        writer.drop_memory()
+        # The writer is part of a cycle. It stays until it is collected, and must not keep memory alive.
+        writer.beside.clear()
+        writer.block = self._memory(-1)
         while self._let_go:
             tell(self.fds, self.number, Kind.LET_GO, items=self._let_go.popleft())
 
