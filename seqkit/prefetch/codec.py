@@ -75,6 +75,8 @@ Dumps = Callable[..., bytes]
 _ATOMS = frozenset({int, float, bool, type(None), str, bytes})
 _KINDS = frozenset({np.ndarray, tuple, list, dict})
 _COUNT = struct.Struct("<q")
+# The start of a block that does not exist: beyond every address, so that no buffer seems to lie in the block.
+_NOWHERE = 1 << 64
 
 
 def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps | None = None) -> Encoded:
@@ -103,7 +105,7 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
     kind = type(value)
     if kind in _ATOMS:
         return (Form.MARSHAL, marshal.dumps(value), [], used, 0)
-    start = 0 if block is None else address(block)
+    start = _NOWHERE if block is None else address(block)
     if kind in _KINDS and (outlined := _outlined(value, kind, start, used)) is not None:
         return outlined
     stop = start + used
