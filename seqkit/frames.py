@@ -33,9 +33,11 @@ def hide_frames(error: BaseException) -> None:
     Call this function in an ``except`` block at the boundary to user code, followed by a bare ``raise``,
     which adds no frame. The environment variable ``SEQKIT_FULL_TRACEBACKS=1`` keeps all frames.
 
-    An interruption such as KeyboardInterrupt keeps its frames. They show the place where it happened.
+    Other interruptions than Ctrl-C keep their frames. They show the place where it happened.
     """
-    if not isinstance(error, Exception) or os.environ.get("SEQKIT_FULL_TRACEBACKS", "0") not in ("", "0"):
+    if not isinstance(error, Exception | KeyboardInterrupt):
+        return
+    if os.environ.get("SEQKIT_FULL_TRACEBACKS", "0") not in ("", "0"):
         return
     seen: set[int] = set()
     shown: BaseException | None = error

@@ -188,7 +188,8 @@ class ExecutorBackend(Backend):
         self._most = most
         self.capacity = capacity
         self._hook = hook
-        self._budget_ns = budget_ns
+        # A single worker would run later tasks before the items that a task gives back.
+        self._budget_ns = budget_ns if workers > 1 else NEVER_NS
         self._pid = os.getpid()
         self._key = f"{_name(executor)}:{uuid4().hex}"
         self._shared: _Pipeline | None = None  # for threads of this process
@@ -214,8 +215,7 @@ class ExecutorBackend(Backend):
             indices = job.indices if self._shared is not None else dumps_by_value(job.indices)
         except Exception as error:
             raise Unsendable(error) from None
-        # A single worker would run later tasks before the items that a task gives back.
-        budget_ns = NEVER_NS if job.is_whole or job.consumer else self._budget_ns
+        budget_ns = NEVER_NS if job.is_whole else self._budget_ns
         self._queue.add(Task(job.ticket, job.epoch, indices, budget_ns), job.is_urgent)
 
     def flush(self) -> None:

@@ -88,9 +88,8 @@ class _Feed:
 
     __slots__ = (
         "dropped",
-        "ended_early",
         "epoch",
-        "number",
+        "order",
         "skipped",
         "tickets",
         "urgent",
@@ -98,12 +97,11 @@ class _Feed:
         "window",
     )
 
-    def __init__(self, window: Window, epoch: int, number: int) -> None:
+    def __init__(self, window: Window, epoch: int, order: int) -> None:
         self.window = window
         self.epoch = epoch
-        self.number = number  # 0 unless the node has one worker
-        self.ended_early = 0  # with one worker: the last job that gave back items
-        self.skipped: set[int] = set()  # tickets of the jobs that the worker skips after that job
+        self.order = order  # the last `Backend.order` that the consumer's jobs had
+        self.skipped: set[int] = set()  # tickets of the jobs that the only worker skips since then
         self.tickets: set[int] = set()
         self.urgent: set[int] = set()  # tickets of urgent jobs
         self.watches: list[weakref.ref[Reader]] = []
@@ -163,7 +161,6 @@ class Dispatcher:
         self._closed = False
         self._failure: Failed | None = None
         self._tickets = count(1)
-        self._feed_numbers = count(1)
         self._flying: dict[int, tuple[_Feed, Chunk]] = {}
         self._grouped: set[int] = set()  # tickets of jobs of several items
         self._feeds: dict[weakref.ref[Reader], _Feed] = {}
@@ -224,8 +221,7 @@ class Dispatcher:
         self, plan: Iterable[Any], epoch: int, limit: int | None = None, in_order: bool = True
     ) -> Reader:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
-        number = next(self._feed_numbers) if self._chunking.workers == 1 else 0
-        feed = _Feed(Window(plan, self.limit(limit), in_order), epoch, number)
+        feed = _Feed(Window(plan, self.limit(limit), in_order), epoch, 0)
         reader = Reader(self, feed)
         self._step(self._watch, reader, feed)
         return reader
@@ -382,7 +378,7 @@ class Dispatcher:
 
     def _submit(self, feed: _Feed, drawn: list[Chunk], waiting: bool = False) -> int:
         """Submit jobs for the chunks of a consumer, `drawn` included. Return how many more to draw."""
-        if self._life.over:
+        if self._closed or self._life.over:
             return 0  # the consumer gets the error at its next read
         window, chunking = feed.window, self._chunking
         if drawn:
@@ -390,8 +386,8 @@ class Dispatcher:
         if self._dropped:
             self._sweep()
         self._wanting.discard(feed)
-        if feed.skipped:
-            return 0  # the chunks of the skipped jobs come first, and have not returned yet
+        if self._backend.keeps_order and self._waits_for_order(feed):
+            return 0
         if not window.has_unasked():
             return self._room(feed, waiting)
         try:
@@ -408,6 +404,17 @@ class Dispatcher:
             return 0
         finally:
             self._backend.flush()
+
+    def _waits_for_order(self, feed: _Feed) -> bool:
+        """Return whether the only worker skips jobs of this consumer that have not returned yet.
+
+        Their items come before all others of the consumer.
+        """
+        order = self._backend.order
+        if order != feed.order:
+            feed.order = order
+            feed.skipped = feed.tickets.copy()
+        return bool(feed.skipped)
 
     def _room(self, feed: _Feed, waiting: bool) -> int:
         """Return how many chunks a consumer should draw now."""
@@ -450,8 +457,8 @@ class Dispatcher:
         ticket = next(self._tickets)
         self._flying[ticket] = feed, chunk
         feed.tickets.add(ticket)
-        # One worker skips the jobs that must not run before this one. Other consumers need not wait for it.
-        is_urgent = chunk.was_asked and (not feed.number or chunk.deaths > 0)
+        # A single worker skips the jobs that must not run before this one.
+        is_urgent = chunk.was_asked and not self._backend.keeps_order
         if is_urgent:
             feed.urgent.add(ticket)
         if len(chunk.indices) > 1:
@@ -460,9 +467,7 @@ class Dispatcher:
             self._grouped.add(ticket)
         try:
             is_whole = self._chunking.fixed is not None
-            self._backend.submit(
-                Job(ticket, feed.epoch, chunk.indices, is_whole, is_urgent, feed.number, feed.ended_early)
-            )
+            self._backend.submit(Job(ticket, feed.epoch, chunk.indices, is_whole, is_urgent, feed.order))
         except Unsendable as error:
             self._land(ticket)
             chunk.result = Ready.failed(error.reason, len(chunk))
@@ -553,9 +558,6 @@ class Dispatcher:
         """Give a chunk its result, and arrange for the missing items."""
         window, count = feed.window, event.result.count
         chunk.worker = event.worker
-        if feed.number and event.is_last and not event.is_end and count < len(chunk.indices):
-            feed.ended_early = event.ticket
-            feed.skipped |= feed.tickets
         if event.is_last:
             self._counts["worked_ns"] += event.cost_ns
         if not count:

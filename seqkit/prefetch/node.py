@@ -29,7 +29,7 @@ from ..view import Indexable, T, View
 from .dispatcher import Reader
 from .engine import Engine
 from .errors import reraise
-from .reading import Reading, Scans
+from .reading import Reading, Rest, RestOfIterator, Scans
 from .resources import usable_cpus
 from .results import Outcomes
 from .settings import Context, Method, OnExhausted, Settings, checked
@@ -198,10 +198,11 @@ class Prefetch(View[T]):
 
     def reading(self, plan: Plan, in_order: bool = True) -> Reading:
         """Begin to read the items of a plan. `restarting` turns the returned object into an iterator."""
-        reader = self.open(plan, in_order=in_order)
+        rest = RestOfIterator(plan) if isinstance(plan, Iterator) else Rest(plan)
+        reader = self.open(rest.plan(), in_order=in_order)
         reader.prepare()
         may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
-        return Reading(self, reader, may_never_end)
+        return Reading(self, reader, may_never_end, rest if in_order else None)
 
     def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         """Return a reader of a plan (for the engine)."""

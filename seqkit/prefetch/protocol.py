@@ -16,11 +16,8 @@ class Job:
     """Indices to evaluate in order. `ticket` counts up from 1 over all jobs of a node.
 
     A worker ends a job early if the items are slow or large (unless `is_whole`), and delivers the items
-    that it has finished. An urgent job runs before the jobs that wait.
-
-    `consumer` and `known` are for a node with one worker, which evaluates the items of each consumer in plan
-    order: the number of the consumer, and the consumer's last job that ended early, as far as the dispatcher
-    knew. See `PlanOrder`. Other nodes have consumer 0.
+    that it has finished. An urgent job runs before the jobs that wait. `order` is the `Backend.order` that
+    the dispatcher knew.
     """
 
     ticket: int
@@ -28,39 +25,7 @@ class Job:
     indices: Any
     is_whole: bool = False
     is_urgent: bool = False
-    consumer: int = 0
-    known: int = 0
-
-
-class PlanOrder:
-    """Tells the only worker of a node which jobs to skip, so that items are evaluated in plan order.
-
-    A job that ends early gives back its last items. Later jobs of the same consumer may be in the queue
-    already. They are skipped, and submitted again after these items. Until all of them have returned, nothing
-    else of this consumer is submitted.
-
-    >>> order = PlanOrder()
-    >>> order.ended_early(consumer=1, ticket=3)
-    >>> order.skips(consumer=1, known=0), order.skips(consumer=1, known=3), order.skips(consumer=2, known=0)
-    (True, False, False)
-    """
-
-    MOST = 4096  # consumers to remember; more than jobs can be in flight
-
-    def __init__(self) -> None:
-        self._early: dict[int, int] = {}  # the last job that ended early, by consumer
-
-    def skips(self, consumer: int, known: int) -> bool:
-        """Return whether to skip a job with these numbers."""
-        return known < self._early.get(consumer, 0)
-
-    def ended_early(self, consumer: int, ticket: int) -> None:
-        """Note that a job gave back items."""
-        if consumer:
-            self._early.pop(consumer, None)
-            self._early[consumer] = ticket
-            if len(self._early) > self.MOST:
-                del self._early[next(iter(self._early))]
+    order: int = 0
 
 
 class Unsendable(Exception):
@@ -132,6 +97,16 @@ class Backend(ABC):
     """
 
     capacity: int  # most jobs submitted and not yet delivered
+    keeps_order = False  # whether there is one worker, which evaluates items in plan order
+
+    @property
+    def order(self) -> int:
+        """With `keeps_order`, a number that rises when the worker gives back items, or is replaced.
+
+        The worker skips the waiting jobs that were submitted before. The dispatcher submits them again after
+        the items that come first in the plan.
+        """
+        return 0
 
     @abstractmethod
     def start(self) -> None: ...

@@ -182,7 +182,7 @@ class Workers:
         stream.limit = limit
         node = self._nodes[stream.worker]
         stream.reader = node.open(keys(key), limit)
-        stream.reading = Reading(node, stream.reader, may_never_end=False)
+        stream.reading = Reading(node, stream.reader)
         stream.items = restarting(stream.reading)
         self._placed[stream.worker].add(stream)
         stream.reader.prepare()

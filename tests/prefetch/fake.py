@@ -73,9 +73,17 @@ class Fake:
     """
 
     def __init__(
-        self, capacity: int = 4, slots: int = 99, *, private: bool = False, blocks: bool = False
+        self,
+        capacity: int = 4,
+        slots: int = 99,
+        *,
+        private: bool = False,
+        blocks: bool = False,
+        keeps_order: bool = False,
     ) -> None:
         self.capacity = capacity
+        self.keeps_order = keeps_order
+        self.order = 0
         self.free = slots
         self.private = private
         self.blocks = blocks

@@ -194,34 +194,40 @@ def test_the_rest_of_a_job_that_ended_early_is_urgent_and_few_urgent_jobs_are_in
     assert not any(len(job.indices) > 1 for job in fake.jobs.values() if job.is_urgent)
 
 
-def test_with_one_worker_jobs_name_the_job_of_their_consumer_that_ended_early() -> None:
-    fake = Fake(capacity=8)
+def test_with_one_worker_jobs_are_sent_with_the_order_of_the_worker_that_the_consumer_knows() -> None:
+    fake = Fake(capacity=8, keeps_order=True)
     node = a_node_of_chunks(fake, 4, depth=2)
     reader, other = node.open(range(12), -1), node.open(range(8), -1)
     reader.prepare()
     other.prepare()
-    assert [(job.consumer, job.known) for job in fake.jobs.values()] == [(1, 0), (1, 0), (2, 0), (2, 0)]
+    assert [job.order for job in fake.jobs.values()] == [0, 0, 0, 0]
+    fake.order = 1
     fake.deliver(1, 2)
     fake.skip(2)
     assert take(reader) == ["<0>", "<1>"]
-    assert [(job.indices, job.known) for job in fake.jobs.values() if job.consumer == 1] == [
+    assert [(job.indices, job.order) for job in fake.jobs.values() if job.order] == [
         (range(2, 4), 1),
         (range(4, 8), 1),
         (range(8, 12), 1),
     ]
-    assert not fake.urgent
+    other.prepare()  # its jobs are skipped too, and have not returned
+    assert sum(job.order == 0 for job in fake.jobs.values()) == 2
+    fake.skip(3)
     other.prepare()
-    assert all(job.known == 0 for job in fake.jobs.values() if job.consumer == 2)
+    assert sum(job.order == 0 for job in fake.jobs.values()) == 1
+    fake.skip(4)
     assert rest(reader) == named(range(2, 12))
     assert rest(other) == named(range(8))
+    assert not fake.urgent
 
 
 def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() -> None:
-    fake = Fake(capacity=8)
+    fake = Fake(capacity=8, keeps_order=True)
     node = a_node_of_chunks(fake, 4, depth=4)
     reader = node.open(range(40), -1)
     reader.prepare()
     assert fake.submitted == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+    fake.order = 1
     fake.deliver(1, 2)
     fake.skip(2)
     fake.skip(3)
@@ -233,13 +239,18 @@ def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() 
     assert [i for job in fake.submitted[4:] for i in job] == list(range(2, 40))
 
 
-def test_with_one_worker_a_lost_item_is_urgent() -> None:
-    fake = Fake()
-    reader = a_node(fake).open(range(4), -1)
+def test_with_one_worker_the_items_after_a_lost_one_are_sent_again_in_order() -> None:
+    fake = Fake(keeps_order=True)
+    reader = a_node_of_chunks(fake, 2, depth=3).open(range(8), -1)
     reader.prepare()
+    assert fake.submitted == [[0, 1], [2, 3], [4, 5]]
+    fake.order = 1
     fake.lose(1)
-    assert rest(reader) == named(range(4))
-    assert fake.urgent == [0]
+    fake.skip(2)
+    fake.skip(3)
+    assert rest(reader) == named(range(8))
+    assert [i for job in fake.submitted[3:] for i in job] == list(range(8))
+    assert not fake.urgent
 
 
 def test_lost_and_skipped_items_are_urgent() -> None:
@@ -581,6 +592,29 @@ def test_a_result_is_kept_if_there_is_no_memory_for_its_copy() -> None:
         reader.next()
     fake.memory_is_short = False
     assert rest(reader) == named(range(3))
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_node_that_is_closed_between_two_steps_says_so(step: int) -> None:
+    fake = Fake()
+    node = a_node(fake)
+    steps, run = iter(range(99)), node._step
+
+    def closing(function: Any, *arguments: Any) -> Any:
+        result = run(function, *arguments)
+        if next(steps) == step:
+            node.close()
+        return result
+
+    def read() -> list[Any]:
+        reader = node.open(range(9), -1)
+        reader.prepare()
+        return rest(reader)
+
+    node._step = closing  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="the node is closed"):
+        read()
+    assert fake.closed
 
 
 def test_with_raise_a_consumer_gets_the_error_at_once_and_can_read_later() -> None:

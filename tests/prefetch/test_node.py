@@ -22,7 +22,9 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.dispatcher import CLOSED, Reader
+from seqkit.iteration import restarting
+from seqkit.prefetch.dispatcher import CLOSED, Dispatcher, Reader
+from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.statistics import _slower
 from seqkit.view import View
 
@@ -1009,3 +1011,67 @@ def test_out_of_order_nothing_before_the_end_is_lost() -> None:
 def test_a_copy_keeps_the_epoch() -> None:
     node = sk.prefetch(range(3), 2).at_epoch(4)
     assert [copied._epoch for copied in (pickle.loads(pickle.dumps(node)), copy.deepcopy(node))] == [4, 4]
+
+
+@pytest.mark.parametrize("kind", PROCESSES[:1], ids=str)
+def test_an_iterator_goes_on_after_there_was_no_memory_for_an_item(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, strikes = SlotPool.lease, iter([False, True, False, True])
+
+    def short_of_memory(pool: SlotPool, slot: int, size: int) -> Any:
+        if next(strikes, False):
+            raise MemoryError("no memory for this")
+        return lease(pool, slot, size)
+
+    monkeypatch.setattr(SlotPool, "lease", short_of_memory)
+    with kind.ahead(sk.smap(lambda i: np.full(1000, i), range(6)), 1) as node:
+        items, found, struck = iter(node), list[int](), 0
+        while len(found) < 6:
+            try:
+                found.append(next(items)[0])
+            except MemoryError:
+                struck += 1
+        assert (found, struck, list(items)) == (list(range(6)), 2, [])
+
+
+def in_turn(keys: list[int]) -> Iterator[int]:
+    """Yield keys that can be drawn only once."""
+    yield from keys
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("plan", [range(30), np.arange(30)[::-1], list(range(30)), in_turn], ids=type)
+def test_after_ctrl_c_the_same_iterator_goes_on_with_the_next_item(kind: Kind, size: int, plan: Any) -> None:
+    keys = list(range(30)) if plan is in_turn else [int(i) for i in plan]
+    with kind.ahead(sk.smap(str, range(30)), 2, chunk_size=size) as node:
+        items = restarting(node.reading(in_turn(keys) if plan is in_turn else plan))
+        found = []
+        for at in (0, 1, 7, 20):
+            found += islice(items, max(0, at - len(found)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Dispatcher, "_advance", interrupted)
+                while len(found) < 30:
+                    try:
+                        found.append(next(items))
+                    except KeyboardInterrupt:
+                        break
+        assert found + list(items) == list(map(str, keys))
+
+
+def interrupted(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_an_iterator_without_order_says_that_it_cannot_go_on_after_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with sk.prefetch(range(30), 2, in_order=False) as node:
+        items = iter(node)
+        next(items)
+        monkeypatch.setattr(Dispatcher, "_advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(items)
+        with pytest.raises(RuntimeError, match="with in_order=False it cannot go on"):
+            next(items)

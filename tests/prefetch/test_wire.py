@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
 import select
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,7 +51,7 @@ def travel(indices: Any, cell: Cell | None = None) -> tuple[int, Any]:
     cell = cell or a_cell()[0]
     worker: Any = SimpleNamespace(spec=SimpleNamespace(parent=os.getpid()))
     if fits_record(indices):
-        record = JOB.pack(1, 0, -1, 0, Packing.RANGE, indices.start, indices.stop, indices.step, -1, 0, 0)
+        record = JOB.pack(1, 0, -1, 0, Packing.RANGE, indices.start, indices.stop, indices.step, -1, 0)
         return Packing.RANGE, Worker._indices(worker, cell, *JOB.unpack(record)[4:8])
     packed = pack(indices, cell.indices())
     if isinstance(packed, tuple):
@@ -169,8 +169,13 @@ def test_indices_fill_a_cell_to_its_last_byte_and_no_further() -> None:
 
 def test_keys_that_cannot_be_pickled_are_refused() -> None:
     with pytest.raises(Unsendable) as info:
-        travel([lambda: 0])
-    assert isinstance(info.value.reason, pickle.PicklingError | AttributeError)
+        travel([Lock()])
+    assert isinstance(info.value.reason, TypeError)
+
+
+def test_keys_travel_by_value_where_another_process_lacks_their_class() -> None:
+    (found,) = travel([lambda: 7])[1]
+    assert found() == 7
 
 
 # -------------------------------------------------------------------- files
@@ -182,11 +187,11 @@ def test_a_file_has_its_parts_in_order_whatever_they_are() -> None:
         assert from_file(os.getpid(), fd, 16).tobytes() == b"ab" + words.tobytes() + b"cd"
 
 
-def test_a_file_is_writable_memory_that_outlives_its_descriptor() -> None:
+def test_a_file_becomes_writable_memory_that_outlives_its_descriptor() -> None:
     with a_file(b"abc") as fd:
         ours, again = (from_file(os.getpid(), fd, 3) for _ in range(2))
     ours[0] = ord("x")
-    assert again.tobytes() == b"xbc"
+    assert (ours.tobytes(), again.tobytes()) == (b"xbc", b"abc")
     with pytest.raises(FileNotFoundError):
         from_file(os.getpid(), fd, 3)
 
@@ -216,7 +221,17 @@ def test_records_are_written_and_read_in_one_piece(record: Any) -> None:
     assert record.size % 8 == 0
 
 
-def test_a_cell_belongs_to_one_job_until_it_is_cancelled_or_another_has_it() -> None:
+def test_cancelling_a_job_late_leaves_the_next_job_of_its_cell_alone() -> None:
+    cell, _ = a_cell()
+    cell.assign(7)
+    cell.cancel(7)
+    assert not cell.belongs_to(7)
+    cell.assign(8)
+    cell.cancel(7)
+    assert cell.belongs_to(8)
+
+
+def test_a_cell_belongs_to_one_job_until_it_is_revoked_or_another_has_it() -> None:
     cell, _ = a_cell()
     cell.assign(7)
     assert cell.belongs_to(7)

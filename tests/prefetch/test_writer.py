@@ -390,7 +390,7 @@ class Office:
     def do(self, ticket: int, slot: int = -1) -> list[Told]:
         """Have it do the job of the item of this number; return what it tells."""
         self.cells[ticket].assign(ticket)
-        job = JOB.pack(ticket, ticket, slot, False, Packing.RANGE, ticket, ticket + 1, 1, -1, 0, 0)
+        job = JOB.pack(ticket, ticket, slot, False, Packing.RANGE, ticket, ticket + 1, 1, -1, 0)
         self.worker._next_job = iter([job, b""]).__next__  # type: ignore[method-assign]
         self.worker.serve()
         return [Told(*record) for record in RESULT.iter_unpack(os.read(self.told, 1 << 16))]

@@ -41,7 +41,7 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 from ...errors import seterr
 from ...frames import warn
 from ...view import View
-from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
+from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable
 from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
@@ -121,6 +121,7 @@ class Processes(Backend):
         self._seed = seed
         self._budget_ns = budget_ns
         self.capacity, self._most_leases = settings.slot_counts()
+        self.keeps_order = settings.workers == 1
         self.misses = 0
         self.nbytes = 0
         self.restarts = 0
@@ -263,17 +264,19 @@ class Processes(Backend):
         sent.slot = self.pool.reserve()
         cell.assign(job.ticket)
         self._unsent[job.ticket] = sent
-        order = job.consumer, job.known
-        record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch, *order)
+        record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch, job.order)
         self._records[job.is_urgent].append(record)  # last, because a job must be noted before it is sent
 
     def _packed(self, indices: Any, cell: Cell, sent: _Sent) -> tuple[int, int, int, int]:
         """Write indices into a cell, or into a file if they do not fit."""
         packed = pack(indices, cell.indices())
         if isinstance(packed, tuple):
-            return *packed, 0, 0
-        sent.file = to_file([packed])
-        return Packing.FILE, len(packed), sent.file, 0
+            return *packed, len(indices), 0
+        try:
+            sent.file = to_file([packed])
+        except OSError as error:  # out of memory or descriptors
+            raise Unsendable(error) from None
+        return Packing.FILE, len(packed), sent.file, len(indices)
 
     def flush(self) -> None:
         """Send the submitted jobs. Use one write per worker, because each write wakes one idle worker."""
@@ -296,9 +299,13 @@ class Processes(Backend):
         sent = self._sent.get(ticket) or self._unsent.get(ticket)
         try:
             if sent is not None:
-                self._cells[sent.cell].assign(0)
+                self._cells[sent.cell].cancel(ticket)  # has no effect if another job has the cell by now
         except AttributeError:
             pass  # closed, perhaps at this moment
+
+    @property
+    def order(self) -> int:
+        return self._control.order
 
     # ---------------------------------------------------------------- results
 
@@ -340,6 +347,9 @@ class Processes(Backend):
         ticket, worker, kind, number, *rest = record
         if kind == Kind.DONE:
             self._finish(ticket, worker, number, *rest)
+        elif kind == Kind.SKIPPED and rest[-1] & Flag.UNREADABLE:
+            self._lose(ticket)
+            self._events.append(Lost(ticket, None, 0, "could not read an index", 0.0))
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
         elif kind == Kind.LET_GO:
@@ -365,11 +375,14 @@ class Processes(Backend):
             handle = self._handles[worker]
             try:
                 memory = from_file(handle.pid, file, used)
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 # The file of a worker that is dying may disappear before the worker does.
                 if handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
                     self._lose(ticket, is_dead=True)
-                    self._events.append(Skipped(ticket))
+                    # It may have been at any item of the job.
+                    number = None if count > 1 else worker
+                    cause = "ended before its result was read"
+                    self._events.append(Lost(ticket, number, handle.pid, cause, 0.0))
                     return
                 problem = error  # out of memory or descriptors, or no /proc
             self._miss(used)
@@ -455,6 +468,8 @@ class Processes(Backend):
         has_worked = bool(self._control.claimed(handle.number)[1])
         if handle.ready:
             self._report_job(handle, death)
+        if self.keeps_order:
+            self._control.reorder()  # before the next worker takes a job
         self.restarts += self._team.replace(handle, death, has_worked)
 
     def _report_job(self, handle: WorkerHandle, death: Death) -> None:

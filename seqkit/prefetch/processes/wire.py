@@ -34,13 +34,15 @@ from typing import Any, Final
 import numpy as np
 
 from ..codec import Block
+from ..pickling import dumps_for_workers
 from ..protocol import Unsendable
+from ..results import private
 from . import linux
 from .segment import PAGE, Segment
 
 # ticket, cell, slot (-1: none), whether the job must be done as a whole, packing, three numbers, epoch,
-# consumer, known: see `Job`
-JOB = struct.Struct("<11q")
+# order: see `Job`
+JOB = struct.Struct("<10q")
 # ticket, worker, kind, number of items (or another number, see `Kind`), used bytes of the slot or the file,
 # cost in ns, descriptor of a file of the worker that replaces the slot (-1: none), flags
 RESULT = struct.Struct("<8q")
@@ -57,7 +59,7 @@ class Kind:
     """The kinds of a result record. Plain numbers: Python 3.11 takes 80 ns to look up an enum member."""
 
     DONE: Final = 0  # finished items are in the cell, their arrays in the slot or the file
-    SKIPPED: Final = 1  # the job was cancelled before it was begun
+    SKIPPED: Final = 1  # the job was not begun: it was cancelled, or its indices could not be read
     BEGUN: Final = 2  # the worker's process runs; the number is its pid
     READY: Final = 3  # the worker has started; the number is its pid
     FAILED: Final = 4  # the start failed; the number is the size of a pickled record at `Layout.error_at`
@@ -70,6 +72,7 @@ class Flag:
     HAS_ARRAYS: Final = 1  # the items have data in the slot
     SURVIVES: Final = 2  # user code still holds memory of the slot; `LET_GO` follows
     IS_END: Final = 4  # the sequence ended after the last item
+    UNREADABLE: Final = 8  # an index of a skipped job of several items could not be read
 
 
 class Packing:
@@ -77,8 +80,8 @@ class Packing:
 
     RANGE: Final = 0  # start, stop, step in the record
     ARRAY: Final = 1  # number of int64 in the cell
-    PICKLE: Final = 2  # number of bytes in the cell
-    FILE: Final = 3  # number of pickled bytes, in the file open under a descriptor of the parent
+    PICKLE: Final = 2  # number of bytes in the cell, number of items
+    FILE: Final = 3  # number of pickled bytes, descriptor of the parent's file, number of items
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +118,10 @@ class Layout:
 class Cell:
     """A job's shared memory, for the parent and the worker.
 
-    Header words: 0 the ticket of the cell's job (0: the job is cancelled; the parent writes); 1 how many
+    Header words: 0 the ticket of the cell's job (0: the job is revoked; the parent writes); 1 how many
     items are finished; 2 when the current item began, in monotonic ns; 3 used bytes of the slot; 4 used
     bytes of the payload (the worker writes words 1 to 4, the count last); 5 the last job whose result was
-    read (the parent writes).
+    read (the parent writes); 6 a job that is cancelled (any thread of the parent writes).
     """
 
     def __init__(self, block: Block) -> None:
@@ -128,7 +131,7 @@ class Cell:
         self.doubles = block.view(np.float64).data
 
     def assign(self, ticket: int) -> None:
-        """Assign the cell to a job. With 0, cancel its job (parent)."""
+        """Assign the cell to a job. With 0, revoke its job (parent)."""
         if ticket:
             for word in range(1, 5):
                 self.words[word] = 0
@@ -136,7 +139,11 @@ class Cell:
 
     def belongs_to(self, ticket: int) -> bool:
         """Return whether a claimed job may be run (worker)."""
-        return self.words[0] == ticket
+        return self.words[0] == ticket and self.words[6] != ticket
+
+    def cancel(self, ticket: int) -> None:
+        """Cancel a job, if it still has this cell (parent, in any thread)."""
+        self.words[6] = ticket
 
     def let_go(self, ticket: int) -> None:
         """Record that the result of a job was read (parent)."""
@@ -191,6 +198,14 @@ class Control:
     def urgent(self) -> int:
         """How many urgent jobs have been sent (the parent writes)."""
         return self._words[1]
+
+    @property
+    def order(self) -> int:
+        """See `Backend.order` (the only worker writes, or the parent after the worker's death)."""
+        return self._words[2]
+
+    def reorder(self) -> None:
+        self._words[2] += 1
 
     def announce(self, jobs: int) -> None:
         """Record that urgent jobs have been sent (parent)."""
@@ -266,9 +281,18 @@ def to_file(parts: Iterable[bytes | memoryview]) -> int:
 
 
 def from_file(pid: int, fd: int, nbytes: int) -> Block:
-    """Return the memory of a file that another process has open. Raises OSError if it is gone."""
-    file = Segment(os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC), nbytes)
-    return file.block(0, nbytes)
+    """Return a copy of a file that another process has open. Raises OSError if it is gone.
+
+    A mapping of the file would save the copy, but Python's `mmap` keeps a descriptor for each mapping.
+    """
+    memory = private(nbytes)
+    with open(f"/proc/{pid}/fd/{fd}", "rb", buffering=0) as file:
+        rest = memory.data
+        while len(rest):
+            if not (count := file.readinto(rest)):
+                raise OSError(f"a file of {nbytes} bytes ends {len(rest)} bytes early")
+            rest = rest[count:]
+    return memory
 
 
 def pack(indices: Any, memory: Block) -> tuple[int, int] | bytes:
@@ -293,7 +317,7 @@ def pack(indices: Any, memory: Block) -> tuple[int, int] | bytes:
     if isinstance(indices, np.ndarray):
         indices = indices.tolist()  # a worker must always get ints, whatever their number
     try:
-        data = pickle.dumps(indices, protocol=5)
+        data = dumps_for_workers(indices, protocol=5)  # by value: a worker may lack the class of a key
     except Exception as error:
         raise Unsendable(error) from None
     if len(data) > len(memory):

@@ -40,7 +40,6 @@ from ..codec import INLINE_BYTES, Block, aligned, dumps_plain
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
 from ..hooks import Seeding
-from ..protocol import PlanOrder
 from ..results import Entry, encoded_item
 from . import linux
 from .segment import Segment
@@ -100,7 +99,8 @@ class Writer:
         self.buffers = 0
         self.beside: list[tuple[int, Any]] = []  # data that did not fit the slot, by offset
         self.allocated = False  # whether user code got memory of the slot
-        self.put, self._enter = self._numbers_first(cell.words, cell.doubles)
+        self._before = 0, 0, 0  # `used`, `_payload_used` and `buffers` before the last encoded item
+        self.put, self._enter, self._retract = self._numbers_first(cell.words, cell.doubles)
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
         """Return an array in the slot, or None if the array is too small or does not fit."""
@@ -111,8 +111,13 @@ class Writer:
         self.used, self.allocated = at + nbytes, True
         return self.block[at : self.used].view(dtype).reshape(shape)
 
-    def _numbers_first(self, words: Any, doubles: Any) -> tuple[Callable[[Any], bool], Callable[..., bool]]:
-        """Return `put` and a function that enters an item into the table. Closures cost half of methods."""
+    def _numbers_first(
+        self, words: Any, doubles: Any
+    ) -> tuple[Callable[[Any], bool], Callable[..., bool], Callable[[], None]]:
+        """Return `put`, and functions that enter an item into the table and remove it again.
+
+        Closures cost half of methods.
+        """
         count, at, most, encode = 0, HEADER_WORDS, self._most, self._encode
 
         def put(value: Any) -> bool:
@@ -143,7 +148,19 @@ class Writer:
                 words[1] = count
             return count < most
 
-        return put, enter
+        def retract() -> None:
+            nonlocal count, at
+            count -= 1
+            at -= 2
+
+        return put, enter, retract
+
+    def replace_last(self, error: BaseException) -> None:
+        """Replace the last item by an error, because its data cannot be sent."""
+        self.beside.clear()
+        self.used, self._payload_used, self.buffers = self._before
+        self._retract()
+        self.fail(error)
 
     def fail(self, error: BaseException) -> bool:
         """Write the error of the next item."""
@@ -155,6 +172,7 @@ class Writer:
         )
         self._worker.evaluator.leave_if_forked()
         before, start = self.used, self._payload_used
+        self._before = before, start, self.buffers
         if moved or end > before:
             for offset, buffer in moved:
                 self._place(offset, buffer)
@@ -226,7 +244,6 @@ class Worker:
         self._blocks = {-1: segment.block(0, 0)}  # memory by slot
         self._kept: dict[int, weakref.ref[Block]] = {}  # memory of slots that outlived its item
         self._let_go: deque[int] = deque()  # slots whose memory user code no longer holds
-        self._order = PlanOrder()
         self._files: list[tuple[Cell, int, int]] = []  # by cell and ticket: the parent may still read them
         self._arrivals = select.epoll()
         self._urgent_seen = 0
@@ -236,28 +253,44 @@ class Worker:
     def serve(self) -> None:
         """Run jobs until there are no more."""
         while len(message := self._next_job()) == JOB.size and not self.control.closing:
-            ticket, number, slot, is_whole, packing, a, b, c, epoch, consumer, known = JOB.unpack(message)
+            ticket, number, slot, is_whole, packing, a, b, c, epoch, order = JOB.unpack(message)
             self._close_files()
             begun, cell = monotonic_ns(), self._cells[number]
             self.control.claim(self.number, ticket, begun)
-            if cell.belongs_to(ticket) and not self._order.skips(consumer, known):
-                indices = self._indices(cell, packing, a, b, c)
+            if cell.belongs_to(ticket) and order >= self.control.order:
                 cell.words[2] = begun
-                if not self._do(ticket, cell, epoch, indices, slot, bool(is_whole)):
-                    self._order.ended_early(consumer, ticket)
+                indices = self._indices(cell, packing, a, b, c)
+                if isinstance(indices, BaseException):
+                    self._refuse(ticket, cell, slot, indices, c if packing == Packing.FILE else b)
+                else:
+                    self._do(ticket, cell, epoch, indices, slot, bool(is_whole))
             else:
                 tell(self.fds, self.number, Kind.SKIPPED, ticket)
             self.control.finish(self.number)
 
-    def _indices(self, cell: Cell, packing: int, a: int, b: int, c: int) -> range | list[Any]:
+    def _indices(self, cell: Cell, packing: int, a: int, b: int, c: int) -> range | list[Any] | BaseException:
+        """Return the indices of a job, or the error that reading them raised."""
         if packing == Packing.RANGE:
             return range(a, b, c)
-        if packing == Packing.FILE:
-            return list(pickle.loads(from_file(self.spec.parent, b, a).data))
-        return unpack(packing, a, cell.indices())
+        try:
+            if packing == Packing.FILE:
+                return list(pickle.loads(from_file(self.spec.parent, b, a).data))
+            return unpack(packing, a, cell.indices())
+        except BaseException as error:  # a key decides how it is unpickled
+            return error
 
-    def _do(self, ticket: int, cell: Cell, epoch: int, indices: Any, slot: int, is_whole: bool) -> bool:
-        """Run a job and deliver its items. Return whether it is done: no item is left of those that exist."""
+    def _refuse(self, ticket: int, cell: Cell, slot: int, error: BaseException, items: int) -> None:
+        """Report that the indices of a job cannot be read. If there are several, each is sent again alone."""
+        self.evaluator.leave_if_forked(error)
+        if items > 1:
+            tell(self.fds, self.number, Kind.SKIPPED, ticket, flags=Flag.UNREADABLE)
+            return
+        writer = Writer(self, cell, 1, self._memory(slot))
+        writer.fail(error)
+        self._deliver(ticket, cell, slot, writer, 1, is_end=False, begun_ns=monotonic_ns())
+
+    def _do(self, ticket: int, cell: Cell, epoch: int, indices: Any, slot: int, is_whole: bool) -> None:
+        """Run a job and deliver its items."""
         begun_ns, writer = monotonic_ns(), Writer(self, cell, len(indices), self._memory(slot))
         if epoch != self.seeding.epoch:
             self.seeding.begin(epoch)
@@ -272,8 +305,9 @@ class Worker:
             is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
         self.evaluator.leave_if_forked()
         count = cell.finished() + bool(writer.beside)
+        if self.spec.num_workers == 1 and count < len(indices) and not is_end:
+            self.control.reorder()  # before the parent knows that items are left
         self._deliver(ticket, cell, slot, writer, count, is_end, begun_ns)
-        return is_end or count == len(indices)
 
     def _next_job(self) -> bytes:
         """Wait for a job. Return no bytes when there are no more jobs."""
@@ -302,14 +336,16 @@ class Worker:
     def _deliver(
         self, ticket: int, cell: Cell, slot: int, writer: Writer, count: int, is_end: bool, begun_ns: int
     ) -> None:
-        flags, file = (Flag.HAS_ARRAYS if writer.buffers else 0) | (Flag.IS_END if is_end else 0), -1
+        file = -1
         survives = writer.allocated and self._survives(slot, writer)
-        if survives:
-            flags |= Flag.SURVIVES
         # User code may write to memory that survives, while it computes the next item.
         if writer.beside or (survives and writer.buffers):
-            file = to_file(writer.contents())
-            self._files.append((cell, ticket, file))
+            try:
+                file = to_file(writer.contents())
+                self._files.append((cell, ticket, file))
+            except (OSError, MemoryError) as error:  # out of memory or descriptors
+                writer.replace_last(error)
+        flags = Flag.HAS_ARRAYS * bool(writer.buffers) | Flag.SURVIVES * survives | Flag.IS_END * is_end
         cost_ns = monotonic_ns() - begun_ns
         tell(self.fds, self.number, Kind.DONE, ticket, count, writer.used, cost_ns, file, flags)
         # The writer is part of a cycle. It stays until it is collected, and must not keep memory alive.
