@@ -20,7 +20,6 @@ __all__ = [
     "EvaluationError",
     "ItemTimeout",
     "RemoteError",
-    "SlotsExhausted",
     "WorkerDied",
     "brief",
     "errstate",
@@ -165,16 +164,6 @@ class ItemTimeout(EvaluationError, TimeoutError):
 
     def __str__(self) -> str:
         return EvaluationError.__str__(self)
-
-
-class SlotsExhausted(RuntimeError):
-    """The consumer holds all shared-memory slots of a prefetch view.
-
-    Raised if ``on_exhausted="raise"``. The item is not lost: drop other results, then read it again.
-
-    >>> issubclass(SlotsExhausted, RuntimeError)
-    True
-    """
 
 
 class RemoteError(Exception):

@@ -37,7 +37,7 @@ from itertools import count
 from time import perf_counter_ns
 from typing import Any, NoReturn, TypeVar
 
-from ..errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, brief, summary
+from ..errors import EvaluationError, ItemTimeout, WorkerDied, brief, summary
 from .chunking import CHUNK_BYTES, MAX_CHUNK, Chunking
 from .life import Life
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Unsendable
@@ -47,8 +47,6 @@ from .window import Chunk, Window
 
 # How often a waiting consumer looks for finished items of jobs that are still running.
 LOOK_S = 0.015
-# With on_exhausted="block", how long a consumer waits for arrays to be dropped.
-PATIENCE_S = 60.0
 # No single wait is longer, because the system limits timeouts. The consumer waits again after it.
 LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
@@ -58,11 +56,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a node works ahead, in addition to `Chunking`. `on_exhausted` is "copy", "block" or "raise"."""
+    """How a node works ahead, in addition to `Chunking`."""
 
     timeout_s: float | None
     retries: int
-    on_exhausted: str = "copy"
 
 
 class ReadsItself(RuntimeError):
@@ -276,18 +273,16 @@ class Dispatcher:
         if self.pid != os.getpid():  # the workers belong to the parent, and the lock may stay held
             raise RuntimeError("prefetch: this iterator was begun before a fork; begin another one")
         drawn: list[Chunk] = []
-        begun_ns = blocked_ns = 0
+        begun_ns = 0
         while True:
             turn = self._turns
             got, draws = self._step(self._advance, feed, drawn, begun_ns)
-            if type(got) is list:
+            if got is not None:
                 self._fill(feed, draws)
                 return got
             drawn = feed.window.draw(draws, self._chunking.size) if draws else []
             begun_ns = begun_ns or perf_counter_ns()
-            if isinstance(got, Chunk):
-                blocked_ns = self._wait_for_memory(got, blocked_ns)
-            elif not drawn and not feed.window.ended():
+            if not drawn and not feed.window.ended():
                 self._await(feed, turn)
 
     def _fill(self, feed: _Feed, draws: int) -> None:
@@ -295,11 +290,8 @@ class Dispatcher:
         while draws:
             draws = self._step(self._submit, feed, feed.window.draw(draws, self._chunking.size))
 
-    def _advance(
-        self, feed: _Feed, drawn: list[Chunk], begun_ns: int
-    ) -> tuple[list[Chunk] | Chunk | None, int]:
-        """Return chunks to hand out (or a chunk that lacks memory, or None), and how many chunks to
-        draw."""
+    def _advance(self, feed: _Feed, drawn: list[Chunk], begun_ns: int) -> tuple[list[Chunk] | None, int]:
+        """Return the chunks to hand out, or None if none is ready, and how many chunks to draw."""
         self._check()
         self._wanting.discard(feed)
         window, draws = feed.window, 0
@@ -311,8 +303,6 @@ class Dispatcher:
                 return ([], 0) if self._has_ended(feed) else (None, draws)
         elif drawn:
             window.add(drawn)
-        if self._options.on_exhausted != "copy" and chunk.result.must_copy():
-            return chunk, 0
         self._counts["waited_ns"] += perf_counter_ns() - begun_ns if begun_ns else 0
         taken = [self._hand_out(window, chunk)]
         # Also hand out further ready chunks, but only small ones in private memory: a consumer holds few
@@ -357,22 +347,6 @@ class Dispatcher:
         pending, depth = feed.window.pending(), self._chunking.depth
         is_due = depth - pending >= depth // 4 or pending <= 2 * self._chunking.workers
         return is_due and self._failure is None and not self._closed
-
-    # ---------------------------------------------------------------- too few free slots
-
-    def _wait_for_memory(self, chunk: Chunk, since_ns: int) -> int:
-        """Wait until the consumer drops other results. Return when the wait began."""
-        since_ns = since_ns or perf_counter_ns()
-        waits = self._options.on_exhausted == "block"
-        left_s = PATIENCE_S - (perf_counter_ns() - since_ns) / 1e9
-        if waits and left_s > 0:
-            self._backend.await_release(left_s)
-            return since_ns
-        raise SlotsExhausted(
-            f"prefetch[{brief(chunk.index(0))}] waits in shared memory, where you hold"
-            f" {self.statistics().leased} results already{f' (waited {PATIENCE_S:.0f} s)' if waits else ''}."
-            " Drop some, copy what you keep, or set on_exhausted='copy'"
-        )
 
     # ---------------------------------------------------------------- submitting
 

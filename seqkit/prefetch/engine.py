@@ -85,7 +85,7 @@ class Engine:
 
             target_ns = pool.TASK_NS
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns)
-        options = Options(settings.timeout_s, settings.retries, settings.on_exhausted)
+        options = Options(settings.timeout_s, settings.retries)
         return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)
 
     def _backend(self, budget_ns: int) -> Backend:

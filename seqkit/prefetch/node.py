@@ -32,7 +32,7 @@ from .errors import reraise
 from .reading import Reading, Rest, RestOfIterator, Scans
 from .resources import usable_cpus
 from .results import Outcomes
-from .settings import Context, Method, OnExhausted, Settings, checked
+from .settings import Context, Method, Settings, checked
 from .statistics import Statistics
 from .window import Chunk
 
@@ -53,7 +53,6 @@ def prefetch(
     timeout: float | None = None,
     retries: int = 1,
     in_order: bool = True,
-    on_exhausted: OnExhausted = "copy",
     seed: int | None = None,
 ) -> Prefetch[T]:
     """Return a view of the same items, computed ahead of the consumer by threads or processes.
@@ -103,11 +102,6 @@ def prefetch(
     in_order : bool
         False: iterating the node itself yields items in the order of completion, each once. A slow item
         then does not delay the others. Indexing, slices and views that wrap the node keep the order.
-    on_exhausted : "copy", "block" or "raise"
-        What to do when a consumer holds as many results in shared memory as there are slots for. "copy"
-        (the default) copies further results out of shared memory. "block" waits until results are dropped,
-        a minute at most. "raise" raises `SlotsExhausted` at once. No item is lost: reading continues at the
-        same item.
     seed : int, optional
         A number of at least 0. With the epoch and the worker's number it seeds the global generators of
         `random`, `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the
@@ -152,7 +146,6 @@ def prefetch(
         timeout,
         retries,
         in_order,
-        on_exhausted,
         seed,
     )
     return Prefetch(source, settings)

@@ -133,10 +133,6 @@ class Backend(ABC):
         """Return items of running jobs that were finished before the last call."""
         return []
 
-    def await_release(self, timeout_s: float) -> None:
-        """Wait until a consumer drops a result that lies in a slot. Called without a lock."""
-        raise AssertionError("there are no slots")
-
     @abstractmethod
     def cancel(self, ticket: int) -> None:
         """Skip a job if it has not begun. An event for it still follows."""

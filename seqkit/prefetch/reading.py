@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..errors import EndOfSequence, SlotsExhausted
+from ..errors import EndOfSequence
 from ..frames import hide_frames
 from ..indices import Length, Plan, Unsized
 from ..iteration import Progress
@@ -68,7 +68,7 @@ class Reading:
                     break
                 self._begin(self._chunks.popleft())
             except Exception as error:
-                progress.done = not isinstance(error, MemoryError | SlotsExhausted | ReadsItself)
+                progress.done = not isinstance(error, MemoryError | ReadsItself)
                 hide_frames(error)
                 raise
             except BaseException as interrupt:

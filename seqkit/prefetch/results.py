@@ -56,10 +56,6 @@ class Result:
         """Return whether the result lies in a slot of shared memory."""
         return False
 
-    def must_copy(self) -> bool:
-        """Return whether `claim` would copy, because consumers hold their maximum of shared memory."""
-        return False
-
     def claim(self) -> None:
         """Transfer the memory to the consumer, by a lease or a copy."""
 
@@ -191,11 +187,8 @@ class SlotResult(EncodedResult):
     def holds_slot(self) -> bool:
         return self._slot >= 0
 
-    def must_copy(self) -> bool:
-        return self._slot >= 0 and self._slots.are_all_leased()
-
     def claim(self) -> None:
-        if self._slot >= 0 and not (self.must_copy() and self.detach()):
+        if self._slot >= 0 and not (self._slots.are_all_leased() and self.detach()):
             self._memory = self._slots.lease(self._slot, self._nbytes)
             self._slot = -1
 

@@ -24,7 +24,6 @@ OWN = ("thread", "process", "inline")
 ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
-OnExhausted = Literal["copy", "block", "raise"]
 
 # Number of slots beyond those of jobs in flight, for the arrays that consumers hold.
 LEASES = 8
@@ -50,7 +49,6 @@ class Settings:
     timeout_s: float | None
     retries: int
     in_order: bool
-    on_exhausted: OnExhausted
     seed: int | None
     pid: int
     pinner: Pinner | None = None
@@ -77,15 +75,12 @@ def checked(
     timeout: float | None,
     retries: int,
     in_order: bool,
-    on_exhausted: OnExhausted,
     seed: int | None,
 ) -> Settings:
     """Return the settings for these arguments. Raise an error if an argument is wrong."""
     executor = _executor(method)
     if context is not None and context not in CONTEXTS:
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
-    if on_exhausted not in get_args(OnExhausted):
-        raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")
     check_callable(start_hook, "prefetch: start_hook", optional=True)
     max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
@@ -98,7 +93,7 @@ def checked(
             "timeout": timeout,
             "seed": seed,
             "context": context,
-            "shm_size": shm_size,
+            "shm_size": shm_size or None,  # 0 bytes, SeqTools' default, contradict nothing
         }
         for name, value in owned.items():
             if value is not None:
@@ -107,7 +102,7 @@ def checked(
                 )
     if method != "process":
         for name, value in {"context": context, "shm_size": shm_size}.items():
-            if value:  # 0 bytes, SeqTools' default, contradict nothing
+            if value:
                 raise ValueError(
                     f"prefetch: {name} is for processes, got method={method!r}. Leave {name} out, or set"
                     " method='process'"
@@ -125,7 +120,6 @@ def checked(
         timeout_s=_timeout(timeout, workers),
         retries=int_at_least(retries, "prefetch: retries", 0),
         in_order=as_bool(in_order, "prefetch: in_order"),
-        on_exhausted=on_exhausted,
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),
         pid=os.getpid(),
     )

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
-
 from seqkit.prefetch.chunking import Chunking
 from seqkit.prefetch.dispatcher import Dispatcher, Options, Reader
 from seqkit.prefetch.protocol import Done, Event, Job, Lost, Skipped, Unsendable
@@ -38,9 +36,6 @@ class FakeResult(Result):
 
     def holds_slot(self) -> bool:
         return self.in_slot
-
-    def must_copy(self) -> bool:
-        return self.in_slot and self.fake.all_leased
 
     def claim(self) -> None:
         assert not self.is_over
@@ -89,8 +84,7 @@ class Fake:
         self.blocks = blocks
         self.when_idle: Callable[[], Any] = self.deliver_next
         self.when_looked_at: Callable[[], Any] = lambda: None
-        self.when_waiting_for_memory: Callable[[], Any] = lambda: pytest.fail("waits for memory")
-        self.leases_stay = self.all_leased = self.memory_is_short = False
+        self.leases_stay = self.memory_is_short = False
         self.item_bytes = 0
         self.refused: dict[Any, Exception] = {}
         self.running: dict[int, float] = {}
@@ -155,9 +149,6 @@ class Fake:
         self.looks += 1
         self.when_looked_at()
         return self.take_events()
-
-    def await_release(self, timeout_s: float) -> None:
-        self.when_waiting_for_memory()
 
     def cancel(self, ticket: int) -> None:
         self.cancelled.append(ticket)
@@ -257,11 +248,10 @@ def a_node(
     chunk_size: int | None = 1,
     timeout_s: float | None = None,
     retries: int = 1,
-    on_exhausted: str = "copy",
 ) -> Dispatcher:
     chunking = Chunking(workers, max_buffered, chunk_size)
     chunking.depth = depth or chunking.depth
-    return Dispatcher(fake, chunking, Options(timeout_s, retries, on_exhausted))
+    return Dispatcher(fake, chunking, Options(timeout_s, retries))
 
 
 def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Dispatcher:

@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import seqkit as sk
 from seqkit.prefetch import dispatcher
 from seqkit.prefetch.chunking import CHUNK_BYTES
-from seqkit.prefetch.dispatcher import CLOSED, LONGEST_WAIT_S, LOOK_S, PATIENCE_S, Reader, ReadsItself
+from seqkit.prefetch.dispatcher import CLOSED, LONGEST_WAIT_S, LOOK_S, Reader, ReadsItself
 from seqkit.prefetch.protocol import Job
 from seqkit.prefetch.reading import opened
 
@@ -486,18 +486,6 @@ def test_a_consumer_whose_wait_was_refused_gives_up_its_claim_to_a_place() -> No
     assert len(fake.jobs) == 2
 
 
-def test_a_consumer_that_waits_for_memory_leaves_its_places_to_others() -> None:
-    fake = Fake(capacity=2)
-    node = a_node(fake, on_exhausted="raise")
-    blocked, other = node.open(range(9), -1), node.open(range(100, 109), -1)
-    other.prepare()
-    fake.all_leased = True
-    fake.when_idle = fake.deliver_all
-    with pytest.raises(sk.SlotsExhausted):
-        blocked.next()
-    assert not node._wanting
-
-
 # -------------------------------------------------------------------- slots run short
 
 
@@ -615,60 +603,6 @@ def test_a_node_that_is_closed_between_two_steps_says_so(step: int) -> None:
     with pytest.raises(RuntimeError, match="the node is closed"):
         read()
     assert fake.closed
-
-
-def test_with_raise_a_consumer_gets_the_error_at_once_and_can_read_later() -> None:
-    fake = Fake()
-    reader = a_node(fake, on_exhausted="raise").open(range(3), -1)
-    fake.all_leased = True
-    for _ in range(2):
-        with pytest.raises(sk.SlotsExhausted, match=r"prefetch\[0\] waits .* you hold 3 results already\."):
-            reader.next()
-    fake.all_leased = False
-    assert rest(reader) == named(range(3))
-
-
-def test_with_block_a_consumer_waits_for_memory_without_the_lock() -> None:
-    fake = Fake()
-    node = a_node(fake, on_exhausted="block")
-    reader, other = node.open(range(3), -1), node.open(range(10, 12), -1, limit=0)
-    fake.all_leased = True
-    waits = 0
-
-    def dropped() -> None:
-        nonlocal waits
-        waits += 1
-        fake.all_leased = waits < 3
-        assert in_threads(other.prepare) == [None]
-
-    fake.when_waiting_for_memory = dropped
-    assert take(reader) == ["<0>"]
-    assert waits == 3
-    assert rest(reader) == ["<1>", "<2>"]
-
-
-def test_with_block_the_timeout_starts_when_the_result_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 0.0
-    monkeypatch.setattr(dispatcher, "perf_counter_ns", lambda: int(1 + now_s * 1e9))
-    fake = Fake()
-    reader = a_node(fake, on_exhausted="block").open(range(3), -1)
-
-    def pass_time(patience: float, then: Callable[[], Any]) -> None:
-        nonlocal now_s
-        now_s += patience * PATIENCE_S
-        then()
-
-    def dropped() -> None:
-        fake.all_leased = False
-
-    fake.all_leased = True
-    fake.when_idle = lambda: pass_time(1.5, fake.deliver_all)  # a slow item
-    fake.when_waiting_for_memory = lambda: pass_time(0.5, dropped)
-    assert take(reader) == ["<0>"]
-    fake.all_leased = True
-    fake.when_waiting_for_memory = lambda: pass_time(0.5, lambda: None)
-    with pytest.raises(sk.SlotsExhausted, match=r"\(waited 60 s\)"):
-        reader.next()
 
 
 # -------------------------------------------------------------------- losses

@@ -131,11 +131,6 @@ METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.
         ({"timeout": 1, "nworkers": 0}, ValueError, "prefetch: timeout needs workers, got nworkers=0"),
         ({"seed": -1}, ValueError, "prefetch: seed must be an int of at least 0 or None, got -1"),
         ({"in_order": 1}, TypeError, "prefetch: in_order must be a bool, got 1"),
-        (
-            {"on_exhausted": "wait"},
-            ValueError,
-            "prefetch: on_exhausted must be 'copy', 'block' or 'raise', got 'wait'",
-        ),
         ({"retries": -1}, ValueError, "prefetch: retries must be an int of at least 0, got -1"),
         ({"retries": None}, TypeError, "prefetch: retries must be an int of at least 0, got None"),
         ({"colour": "red"}, TypeError, "unexpected keyword argument 'colour'"),

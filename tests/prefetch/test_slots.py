@@ -417,56 +417,6 @@ def test_readers_have_all_leases_when_they_hold_as_many_as_they_may() -> None:
     assert not pool.are_all_leased()
 
 
-def test_a_thread_that_waits_for_a_release_wakes_up_and_takes_no_slot() -> None:
-    pool = a_pool(1)
-    held = [a_lease(pool)]
-    pool.await_release(0)
-    assert pool.available() == 0
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    for _ in range(2):
-        pool.await_release(1e6)
-    thread.join()
-    assert pool.available() == 1
-
-
-def test_a_lease_may_be_in_the_hands_of_a_waiting_reader_while_another_one_looks() -> None:
-    taken = []
-
-    class Shared(SimpleQueue[Any]):
-        def empty(self) -> bool:
-            was_empty = super().empty()
-            if not was_empty and not taken:
-                taken.append(self.get())  # by a thread in `await_release`, just now
-            return was_empty
-
-    pool = a_pool(1)
-    pool._returned = Shared()
-    array = a_lease(pool)
-    del array
-    assert pool.leased() == 1
-    pool._returned.put(taken[0])
-    assert pool.available() == 1
-
-
-def test_ctrl_c_in_a_waiting_thread_loses_no_slot() -> None:
-    pool = a_pool(1)
-    for moment in range(1000):
-        a_lease(pool)  # and drop it
-        steps = iter(range(1000))
-
-        def strike(moment: int = moment, steps: Iterator[int] = steps) -> None:
-            if next(steps) == moment:
-                raise KeyboardInterrupt
-
-        try:
-            stepping(strike, pool.await_release, 1e6)
-            break
-        except KeyboardInterrupt:
-            assert pool.available() == 1
-    assert moment > 5
-
-
 def test_a_lease_outlives_pool_and_segment() -> None:
     pool = a_pool(2)
     segment = pool._segment

@@ -27,12 +27,9 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Protocol, cast
-
-import numpy as np
 
 from ..codec import Block, address
 from .segment import PAGE, Segment
@@ -64,10 +61,6 @@ class _Lease(weakref.ref[Block]):
 
     __slots__ = ("slot",)
     slot: int
-
-
-_NO_LEASE = _Lease(np.empty(0, np.uint8))
-_NO_LEASE.slot = -1
 
 
 class SlotPool:
@@ -225,17 +218,6 @@ class SlotPool:
             self._take_back()
         return len(self._leases) >= self.most_leases
 
-    def await_release(self, timeout_s: float) -> None:
-        """Wait until a lease is returned. Called without a lock."""
-        # This runs completely in C, because a Ctrl-C between `get` and `put` would lose the slot.
-        leases = iter(partial(self._returned.get, timeout=timeout_s), None)
-        with suppress(Empty):
-            next(map(self._returned.put, leases))
-
-    def wake(self) -> None:
-        """Wake all threads in `await_release`, each of which wakes another one."""
-        self._returned.put(_NO_LEASE)
-
     def count_copy(self) -> None:
         """Count a result that was copied out of its slot."""
         self.copies += 1
@@ -262,10 +244,7 @@ class SlotPool:
 
     def _take_back(self) -> None:
         while not self._returned.empty():
-            try:
-                lease = cast(_Lease, self._returned.get_nowait())
-            except Empty:
-                break  # a thread in `await_release` has the lease and will put it back
+            lease = cast(_Lease, self._returned.get_nowait())
             slot = lease.slot
             if self._leases.get(slot) is lease:
                 del self._leases[slot]

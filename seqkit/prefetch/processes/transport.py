@@ -539,9 +539,6 @@ class Processes(Backend):
                 handle.stopped = ticket
                 handle.kill()
 
-    def await_release(self, timeout_s: float) -> None:
-        self.pool.await_release(timeout_s)
-
     def wake(self) -> None:
         linux.wake(self._fds["wake"])
 
@@ -577,7 +574,6 @@ class Processes(Backend):
         self._closed = True
         if self._team is not None:  # the team is created last, so everything else exists
             self._final = self._counts()
-            self.pool.wake()
             self._control.close()
         with CtrlCHeld():
             for name in {"send", "hurry"} & self._fds.keys():
