@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from copy import copy
 from itertools import count, islice, tee
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -15,18 +15,28 @@ from ..frames import hide_frames
 from ..indices import Length, Plan, Unsized
 from ..iteration import Progress
 from .chunking import MAX_CHUNK
-from .dispatcher import Reader, ReadsItself
+from .consumer import Reader
+from .dispatcher import ReadsItself
 from .results import Outcomes
 from .window import Chunk
-
-if TYPE_CHECKING:
-    from .node import Prefetch
 
 # Limit of successive items that end their workers, for a sequence without a length. Such a sequence may
 # never end. With a length, it would.
 MOST_LOST = 8
 # How many items that were computed ahead and passed over plain indexing keeps.
 MOST_KEPT = 64
+
+
+class Node(Protocol):
+    """The node that is read."""
+
+    _n: Length
+
+    def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
+        """Return a reader of a plan."""
+
+    def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        """Return an item of a chunk, or raise its error."""
 
 
 class Reading:
@@ -37,7 +47,7 @@ class Reading:
     """
 
     def __init__(
-        self, node: Prefetch[Any], reader: Reader, may_never_end: bool = False, rest: Rest | None = None
+        self, node: Node, reader: Reader, may_never_end: bool = False, rest: Rest | None = None
     ) -> None:
         self._node = node
         self._reader: Reader | None = reader
@@ -88,11 +98,11 @@ class Reading:
                     " begin another one"
                 )
             self._reader = self._node.open(self._rest.plan())
-        return self._reader.next()
+        return self._reader.consumer.next()
 
     def _give_up(self) -> NoReturn:
         if self._reader is not None:
-            self._reader.close()
+            self._reader.consumer.close()
         raise RuntimeError(
             f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody knows"
             " whether the sequence goes on. Give it a length to read on"
@@ -153,7 +163,7 @@ class RestOfIterator(Rest):
 class _Items(Iterator[Any]):
     """The items of a chunk of which some failed."""
 
-    def __init__(self, node: Prefetch[Any], chunk: Chunk, outcomes: Outcomes) -> None:
+    def __init__(self, node: Node, chunk: Chunk, outcomes: Outcomes) -> None:
         self._node = node
         self._chunk = chunk
         self._outcomes = outcomes
@@ -198,10 +208,10 @@ class _Scan:
         """Return whether item `i` is the next item, is kept, or is pending."""
         if i == self.next or i in self._kept:
             return True
-        there = len(self._items) + sum(map(len, self._chunks)) + self.reader.pending()
+        there = len(self._items) + sum(map(len, self._chunks)) + self.reader.consumer.pending()
         return self.next < i < self.next + there
 
-    def read(self, node: Prefetch[Any], i: int) -> Any:
+    def read(self, node: Node, i: int) -> Any:
         """Return an item that the scan covers, or raise its error."""
         self.is_sound = False
         is_next = i == self.next
@@ -222,8 +232,8 @@ class _Scan:
         if not self._chunks:
             if is_next:
                 self._ahead = min(max(2 * self._ahead, self._ahead + 1), MAX_CHUNK)
-            self.reader.limit(self._ahead)
-            self._chunks.extend(self.reader.next())
+            self.reader.consumer.limit(self._ahead)
+            self._chunks.extend(self.reader.consumer.next())
         if not self._chunks:
             raise EndOfSequence(f"the sequence ends before index {self.next}")
         chunk = self._chunks.popleft()
@@ -243,7 +253,7 @@ class Scans:
     def __init__(self) -> None:
         self._idle: list[_Scan] = []
 
-    def read(self, node: Prefetch[Any], i: int) -> Any:
+    def read(self, node: Node, i: int) -> Any:
         scan = self._take(i) or _Scan(node.open(_from(i, node._n), 0), i)
         try:
             return scan.read(node, i)
@@ -255,12 +265,12 @@ class Scans:
         self._idle.append(scan)
         for old in self._idle[: -self.MOST]:
             if self._got(old):
-                old.reader.close()
+                old.reader.consumer.close()
 
     def _take(self, i: int) -> _Scan | None:
         """Return a scan that covers item `i`, and remove it from the list, or return None."""
         for scan in self._idle[:]:
-            if scan.reader.ended():
+            if scan.reader.consumer.ended():
                 self._got(scan)
             elif scan.covers(i) and self._got(scan):
                 if scan.covers(i):  # check again: another thread may have read on and returned the scan

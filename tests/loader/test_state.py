@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.dispatcher import Reader
+from seqkit.prefetch.consumer import Consumer
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
@@ -674,11 +674,11 @@ def test_what_a_handler_raises_while_an_epoch_is_read_is_not_its_end(
         epoch = iter(loader)
         found = plain([next(epoch), next(epoch)])
 
-        def struck(reader: Reader) -> NoReturn:
+        def struck(consumer: Consumer) -> NoReturn:
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(Reader, "next", struck)
+            patch.setattr(Consumer, "next", struck)
             with pytest.raises(error):
                 found.extend(map(plain, epoch))
         found += plain(list(epoch))

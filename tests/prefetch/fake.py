@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from seqkit.prefetch.chunking import Chunking
-from seqkit.prefetch.dispatcher import Dispatcher, Options, Reader
+from seqkit.prefetch.consumer import Reader
+from seqkit.prefetch.dispatcher import Dispatcher, Options
 from seqkit.prefetch.protocol import Done, Event, Job, Lost, Skipped, Unsendable
 from seqkit.prefetch.reading import opened
 from seqkit.prefetch.results import Outcomes, Result
@@ -257,17 +258,17 @@ def a_node(
 def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Dispatcher:
     """Return a node whose chunks have some size now, which adapts."""
     node = a_node(fake, chunk_size=None, **options)
-    node._chunking.size = size
+    node.chunking.size = size
     return node
 
 
 def take(reader: Reader) -> list[Any]:
-    return [value for chunk in reader.next() for value in opened(chunk).values]
+    return [value for chunk in reader.consumer.next() for value in opened(chunk).values]
 
 
 def parts(reader: Reader) -> Iterator[tuple[list[Any], Outcomes]]:
     """Read everything; yield the indices and the outcomes of each chunk."""
-    while chunks := reader.next():
+    while chunks := reader.consumer.next():
         for chunk in chunks:
             yield list(chunk.indices), opened(chunk)
 
@@ -282,7 +283,7 @@ def named(indices: Any) -> list[str]:
 
 def arrive(node: Dispatcher) -> None:
     """Let what was sent come in, though nobody reads."""
-    node._step(node._handle_all, node._backend.take_events())  # type: ignore[attr-defined]
+    node.step(node._handle_all, node.backend.take_events())  # type: ignore[attr-defined]
 
 
 def in_threads(*functions: Callable[[], Any]) -> list[Any]:

@@ -676,7 +676,7 @@ def test_unsent_tasks_are_cancelled_too() -> None:
         pool.run()
         pool.submitted = pool.run  # type: ignore[method-assign]  from now on at once
         assert list(items) == list(range(40, 50))
-        assert len(ahead._engine._dispatcher._flying) == 0  # type: ignore[union-attr]
+        assert len(ahead._engine._dispatcher.in_flight) == 0  # type: ignore[union-attr]
 
 
 def test_a_task_of_a_dropped_iterator_is_not_sent_again() -> None:
@@ -703,7 +703,7 @@ def test_many_tasks_are_cancelled_at_once() -> None:
         with sk.prefetch(range(5000), 1, pool, max_buffered=250, chunk_size=1) as ahead:
             items = iter(ahead)
             dispatcher: Any = ahead._engine._dispatcher
-            backend = dispatcher._backend
+            backend = dispatcher.backend
             tasks = [task.future for task in backend._queue.tasks.values()]
             assert len(tasks) >= 250
             del items

@@ -608,7 +608,7 @@ def test_what_a_killed_worker_had_delivered_is_not_lost_and_not_computed_again(
     with kind.ahead(source, max_buffered=6, chunk_size=1) as ahead:
         it = iter(ahead)
         assert next(it) == 0
-        backend: Any = ahead._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = ahead._engine._dispatcher.backend  # type: ignore[union-attr]
         until(lambda: marks.stat().st_size >= 7 and not any(backend.running_s()))
         killed = pids_of(ahead)
         for pid in killed:
@@ -705,7 +705,7 @@ def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Ki
         for reader in readers:
             reader.start()
         rng = random.Random(0)
-        backend: Any = ahead._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = ahead._engine._dispatcher.backend  # type: ignore[union-attr]
         while any(reader.is_alive() for reader in readers):
             time.sleep(rng.random() * 0.1)
             ready = [employee for employee in list(backend._team.handles.values()) if employee.ready]
@@ -775,17 +775,17 @@ PARENT = """
             nodes.append(node)
             print(*node)
             if sibling == "forkserver":
-                print(node._engine._dispatcher._backend._team._template._pid)
+                print(node._engine._dispatcher.backend._team._template._pid)
     node = sk.prefetch(sk.smap(item, range(40)), 2, "process", context=context, chunk_size=1)
     pids = []
     iterator = iter(node)
     for _ in range(2):
         print(next(iterator))
-    for employee in node._engine._dispatcher._backend._team.handles.values():
+    for employee in node._engine._dispatcher.backend._team.handles.values():
         if employee.pid:  # the template may not have told it yet
             print(employee.pid)
     if context == "forkserver":
-        print(node._engine._dispatcher._backend._team._template._pid)
+        print(node._engine._dispatcher.backend._team._template._pid)
     if how == "beside siblings":
         child = os.fork()
         if child == 0:

@@ -26,16 +26,16 @@ def test_closing_is_idempotent_ends_the_backend_and_tells_readers() -> None:
     node = a_node(fake)
     reader = node.open(range(9), -1)
     assert take(reader) == ["<0>"]
-    assert not reader.ended()
+    assert not reader.consumer.ended()
     node.close()
     node.close()
     assert fake.closed
-    assert reader.ended()
+    assert reader.consumer.ended()
     late, submitted = node.open(range(9), -1), fake.submitted[:]
     for told in (reader, reader, late):
         with pytest.raises(RuntimeError, match="prefetch: the node is closed; restart"):
-            told.next()
-        told.prepare()
+            told.consumer.next()
+        told.consumer.prepare()
     assert fake.submitted == submitted
     assert node.statistics().items == 1
 
@@ -44,7 +44,7 @@ def test_a_forgotten_node_closes_its_backend() -> None:
     fake = Fake()
     node = a_node(fake)
     reader = node.open(range(9), -1)
-    reader.prepare()
+    reader.consumer.prepare()
     del node
     assert not fake.closed  # the reader still needs it
     del reader
@@ -71,9 +71,9 @@ def test_a_permanent_failure_reaches_every_reader_and_the_first_reason_counts() 
         Failed(1, ValueError("the hook")), Failed(0, RuntimeError("it exited"))
     )
     for reader in [*readers, node.open(range(1), -1)]:
-        reader.prepare()
+        reader.consumer.prepare()
         with pytest.raises(RuntimeError, match="worker 1 could not start: ValueError: the hook") as info:
-            reader.next()
+            reader.consumer.next()
         assert type(info.value.__cause__) is ValueError
 
 
@@ -85,9 +85,9 @@ def test_reading_after_the_interpreter_closed_the_node_raises_an_error() -> None
     fake.deliver_all()
     node._life.end()
     assert fake.closed
-    reader.prepare()
+    reader.consumer.prepare()
     with pytest.raises(RuntimeError, match="the node is closed"):
-        reader.next()
+        reader.consumer.next()
     del begun
     assert node.statistics().items == 1
 
@@ -101,7 +101,7 @@ def test_the_error_of_a_closed_node_keeps_nothing_alive() -> None:
         reader = node.open(range(9), -1)
         node.close()
         try:
-            reader.next()
+            reader.consumer.next()
         except RuntimeError:
             return weakref.ref(held)
         raise AssertionError
@@ -117,14 +117,16 @@ def test_a_reader_from_before_a_fork_refuses_in_the_child() -> None:
     fake = Fake()
     node = a_node(fake)
     reader = node.open(range(9), -1)
-    reader.prepare()
+    reader.consumer.prepare()
     pid = os.fork()
     if pid == 0:
         try:
-            reader.next()
+            reader.consumer.next()
         except RuntimeError as error:
             node.close()
-            os._exit(0 if "before a fork" in str(error) and reader.ended() and not fake.closed else 1)
+            os._exit(
+                0 if "before a fork" in str(error) and reader.consumer.ended() and not fake.closed else 1
+            )
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert take(reader) == ["<0>"]
@@ -151,26 +153,26 @@ def raise_ctrl_c() -> NoReturn:
 
 
 @pytest.mark.parametrize("strikes", [KeyboardInterrupt, TimeoutError, SystemExit])
-@pytest.mark.parametrize("where", ["submit", "flush", "receive", "collect", "has_room", "_land"])
+@pytest.mark.parametrize("where", ["submit", "flush", "receive", "collect", "has_room", "finish_job"])
 def test_an_exception_from_outside_closes_the_node(
     strikes: type[BaseException], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=2)
     reader, other = node.open(range(9), -1), node.open(range(9), -1, limit=2)
-    other.prepare()
+    other.consumer.prepare()
 
     def raise_it() -> NoReturn:
         raise strikes("as a signal handler does")
 
-    fake.when_idle = fake.deliver_all if where == "_land" else lambda: None  # between two events
-    strike(monkeypatch, node if where == "_land" else fake, where, raise_it)
+    fake.when_idle = fake.deliver_all if where == "finish_job" else lambda: None  # between two events
+    strike(monkeypatch, node if where == "finish_job" else fake, where, raise_it)
     with pytest.raises(strikes, match="as a signal handler does"):
-        reader.next()
+        reader.consumer.next()
     assert node.ended()
     assert fake.closed
     with pytest.raises(RuntimeError, match="the node is closed"):  # rather than waiting for what was lost
-        other.next()
+        other.consumer.next()
 
 
 @pytest.mark.parametrize(("where", "does"), [("is_worker", "next"), ("cancel", "close")])
@@ -180,10 +182,10 @@ def test_an_interruption_before_the_first_change_has_no_effect(
     fake = Fake()
     node = a_node(fake)
     reader, other = node.open(range(9), -1, limit=2), node.open(range(9), -1)
-    reader.prepare()
+    reader.consumer.prepare()
     strike(monkeypatch, fake, where, raise_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        getattr(reader, does)()
+        getattr(reader.consumer, does)()
     assert not node.ended()
     assert rest(other) == rest(reader) == named(range(9))
 
@@ -195,7 +197,7 @@ def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
     node = a_node(fake)
     reader, other = node.open(range(3), -1), node.open(range(3), -1)
     told: list[Any] = []
-    beside = threading.Thread(target=lambda: told.extend(in_threads(other.next)))
+    beside = threading.Thread(target=lambda: told.extend(in_threads(other.consumer.next)))
 
     def read_beside() -> None:  # the lock is free
         beside.start()
@@ -204,7 +206,7 @@ def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
     strike(monkeypatch, node, "close", read_beside)
     strike(monkeypatch, fake, "submit", raise_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        reader.next()
+        reader.consumer.next()
     beside.join()
     assert [str(error) for error in told] == [CLOSED]
 
@@ -217,7 +219,7 @@ def test_a_signal_handler_during_a_state_change_cannot_read_and_does_no_harm(
     reader, other = node.open(range(3), -1), node.open(range(3), -1)
 
     def handler() -> None:
-        for read in (other.next, other.prepare):
+        for read in (other.consumer.next, other.consumer.prepare):
             with pytest.raises(ReadsItself, match="a signal handler reads the node"):
                 read()
 
@@ -229,10 +231,11 @@ def test_a_signal_handler_during_a_state_change_cannot_read_and_does_no_harm(
 def test_a_signal_handler_may_close_the_node_anywhere(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=2)
+    reader = node.open(range(9), -1)
     fake.when_idle = lambda: None
     strike(monkeypatch, fake, where, node.close)
     with pytest.raises(RuntimeError, match="the node is closed"):  # and not an early end
-        node.open(range(9), -1).next()
+        reader.consumer.next()
     assert fake.closed
     assert node.ended()
 
@@ -244,14 +247,14 @@ def test_consumers_dropped_during_a_state_change_release_their_results_after_it(
     node = a_node(fake, max_buffered=2)
     reader, closed, dropped = (node.open(range(6), -1) for _ in range(3))
     for each in (reader, closed, dropped):
-        each.prepare()
+        each.consumer.prepare()
     fake.deliver_all()
     assert take(reader) == ["<0>"]
     before, readers = node.statistics(), [dropped]
     del dropped, each
 
     def handler() -> None:
-        closed.close()
+        closed.consumer.close()
         readers.clear()
         assert node.statistics() == before
         assert fake.discarded == []
@@ -267,8 +270,9 @@ def test_an_item_that_reads_the_node_waiting_for_it_gets_an_error_and_affects_no
 
     def evaluate() -> None:
         fake.when_idle = fake.deliver_next
+        within = node.open(range(5, 6), -1)
         with pytest.raises(ReadsItself, match=r"an item, .* reads the node that waits for it"):
-            node.open(range(5, 6), -1).next()
+            within.consumer.next()
         fake.deliver(1)
 
     fake.when_idle = evaluate

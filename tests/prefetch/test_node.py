@@ -23,7 +23,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.iteration import restarting
-from seqkit.prefetch.dispatcher import CLOSED, Dispatcher, Reader
+from seqkit.prefetch.consumer import Consumer
+from seqkit.prefetch.dispatcher import CLOSED
 from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.statistics import _slower
 from seqkit.view import View
@@ -406,7 +407,7 @@ def test_reading_in_order_asks_for_more_and_more_ahead() -> None:
         for i in range(40):
             assert node[i] == 2 * i
             (scan,) = node._scans._idle
-            seen.append(scan.reader._feed.window.limit)
+            seen.append(scan.reader.consumer.window.limit)
     assert seen[0] == 0
     assert seen[-1] == 12
     assert seen == sorted(seen)
@@ -501,7 +502,7 @@ def test_threads_do_not_remember_what_was_cancelled() -> None:
         for _ in range(20):
             next(iter(node))
         assert list(node) == list(range(1000))
-        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
         assert not backend._shared.cancelled
 
 
@@ -595,15 +596,15 @@ def test_a_read_during_a_restart_starts_again(kind: Kind, monkeypatch: pytest.Mo
 def test_a_node_may_be_read_by_a_signal_handler_while_it_is_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     with THREAD.ahead(sk.smap(double, range(50)), 1) as node:
         assert node[0] == 0
-        ended = Reader.ended
+        ended = Consumer.ended
         read: list[int] = []
 
-        def and_meanwhile(self: Reader) -> bool:
+        def and_meanwhile(self: Consumer) -> bool:
             monkeypatch.undo()
             read.append(node[1])  # the very item the interrupted read is about to take
             return ended(self)
 
-        monkeypatch.setattr(Reader, "ended", and_meanwhile)
+        monkeypatch.setattr(Consumer, "ended", and_meanwhile)
         assert within_reach(lambda: [node[i] for i in (1, 2, 3)]) == [2, 4, 6]
         assert read == [2]
 
@@ -834,15 +835,15 @@ def test_after_ctrl_c_the_next_read_starts_anew(kind: Kind, tmp_path: Path) -> N
 
 
 def test_after_ctrl_c_indexing_starts_a_new_scan_at_the_right_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, hits = Reader.next, iter([False] * 3 + [True] + [False] * 100)
+    draw, hits = Consumer.next, iter([False] * 3 + [True] + [False] * 100)
 
-    def interrupted(self: Reader) -> Any:
+    def interrupted(self: Consumer) -> Any:
         arrived = draw(self)
         if next(hits):
             raise KeyboardInterrupt  # after the reader went on, and before the scan knows
         return arrived
 
-    monkeypatch.setattr(Reader, "next", interrupted)
+    monkeypatch.setattr(Consumer, "next", interrupted)
     with THREAD.ahead(range(100), 1, chunk_size=1, max_buffered=1) as node:
         assert [node[i] for i in range(3)] == [0, 1, 2]
         with pytest.raises(KeyboardInterrupt):
@@ -1046,7 +1047,7 @@ def test_after_ctrl_c_the_same_iterator_goes_on_with_the_next_item(kind: Kind, s
         for at in (0, 1, 7, 20):
             found += islice(items, max(0, at - len(found)))
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Dispatcher, "_advance", interrupted)
+                patch.setattr(Consumer, "_advance", interrupted)
                 while len(found) < 30:
                     try:
                         found.append(next(items))
@@ -1065,7 +1066,7 @@ def test_an_iterator_without_order_says_that_it_cannot_go_on_after_ctrl_c(
     with sk.prefetch(range(30), 2, in_order=False) as node:
         items = iter(node)
         next(items)
-        monkeypatch.setattr(Dispatcher, "_advance", interrupted)
+        monkeypatch.setattr(Consumer, "_advance", interrupted)
         with pytest.raises(KeyboardInterrupt):
             list(items)
         with pytest.raises(RuntimeError, match="with in_order=False it cannot go on"):

@@ -178,7 +178,7 @@ def test_a_job_that_is_just_being_sent_is_not_taken_for_lost(monkeypatch: pytest
 
 def the_backend(node: sk.Prefetch) -> Any:
     dispatcher: Any = node._engine._dispatcher
-    return dispatcher._backend
+    return dispatcher.backend
 
 
 @pytest.mark.parametrize("kind", PROCESSES, ids=str)
@@ -307,7 +307,7 @@ def test_slots_that_workers_still_keep_are_used_again_before_fresh_ones() -> Non
 
     with FORK.ahead(sk.smap(keeping, range(60)), nworkers=1, max_buffered=2, chunk_size=1).start() as node:
         dispatcher: Any = node._engine._dispatcher
-        pool = dispatcher._backend.pool
+        pool = dispatcher.backend.pool
         assert max(pool.kept() for _ in node) <= 4 < dispatcher.statistics().slots
 
 
@@ -673,7 +673,7 @@ def test_jobs_not_sent_when_a_signal_handler_raised_are_sent_later(
 ) -> None:
     with FORK.ahead(range(20), nworkers=1, max_buffered=1) as node:
         assert [node[0], node[1]] == [0, 1]
-        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
         flush = backend.flush
 
         def interrupted() -> None:
