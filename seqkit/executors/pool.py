@@ -54,7 +54,7 @@ from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
 from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
-from ..prefetch.results import EncodedResult, Ready, Record, Result, encoded_item, private
+from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
 from ..view import View
 from . import Engine
 
@@ -311,11 +311,11 @@ class ExecutorBackend(Backend):
                 return Skipped(task.ticket)
         return Lost(task.ticket, None, 0, f"was lost ({summary(error)})", 0.0)
 
-    def _unpacked(self, table: bytes, payload: bytes, memory: bytes) -> EncodedResult:
-        self._nbytes += len(table) + len(payload) + len(memory)
-        block = private(len(memory))
-        block[:] = np.frombuffer(memory, np.uint8)
-        return EncodedResult(table, payload, block)
+    def _unpacked(self, packed: bytes, count: int) -> EncodedResult:
+        self._nbytes += len(packed)
+        block = private(len(packed))
+        block[:] = np.frombuffer(packed, np.uint8)
+        return EncodedResult(block, 0, count, len(packed))
 
     # ---------------------------------------------------------------- wake up and close
 
@@ -468,7 +468,7 @@ def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, bu
         wanted = pickle.loads(indices)
     except BaseException as error:
         raise RuntimeError(summary(error)) from None  # the exception itself may not be picklable
-    packer = _Packer(pipeline.evaluator())
+    packer = _Packer(pipeline.evaluator(), len(wanted))
     is_end = pipeline.run(epoch, wanted, packer, budget_ns)
     return packer.packed(), perf_counter_ns() - begun, is_end
 
@@ -476,11 +476,10 @@ def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, bu
 class _Packer:
     """A sink that packs each item for another process as soon as the item is finished."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: Evaluator, items: int) -> None:
         self._evaluator = evaluator
         self._table = array("q")
-        self._payload = bytearray()
-        self._memory = bytearray()
+        self._data = bytearray(HEADER_BYTES + 16 * items)  # the table is filled in at the end
 
     def put(self, value: Any) -> bool:
         return self._add(value, False)
@@ -489,20 +488,23 @@ class _Packer:
         return self._add(record(error, self._evaluator.keyed), True)
 
     def _add(self, value: Any, is_failed: bool) -> bool:
-        is_failed, (form, tail, moved, _, _) = encoded_item(
-            value, is_failed, dumps_plain, None, len(self._memory)
+        data = self._data
+        is_failed, (form, tail, moved, start, _) = encoded_item(
+            value, is_failed, dumps_plain, None, len(data)
         )
         self._evaluator.leave_if_forked()
-        start = len(self._payload)
-        self._payload += tail
-        self._table.extend((start << 3 | is_failed << 2 | form, len(self._payload)))
         for offset, buffer in moved:
-            self._memory += bytes(offset - len(self._memory))
-            self._memory += buffer
+            data += bytes(offset - len(data))
+            data += buffer
+        data += tail
+        self._table.extend((start << 3 | is_failed << 2 | form, len(data)))
         return True
 
-    def packed(self) -> tuple[bytes, bytes, bytes]:
-        return self._table.tobytes(), bytes(self._payload), bytes(self._memory)
+    def packed(self) -> tuple[bytes, int]:
+        """Return the items in the form of an encoded result, and their number."""
+        table = self._table.tobytes()
+        self._data[HEADER_BYTES : HEADER_BYTES + len(table)] = table
+        return bytes(self._data), len(self._table) // 2
 
 
 def _received(key: str, shipment: Shipment | None) -> _Pipeline | None:

@@ -2,15 +2,14 @@
 
 Guarantees
 ----------
-- A consumer that waits makes progress. If every slot is leased or retained, its job travels without a slot.
 - Consumers share the places for jobs evenly.
 - The plan, which may run user code, is drawn without a lock.
 - With one worker, nothing is sent before the jobs that the worker skips have returned.
 
 Relies on
 ---------
-- A consumer is read by one thread at a time. Methods whose name begins with an underscore, and `end`, run in
-  a step of the dispatcher, under its lock.
+- A consumer is read by one thread at a time. Methods whose name begins with an underscore run in a step of
+  the dispatcher, under its lock, except `_fill`.
 """
 
 from __future__ import annotations
@@ -29,15 +28,6 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher
 
 
-class Reader:
-    """Keeps a consumer reading. When it is dropped, the consumer's pending items are cancelled."""
-
-    __slots__ = ("__weakref__", "consumer")
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
-
-
 class InFlight:
     """A job in flight: who wants it, and the items that it has not delivered yet."""
 
@@ -54,12 +44,14 @@ class InFlight:
 
 
 class Consumer:
-    """A consumer's window and its jobs in flight. Kept after its reader is gone until the jobs return."""
+    """A consumer's window and its jobs in flight. Kept after its reader is gone until the jobs return.
 
-    __slots__ = ("_dispatcher", "dropped", "epoch", "jobs", "order", "skipped", "urgent", "watches", "window")
+    It does not refer to the dispatcher, so that a forgotten node ends at once.
+    """
 
-    def __init__(self, dispatcher: Dispatcher, window: Window, epoch: int) -> None:
-        self._dispatcher = dispatcher
+    __slots__ = ("dropped", "epoch", "jobs", "order", "skipped", "urgent", "watches", "window")
+
+    def __init__(self, window: Window, epoch: int) -> None:
         self.window = window
         self.epoch = epoch
         self.jobs: dict[int, InFlight] = {}  # by ticket
@@ -69,11 +61,21 @@ class Consumer:
         self.watches: list[weakref.ref[Reader]] = []
         self.dropped = False
 
+
+class Reader:
+    """Reads as one consumer. When it is dropped, the consumer's pending items are cancelled."""
+
+    __slots__ = ("__weakref__", "_dispatcher", "consumer")
+
+    def __init__(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
+        self._dispatcher = dispatcher
+        self.consumer = consumer
+
     # ---------------------------------------------------------------- without a lock
 
     def next(self) -> list[Chunk]:
         """Return the next chunks, with results to open. The list is empty at the end of the plan."""
-        dispatcher, window = self._dispatcher, self.window
+        dispatcher, window = self._dispatcher, self.consumer.window
         if dispatcher.pid != os.getpid():  # the workers belong to the parent, and the lock may stay held
             raise RuntimeError("prefetch: this iterator was begun before a fork; begin another one")
         drawn: list[Chunk] = []
@@ -87,7 +89,7 @@ class Consumer:
             drawn = window.draw(draws, dispatcher.chunking.size) if draws else []
             begun_ns = begun_ns or perf_counter_ns()
             if not drawn and not window.ended():
-                dispatcher.await_events(self, turn)
+                dispatcher.await_events(self.consumer, turn)
 
     def prepare(self) -> None:
         """Submit as many jobs as possible, without waiting."""
@@ -95,19 +97,19 @@ class Consumer:
 
     def limit(self, items: int) -> None:
         """Change how many items may be pending, up to the node's own limit."""
-        self.window.limit = self._dispatcher.limit(items)
+        self.consumer.window.limit = self._dispatcher.limit(items)
 
     def pending(self) -> int:
         """Return how many items are pending."""
-        return self.window.pending_items()
+        return self.consumer.window.pending_items()
 
     def knows_end(self) -> bool:
         """Return whether the end of the plan, or of the sequence, is known."""
-        return self.window.is_drawn
+        return self.consumer.window.is_drawn
 
     def close(self) -> None:
         """Cancel pending items. Dropping the reader has the same effect."""
-        self._dispatcher.drop(self)
+        self._dispatcher.drop(self.consumer)
 
     def ended(self) -> bool:
         """Return whether the node cannot be read any more: it is closed, or a copy in a forked child."""
@@ -117,15 +119,15 @@ class Consumer:
         """Draw `draws` chunks and submit them. Repeat while there is room."""
         dispatcher = self._dispatcher
         while draws:
-            draws = dispatcher.step(self._submit, self.window.draw(draws, dispatcher.chunking.size))
+            draws = dispatcher.step(self._submit, self.consumer.window.draw(draws, dispatcher.chunking.size))
 
     # ---------------------------------------------------------------- handing out
 
     def _advance(self, drawn: list[Chunk], begun_ns: int) -> tuple[list[Chunk] | None, int]:
         """Return the chunks to hand out, or None if none is ready, and how many chunks to draw."""
-        dispatcher, window = self._dispatcher, self.window
+        dispatcher, window = self._dispatcher, self.consumer.window
         dispatcher.check()
-        dispatcher.wanting.discard(self)
+        dispatcher.wanting.discard(self.consumer)
         draws = 0
         chunk = window.ready()
         if chunk is None:
@@ -150,7 +152,7 @@ class Consumer:
         Only those in private memory: a consumer holds few slots at a time, and results that it has not read
         yet no longer count as pending.
         """
-        window = self.window
+        window = self.consumer.window
         taken = [self._hand_out(chunk)]
         if self._dispatcher.chunking.hands_out_runs:
             nbytes = chunk.result.nbytes or 0
@@ -163,13 +165,13 @@ class Consumer:
         return taken
 
     def _has_ended(self) -> bool:
-        window = self.window
+        window = self.consumer.window
         if not window.ended():
             return False
         failure, window.failure = window.failure, None
         if failure is not None:
             self._dispatcher.refuse(failure)
-        self._dispatcher.forget(self)
+        self._dispatcher.forget(self.consumer)
         return True
 
     def _hand_out(self, chunk: Chunk) -> Chunk:
@@ -177,13 +179,13 @@ class Consumer:
             chunk.result.claim()
         except MemoryError as error:  # nothing is lost
             self._dispatcher.refuse(error)
-        self.window.hand_out(chunk)
+        self.consumer.window.hand_out(chunk)
         self._dispatcher.count_items(len(chunk.indices))
         return chunk
 
     def _refills(self) -> bool:
         """Return whether to submit more jobs now. While many are pending, submit several jobs at once."""
-        pending, depth = self.window.pending(), self._dispatcher.chunking.depth
+        pending, depth = self.consumer.window.pending(), self._dispatcher.chunking.depth
         is_due = depth - pending >= depth // 4 or pending <= 2 * self._dispatcher.chunking.workers
         return is_due and not self._dispatcher.is_over()
 
@@ -191,13 +193,13 @@ class Consumer:
 
     def _submit(self, drawn: list[Chunk], waiting: bool = False) -> int:
         """Submit jobs for the chunks of the window and `drawn`. Return how many more to draw."""
-        dispatcher, window = self._dispatcher, self.window
+        dispatcher, window = self._dispatcher, self.consumer.window
         if dispatcher.ends():
             return 0  # the consumer gets the error at its next read
         if drawn:
             window.add(drawn)
         dispatcher.sweep()
-        dispatcher.wanting.discard(self)
+        dispatcher.wanting.discard(self.consumer)
         backend, chunking = dispatcher.backend, dispatcher.chunking
         if backend.keeps_order and self._waits_for_order(backend.order):
             return 0
@@ -205,15 +207,15 @@ class Consumer:
             return self._room(waiting)
         try:
             while self._has_place():
-                if not (backend.has_room() or self._needs_none()):
-                    return 0
+                if not backend.has_room():
+                    return 0  # jobs in flight will give back their slots
                 # Limit the urgent jobs: one more, for an earlier item, would have to wait until they end.
-                chunk = window.ask(chunking.size, self.urgent < 2 * chunking.workers)
+                chunk = window.ask(chunking.size, self.consumer.urgent < 2 * chunking.workers)
                 if chunk is None:
                     return 0 if window.has_unasked() else self._room(waiting)
                 self._send(chunk)
             if waiting:
-                dispatcher.wanting.add(self)
+                dispatcher.wanting.add(self.consumer)
             return 0
         finally:
             backend.flush()
@@ -223,20 +225,20 @@ class Consumer:
 
         Their items come before all others of the consumer.
         """
-        if order != self.order:
-            self.order = order
-            for job in self.jobs.values():
+        if order != self.consumer.order:
+            self.consumer.order = order
+            for job in self.consumer.jobs.values():
                 job.is_skipped = True
-            self.skipped = len(self.jobs)
-        return self.skipped > 0
+            self.consumer.skipped = len(self.consumer.jobs)
+        return self.consumer.skipped > 0
 
     def _room(self, waiting: bool) -> int:
         """Return how many chunks to draw now."""
         dispatcher = self._dispatcher
-        room = self.window.room(dispatcher.chunking.size, dispatcher.chunking.depth, waiting)
+        room = self.consumer.window.room(dispatcher.chunking.size, dispatcher.chunking.depth, waiting)
         if room and not self._has_place():
             if waiting:
-                dispatcher.wanting.add(self)
+                dispatcher.wanting.add(self.consumer)
             return 0
         return min(room, dispatcher.free_places())
 
@@ -249,24 +251,17 @@ class Consumer:
         if self._dispatcher.free_places() <= 0:
             return False
         wanting = self._dispatcher.wanting
-        return not wanting or not any(len(other.jobs) < len(self.jobs) for other in wanting)
-
-    def _needs_none(self) -> bool:
-        """Return whether to submit a job although there is no memory for its result."""
-        if not self.window.starving():
-            return False
-        # Jobs in flight give their slots back. If no job is in flight, all slots are leased or retained, and
-        # the consumer would wait for itself without end. So its result travels without a slot.
-        return self._dispatcher.free_slot_for(self) or not self._dispatcher.in_flight
+        return not wanting or not any(len(other.jobs) < len(self.consumer.jobs) for other in wanting)
 
     def _send(self, chunk: Chunk) -> None:
-        dispatcher = self._dispatcher
+        dispatcher, consumer = self._dispatcher, self.consumer
         # A single worker skips the jobs that must not run before this one.
         is_urgent = chunk.was_asked and not dispatcher.backend.keeps_order
-        ticket = dispatcher.launch(InFlight(self, chunk, is_urgent))
         is_whole = dispatcher.chunking.fixed is not None
+        ticket = dispatcher.launch(InFlight(consumer, chunk, is_urgent))
+        job = Job(ticket, consumer.epoch, chunk.indices, is_whole, is_urgent, consumer.order)
         try:
-            dispatcher.backend.submit(Job(ticket, self.epoch, chunk.indices, is_whole, is_urgent, self.order))
+            dispatcher.backend.submit(job)
         except Unsendable as error:
             dispatcher.finish_job(ticket)
             chunk.result = Ready.failed(error.reason, len(chunk))

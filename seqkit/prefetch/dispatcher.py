@@ -7,7 +7,6 @@ for all consumers.
 Guarantees
 ----------
 - A job is submitted only within the backend's capacity, so submitting never blocks.
-- Undelivered results of paused consumers are copied out of their slots if a waiting consumer needs a slot.
 - A finished item waits at most about `2 * LOOK_S` for an unfinished item of the same job.
 - Each item is delivered once to every consumer that wants it, or named once by an error.
 - A permanent failure (a start hook failed, workers cannot start) reaches every consumer once, then ends it.
@@ -111,6 +110,7 @@ class Dispatcher:
         except BaseException:
             self._life.end()
             raise
+        chunking.limit(backend.most_items)
 
     # ---------------------------------------------------------------- steps
 
@@ -156,8 +156,7 @@ class Dispatcher:
         self, plan: Iterable[Any], epoch: int, limit: int | None = None, in_order: bool = True
     ) -> Reader:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
-        consumer = Consumer(self, Window(plan, self.limit(limit), in_order), epoch)
-        reader = Reader(consumer)
+        reader = Reader(self, Consumer(Window(plan, self.limit(limit), in_order), epoch))
         self.step(self._watch, reader)
         return reader
 
@@ -235,15 +234,6 @@ class Dispatcher:
             del consumer.jobs[ticket]
             consumer.urgent -= job.is_urgent
             consumer.skipped -= job.is_skipped
-
-    def free_slot_for(self, wanting: Consumer) -> bool:
-        """Copy a waiting result out of its slot: paused consumers first, and the last chunk first."""
-        others = [consumer for consumer in list(self._consumers.values()) if consumer is not wanting]
-        for consumer in [*others, wanting]:
-            for chunk in consumer.window.arrived():
-                if chunk.result.detach():
-                    return True
-        return False
 
     # ---------------------------------------------------------------- receiving
 

@@ -193,7 +193,7 @@ class Prefetch(View[T]):
         """Begin to read the items of a plan. `restarting` turns the returned object into an iterator."""
         rest = RestOfIterator(plan) if isinstance(plan, Iterator) else Rest(plan)
         reader = self.open(rest.plan(), in_order=in_order)
-        reader.consumer.prepare()
+        reader.prepare()
         may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
         return Reading(self, reader, may_never_end, rest if in_order else None)
 

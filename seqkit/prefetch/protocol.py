@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -97,6 +98,7 @@ class Backend(ABC):
     """
 
     capacity: int  # most jobs submitted and not yet delivered
+    most_items = sys.maxsize  # most items of a job
     keeps_order = False  # whether there is one worker, which evaluates items in plan order
 
     @property
@@ -117,7 +119,7 @@ class Backend(ABC):
 
     @abstractmethod
     def submit(self, job: Job) -> None:
-        """Queue a job. Never blocks within the capacity. If there is no memory, the job goes without.
+        """Queue a job. Never blocks within the capacity. Call `has_room` first.
 
         Raises `Unsendable` if the indices cannot be sent. The job is not queued then.
         """

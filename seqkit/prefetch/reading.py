@@ -98,11 +98,11 @@ class Reading:
                     " begin another one"
                 )
             self._reader = self._node.open(self._rest.plan())
-        return self._reader.consumer.next()
+        return self._reader.next()
 
     def _give_up(self) -> NoReturn:
         if self._reader is not None:
-            self._reader.consumer.close()
+            self._reader.close()
         raise RuntimeError(
             f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody knows"
             " whether the sequence goes on. Give it a length to read on"
@@ -208,7 +208,7 @@ class _Scan:
         """Return whether item `i` is the next item, is kept, or is pending."""
         if i == self.next or i in self._kept:
             return True
-        there = len(self._items) + sum(map(len, self._chunks)) + self.reader.consumer.pending()
+        there = len(self._items) + sum(map(len, self._chunks)) + self.reader.pending()
         return self.next < i < self.next + there
 
     def read(self, node: Node, i: int) -> Any:
@@ -232,8 +232,8 @@ class _Scan:
         if not self._chunks:
             if is_next:
                 self._ahead = min(max(2 * self._ahead, self._ahead + 1), MAX_CHUNK)
-            self.reader.consumer.limit(self._ahead)
-            self._chunks.extend(self.reader.consumer.next())
+            self.reader.limit(self._ahead)
+            self._chunks.extend(self.reader.next())
         if not self._chunks:
             raise EndOfSequence(f"the sequence ends before index {self.next}")
         chunk = self._chunks.popleft()
@@ -265,12 +265,12 @@ class Scans:
         self._idle.append(scan)
         for old in self._idle[: -self.MOST]:
             if self._got(old):
-                old.reader.consumer.close()
+                old.reader.close()
 
     def _take(self, i: int) -> _Scan | None:
         """Return a scan that covers item `i`, and remove it from the list, or return None."""
         for scan in self._idle[:]:
-            if scan.reader.consumer.ended():
+            if scan.reader.ended():
                 self._got(scan)
             elif scan.covers(i) and self._got(scan):
                 if scan.covers(i):  # check again: another thread may have read on and returned the scan

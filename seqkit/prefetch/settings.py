@@ -25,7 +25,7 @@ ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
 
-# Number of slots beyond those of jobs in flight, for the arrays that consumers hold.
+# Number of slots for the arrays that consumers hold, beyond those of jobs in flight and of unread results.
 LEASES = 8
 
 
@@ -53,15 +53,15 @@ class Settings:
     pid: int
     pinner: Pinner | None = None
 
-    def slot_counts(self) -> tuple[int, int]:
-        """Return how many jobs may be in flight, and how many more slots consumers' arrays may hold."""
+    def slot_counts(self) -> tuple[int, int, int]:
+        """Return how many slots jobs in flight, results, and workers that retain one may have."""
         return slot_counts(self.max_buffered, self.workers, self.shm_size)
 
 
-def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
+def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int, int]:
     depth = chunk_depth(max_buffered, workers)
     unbounded = max_buffered is None and shm_size is None  # allows more small results, see `Chunking`
-    return max(depth, 2 * workers, MAX_DEPTH * unbounded), max(depth, LEASES)
+    return max(depth, 2 * workers, MAX_DEPTH * unbounded), depth + max(depth, LEASES), workers
 
 
 def checked(

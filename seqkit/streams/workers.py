@@ -81,20 +81,20 @@ class Opened:
 
     def knows_end(self) -> bool:
         """Return whether a worker has seen the end of the stream."""
-        return self.reader is not None and self.reader.consumer.knows_end()
+        return self.reader is not None and self.reader.knows_end()
 
     def refill(self) -> None:
         """Let chunks be asked for once a quarter of them is used up: several at once cost less than
         singly."""
         assert self.reader is not None
         few = self.limit - self.limit // 4
-        self.reader.consumer.limit(self.limit if self.reader.consumer.pending() <= few else few)
+        self.reader.limit(self.limit if self.reader.pending() <= few else few)
 
     def close(self) -> None:
         """Stop reading ahead. The stream can be read on."""
         reader, self.reader, self.reading, self.items = self.reader, None, None, iter(())
         if reader is not None:
-            reader.consumer.close()
+            reader.close()
 
 
 class Here:
@@ -173,8 +173,8 @@ class Workers:
             self._open(stream, key, limit)
         elif limit >= stream.limit + max(1, self._depth // 4):
             stream.limit = limit
-            stream.reader.consumer.limit(limit)
-            stream.reader.consumer.prepare()
+            stream.reader.limit(limit)
+            stream.reader.prepare()
 
     def _open(self, stream: Opened, key: Key, limit: int) -> None:
         """Open a stream on the worker with the least work, and read up to `limit` chunks ahead."""
@@ -185,7 +185,7 @@ class Workers:
         stream.reading = Reading(node, stream.reader)
         stream.items = restarting(stream.reading)
         self._placed[stream.worker].add(stream)
-        stream.reader.consumer.prepare()
+        stream.reader.prepare()
 
     def _load(self, worker: int) -> tuple[float, int]:
         """Return the time that one chunk of each stream of a worker takes, and how many streams it reads."""
@@ -198,9 +198,9 @@ class Workers:
         self._depth = min([stream.limit for stream in streams if stream.cost_ns], default=1)
         return sorted(
             [
-                max(stream.needed, batch) + stream.reader.consumer.pending()
+                max(stream.needed, batch) + stream.reader.pending()
                 for stream in streams
-                if stream.reader is not None and stream.reader.consumer.knows_end()
+                if stream.reader is not None and stream.reader.knows_end()
             ]
         )
 

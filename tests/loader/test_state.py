@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.consumer import Consumer
+from seqkit.prefetch.consumer import Reader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
@@ -674,11 +674,11 @@ def test_what_a_handler_raises_while_an_epoch_is_read_is_not_its_end(
         epoch = iter(loader)
         found = plain([next(epoch), next(epoch)])
 
-        def struck(consumer: Consumer) -> NoReturn:
+        def struck(reader: Reader) -> NoReturn:
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(Consumer, "next", struck)
+            patch.setattr(Reader, "next", struck)
             with pytest.raises(error):
                 found.extend(map(plain, epoch))
         found += plain(list(epoch))

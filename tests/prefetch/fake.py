@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -45,14 +46,6 @@ class FakeResult(Result):
         self.is_over = True
         self._leave_slot(is_leased=self.fake.leases_stay)
 
-    def detach(self) -> bool:
-        assert not self.is_over
-        if self.in_slot:
-            self.fake.detached.append(self.indices)
-            self._leave_slot()
-            return True
-        return False
-
     def discard(self) -> None:
         assert not self.is_over
         self.is_over = True
@@ -79,6 +72,7 @@ class Fake:
     ) -> None:
         self.capacity = capacity
         self.keeps_order = keeps_order
+        self.most_items = sys.maxsize
         self.order = 0
         self.free = slots
         self.private = private
@@ -97,7 +91,6 @@ class Fake:
         self.urgent: list[Any] = []  # indices of urgent jobs
         self.cancelled: list[int] = []
         self.stopped: list[int] = []
-        self.detached: list[Any] = []
         self.discarded: list[Any] = []
         self.timeouts: list[float | None] = []
         self.looks = 0
@@ -263,12 +256,12 @@ def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Dispatcher:
 
 
 def take(reader: Reader) -> list[Any]:
-    return [value for chunk in reader.consumer.next() for value in opened(chunk).values]
+    return [value for chunk in reader.next() for value in opened(chunk).values]
 
 
 def parts(reader: Reader) -> Iterator[tuple[list[Any], Outcomes]]:
     """Read everything; yield the indices and the outcomes of each chunk."""
-    while chunks := reader.consumer.next():
+    while chunks := reader.next():
         for chunk in chunks:
             yield list(chunk.indices), opened(chunk)
 

@@ -33,7 +33,7 @@ def test_no_job_is_sent_before_a_consumer_reads() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(9), -1)
     assert fake.submitted == []
-    reader.consumer.prepare()
+    reader.prepare()
     assert fake.submitted == [[0], [1], [2], [3]]
     assert fake.timeouts == []
 
@@ -72,11 +72,11 @@ def test_items_arrive_in_plan_order_in_any_order_of_jobs(
 def test_jobs_in_flight_are_limited_by_backend_and_consumer() -> None:
     fake = Fake(capacity=3)
     reader = a_node(fake, depth=9).open(range(99), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     assert len(fake.submitted) == 3
     fake = Fake(capacity=9)
     reader = a_node(fake, max_buffered=2).open(range(99), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     assert len(fake.submitted) == 2
 
 
@@ -94,7 +94,7 @@ def test_a_job_has_its_epoch_and_is_done_as_a_whole_where_the_user_chose_its_siz
     fake = Fake()
     node = a_node(fake, workers=2, chunk_size=chunk_size)
     for reader in (node.open([5], 7), node.open([5], -1)):
-        reader.consumer.prepare()
+        reader.prepare()
     assert fake.jobs == {
         ticket: Job(ticket, epoch, [5], is_whole=chunk_size is not None)
         for ticket, epoch in [(1, 7), (2, -1)]
@@ -104,14 +104,14 @@ def test_a_job_has_its_epoch_and_is_done_as_a_whole_where_the_user_chose_its_siz
 def test_with_a_limit_of_0_only_the_awaited_item_is_sent() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4).open(range(9), -1, limit=0)
-    reader.consumer.prepare()
+    reader.prepare()
     assert fake.submitted == []
     assert take(reader) == ["<0>"]
     assert fake.submitted == [[0]]
-    reader.consumer.limit(3)
-    reader.consumer.prepare()
+    reader.limit(3)
+    reader.prepare()
     assert fake.submitted == [[0], [1, 2, 3]]
-    assert reader.consumer.pending() == 3
+    assert reader.pending() == 3
 
 
 def test_all_arrived_items_are_delivered_in_one_step() -> None:
@@ -125,7 +125,7 @@ def test_few_large_results_in_private_memory_are_handed_out_at_once() -> None:
     fake = Fake(private=True)
     fake.item_bytes = CHUNK_BYTES // 2
     reader = a_node(fake, workers=2, depth=4).open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver_all()
     assert [take(reader), take(reader), take(reader)] == [["<0>", "<1>"], ["<2>", "<3>"], []]
 
@@ -144,11 +144,11 @@ def test_items_behind_the_end_of_the_sequence_are_discarded() -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=4)
     reader, other = node.open(range(99), -1), node.open("abcd", -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(3)
     fake.deliver(2, 2, is_end=True)
     assert rest(reader) == named(range(6))
-    assert reader.consumer.pending() == 0
+    assert reader.pending() == 0
     assert rest(other) == named("abcd")
     assert fake.discarded == [[8, 9, 10, 11], [12, 13, 14, 15]]
     assert fake.free == 99
@@ -160,7 +160,7 @@ def test_items_behind_the_end_of_the_sequence_are_discarded() -> None:
 def test_items_of_a_running_job_are_delivered_and_not_sent_again() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4, max_buffered=4).open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     for count in (1, 2):
         fake.deliver(1, count, is_last=False)
     assert [take(reader), take(reader)] == [["<0>"], ["<1>", "<2>"]]
@@ -172,7 +172,7 @@ def test_the_rest_of_a_job_that_ended_early_is_sent_first_in_smaller_chunks() ->
     fake = Fake(capacity=2)
     node = a_node_of_chunks(fake, 4, workers=2)
     reader = node.open(range(12), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     node.chunking.size = 2
     fake.deliver(1, 1, cost_ns=500_000)
     assert take(reader) == ["<0>"]
@@ -185,7 +185,7 @@ def test_the_rest_of_a_job_that_ended_early_is_urgent_and_few_urgent_jobs_are_in
     fake = Fake(capacity=9)
     node = a_node_of_chunks(fake, 6, workers=2, depth=6)
     reader = node.open(range(36), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     assert not any(job.is_urgent for job in fake.jobs.values())
     node.chunking.size = 1
     fake.deliver(1, 1, cost_ns=10**9)
@@ -201,8 +201,8 @@ def test_with_one_worker_jobs_are_sent_with_the_order_of_the_worker_that_the_con
     fake = Fake(capacity=8, keeps_order=True)
     node = a_node_of_chunks(fake, 4, depth=2)
     reader, other = node.open(range(12), -1), node.open(range(8), -1)
-    reader.consumer.prepare()
-    other.consumer.prepare()
+    reader.prepare()
+    other.prepare()
     assert [job.order for job in fake.jobs.values()] == [0, 0, 0, 0]
     fake.order = 1
     fake.deliver(1, 2)
@@ -213,10 +213,10 @@ def test_with_one_worker_jobs_are_sent_with_the_order_of_the_worker_that_the_con
         (range(4, 8), 1),
         (range(8, 12), 1),
     ]
-    other.consumer.prepare()  # its jobs are skipped too, and have not returned
+    other.prepare()  # its jobs are skipped too, and have not returned
     assert sum(job.order == 0 for job in fake.jobs.values()) == 2
     fake.skip(3)
-    other.consumer.prepare()
+    other.prepare()
     assert sum(job.order == 0 for job in fake.jobs.values()) == 1
     fake.skip(4)
     assert rest(reader) == named(range(2, 12))
@@ -228,14 +228,14 @@ def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() 
     fake = Fake(capacity=8, keeps_order=True)
     node = a_node_of_chunks(fake, 4, depth=4)
     reader = node.open(range(40), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     assert fake.submitted == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
     fake.order = 1
     fake.deliver(1, 2)
     fake.skip(2)
     fake.skip(3)
     assert take(reader) == ["<0>", "<1>"]
-    reader.consumer.prepare()
+    reader.prepare()
     assert len(fake.submitted) == 4
     fake.skip(4)
     assert rest(reader) == named(range(2, 40))
@@ -245,7 +245,7 @@ def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() 
 def test_with_one_worker_the_items_after_a_lost_one_are_sent_again_in_order() -> None:
     fake = Fake(keeps_order=True)
     reader = a_node_of_chunks(fake, 2, depth=3).open(range(8), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     assert fake.submitted == [[0, 1], [2, 3], [4, 5]]
     fake.order = 1
     fake.lose(1)
@@ -259,7 +259,7 @@ def test_with_one_worker_the_items_after_a_lost_one_are_sent_again_in_order() ->
 def test_lost_and_skipped_items_are_urgent() -> None:
     fake = Fake()
     reader = a_node(fake, workers=2).open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.skip(1)
     fake.lose(2)
     assert rest(reader) == named(range(4))
@@ -270,7 +270,7 @@ def test_a_job_that_ends_without_items_gives_back_its_slot_and_the_rest() -> Non
     fake = Fake()
     node = a_node_of_chunks(fake, 4)
     reader = node.open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(1, 2, is_last=False)
     assert take(reader) == ["<0>", "<1>"]
     fake.deliver(1, 0)
@@ -292,7 +292,7 @@ def test_a_job_at_the_end_of_the_sequence_gives_back_its_slot() -> None:
 def test_the_end_of_a_job_whose_items_have_all_arrived_is_ignored(end: str, is_handed_out: bool) -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4, retries=0, timeout_s=1.0).open(range(8), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(1, is_last=False)
     taken = take(reader) if is_handed_out else []
     match end:
@@ -315,10 +315,10 @@ def test_late_items_of_a_dropped_reader_are_discarded() -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=4)
     reader, other = node.open(range(4), -1), node.open(range(10, 14), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(1, 1, is_last=False)
     arrive(node)
-    reader.consumer.close()
+    reader.close()
     fake.deliver(1, 1, is_last=False)
     fake.deliver(1)
     assert rest(other) == named(range(10, 14))
@@ -350,7 +350,7 @@ def test_a_waiting_consumer_polls_while_results_arrive_too(monkeypatch: pytest.M
     fake = Fake(capacity=2)
     node = a_node(fake, chunk_size=4)
     reader, other = node.open(range(4), -1), node.open(range(10, 999), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     looked_s = []
 
     def others_are_quick() -> None:
@@ -379,7 +379,7 @@ def test_a_waiting_consumer_wakes_up_for_the_first_job_of_several_items() -> Non
 
     def act() -> None:
         assert until(fake.receiving.is_set)
-        many.consumer.prepare()
+        many.prepare()
 
     assert in_threads(lambda: take(single), act) == [["<7>"], None]
     assert fake.timeouts == [LONGEST_WAIT_S]
@@ -421,8 +421,8 @@ def test_one_consumer_receives_the_results_of_another() -> None:
     fake = Fake()
     node = a_node(fake)
     first, second = node.open(range(1), -1), node.open(range(10, 11), -1)
-    first.consumer.prepare()
-    second.consumer.prepare()
+    first.prepare()
+    second.prepare()
     fake.when_idle = fake.deliver_all
     assert take(second) == ["<10>"]
     fake.when_idle = lambda: pytest.fail("its result is there already")
@@ -455,7 +455,7 @@ def test_a_consumer_of_single_items_takes_one_place() -> None:
     fake = Fake(capacity=6)
     node = a_node(fake, depth=6)
     single, many = node.open([7], -1, limit=0), node.open(range(100, 200), -1)
-    many.consumer.prepare()
+    many.prepare()
     assert take(many) == ["<100>"]
     assert take(single) == ["<7>"]
     for i in range(101, 150):
@@ -468,7 +468,7 @@ def test_with_more_consumers_than_places_each_gets_one_in_turn() -> None:
     plans = [range(first, first + 5) for first in range(0, 50, 10)]
     readers = [node.open(plan, -1) for plan in plans]
     for reader in readers:
-        reader.consumer.prepare()
+        reader.prepare()
     assert [rest(reader) for reader in readers] == [named(plan) for plan in plans]
 
 
@@ -480,7 +480,7 @@ def test_a_consumer_whose_wait_was_refused_gives_up_its_claim_to_a_place() -> No
     def read_within() -> None:  # as an item does that is evaluated here
         fake.when_idle = fake.deliver_next
         with pytest.raises(ReadsItself):
-            other.consumer.next()
+            other.next()
 
     fake.when_idle = read_within
     assert take(first) == ["<0>"]
@@ -492,87 +492,17 @@ def test_a_consumer_whose_wait_was_refused_gives_up_its_claim_to_a_place() -> No
 # -------------------------------------------------------------------- slots run short
 
 
-def test_a_paused_reader_gives_up_its_slots_the_farthest_first() -> None:
-    fake = Fake(capacity=4, slots=3)
-    node = a_node(fake)
-    paused, wanting = node.open(range(3), -1), node.open(range(10, 12), -1)
-    paused.consumer.prepare()
-    assert fake.free == 0
-    fake.when_idle = fake.deliver_all
-    assert take(wanting) == ["<10>"]
-    assert fake.detached == [[2]]  # one slot is enough, and the last item is read last
-    assert rest(wanting) == ["<11>"]
-    assert rest(paused) == named(range(3))
-    assert fake.free == 3
-
-
-def test_a_paused_reader_gives_up_its_slots_before_the_one_that_reads() -> None:
-    fake = Fake(capacity=4, slots=3)
-    node = a_node(fake)
-    paused, wanting = node.open(range(1), -1), node.open(range(10, 12), -1)
-    paused.consumer.prepare()
-    wanting.consumer.prepare()
-    fake.deliver(1)
-    fake.deliver(3)
-    fake.lose(2)
-    arrive(node)  # item 0 of the paused one, and item 11
-    fake.free = 0
-    assert take(wanting) == ["<10>"]
-    assert fake.detached == [[0]]
-
-
-def test_a_reader_that_waits_gives_up_its_own_slots_too() -> None:
-    fake = Fake(capacity=4, slots=2)
-    reader = a_node(fake).open(range(5), -1)
-    reader.consumer.prepare()
-    assert fake.submitted == [[0], [1]]
-    fake.deliver(2)
-    fake.lose(1)
-    fake.free = 0  # somebody else got that slot
-    assert take(reader) == ["<0>", "<1>"]
-    assert fake.detached == [[1]]
-
-
-def test_a_consumer_without_a_slot_waits_for_jobs_of_others() -> None:
-    fake = Fake(capacity=4, slots=1)
-    node = a_node(fake)
-    first, second = node.open(range(1), -1), node.open(range(10, 11), -1)
-    first.consumer.prepare()
-    second.consumer.prepare()
-    assert fake.submitted == [[0]]
-    assert take(second) == ["<10>"]
-    assert fake.slotted == {1, 2}
-
-
 def test_a_reader_that_has_a_result_is_sent_nothing_further_without_a_slot() -> None:
     fake = Fake(capacity=4, slots=1)
     node = a_node(fake)
     reader = node.open(range(3), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(1)
     arrive(node)
-    reader.consumer.prepare()
+    reader.prepare()
     assert fake.submitted == [[0]]
     assert rest(reader) == named(range(3))
     assert fake.slotted == {1, 2, 3}
-
-
-def test_with_every_slot_leased_jobs_travel_without_one_at_a_time() -> None:
-    fake = Fake(capacity=4, slots=2)
-    fake.leases_stay = True
-    reader = a_node(fake).open(range(6), -1)
-    assert rest(reader) == named(range(6))
-    assert len(fake.slotted) == 2
-    assert fake.free == 0
-
-
-def test_with_few_slots_no_job_is_sent_ahead_without_one() -> None:
-    fake = Fake(capacity=4, slots=0)
-    reader = a_node(fake).open(range(3), -1)
-    reader.consumer.prepare()
-    assert fake.submitted == [[0]]  # without it nothing would ever come back
-    assert take(reader) == ["<0>"]
-    assert len(fake.jobs) == 1
 
 
 def test_a_result_is_kept_if_there_is_no_memory_for_its_copy() -> None:
@@ -580,7 +510,7 @@ def test_a_result_is_kept_if_there_is_no_memory_for_its_copy() -> None:
     reader = a_node(fake).open(range(3), -1)
     fake.memory_is_short = True
     with pytest.raises(MemoryError):
-        reader.consumer.next()
+        reader.next()
     fake.memory_is_short = False
     assert rest(reader) == named(range(3))
 
@@ -599,7 +529,7 @@ def test_a_node_that_is_closed_between_two_steps_says_so(step: int) -> None:
 
     def read() -> list[Any]:
         reader = node.open(range(9), -1)
-        reader.consumer.prepare()
+        reader.prepare()
         return rest(reader)
 
     node.step = closing  # type: ignore[method-assign]
@@ -614,7 +544,7 @@ def test_a_node_that_is_closed_between_two_steps_says_so(step: int) -> None:
 def test_a_lost_item_is_tried_again_and_delivered_in_its_place() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.lose(2)
     assert rest(reader) == named(range(4))
     assert fake.submitted.count([1]) == 2
@@ -649,7 +579,7 @@ def test_an_item_that_kills_every_worker_is_named_and_others_arrive(retries: int
 def test_only_undelivered_items_of_a_lost_job_run_again() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4).open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(1, 2, is_last=False)
     fake.lose(1)
     assert rest(reader) == named(range(4))
@@ -659,7 +589,7 @@ def test_only_undelivered_items_of_a_lost_job_run_again() -> None:
 def test_a_lost_job_that_had_not_started_is_sent_again_and_costs_no_retry() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=2, retries=0).open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.skip(1)
     assert rest(reader) == named(range(4))
     assert fake.submitted == [[0, 1], [2, 3], [0, 1]]
@@ -668,7 +598,7 @@ def test_a_lost_job_that_had_not_started_is_sent_again_and_costs_no_retry() -> N
 def test_an_item_that_takes_too_long_is_stopped_and_not_tried_again() -> None:
     fake = Fake()
     reader = a_node(fake, timeout_s=2.0, retries=5).open(range(3), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.running = {1: 0.5, 2: 1.5}
 
     def second_wait() -> None:
@@ -683,7 +613,7 @@ def test_an_item_that_takes_too_long_is_stopped_and_not_tried_again() -> None:
         fake.when_idle = fake.deliver_next
 
     fake.when_idle = second_wait
-    error = opened(reader.consumer.next()[0]).failures[0]
+    error = opened(reader.next()[0]).failures[0]
     assert type(error) is sk.ItemTimeout
     assert error.message == (
         "prefetch[0] took longer than 2.0 s in worker 1 (pid 4711),"
@@ -698,7 +628,7 @@ def test_an_item_that_takes_too_long_is_stopped_and_not_tried_again() -> None:
 def test_of_several_items_only_the_one_that_takes_too_long_is_named() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=4, timeout_s=2.0).open(range(4), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.running = {1: 3.0}
 
     def stopped() -> None:
@@ -719,7 +649,7 @@ def test_of_several_items_only_the_one_that_takes_too_long_is_named() -> None:
 def test_a_worker_stopped_just_after_an_item_does_not_fail_the_next_item() -> None:
     fake = Fake()
     reader = a_node(fake, chunk_size=3, timeout_s=2.0, retries=0).open(range(3), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(1, 1, is_last=False)
     fake.lose(1, ran_s=0.001, timed_out=True)
     assert rest(reader) == named(range(3))
@@ -769,8 +699,8 @@ def test_a_plan_that_raises_does_so_after_its_last_item_and_ends(n: int, chunk_s
         values += take(reader)
     assert values == named(range(n))
     with pytest.raises(LookupError, match="no more plan"):
-        reader.consumer.next()
-    assert reader.consumer.next() == []
+        reader.next()
+    assert reader.next() == []
     assert not fake.closed
 
 
@@ -786,8 +716,8 @@ def test_a_plan_may_read_the_node() -> None:
         yield 1
 
     reader = node.open(plan(), -1, limit=1)
-    reader.consumer.prepare()
-    reader.consumer.limit(2)
+    reader.prepare()
+    reader.limit(2)
     assert rest(reader) == ["<0>", "<1>"]
 
 
@@ -846,7 +776,7 @@ def of_which_two_arrived(fake: Fake, count: int) -> tuple[Reader, Reader]:
     """Return a reader of some items, the first two of which wait for it, and another one of two items."""
     node = a_node(fake)
     reader, other = node.open(range(count), -1), node.open(range(10, 12), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.deliver(1)
     fake.deliver(2)
     arrive(node)
@@ -868,7 +798,7 @@ def test_late_results_of_a_dropped_reader_are_discarded_and_measure_nothing() ->
     fake = Fake()
     node = a_node(fake, chunk_size=None)
     readers = [node.open(range(9), -1)]
-    readers[0].consumer.prepare()
+    readers[0].prepare()
     other = node.open(range(100, 104), -1)
 
     def drop() -> None:  # while another one receives
@@ -884,14 +814,13 @@ def test_late_results_of_a_dropped_reader_are_discarded_and_measure_nothing() ->
     assert fake.free == 99
 
 
-def test_undelivered_results_are_released_before_others_are_copied() -> None:
+def test_undelivered_results_of_a_dropped_reader_are_released_first() -> None:
     fake = Fake(capacity=4, slots=2)
     dropped, wanting = of_which_two_arrived(fake, 2)
     del dropped
-    wanting.consumer.prepare()
+    wanting.prepare()
     assert rest(wanting) == named((10, 11))
     assert sorted(fake.discarded) == [[0], [1]]
-    assert fake.detached == []
     assert fake.cancelled == []
     assert fake.free == 2
 
@@ -900,7 +829,7 @@ def test_lost_jobs_of_a_dropped_reader_are_forgotten() -> None:
     fake = Fake()
     node = a_node(fake)
     reader, other = node.open(range(2), -1), node.open(range(10, 12), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     del reader
     fake.lose(1)
     fake.skip(2)
@@ -912,7 +841,7 @@ def test_a_reader_in_a_garbage_cycle_cancels_when_it_is_collected() -> None:
     fake = Fake()
     node = a_node(fake)
     reader: Any = node.open(range(9), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     cycle = [reader]
     cycle.append(cycle)
     del reader, cycle
@@ -923,10 +852,10 @@ def test_a_reader_in_a_garbage_cycle_cancels_when_it_is_collected() -> None:
 def test_a_reader_that_is_closed_cancels_its_pending_jobs_and_gives_back_what_waits_for_it() -> None:
     fake = Fake(capacity=4, slots=4)
     reader, other = of_which_two_arrived(fake, 4)
-    reader.consumer.close()
+    reader.close()
     assert sorted(fake.cancelled) == [3, 4]
     assert sorted(fake.discarded) == [[0], [1]]
-    reader.consumer.close()
+    reader.close()
     del reader
     assert sorted(fake.cancelled) == [3, 4]
     assert rest(other) == named((10, 11))
@@ -954,7 +883,7 @@ def test_a_finished_reader_cancels_nothing() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(3), -1)
     assert rest(reader) == named(range(3))
-    assert reader.consumer.next() == []
+    assert reader.next() == []
     del reader
     assert fake.cancelled == []
 
@@ -986,7 +915,7 @@ def test_statistics_count_items_jobs_and_work_beside_what_the_backend_knows() ->
     fake = Fake()
     node = a_node(fake, chunk_size=2)
     reader = node.open(range(5), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     fake.lose(1)
     fake.deliver(2, 1, is_last=False)
     fake.when_idle = lambda: fake.deliver(min(fake.jobs), cost_ns=100)

@@ -26,16 +26,16 @@ def test_closing_is_idempotent_ends_the_backend_and_tells_readers() -> None:
     node = a_node(fake)
     reader = node.open(range(9), -1)
     assert take(reader) == ["<0>"]
-    assert not reader.consumer.ended()
+    assert not reader.ended()
     node.close()
     node.close()
     assert fake.closed
-    assert reader.consumer.ended()
+    assert reader.ended()
     late, submitted = node.open(range(9), -1), fake.submitted[:]
     for told in (reader, reader, late):
         with pytest.raises(RuntimeError, match="prefetch: the node is closed; restart"):
-            told.consumer.next()
-        told.consumer.prepare()
+            told.next()
+        told.prepare()
     assert fake.submitted == submitted
     assert node.statistics().items == 1
 
@@ -44,7 +44,7 @@ def test_a_forgotten_node_closes_its_backend() -> None:
     fake = Fake()
     node = a_node(fake)
     reader = node.open(range(9), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     del node
     assert not fake.closed  # the reader still needs it
     del reader
@@ -71,9 +71,9 @@ def test_a_permanent_failure_reaches_every_reader_and_the_first_reason_counts() 
         Failed(1, ValueError("the hook")), Failed(0, RuntimeError("it exited"))
     )
     for reader in [*readers, node.open(range(1), -1)]:
-        reader.consumer.prepare()
+        reader.prepare()
         with pytest.raises(RuntimeError, match="worker 1 could not start: ValueError: the hook") as info:
-            reader.consumer.next()
+            reader.next()
         assert type(info.value.__cause__) is ValueError
 
 
@@ -85,9 +85,9 @@ def test_reading_after_the_interpreter_closed_the_node_raises_an_error() -> None
     fake.deliver_all()
     node._life.end()
     assert fake.closed
-    reader.consumer.prepare()
+    reader.prepare()
     with pytest.raises(RuntimeError, match="the node is closed"):
-        reader.consumer.next()
+        reader.next()
     del begun
     assert node.statistics().items == 1
 
@@ -101,7 +101,7 @@ def test_the_error_of_a_closed_node_keeps_nothing_alive() -> None:
         reader = node.open(range(9), -1)
         node.close()
         try:
-            reader.consumer.next()
+            reader.next()
         except RuntimeError:
             return weakref.ref(held)
         raise AssertionError
@@ -117,16 +117,14 @@ def test_a_reader_from_before_a_fork_refuses_in_the_child() -> None:
     fake = Fake()
     node = a_node(fake)
     reader = node.open(range(9), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     pid = os.fork()
     if pid == 0:
         try:
-            reader.consumer.next()
+            reader.next()
         except RuntimeError as error:
             node.close()
-            os._exit(
-                0 if "before a fork" in str(error) and reader.consumer.ended() and not fake.closed else 1
-            )
+            os._exit(0 if "before a fork" in str(error) and reader.ended() and not fake.closed else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert take(reader) == ["<0>"]
@@ -160,7 +158,7 @@ def test_an_exception_from_outside_closes_the_node(
     fake = Fake()
     node = a_node(fake, chunk_size=2)
     reader, other = node.open(range(9), -1), node.open(range(9), -1, limit=2)
-    other.consumer.prepare()
+    other.prepare()
 
     def raise_it() -> NoReturn:
         raise strikes("as a signal handler does")
@@ -168,11 +166,11 @@ def test_an_exception_from_outside_closes_the_node(
     fake.when_idle = fake.deliver_all if where == "finish_job" else lambda: None  # between two events
     strike(monkeypatch, node if where == "finish_job" else fake, where, raise_it)
     with pytest.raises(strikes, match="as a signal handler does"):
-        reader.consumer.next()
+        reader.next()
     assert node.ended()
     assert fake.closed
     with pytest.raises(RuntimeError, match="the node is closed"):  # rather than waiting for what was lost
-        other.consumer.next()
+        other.next()
 
 
 @pytest.mark.parametrize(("where", "does"), [("is_worker", "next"), ("cancel", "close")])
@@ -182,10 +180,10 @@ def test_an_interruption_before_the_first_change_has_no_effect(
     fake = Fake()
     node = a_node(fake)
     reader, other = node.open(range(9), -1, limit=2), node.open(range(9), -1)
-    reader.consumer.prepare()
+    reader.prepare()
     strike(monkeypatch, fake, where, raise_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        getattr(reader.consumer, does)()
+        getattr(reader, does)()
     assert not node.ended()
     assert rest(other) == rest(reader) == named(range(9))
 
@@ -197,7 +195,7 @@ def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
     node = a_node(fake)
     reader, other = node.open(range(3), -1), node.open(range(3), -1)
     told: list[Any] = []
-    beside = threading.Thread(target=lambda: told.extend(in_threads(other.consumer.next)))
+    beside = threading.Thread(target=lambda: told.extend(in_threads(other.next)))
 
     def read_beside() -> None:  # the lock is free
         beside.start()
@@ -206,7 +204,7 @@ def test_ctrl_c_while_a_job_is_sent_tells_other_readers_the_same_as_always(
     strike(monkeypatch, node, "close", read_beside)
     strike(monkeypatch, fake, "submit", raise_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        reader.consumer.next()
+        reader.next()
     beside.join()
     assert [str(error) for error in told] == [CLOSED]
 
@@ -219,7 +217,7 @@ def test_a_signal_handler_during_a_state_change_cannot_read_and_does_no_harm(
     reader, other = node.open(range(3), -1), node.open(range(3), -1)
 
     def handler() -> None:
-        for read in (other.consumer.next, other.consumer.prepare):
+        for read in (other.next, other.prepare):
             with pytest.raises(ReadsItself, match="a signal handler reads the node"):
                 read()
 
@@ -235,7 +233,7 @@ def test_a_signal_handler_may_close_the_node_anywhere(where: str, monkeypatch: p
     fake.when_idle = lambda: None
     strike(monkeypatch, fake, where, node.close)
     with pytest.raises(RuntimeError, match="the node is closed"):  # and not an early end
-        reader.consumer.next()
+        reader.next()
     assert fake.closed
     assert node.ended()
 
@@ -247,14 +245,14 @@ def test_consumers_dropped_during_a_state_change_release_their_results_after_it(
     node = a_node(fake, max_buffered=2)
     reader, closed, dropped = (node.open(range(6), -1) for _ in range(3))
     for each in (reader, closed, dropped):
-        each.consumer.prepare()
+        each.prepare()
     fake.deliver_all()
     assert take(reader) == ["<0>"]
     before, readers = node.statistics(), [dropped]
     del dropped, each
 
     def handler() -> None:
-        closed.consumer.close()
+        closed.close()
         readers.clear()
         assert node.statistics() == before
         assert fake.discarded == []
@@ -272,7 +270,7 @@ def test_an_item_that_reads_the_node_waiting_for_it_gets_an_error_and_affects_no
         fake.when_idle = fake.deliver_next
         within = node.open(range(5, 6), -1)
         with pytest.raises(ReadsItself, match=r"an item, .* reads the node that waits for it"):
-            within.consumer.next()
+            within.next()
         fake.deliver(1)
 
     fake.when_idle = evaluate

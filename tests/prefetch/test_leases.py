@@ -94,12 +94,12 @@ def test_a_hundred_times_more_results_than_slots_are_delivered_correctly(kind: K
         # Descriptors of processes may arrive after the first item.
         return {(fd, what) for fd, what in descriptors().items() if "pidfd" not in what}
 
-    with kind.ahead(sk.smap(canary, range(1400)), max_buffered=4) as node:
+    with kind.ahead(sk.smap(canary, range(1800)), max_buffered=4) as node:
         first = next(iter(node))
         before = files()
         kept = list(node)
         assert files() == before
-        assert node.statistics().slots * 100 <= 1400
+        assert node.statistics().slots * 100 <= 1800
     assert all(is_canary(array, i) for i, array in enumerate(kept))
     assert is_canary(first, 0)
 
@@ -422,7 +422,7 @@ def test_held_results_beyond_the_slots_are_copied(kind: Kind, monkeypatch: pytes
         kept = list(ahead)
         assert all(is_canary(array, i) for i, array in enumerate(kept))
         seen = ahead.statistics()
-        assert (seen.leased, seen.copies) == (4, 56)
+        assert (seen.leased, seen.copies) == (8, 52)
 
 
 def test_small_results_need_no_slot_and_are_never_short_of_one(kind: Kind) -> None:

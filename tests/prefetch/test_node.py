@@ -23,7 +23,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.iteration import restarting
-from seqkit.prefetch.consumer import Consumer
+from seqkit.prefetch.consumer import Reader
 from seqkit.prefetch.dispatcher import CLOSED
 from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.statistics import _slower
@@ -104,7 +104,7 @@ METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.
         (
             {"shm_size": 100, "method": "process"},
             ValueError,
-            "prefetch: shm_size must be 0 or at least 57344 bytes, a page for each of 14 slots, got 100",
+            "prefetch: shm_size must be 0 or at least 90112 bytes, a page for each of 22 slots, got 100",
         ),
         ({"chunk_size": 0}, ValueError, "prefetch: chunk_size must be a positive int or 'auto', got 0"),
         (
@@ -596,15 +596,15 @@ def test_a_read_during_a_restart_starts_again(kind: Kind, monkeypatch: pytest.Mo
 def test_a_node_may_be_read_by_a_signal_handler_while_it_is_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     with THREAD.ahead(sk.smap(double, range(50)), 1) as node:
         assert node[0] == 0
-        ended = Consumer.ended
+        ended = Reader.ended
         read: list[int] = []
 
-        def and_meanwhile(self: Consumer) -> bool:
+        def and_meanwhile(self: Reader) -> bool:
             monkeypatch.undo()
             read.append(node[1])  # the very item the interrupted read is about to take
             return ended(self)
 
-        monkeypatch.setattr(Consumer, "ended", and_meanwhile)
+        monkeypatch.setattr(Reader, "ended", and_meanwhile)
         assert within_reach(lambda: [node[i] for i in (1, 2, 3)]) == [2, 4, 6]
         assert read == [2]
 
@@ -835,15 +835,15 @@ def test_after_ctrl_c_the_next_read_starts_anew(kind: Kind, tmp_path: Path) -> N
 
 
 def test_after_ctrl_c_indexing_starts_a_new_scan_at_the_right_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, hits = Consumer.next, iter([False] * 3 + [True] + [False] * 100)
+    draw, hits = Reader.next, iter([False] * 3 + [True] + [False] * 100)
 
-    def interrupted(self: Consumer) -> Any:
+    def interrupted(self: Reader) -> Any:
         arrived = draw(self)
         if next(hits):
             raise KeyboardInterrupt  # after the reader went on, and before the scan knows
         return arrived
 
-    monkeypatch.setattr(Consumer, "next", interrupted)
+    monkeypatch.setattr(Reader, "next", interrupted)
     with THREAD.ahead(range(100), 1, chunk_size=1, max_buffered=1) as node:
         assert [node[i] for i in range(3)] == [0, 1, 2]
         with pytest.raises(KeyboardInterrupt):
@@ -883,7 +883,7 @@ def test_statistics_count_items_and_work(kind: Kind) -> None:
         assert (seen.copies, seen.misses, seen.leased, seen.retired) == (0, 0, 0, 0)
         if kind.method == "process":
             assert seen.nbytes > 0
-            assert seen.slots == 72  # 64 for jobs in flight, 8 for what readers hold
+            assert seen.slots == 80  # 64 for jobs in flight, 14 for results, 2 that workers may retain
             assert seen.slot_bytes >= 1 << 20
         else:
             assert (seen.nbytes, seen.slots, seen.slot_bytes) == (0, 0, 0)
@@ -1047,7 +1047,7 @@ def test_after_ctrl_c_the_same_iterator_goes_on_with_the_next_item(kind: Kind, s
         for at in (0, 1, 7, 20):
             found += islice(items, max(0, at - len(found)))
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Consumer, "_advance", interrupted)
+                patch.setattr(Reader, "_advance", interrupted)
                 while len(found) < 30:
                     try:
                         found.append(next(items))
@@ -1066,7 +1066,7 @@ def test_an_iterator_without_order_says_that_it_cannot_go_on_after_ctrl_c(
     with sk.prefetch(range(30), 2, in_order=False) as node:
         items = iter(node)
         next(items)
-        monkeypatch.setattr(Consumer, "_advance", interrupted)
+        monkeypatch.setattr(Reader, "_advance", interrupted)
         with pytest.raises(KeyboardInterrupt):
             list(items)
         with pytest.raises(RuntimeError, match="with in_order=False it cannot go on"):

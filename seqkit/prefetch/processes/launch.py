@@ -51,7 +51,7 @@ from ..results import Record
 from . import linux
 from .segment import Segment
 from .shipment import Shipment
-from .wire import LEAST_CELL_BYTES, Control, Kind, Spec
+from .wire import ERROR_BYTES, Control, Kind, Spec
 from .worker import Descriptors, Worker, tell
 
 
@@ -392,7 +392,7 @@ def _work(number: int, outfit: Outfit) -> None:
 
 def _report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
     """Report to the parent that this worker cannot start."""
-    data = Record.of(error).dumps(LEAST_CELL_BYTES)
+    data = Record.of(error).dumps(ERROR_BYTES)
     os.pwrite(fds.segment, data, error_at)
     tell(fds, number, Kind.FAILED, items=len(data))
 
