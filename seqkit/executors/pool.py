@@ -55,6 +55,7 @@ from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
 from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..prefetch.results import EncodedResult, Ready, Record, Result, encoded_item, private
+from ..prefetch.torch_modes import TorchModes
 from ..view import View
 from . import Engine
 
@@ -199,10 +200,11 @@ class ExecutorBackend(Backend):
         self._nbytes = 0
 
     def start(self) -> None:
+        modes = TorchModes.of_this_thread()
         if _shares_objects(self._executor):
-            self._shared = _Pipeline(self._pipeline, seterr(), self._key)
+            self._shared = _Pipeline(self._pipeline, seterr(), modes, self._key)
         else:
-            content = self._pipeline, seterr(), self._hook
+            content = self._pipeline, seterr(), modes, self._hook
             pickled = _pickled(self._pipeline, content)
             self._pickled = pickled if self._engine is None else self._engine.put(pickled)
         _started.add(self)
@@ -383,9 +385,10 @@ with suppress(AttributeError, RuntimeError):  # the function is private; the int
 class _Pipeline:
     """A pipeline that this process evaluates. Each thread has its own evaluator."""
 
-    def __init__(self, view: View[Any], errors: Policy, key: str, nbytes: int = 0) -> None:
+    def __init__(self, view: View[Any], errors: Policy, modes: TorchModes, key: str, nbytes: int = 0) -> None:
         self._view: View[Any] | None = view
         self._errors = errors
+        self._modes = modes
         self._executor = key.rpartition(":")[0]
         self._thread = threading.local()
         self.nbytes = nbytes
@@ -403,7 +406,7 @@ class _Pipeline:
         evaluator = self.evaluator()
         before, _current.executor = _current.executor, self._executor
         try:
-            with errstate(self._errors):
+            with errstate(self._errors), self._modes.entered():
                 is_end = evaluator.run(epoch, indices, sink, budget_ns)
         finally:
             _current.executor = before
@@ -512,10 +515,10 @@ def _received(key: str, shipment: Shipment | None) -> _Pipeline | None:
     for closed in shipment.closed:
         _pipelines.pop(closed, None)
     data = shipment.pickled() if callable(shipment.pickled) else shipment.pickled
-    view, errors, hook = pickle.loads(data)
+    view, errors, modes, hook = pickle.loads(data)
     if (info := get_worker_info()) is not None:
         call_hook(hook, info.id)
-    pipeline = _pipelines[key] = _Pipeline(view, errors, key, len(data))
+    pipeline = _pipelines[key] = _Pipeline(view, errors, modes, key, len(data))
     excess = sum(kept.nbytes for kept in _pipelines.values()) - MAX_KEPT_BYTES
     for name, kept in list(_pipelines.items()):
         if excess > 0 and kept is not pipeline:

@@ -103,7 +103,7 @@ def _rebuild(memory: Any, dtype: str, shape: tuple[int, ...], order: list[int], 
 
     kind = getattr(torch, dtype)
     if not math.prod(shape):
-        return torch.empty(shape, dtype=kind, requires_grad=requires_grad)
+        return torch.empty(shape, dtype=kind, device="cpu", requires_grad=requires_grad)
     if memoryview(memory).readonly:
         memory = bytearray(memory)
     flat = torch.frombuffer(np.frombuffer(memory, np.uint8), dtype=kind)
