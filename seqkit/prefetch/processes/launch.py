@@ -363,7 +363,8 @@ def be_worker(number: int, outfit: Outfit, forget: Callable[[], None] = lambda: 
             _limit_threads(os.environ, threads)
             for pool in native_pools().lib_controllers:  # not in a context manager, which would restore them
                 pool.set_num_threads(threads)
-        _work(number, outfit)
+        with outfit.spec.modes.entered():
+            _work(number, outfit)
     except BrokenPipeError:
         pass  # the parent is gone
     except BaseException:

@@ -46,6 +46,7 @@ from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
 from ..signals import CtrlCHeld
+from ..torch_modes import TorchModes
 from . import linux
 from .launch import Death, Outfit
 from .segment import PAGE, Segment
@@ -159,6 +160,7 @@ class Processes(Backend):
             self._budget_ns,
             self._settings.timeout_s is not None,
             self._pid,
+            TorchModes.of_this_thread(),
         )
         self._free_cells = list(range(self.capacity))
         self._poll.register(self._fds["receive"], select.POLLIN)

@@ -35,6 +35,7 @@ import numpy as np
 
 from ..codec import Block
 from ..protocol import Unsendable
+from ..torch_modes import TorchModes
 from . import linux
 from .segment import PAGE, Segment
 
@@ -246,6 +247,7 @@ class Spec:
     budget_ns: int  # how long a job of several items may take
     is_timed: bool  # whether workers must record when each item begins
     parent: int  # the pid of the parent
+    modes: TorchModes
 
 
 def to_file(parts: Iterable[bytes | memoryview]) -> int:
