@@ -201,7 +201,7 @@ class ExecutorBackend(Backend):
 
     def start(self) -> None:
         modes = TorchModes.of_this_thread()
-        if _shares_objects(self._executor):
+        if shares_objects(self._executor):
             self._shared = _Pipeline(self._pipeline, seterr(), modes, self._key)
         else:
             content = self._pipeline, seterr(), modes, self._hook
@@ -349,7 +349,7 @@ class ExecutorBackend(Backend):
         _started.discard(self)
 
 
-def _shares_objects(executor: Executor) -> bool:
+def shares_objects(executor: Executor) -> bool:
     """Return whether tasks run in threads of this process."""
     interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())  # a ThreadPoolExecutor too
     return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)

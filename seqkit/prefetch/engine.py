@@ -15,6 +15,7 @@ from .chunking import TARGET_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, Options
 from .hooks import worker_info
 from .protocol import Backend
+from .repeated import repetition_warning
 from .resources import usable_cpus
 from .settings import Settings
 from .statistics import Statistics
@@ -80,10 +81,13 @@ class Engine:
     def _started(self) -> Dispatcher:
         settings, chunk = self._settings, self._settings.chunk_size
         target_ns = TARGET_NS
+        has_copies = settings.method == "process" and not in_process_worker()
         if self._executor is not None:
             from ..executors import pool
 
-            target_ns = pool.TASK_NS
+            target_ns, has_copies = pool.TASK_NS, not pool.shares_objects(self._executor)
+        if has_copies and (text := repetition_warning(self._source, settings.start_hook)):
+            warn(text, RuntimeWarning)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns)
         options = Options(settings.timeout_s, settings.retries, settings.on_exhausted)
         return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)

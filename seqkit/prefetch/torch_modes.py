@@ -1,4 +1,4 @@
-"""The modes of PyTorch that belong to a thread, so that workers compute as the thread that started them would.
+"""The modes of PyTorch that belong to a thread. Workers get those of the thread that started them.
 
 Thread workers get a copy of the context variables, such as `numpy.errstate`. PyTorch keeps its modes in the
 thread instead: whether gradients are recorded, inference mode, the default device and autocast.
