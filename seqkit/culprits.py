@@ -196,7 +196,7 @@ def pickling_advice(view: Any, error: Exception, dumps: Callable[[Any], Any]) ->
 def _pickles(value: Any, dumps: Callable[[Any], Any]) -> bool:
     try:
         dumps(value)
-    except Exception:
+    except (Exception, SystemExit):
         return False
     return True
 
@@ -221,7 +221,10 @@ def _references(value: Any) -> Iterator[Step]:
     elif isinstance(value, dict):
         yield from (Step(f"key {key!r}", item) for key, item in islice(value.items(), MOST_ITEMS))
     elif isinstance(value, list | tuple):
-        yield from (Step(_label(item, f"item {i}"), item) for i, item in enumerate(value[:MOST_ITEMS]))
+        fields = () if is_internal(type(value)) else getattr(value, "_fields", ())  # of a named tuple
+        names = [f"attribute `{name}`" for name in fields]
+        for i, item in enumerate(value[:MOST_ITEMS]):
+            yield Step(_label(item, names[i] if i < len(names) else f"item {i}"), item)
     else:
         yield from _of_attributes(value, getattr(value, "__dict__", None))
         slots = (name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__")))
@@ -255,7 +258,7 @@ def _carried(value: Any) -> Iterator[Step]:
         return
     try:
         reduced = value.__reduce_ex__(4)
-    except Exception:
+    except (Exception, SystemExit):
         return
     if isinstance(reduced, tuple):
         for part in reduced[1:3]:
