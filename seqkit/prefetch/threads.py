@@ -26,6 +26,7 @@ from typing import Any
 
 from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from ..view import View
+from . import stacks
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
 from .protocol import Backend, Done, Event, Failed, Job, Lost, PlanOrder, Skipped, drained
@@ -235,7 +236,8 @@ class Threads(Backend):
         if outcomes.values:
             events.put(Done(ticket, Ready.sized(outcomes), 0, number, is_last=False))
         ran_s = (monotonic_ns() - run.item_ns) / 1e9
-        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True))
+        stack = stacks.of_thread(run.worker.thread.ident)
+        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True, stack=stack))
         try:
             self._launch(run.worker.info)
             self._restarts += 1

@@ -299,7 +299,7 @@ def test_an_item_that_stops_its_worker_times_out_once_and_the_worker_is_replaced
             assert isinstance(error, TimeoutError)
             assert re.match(
                 r"prefetch\[4\] took longer than 1.0 s in worker [01] \(pid \d+\),"
-                r" which was killed by signal 9 \(SIGKILL\) after [1-9]\d*\.\d\d s\n",
+                r" which was killed after [1-9]\d*\.\d\d s\n",
                 f"{error}\n",
             )
             assert (error.index, error.view) == (4, ahead)

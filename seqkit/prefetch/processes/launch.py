@@ -44,6 +44,7 @@ from ... import context
 from ...context import flush_streams, leave_worker, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
+from .. import stacks
 from ..codec import Form, decode
 from ..hooks import Seeding, call_hook, worker_info
 from ..resources import in_units, native_threads
@@ -380,6 +381,8 @@ def _work(number: int, outfit: Outfit) -> None:
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
         set_worker_info(info)
         seterr(cast(Policy, spec.errors))
+        if spec.is_timed:
+            stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
         call_hook(spec.hook, number)
     except BaseException as error:

@@ -41,6 +41,7 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 from ...errors import seterr
 from ...frames import warn
 from ...view import View
+from .. import stacks
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, Ready, Result, SlotResult, private
@@ -473,8 +474,10 @@ class Processes(Backend):
                 self._events.append(self._collected(ticket, sent, cell.finished(), number))
             ran_s = (time.monotonic_ns() - cell.words[2]) / 1e9 if cell.words[2] else 0.0
             self._lose(ticket, is_dead=True)
+            cause = "was killed" if handle.stopped else death.cause
             stopped = bool(handle.stopped)
-            self._events.append(Lost(ticket, number, handle.pid, death.cause, ran_s, stopped, death.hint))
+            lost = Lost(ticket, number, handle.pid, cause, ran_s, stopped, death.hint, handle.stack)
+            self._events.append(lost)
         self._control.bury(number)
         self.pool.bury(number)
 
@@ -523,8 +526,13 @@ class Processes(Backend):
     def stop(self, ticket: int) -> None:
         for handle in self._handles.values():
             if self._control.claimed(handle.number)[0] == ticket:
-                handle.stopped = ticket
+                handle.stopped, handle.stack = ticket, self._stack(handle)
                 handle.kill()
+
+    def _stack(self, handle: WorkerHandle) -> str:
+        assert self._segment is not None
+        place = self._layout.error_at(handle.number)
+        return stacks.of_process(handle.pidfd, self._segment.fd, place, LEAST_CELL_BYTES)
 
     def await_release(self, timeout_s: float) -> None:
         self.pool.await_release(timeout_s)
