@@ -36,6 +36,7 @@ from seqkit.prefetch.processes.wire import (
 )
 from seqkit.prefetch.processes.worker import GROUP_BYTES, Descriptors, Worker, Writer
 from seqkit.prefetch.results import EncodedResult, Outcomes, Record
+from seqkit.prefetch.torch_modes import TorchModes
 
 from .traces import pids_of, state, until
 from .values import same, through_pickle, values
@@ -383,7 +384,7 @@ class Office:
         self.told, results = os.pipe()
         jobs, self.send = os.pipe()
         self.fds = Descriptors(jobs, os.dup(jobs), results, -1, -1, self.segment.fd)
-        spec = Spec(layout, 1, 0, 0, "wrap", None, 0, is_timed=False, parent=os.getpid())
+        spec = Spec(layout, 1, 0, 0, "wrap", None, 0, False, os.getpid(), TorchModes())
         seeding: Any = SimpleNamespace(epoch=-1)
         self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
 
