@@ -32,7 +32,7 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any] | None:
         return None
     try:
         return tensor.numpy()  # type: ignore[no-any-return]
-    except TypeError:  # numpy has no such dtype
+    except (TypeError, RuntimeError):  # numpy has no such dtype, or the tensor no memory
         return None
 
 

@@ -179,3 +179,23 @@ def test_whole_arrow_arrays_travel_out_of_band() -> None:
     data = dumps(array, protocol=5, buffer_callback=buffers.append)
     assert [buffer.raw().nbytes for buffer in buffers] == [8000]
     assert pickle.loads(data, buffers=buffers).equals(array)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch calls its sparse layouts beta
+@pytest.mark.parametrize("pickled", [dumps, dumps_by_value, dumps_for_workers, dumps_back])
+def test_tensors_of_every_layout_travel(pickled: Any) -> None:
+    torch = pytest.importorskip("torch")
+    dense = torch.arange(8 * 1024.0).reshape(8, 1024)
+    repeated = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2))
+    tensors = {
+        "coo": [dense.to_sparse(), dense.to_sparse(1), repeated],
+        "compressed": [dense.to_sparse_csr(), dense.to_sparse_csc()],
+        "blocks": [dense.to_sparse_bsr((2, 2)), dense.to_sparse_bsc((2, 2))],
+        "dense": [dense, dense.T, dense.bfloat16(), torch.empty(0, 3), torch.tensor(1.0)],
+    }
+    found = pickle.loads(pickled(tensors, protocol=5))
+    for kind, expected in tensors.items():
+        for one, other in zip(found[kind], expected, strict=True):
+            assert (one.layout, one.dtype) == (other.layout, other.dtype)
+            assert torch.equal(one.to_dense(), other.to_dense())
+    assert not found["coo"][2].is_coalesced()
