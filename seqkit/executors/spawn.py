@@ -22,8 +22,9 @@ from typing import Any
 import threadpoolctl
 
 from ..context import set_worker_info
-from ..prefetch.hooks import seed_globals, worker_info
+from ..prefetch.hooks import worker_info
 from ..prefetch.resources import native_threads
+from ..prefetch.seeding import seed_globals
 from . import Engine
 
 # How long closing waits for processes that are computing an item. Then it kills them.

@@ -36,7 +36,7 @@ class Settings:
 
     If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
     is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
-    the process in which the executor can be used.
+    the process in which the executor can be used. `seeds_items`: see `Prefetch.seeding_items`.
     """
 
     workers: int
@@ -54,6 +54,7 @@ class Settings:
     seed: int | None
     pid: int
     pinner: Pinner | None = None
+    seeds_items: bool = False
 
     def slot_counts(self) -> tuple[int, int]:
         """Return how many jobs may be in flight, and how many more slots consumers' arrays may hold."""

@@ -46,9 +46,10 @@ from ...errors import Policy, seterr
 from ...view import View
 from .. import stacks
 from ..codec import Form, decode
-from ..hooks import Seeding, call_hook, worker_info
+from ..hooks import call_hook, worker_info
 from ..resources import in_units, native_threads
 from ..results import Record
+from ..seeding import Seeding
 from . import linux
 from .segment import Segment
 from .shipment import Shipment
@@ -378,13 +379,15 @@ def _work(number: int, outfit: Outfit) -> None:
     spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
     try:
         info = worker_info(number, spec.num_workers, spec.seed, "process")
-        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
+        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.seed)
         set_worker_info(info)
         seterr(cast(Policy, spec.errors))
         if spec.is_timed:
             stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
-        call_hook(spec.hook, number)
+        if spec.hook is not None:
+            with seeding.watching_hook():
+                call_hook(spec.hook, number)
     except BaseException as error:
         _report_failure(number, fds, spec.layout.error_at(number), error)
         return

@@ -162,6 +162,7 @@ class Processes(Backend):
             self._settings.timeout_s is not None,
             self._pid,
             TorchModes.of_this_thread(),
+            self._settings.seeds_items,
         )
         self._free_cells = list(range(self.capacity))
         self._poll.register(self._fds["receive"], select.POLLIN)

@@ -248,6 +248,7 @@ class Spec:
     is_timed: bool  # whether workers must record when each item begins
     parent: int  # the pid of the parent
     modes: TorchModes
+    seeds_items: bool = False  # whether to seed the global generators for every item, not for every epoch
 
 
 def to_file(parts: Iterable[bytes | memoryview]) -> int:

@@ -39,9 +39,9 @@ from ...view import View
 from ..codec import INLINE_BYTES, Block, aligned, dumps_plain
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
-from ..hooks import Seeding
 from ..protocol import PlanOrder
 from ..results import Entry, encoded_item
+from ..seeding import Seeding
 from . import linux
 from .segment import Segment
 from .wire import (
@@ -222,7 +222,7 @@ class Worker:
         self.segment = segment
         self.control = Control(segment, spec.layout)
         self._cells = cells_of(segment, spec.layout)
-        self.evaluator = Evaluator(pipeline)
+        self.evaluator = Evaluator(pipeline, seeding.begin_item if spec.seeds_items else None)
         self._blocks = {-1: segment.block(0, 0)}  # memory by slot
         self._kept: dict[int, weakref.ref[Block]] = {}  # memory of slots that outlived its item
         self._let_go: deque[int] = deque()  # slots whose memory user code no longer holds
@@ -259,7 +259,7 @@ class Worker:
     def _do(self, ticket: int, cell: Cell, epoch: int, indices: Any, slot: int, is_whole: bool) -> bool:
         """Run a job and deliver its items. Return whether it is done: no item is left of those that exist."""
         begun_ns, writer = monotonic_ns(), Writer(self, cell, len(indices), self._memory(slot))
-        if epoch != self.seeding.epoch:
+        if epoch != self.seeding.epoch and not self.spec.seeds_items:
             self.seeding.begin(epoch)
         if len(indices) == 1:
             # Only the item of a single-item job may use memory of the slot. In a longer job, an item might

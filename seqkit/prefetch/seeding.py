@@ -1,0 +1,118 @@
+"""Seed the global generators of process workers: `random`, `numpy.random` and torch.
+
+Forked workers would otherwise draw the same numbers. The libraries get different seeds, because `random` and
+`numpy.random` use the same algorithm. The generators of the calling process are never touched.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+import struct
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+_SEEDS = struct.Struct("<QQI")
+# What the calling process or the start of a worker gave torch, see `torch_seed`.
+_torch_seed = 0
+
+
+def torch_seed() -> int:
+    """Return the seed that torch's generator in this worker got last."""
+    return _torch_seed
+
+
+def seed_globals(
+    *entropy: Any, torch_seed: int | None = None, but: Collection[str] = (), on_devices: bool = True
+) -> None:
+    """Seed the global generators from any values with a `repr`.
+
+    `torch_seed` is a seed for torch in place of one from `entropy`. `but` names libraries that keep their
+    state. Without `on_devices`, only torch's generator for CPUs is seeded, which takes a microsecond.
+    """
+    global _torch_seed
+    import hashlib  # `numpy.random` has imported it
+
+    digest = hashlib.blake2b(repr(entropy).encode(errors="surrogatepass"), digest_size=_SEEDS.size).digest()
+    python, torch, numpy = _SEEDS.unpack(digest)
+    if "random" not in but:
+        random.seed(python)
+    if "numpy" not in but:
+        np.random.seed(numpy)
+    if "torch" not in but:
+        _torch_seed = torch >> 1 if torch_seed is None else torch_seed
+        _seed_torch(_torch_seed, on_devices)
+
+
+def _seed_torch(seed: int, on_devices: bool) -> None:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "default_generator"):  # not imported, or not yet
+        return
+    version = getattr(torch, "version", None)
+    has_devices = on_devices and any(getattr(version, device, None) for device in ("cuda", "hip", "xpu"))
+    # `torch.manual_seed` takes up to milliseconds to look for devices, which a build for CPUs does not have.
+    (torch.manual_seed if has_devices else torch.default_generator.manual_seed)(seed)
+
+
+class Seeding:
+    """Seed the global generators of a worker for every epoch, or for every item.
+
+    For every epoch, no seed is used twice, even if other epochs are read in between, or if a worker dies.
+    Otherwise the replacement of a dead worker would give items the same numbers as earlier items.
+
+    For every item, the seeds follow from the node's seed, the epoch and the index. So the numbers of an item
+    do not depend on the worker.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the worker.
+    count : callable
+        Returns how often it was called before, including calls by dead workers with the same number.
+    node_seed : int, optional
+        The seed of the node, to seed for every item.
+    """
+
+    def __init__(self, seed: int, count: Callable[[], int], node_seed: int | None = None) -> None:
+        self._seed = seed
+        self._count = count
+        self._node_seed = node_seed
+        self._left_alone: set[str] = set()
+        self._is_first = not count()  # the first worker with this number
+        self._begun: set[int] = set()
+        self.begin(-1)
+
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch. Epoch -1 is the pipeline as the user passed it."""
+        again = 0 if self._is_first and epoch not in self._begun else self._count()
+        own = self._seed >> 1 if epoch == -1 and not again else None  # as `WorkerInfo.seed` of PyTorch
+        seed_globals(self._seed, epoch, again, torch_seed=own, but=self._left_alone)
+        self._begun.add(epoch)
+        self.epoch = epoch
+
+    def begin_item(self, epoch: int, index: Any) -> None:
+        """Begin an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
+        number = operator.index(index) if hasattr(index, "__index__") else getattr(index, "number", index)
+        seed_globals("item", self._node_seed, epoch, number, but=self._left_alone, on_devices=False)
+
+    @contextmanager
+    def watching_hook(self) -> Iterator[None]:
+        """From now on, leave alone the libraries whose state changes in this context."""
+        before = _states()
+        yield
+        self._left_alone = {name for name, state in _states().items() if state != before[name]}
+
+
+def _states() -> dict[str, Any]:
+    """Return the states of the global generators, in a form that can be compared."""
+    kind, words, *rest = np.random.get_state(legacy=True)
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    return {
+        "random": random.getstate(),
+        "numpy": (kind, np.asarray(words).tobytes(), *rest),
+        "torch": None if generator is None else bytes(generator.get_state().numpy()),
+    }
