@@ -127,12 +127,13 @@ class Engine:
         warn(
             f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
             " process pool of the standard library. Results are pickled, so large arrays take longer;"
-            " shm_size and context have no effect",
+            " shm_size, context and retries have no effect",
             RuntimeWarning,
         )
         pool = SpawnPool(settings.workers, seed)
-        hook = settings.start_hook
-        return ExecutorBackend(self._source, pool, settings.workers, capacity, capacity, budget_ns, hook)
+        workers, hook = settings.workers, settings.start_hook
+        item_seed = seed if settings.seeds_items else None
+        return ExecutorBackend(self._source, pool, workers, capacity, capacity, budget_ns, hook, item_seed)
 
     def close(self) -> None:
         self._forget_after_fork()

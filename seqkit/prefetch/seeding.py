@@ -10,8 +10,7 @@ import operator
 import random
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -81,7 +80,7 @@ class Seeding:
         self._seed = seed
         self._count = count
         self._node_seed = node_seed
-        self._left_alone: set[str] = set()
+        self.left_alone: set[str] = set()  # libraries that the start hook seeded
         self._is_first = not count()  # the first worker with this number
         self._begun: set[int] = set()
         self.begin(-1)
@@ -90,21 +89,25 @@ class Seeding:
         """Begin an epoch. Epoch -1 is the pipeline as the user passed it."""
         again = 0 if self._is_first and epoch not in self._begun else self._count()
         own = self._seed >> 1 if epoch == -1 and not again else None  # as `WorkerInfo.seed` of PyTorch
-        seed_globals(self._seed, epoch, again, torch_seed=own, but=self._left_alone)
+        seed_globals(self._seed, epoch, again, torch_seed=own, but=self.left_alone)
         self._begun.add(epoch)
         self.epoch = epoch
 
     def begin_item(self, epoch: int, index: Any) -> None:
-        """Begin an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
-        number = operator.index(index) if hasattr(index, "__index__") else getattr(index, "number", index)
-        seed_globals("item", self._node_seed, epoch, number, but=self._left_alone, on_devices=False)
+        seed_item(self._node_seed, epoch, index, self.left_alone)
 
-    @contextmanager
-    def watching_hook(self) -> Iterator[None]:
-        """From now on, leave alone the libraries whose state changes in this context."""
-        before = _states()
-        yield
-        self._left_alone = {name for name, state in _states().items() if state != before[name]}
+
+def seed_item(seed: Any, epoch: int, index: Any, but: Collection[str] = ()) -> None:
+    """Seed for an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
+    number = operator.index(index) if hasattr(index, "__index__") else getattr(index, "number", index)
+    seed_globals("item", seed, epoch, number, but=but, on_devices=False)
+
+
+def libraries_changed_by(call: Callable[[], Any]) -> set[str]:
+    """Return the libraries for whose global generator a call changes the state."""
+    before = _states()
+    call()
+    return {name for name, state in _states().items() if state != before[name]}
 
 
 def _states() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.evaluate import Collector, Evaluator
-from seqkit.prefetch.seeding import Seeding, seed_globals, torch_seed
+from seqkit.prefetch.seeding import Seeding, libraries_changed_by, seed_globals, torch_seed
 
 from .kinds import PROCESSES, Kind
 
@@ -87,8 +87,7 @@ def test_an_item_draws_the_same_in_every_worker_of_a_node() -> None:
 
 def test_libraries_whose_state_the_hook_changes_are_left_alone() -> None:
     seeding = Seeding(1, count().__next__, node_seed=7)
-    with seeding.watching_hook():
-        random.seed(5)
+    seeding.left_alone = libraries_changed_by(lambda: random.seed(5))
     expected = random.Random(5)
     numpy = set()
     for begin in (

@@ -49,7 +49,7 @@ from ..codec import Form, decode
 from ..hooks import call_hook, worker_info
 from ..resources import in_units, native_threads
 from ..results import Record
-from ..seeding import Seeding
+from ..seeding import Seeding, libraries_changed_by
 from . import linux
 from .segment import Segment
 from .shipment import Shipment
@@ -386,8 +386,7 @@ def _work(number: int, outfit: Outfit) -> None:
             stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
         if spec.hook is not None:
-            with seeding.watching_hook():
-                call_hook(spec.hook, number)
+            seeding.left_alone = libraries_changed_by(partial(call_hook, spec.hook, number))
     except BaseException as error:
         _report_failure(number, fds, spec.layout.error_at(number), error)
         return
