@@ -72,17 +72,11 @@ def _takes(hook: Callable[..., Any], worker: int) -> bool:
 
 
 def leave_fork(error: BaseException | None = None) -> NoReturn:
-    """End a process that user code in a worker forked, as Python would end it. It is not a worker."""
-    status = 1
+    """End a process that user code in a worker forked. It is not a worker. Its status is 1 after an error."""
+    is_exit = isinstance(error, SystemExit) and not error.code
     try:
-        if error is None:
-            status = 0
-        elif not isinstance(error, SystemExit):
+        if error is not None and not is_exit:
             sys.excepthook(type(error), error, error.__traceback__)
-        elif isinstance(error.code, int | None):
-            status = (error.code or 0) & 0xFF
-        else:
-            print(error.code, file=sys.stderr)
         flush_streams()
     finally:
-        os._exit(status)
+        os._exit(int(error is not None and not is_exit))
