@@ -155,9 +155,10 @@ class DataLoader(Generic[Batch]):
 
     Notes
     -----
-    Batches are the same bit by bit for any number of workers, either method, persistent or not. `len` needs
-    the length of the data set or sampler, and is exact. The `__len__` of a data set that can only be
-    iterated is believed; a warning tells if there are more samples. Modelled on
+    Batches are the same bit by bit for any number of workers, either method, persistent or not. Only the last
+    bits of sums and matrix products may differ between 0 and more process workers, which have one native
+    thread each. `len` needs the length of the data set or sampler, and is exact. The `__len__` of a data set
+    that can only be iterated is believed; a warning tells if there are more samples. Modelled on
     ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
     tuples to tuples. There is a warning if there are more workers than CPUs, or than memory for them.
 
