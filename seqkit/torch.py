@@ -32,7 +32,6 @@ from .loader import loader as _loader
 from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
-from .prefetch.seeding import torch_seed
 from .view import View
 
 __all__ = ["DataLoader", "default_collate", "default_convert"]
@@ -168,21 +167,9 @@ class _WorkerStart(WorkerStart):
     def introduce(self, info: WorkerInfo) -> None:
         super().introduce(info)
         if info.method == "process":
-            _worker._worker_info = _WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=torch_seed(), dataset=info.dataset
+            _worker._worker_info = _worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=torch.initial_seed(), dataset=info.dataset
             )
-
-
-class _WorkerInfo(_worker.WorkerInfo):
-    """The information about a worker that PyTorch returns, with the seed that torch's generator got last."""
-
-    @property
-    def seed(self) -> int:
-        return torch_seed()
-
-    @seed.setter
-    def seed(self, value: int) -> None:
-        pass  # set by the constructor
 
 
 class DataLoader(_loader.DataLoader[Batch]):

@@ -524,10 +524,11 @@ def _received(key: str, sent: PickledPipeline | None) -> _Pipeline | None:
         _pipelines.pop(closed, None)
     data = sent.data() if callable(sent.data) else sent.data
     view, errors, modes, hook, seed = pickle.loads(data)
-    begin_item = None if seed is None else partial(seed_item, seed)
-    if (info := get_worker_info()) is not None and hook is not None:
-        left_alone = libraries_changed_by(partial(call_hook, hook, info.id))
-        begin_item = begin_item and partial(begin_item, but=left_alone)
+    begin_item = None
+    if (info := get_worker_info()) is not None:
+        seeded = set() if hook is None else libraries_changed_by(partial(call_hook, hook, info.id))
+        if seed is not None:
+            begin_item = partial(seed_item, seed, info.seed >> 1, but=seeded)
     pipeline = _pipelines[key] = _Pipeline(view, errors, modes, key, len(data), begin_item)
     excess = sum(kept.nbytes for kept in _pipelines.values()) - MAX_KEPT_BYTES
     for name, kept in list(_pipelines.items()):

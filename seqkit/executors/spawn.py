@@ -72,7 +72,7 @@ def _start_worker(started: Any, workers: int, seed: int, threads: int) -> None:
         started.value += 1
     info = worker_info(number, workers, seed, "process")
     set_worker_info(info)
-    seed_globals(info.seed, -1)
+    seed_globals(info.seed, -1, initial=info.seed >> 1)
     threadpoolctl.threadpool_limits(threads or None)
 
 

@@ -16,24 +16,16 @@ from typing import Any
 import numpy as np
 
 _SEEDS = struct.Struct("<QQI")
-# What the calling process or the start of a worker gave torch, see `torch_seed`.
-_torch_seed = 0
-
-
-def torch_seed() -> int:
-    """Return the seed that torch's generator in this worker got last."""
-    return _torch_seed
 
 
 def seed_globals(
-    *entropy: Any, torch_seed: int | None = None, but: Collection[str] = (), on_devices: bool = True
+    *entropy: Any, initial: int | None = None, but: Collection[str] = (), on_devices: bool = True
 ) -> None:
     """Seed the global generators from any values with a `repr`.
 
-    `torch_seed` is a seed for torch in place of one from `entropy`. `but` names libraries that keep their
-    state. Without `on_devices`, only torch's generator for CPUs is seeded, which takes a microsecond.
+    `initial` is what `torch.initial_seed` is to return. `but` names libraries that keep their state. Without
+    `on_devices`, only torch's generator for CPUs is seeded, which takes some microseconds.
     """
-    global _torch_seed
     import hashlib  # `numpy.random` has imported it
 
     digest = hashlib.blake2b(repr(entropy).encode(errors="surrogatepass"), digest_size=_SEEDS.size).digest()
@@ -43,18 +35,22 @@ def seed_globals(
     if "numpy" not in but:
         np.random.seed(numpy)
     if "torch" not in but:
-        _torch_seed = torch >> 1 if torch_seed is None else torch_seed
-        _seed_torch(_torch_seed, on_devices)
+        _seed_torch(torch >> 1, initial, on_devices)
 
 
-def _seed_torch(seed: int, on_devices: bool) -> None:
+def _seed_torch(seed: int, initial: int | None, on_devices: bool) -> None:
     torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "default_generator"):  # not imported, or not yet
+    generator: Any = getattr(torch, "default_generator", None)
+    if torch is None or generator is None:  # not imported, or not yet
         return
     version = getattr(torch, "version", None)
     has_devices = on_devices and any(getattr(version, device, None) for device in ("cuda", "hip", "xpu"))
     # `torch.manual_seed` takes up to milliseconds to look for devices, which a build for CPUs does not have.
-    (torch.manual_seed if has_devices else torch.default_generator.manual_seed)(seed)
+    (torch.manual_seed if has_devices else generator.manual_seed)(seed)
+    if initial is not None:
+        state = generator.get_state()
+        state.numpy()[:8].view(np.uint64)[0] = initial  # the first word of the state
+        generator.set_state(state)
 
 
 class Seeding:
@@ -65,6 +61,9 @@ class Seeding:
 
     For every item, the seeds follow from the node's seed, the epoch and the index. So the numbers of an item
     do not depend on the worker.
+
+    `torch.initial_seed` returns the same number during the life of a worker, as in PyTorch: half the seed of
+    the worker.
 
     Parameters
     ----------
@@ -80,6 +79,7 @@ class Seeding:
         self._seed = seed
         self._count = count
         self._node_seed = node_seed
+        self._initial = seed >> 1  # below 2**63, as PyTorch's seeds of workers
         self.left_alone: set[str] = set()  # libraries that the start hook seeded
         self._is_first = not count()  # the first worker with this number
         self._begun: set[int] = set()
@@ -88,19 +88,18 @@ class Seeding:
     def begin(self, epoch: int) -> None:
         """Begin an epoch. Epoch -1 is the pipeline as the user passed it."""
         again = 0 if self._is_first and epoch not in self._begun else self._count()
-        own = self._seed >> 1 if epoch == -1 and not again else None  # as `WorkerInfo.seed` of PyTorch
-        seed_globals(self._seed, epoch, again, torch_seed=own, but=self.left_alone)
+        seed_globals(self._seed, epoch, again, initial=self._initial, but=self.left_alone)
         self._begun.add(epoch)
         self.epoch = epoch
 
     def begin_item(self, epoch: int, index: Any) -> None:
-        seed_item(self._node_seed, epoch, index, self.left_alone)
+        seed_item(self._node_seed, self._initial, epoch, index, self.left_alone)
 
 
-def seed_item(seed: Any, epoch: int, index: Any, but: Collection[str] = ()) -> None:
+def seed_item(seed: Any, initial: int, epoch: int, index: Any, but: Collection[str] = ()) -> None:
     """Seed for an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
     number = operator.index(index) if hasattr(index, "__index__") else getattr(index, "number", index)
-    seed_globals("item", seed, epoch, number, but=but, on_devices=False)
+    seed_globals("item", seed, epoch, number, initial=initial, but=but, on_devices=False)
 
 
 def libraries_changed_by(call: Callable[[], Any]) -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.evaluate import Collector, Evaluator
-from seqkit.prefetch.seeding import Seeding, libraries_changed_by, seed_globals, torch_seed
+from seqkit.prefetch.seeding import Seeding, libraries_changed_by, seed_globals
 
 from .kinds import PROCESSES, Kind
 
@@ -63,12 +63,28 @@ def test_torch_is_seeded_where_it_is_loaded_and_never_loaded_for_it(
     for epoch in (0, 1, 0):
         seed_globals(5, epoch, on_devices=on_devices)
     seeds, others = (everywhere, on_cpu) if has_devices and on_devices else (on_cpu, everywhere)
-    assert seeds[0] == seeds[2] == torch_seed() != seeds[1]
+    assert seeds[0] == seeds[2] != seeds[1]
     assert others == []
     assert all(0 <= seed < 1 << 63 for seed in seeds)
     monkeypatch.delitem(sys.modules, "torch")
     seed_globals(6, 0)
     assert "torch" not in sys.modules
+
+
+def test_the_initial_seed_of_torch_is_that_of_the_worker_for_its_whole_life() -> None:
+    torch = pytest.importorskip("torch")
+    before = torch.get_rng_state()
+    try:
+        seeding, draws = Seeding(2**64 - 1, count().__next__, node_seed=7), []
+        for begin, *arguments in ((seeding.begin, 0), (seeding.begin_item, 0, 1), (seeding.begin_item, 0, 2)):
+            assert torch.initial_seed() == 2**63 - 1
+            begin(*arguments)
+            draws += torch.rand(2).tolist()
+        assert len({*draws}) == 6
+        seeding.begin_item(0, 1)
+        assert torch.rand(2).tolist() == draws[2:4]
+    finally:
+        torch.set_rng_state(before)
 
 
 def test_an_item_draws_the_same_in_every_worker_of_a_node() -> None:
