@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping
+from functools import partial
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from numbers import Real
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+
+_ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 __all__ = [
     "as_batch_size",
@@ -23,6 +28,7 @@ __all__ = [
     "optional_int",
     "optional_number",
     "positive_int",
+    "refuse_async",
 ]
 
 
@@ -122,6 +128,30 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
     """
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {value!r}")
+    refuse_async(value, who)
+
+
+def refuse_async(value: Any, who: str) -> None:
+    """Raise TypeError for an async function, or an object or partial that calls one: no view awaits.
+
+    >>> async def fetch(url): ...
+    >>> refuse_async(fetch, "smap: f")
+    Traceback (most recent call last):
+    TypeError: smap: f must be a plain function, got the async function fetch. Its coroutines would never ...
+    """
+    function = value
+    while isinstance(function, partial):
+        function = function.func
+    if not isinstance(function, FunctionType | MethodType):
+        function = getattr(type(function), "__call__", None)  # noqa: B004 - of an object
+    code = getattr(function, "__code__", None)
+    if isinstance(code, CodeType) and code.co_flags & _ASYNC:
+        name = getattr(value, "__name__", type(value).__name__)
+        raise TypeError(
+            f"{who} must be a plain function, got the async function {name}. Its coroutines would never be"
+            " awaited. Wrap it, for example lambda x: asyncio.run(f(x)), and use"
+            " prefetch(..., method='thread') to wait for many items at the same time"
+        )
 
 
 def check_sequences(value: Any, who: str) -> None:

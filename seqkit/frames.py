@@ -77,7 +77,7 @@ def _of_user(entry: TracebackType | None) -> TracebackType | None:
     first, last, is_hidden = None, None, True  # an exception is caught by seqkit, so seqkit was the caller
     while entry is not None:
         filename = entry.tb_frame.f_code.co_filename
-        is_hidden = _is_ours(filename) or (is_hidden and filename.startswith((*_CARRIERS, _cloudpickle())))
+        is_hidden = is_ours(filename) or (is_hidden and filename.startswith((*_CARRIERS, _cloudpickle())))
         if not is_hidden:
             first = first or entry
             if last is not None:
@@ -89,7 +89,7 @@ def _of_user(entry: TracebackType | None) -> TracebackType | None:
     return first
 
 
-def _is_ours(filename: str) -> bool:
+def is_ours(filename: str) -> bool:
     return filename.startswith(_HERE) and not filename.startswith(_TESTING)
 
 
@@ -101,7 +101,7 @@ def _cloudpickle() -> str:
 def _user_frame(depth: int) -> FrameType:
     """Return the innermost frame of user code, or the outermost frame if there is none."""
     frame = sys._getframe(depth + 1)
-    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
+    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 

@@ -168,7 +168,7 @@ class _WorkerStart(WorkerStart):
         super().introduce(info)
         if info.method == "process":
             _worker._worker_info = _worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=info.dataset
+                id=info.id, num_workers=info.num_workers, seed=torch.initial_seed(), dataset=info.dataset
             )
 
 

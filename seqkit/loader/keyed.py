@@ -24,8 +24,28 @@ __all__ = ["Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys
 _PLAIN = (list, tuple, range, str, bytes)
 
 
-class Shards(list[Any]):
+class Keys(list[Any]):
+    """The keys of a batch, with the number of the batch, from which workers seed the global generators."""
+
+    number = 0
+
+
+class Shards(Keys):
     """Lists of keys. Each list makes a batch of its own."""
+
+
+def numbered(keys: Any, number: int) -> Any:
+    """Return the keys of a batch with its number. A single key stays as it is.
+
+    >>> keys = numbered([4, 2], 7)
+    >>> keys, keys.number
+    ([4, 2], 7)
+    """
+    if not isinstance(keys, list):
+        return keys
+    keys = keys if isinstance(keys, Keys) else Keys(keys)
+    keys.number = number
+    return keys
 
 
 def as_key(key: Any) -> Any:

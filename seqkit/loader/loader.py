@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 from weakref import WeakSet
 
@@ -21,7 +21,7 @@ from ..source import as_view
 from ..view import View
 from .epoch import Epoch, Position, check_state, load_sampler_state, rest, sampler_state
 from .iterable import is_iterable_only, refuse_second_epoch
-from .keyed import as_key, as_keys
+from .keyed import as_key, as_keys, numbered
 from .options import (
     OnError,
     Options,
@@ -155,9 +155,10 @@ class DataLoader(Generic[Batch]):
 
     Notes
     -----
-    Batches are the same bit by bit for any number of workers, either method, persistent or not. `len` needs
-    the length of the data set or sampler, and is exact. The `__len__` of a data set that can only be
-    iterated is believed; a warning tells if there are more samples. Modelled on
+    Batches are the same bit by bit for any number of workers, either method, persistent or not. Only the last
+    bits of sums and matrix products may differ between 0 and more process workers, which have one native
+    thread each. `len` needs the length of the data set or sampler, and is exact. The `__len__` of a data set
+    that can only be iterated is believed; a warning tells if there are more samples. Modelled on
     ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
     tuples to tuples. There is a warning if there are more workers than CPUs, or than memory for them.
 
@@ -402,7 +403,10 @@ class DataLoader(Generic[Batch]):
             self._nodes.add(node)
         pipeline = node.at_epoch(position.epoch)
         if self._sampler is not None:
-            return chain(self._iterated(pipeline, position.keys), position.failure())
+            keys = position.keys
+            if isinstance(node, Prefetch):
+                keys = map(numbered, keys, count(position.batch))
+            return chain(self._iterated(pipeline, keys), position.failure())
         if isinstance(pipeline._n, Unsized):
             return rest(self._iterated(pipeline, pipeline._plan()), position.batch)
         return self._iterated(pipeline, range(position.batch, pipeline._n))

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_batch_size, as_flag, as_last, check_iterable, int_at_least, optional_int
+from ..checks import (
+    as_batch_size,
+    as_flag,
+    as_last,
+    check_iterable,
+    int_at_least,
+    optional_int,
+    refuse_async,
+)
 from ..collation.base import shown
 from ..errors import EvaluationError
 from ..frames import warn
@@ -70,8 +78,10 @@ class Options:
         for name in ("collate_fn", "batchify_fn", "worker_init_fn", "transform", "batch_transform"):
             if not callable(value := getattr(self, name)) and value is not None:
                 raise TypeError(f"DataLoader: {name} should be callable or None, but got {value!r}")
+            refuse_async(value, f"DataLoader: {name}")
         for name, allowed in _WORDS.items():
             _check_word(getattr(self, name), name, allowed)
+        refuse_async(self.on_error, "DataLoader: on_error")
         if not callable(self.on_error):
             _check_word(self.on_error, "on_error", ("raise", "skip", "replace"), " or callable")
         optional_int(self.shm_size, "DataLoader: shm_size", least=0)

@@ -76,7 +76,7 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
         timeout=float(options.timeout) or None,
         in_order=bool(options.in_order),
         seed=options.seed,
-    )
+    ).seeding_items()
 
 
 def _items(dataset: Any, options: Options) -> View[Any]:

@@ -26,7 +26,6 @@ from __future__ import annotations
 import marshal
 import pickle
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -225,9 +224,7 @@ def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
 
 def dumps_plain(value: Any, **options: Any) -> bytes:
     """Pickle a value, with the memory of tensors out of band."""
-    if "torch" in sys.modules:
-        return pickling.dumps(value, **options)
-    return pickle.dumps(value, **options)
+    return pickling.dumps(value, **options)
 
 
 def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]:

@@ -357,11 +357,14 @@ class Dispatcher:
         known: dict[str, Any] = {"index": index, "worker": event.worker}
         item = f"prefetch[{brief(index)}]"
         if event.timed_out:
-            return ItemTimeout(
+            late = ItemTimeout(
                 f"{item} took longer than {self._options.timeout_s} s in {who},"
                 f" which {event.cause} after {event.ran_s:.2f} s",
                 **known,
             )
+            if event.stack:
+                late.add_note(f"Where it was (most recent call last):\n{event.stack}")
+            return late
         tries = f", {chunk.deaths + 1} workers in a row" if chunk.deaths else ""
         return WorkerDied(f"{item}: {who} {event.cause} while computing it{tries}{event.hint}", **known)
 

@@ -58,7 +58,8 @@ class Lost:
     """A worker was lost at the first undelivered item of a job, `ran_s` seconds after the item began.
 
     `worker` is None for a worker of an executor. That worker may have been at any item of the job. `hint`
-    continues the sentence about a death that was not a time-out.
+    continues the sentence about a death that was not a time-out. `stack` is where a worker was that took too
+    long, if that is known.
     """
 
     ticket: int
@@ -68,6 +69,7 @@ class Lost:
     ran_s: float
     timed_out: bool = False
     hint: str = ""
+    stack: str = ""
 
 
 @dataclass(frozen=True, slots=True)

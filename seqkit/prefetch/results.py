@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..culprits import unpicklable
 from ..errors import RemoteError, summary
 from ..frames import hide_frames, with_sources
 from .classes import goes_by_value
@@ -204,10 +205,20 @@ def encoded_item(
         return is_failed, encode(value, block, used, dumps_back)
     except BaseException as error:
         reason = TypeError(
-            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process: {summary(error)}"
+            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process:"
+            f" {_obstacle(value)}{summary(error)}"
         )
         reason.__cause__ = error
         return True, encode(Record.of(reason), None, used)
+
+
+def _obstacle(value: Any) -> str:
+    """Return the way to the object that cannot be pickled, with a colon, or "" if that is the item."""
+    with suppress(BaseException):  # methods of user code
+        way = unpicklable(value, dumps_back)
+        if way is not None and not way.endswith(f" ({type(value).__module__}.{type(value).__qualname__})"):
+            return f"{way}: "
+    return ""
 
 
 def private(size: int) -> Block:

@@ -35,7 +35,7 @@ class Settings:
 
     If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
     is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
-    the process in which the executor can be used.
+    the process in which the executor can be used. `seeds_items`: see `Prefetch.seeding_items`.
     """
 
     workers: int
@@ -52,6 +52,7 @@ class Settings:
     seed: int | None
     pid: int
     pinner: Pinner | None = None
+    seeds_items: bool = False
 
     def slot_counts(self) -> tuple[int, int, int]:
         """Return how many slots jobs in flight, results, and workers that retain one may have."""

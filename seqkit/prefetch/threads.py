@@ -5,6 +5,7 @@ Guarantees
 - Any exception of an item, `SystemExit` included, becomes the outcome of that item. The thread goes on.
 - A worker without a job does not refer to the pipeline, because the pipeline's functions may refer to the
   node. So an unused node is collected, and its threads end.
+- Workers have the context variables, and the modes of torch, of the thread that started them.
 - Closing waits for workers, but not for long. A thread cannot be killed, so a thread that is stuck in user
   code stays behind as a daemon. It ends when that code returns.
 
@@ -25,11 +26,13 @@ from typing import Any
 
 from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from ..view import View
+from . import stacks
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
+from .torch_modes import TorchModes
 
 # How long closing waits for all workers together. Without any wait, a daemon thread might run C++ code when
 # the interpreter ends. That crashes the process (before Python 3.14).
@@ -113,8 +116,9 @@ class _Shared:
 class _Worker:
     """One thread. It gets the shared state again with every job, and drops it between jobs."""
 
-    def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
+    def __init__(self, shared: _Shared, info: WorkerInfo, context: Context, modes: TorchModes) -> None:
         self.info = info
+        self._modes = modes
         self._queue = shared.queue
         self._first: _Shared | None = shared
         self.thread = threading.Thread(
@@ -123,11 +127,12 @@ class _Worker:
         self.thread.start()
 
     def _work(self) -> None:
-        goes_on = self._begin()
-        while goes_on and (shared := self._queue.get()) is not None:
-            goes_on = self._do(shared, shared.next_job())
-            del shared
-        leave_worker()
+        with self._modes.entered():
+            goes_on = self._begin()
+            while goes_on and (shared := self._queue.get()) is not None:
+                goes_on = self._do(shared, shared.next_job())
+                del shared
+            leave_worker()
 
     def _begin(self) -> bool:
         """Become a worker; return whether there are jobs for it."""
@@ -193,7 +198,7 @@ class Threads(Backend):
 
     def start(self) -> None:
         # A thread starts with an empty context, but the error policy must hold in workers, too.
-        self._context = copy_context()
+        self._context, self._modes = copy_context(), TorchModes.of_this_thread()
         for info in self._infos:
             self._launch(info)
 
@@ -201,7 +206,7 @@ class Threads(Backend):
         # Closing waits only for the workers in `_workers`. A worker that is missing there could run its
         # first instruction after the interpreter's end, which crashes the process.
         with CtrlCHeld():
-            self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
+            self._workers[info.id] = _Worker(self._shared, info, self._context.copy(), self._modes)
 
     @property
     def order(self) -> int:
@@ -242,7 +247,8 @@ class Threads(Backend):
         if outcomes.values:
             events.put(Done(ticket, Ready.sized(outcomes), 0, number, is_last=False))
         ran_s = (monotonic_ns() - run.item_ns) / 1e9
-        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True))
+        stack = stacks.of_thread(run.worker.thread.ident)
+        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True, stack=stack))
         self._shared.reorder()
         try:
             self._launch(run.worker.info)

@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from ..checks import as_bool, check_callable, int_at_least, positive_int
+from ..checks import as_bool, check_callable, int_at_least, positive_int, refuse_async
 from ..errors import fail
 from ..iteration import Progress, restarting
 from ..randomness import as_seed, node_key
@@ -51,6 +51,7 @@ class Stream(Generic[T]):
             raise TypeError(
                 f"Stream: source must be an iterable, or a function that returns one, got {source!r}"
             )
+        refuse_async(source, "Stream: source")
         self._source = source
         self._is_spent = False
 

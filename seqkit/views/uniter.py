@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NoReturn
 
-from ..checks import int_at_least, optional_int, positive_int
+from ..checks import int_at_least, optional_int, positive_int, refuse_async
 from ..errors import EndOfSequence, fail, summary
 from ..frames import hide_frames
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
@@ -73,6 +73,7 @@ def uniter(
         raise TypeError(
             f"uniter: iterable must be iterable, or a function that returns an iterator, got {iterable!r}"
         )
+    refuse_async(iterable, "uniter: iterable")
     cache_size = int_at_least(cache_size, "uniter: cache_size", 0)
     n_parallel = positive_int(n_parallel, "uniter: n_parallel")
     size = optional_int(size, "uniter: size", least=0)

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.executors import Engine
+from seqkit.executors import ManagedExecutor
 from seqkit.executors import pool as executors
 from seqkit.prefetch.chunking import MAX_DEPTH
 from seqkit.prefetch.resources import usable_cpus
@@ -444,9 +444,9 @@ def test_an_executor_whose_processes_lack_something_ends_the_node() -> None:
 
 
 def test_an_executor_that_has_ended_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ended(Manual, Engine):
-        def has_ended(self) -> bool:
-            return True
+    class Ended(Manual, ManagedExecutor):
+        def ended(self) -> Exception:
+            return RuntimeError("it has been shut down")
 
     monkeypatch.setattr(executors, "CHECK_S", 0.01)
     with sk.prefetch(range(9), 1, Ended()) as ahead:
@@ -632,7 +632,7 @@ def test_processes_that_do_one_task_each_get_the_pipeline_with_it() -> None:
 
 
 def test_an_executor_with_a_store_has_the_pipeline_put_there_once() -> None:
-    class Stored(Eager, Engine):
+    class Stored(Eager, ManagedExecutor):
         stored = 0
 
         def has_ended(self) -> bool:

@@ -301,7 +301,7 @@ def test_an_item_that_stops_its_worker_times_out_once_and_the_worker_is_replaced
             assert isinstance(error, TimeoutError)
             assert re.match(
                 r"prefetch\[4\] took longer than 1.0 s in worker [01] \(pid \d+\),"
-                r" which was killed by signal 9 \(SIGKILL\) after [1-9]\d*\.\d\d s\n",
+                r" which was killed after [1-9]\d*\.\d\d s\n",
                 f"{error}\n",
             )
             assert (error.index, error.view) == (4, ahead)
@@ -1447,9 +1447,9 @@ def test_a_process_that_an_item_forks_is_no_worker(
         return -1 if chunk_size == 1 else sys.exit()  # who comes back goes on with what is left of a chunk
 
     with kind.ahead(sk.smap(item, range(8)), chunk_size=chunk_size) as ahead:
-        assert list(ahead) == [0, 1, 7, 3, 1, 5, 1, 7]
+        assert list(ahead) == [0, 1, 1, 3, 1, 5, 1, 7]
     printed = capfd.readouterr().err
-    assert printed.count("no licence") == 1
+    assert printed.count("SystemExit: no licence") == 1
     assert printed.count("ValueError: the child's") == 2  # as it was raised, and as it was told
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections import namedtuple
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
@@ -111,6 +112,39 @@ def test_an_item_that_cannot_be_pickled_fails_with_the_reason(item: Any) -> None
     reason = pickle.loads(tail).rebuild()
     assert str(reason).startswith(f"the item, a {type(item).__name__}, cannot be sent to the consumer's pro")
     assert "cannot pickle" in str(reason)
+
+
+class Slotted:
+    __slots__ = ("lock",)
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
+class Exits:
+    def __reduce__(self) -> Any:
+        raise SystemExit(3)
+
+
+Pair = namedtuple("Pair", "first lock")
+
+
+@pytest.mark.parametrize(
+    ("item", "way"),
+    [
+        ({"meta": [1, Lock()]}, "dict → key 'meta' → item 1 (_thread.lock): TypeError: "),
+        (Slotted(), "Slotted → attribute `lock` (_thread.lock): TypeError: "),
+        (Pair(1, Lock()), "Pair → attribute `lock` (_thread.lock): TypeError: "),
+        ([Exits()], "list → item 0 (tests.prefetch.test_results.Exits): SystemExit: 3"),
+        ({Lock()}, "set (_thread.lock): TypeError: "),
+        ((lambda lock: lambda: lock)(Lock()), "function uses `lock` (_thread.lock), test_results.py:"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_attribute_that_cannot_be_pickled_is_named(item: Any, way: str) -> None:
+    is_failed, (_, tail, *_) = encoded_item(item, False, dumps_plain)
+    assert is_failed
+    assert f"cannot be sent to the consumer's process: {way}" in str(pickle.loads(tail).rebuild())
 
 
 def test_what_plain_pickle_refuses_goes_by_value() -> None:

@@ -27,6 +27,7 @@ from seqkit.prefetch.processes.team import Team
 from seqkit.prefetch.processes.wire import JOB, RESULT, Flag, Kind, Layout, Spec
 from seqkit.prefetch.processes.worker import Descriptors, Worker
 from seqkit.prefetch.results import HEADER_BYTES, EncodedResult, Outcomes, Record, private
+from seqkit.prefetch.torch_modes import TorchModes
 
 from .traces import pids_of, state, until
 from .values import same, through_pickle, values
@@ -372,7 +373,7 @@ class Office:
         self.told, results = os.pipe()
         jobs, self.send = os.pipe()
         self.fds = Descriptors(jobs, os.dup(jobs), results, -1, -1, self.segment.fd)
-        spec = Spec(self.layout, 1, 0, 0, "wrap", None, 0, is_timed=False, parent=os.getpid())
+        spec = Spec(self.layout, 1, 0, 0, "wrap", None, 0, False, os.getpid(), TorchModes())
         seeding: Any = SimpleNamespace(epoch=-1)
         self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
 

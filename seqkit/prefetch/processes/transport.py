@@ -41,18 +41,20 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 from ...errors import seterr
 from ...frames import warn
 from ...view import View
+from .. import stacks
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, native_threads
 from ..results import HEADER_BYTES, EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
 from ..signals import CtrlCHeld
+from ..torch_modes import TorchModes
 from . import linux
 from .block import JobBlock, Packing, from_file, most_items, pack
 from .launch import Death, Outfit
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import Team, WorkerHandle, starting
-from .wire import JOB, RESULT, Control, Flag, Kind, Layout, Spec
+from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
 from .worker import Descriptors
 
 # How long workers may take to end when the node is closed. After that they are killed, even if they are
@@ -144,6 +146,8 @@ class Processes(Backend):
             self._budget_ns,
             self._settings.timeout_s is not None,
             self._pid,
+            TorchModes.of_this_thread(),
+            self._settings.seeds_items,
         )
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
@@ -463,8 +467,10 @@ class Processes(Backend):
             began_ns = sent.block.words[2]
             ran_s = (time.monotonic_ns() - began_ns) / 1e9 if began_ns else 0.0
             self._lose(ticket, is_dead=True)
+            cause = "was killed" if handle.stopped else death.cause
             stopped = bool(handle.stopped)
-            self._events.append(Lost(ticket, number, handle.pid, death.cause, ran_s, stopped, death.hint))
+            lost = Lost(ticket, number, handle.pid, cause, ran_s, stopped, death.hint, handle.stack)
+            self._events.append(lost)
         self._control.clear_claim(number)
         self.pool.free_retained(number)
 
@@ -513,8 +519,13 @@ class Processes(Backend):
     def stop(self, ticket: int) -> None:
         for handle in self._handles.values():
             if self._control.claimed(handle.number)[0] == ticket:
-                handle.stopped = ticket
+                handle.stopped, handle.stack = ticket, self._stack(handle)
                 handle.kill()
+
+    def _stack(self, handle: WorkerHandle) -> str:
+        assert self._segment is not None
+        place = self._layout.error_at(handle.number)
+        return stacks.of_process(handle.pidfd, self._segment.fd, place, ERROR_BYTES)
 
     def wake(self) -> None:
         linux.wake(self._fds["wake"])

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..torch_modes import TorchModes
 from .segment import PAGE, Segment
 
 # ticket, slot, whether the job must be done as a whole, packing and three numbers (see `block.pack`), epoch,
@@ -163,3 +164,5 @@ class Spec:
     budget_ns: int  # how long a job of several items may take
     is_timed: bool  # whether workers must record when each item begins
     parent: int  # the pid of the parent
+    modes: TorchModes
+    seeds_items: bool = False  # whether to seed the global generators for every item, not for every epoch

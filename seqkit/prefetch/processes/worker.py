@@ -32,7 +32,7 @@ from ...view import View
 from ..codec import Block
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
-from ..hooks import Seeding
+from ..seeding import Seeding
 from . import linux
 from .block import JobBlock, Writer, to_file, unpack
 from .segment import Segment
@@ -75,7 +75,7 @@ class Worker:
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
-        self.evaluator = Evaluator(pipeline)
+        self.evaluator = Evaluator(pipeline, seeding.begin_item if spec.seeds_items else None)
         self._blocks: dict[int, JobBlock] = {}  # by slot
         self._arenas: dict[int, Block] = {}  # the memory of the slots again, for user code
         self._retains = False  # whether user code has kept memory of a slot; it gets no more then
@@ -135,7 +135,7 @@ class Worker:
     def _do(self, ticket: int, slot: int, block: JobBlock, epoch: int, indices: Any, is_whole: bool) -> None:
         """Run a job and deliver its items."""
         begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices))
-        if epoch != self.seeding.epoch:
+        if epoch != self.seeding.epoch and not self.spec.seeds_items:
             self.seeding.begin(epoch)
         if len(indices) == 1:
             # Only the item of a single-item job may use memory of the slot. In a longer job, an item might
