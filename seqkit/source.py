@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -16,7 +17,7 @@ from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slic
 from .recognise import length_of, recognise
 from .view import Indexable, T, T_co, View
 
-__all__ = ["Source", "as_view", "view"]
+__all__ = ["Source", "as_view", "owned", "view"]
 
 
 def view(source: Indexable[T]) -> View[T]:
@@ -42,7 +43,9 @@ def view(source: Indexable[T]) -> View[T]:
 
     Notes
     -----
-    Costs about 0.1 µs more per access than indexing the source.
+    Costs about 0.1 µs more per access than indexing the source. A row of an array or tensor is a copy, so that
+    changing it in place does not change the source (0.3 µs, and 5 µs for 150 KB). Rows of a read-only array are
+    read-only, and not copied. Items of a list are the objects themselves.
 
     Examples
     --------
@@ -91,11 +94,12 @@ class Source(View[T_co]):
     def __init__(self, data: Any) -> None:
         super().__init__((), length_of(data))
         self._data = data
+        self._copies = _hands_out_memory(data)
 
     def _get(self, i: int) -> T_co:
         try:
             item: T_co = self._data[i]
-            return item
+            return owned(item) if self._copies else item
         except Exception as error:
             self._refuse(i, error)
 
@@ -109,7 +113,8 @@ class Source(View[T_co]):
         data, kind, n = self._data, type(self._data), self._n
         if kind in _ITERATES_AS_INDEXED and len(data) == n:
             if isinstance(plan, range) and plan == range(len(data)):
-                return islice(data, len(data))  # not the items that are appended during the iteration
+                items = islice(data, len(data))  # not the items that are appended during the iteration
+                return map(owned, items) if self._copies else items
             if kind is range and data.start == 0 and data.step == 1:
                 return cast(Iterator[T_co], each(plan))  # the items are the indices
             if kind is not np.ndarray:
@@ -119,9 +124,8 @@ class Source(View[T_co]):
     def _getmany(self, indices: Indices) -> Sequence[T_co]:
         data = self._data
         if isinstance(data, np.ndarray):
-            if isinstance(indices, range):
-                return cast(Sequence[T_co], data[as_slice(indices)])
-            return cast(Sequence[T_co], data[as_array(indices)])
+            items = data[as_slice(indices) if isinstance(indices, range) else as_array(indices)]
+            return cast(Sequence[T_co], owned(items))
         if getattr(data, "__getitems__", None) and len(indices) and self._n is not UNKNOWN:
             return self._getitems(as_list(indices))
         items: list[T_co] = []
@@ -131,7 +135,7 @@ class Source(View[T_co]):
                 items.append(data[i])
         except Exception as error:
             self._refuse(wanted[len(items)], error)
-        return items
+        return list(map(owned, items)) if self._copies else items
 
     def _getitems(self, indices: list[int]) -> Sequence[T_co]:
         try:
@@ -158,6 +162,42 @@ class Source(View[T_co]):
         n = "?" if isinstance(self._n, Unsized) else self._n
         return f"<{type(self._data).__name__} of {n}>"
 
+
+def _hands_out_memory(data: Any) -> bool:
+    """Are the items of an object parts of its memory, which a user could change in place?"""
+    if isinstance(data, np.ndarray):
+        return data.flags.writeable and (data.ndim > 1 or data.dtype.kind == "V")
+    return _is_tensor(data)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def owned(item: T) -> T:
+    """Return an item, or a copy of it if it is a part of the memory of a larger array or tensor.
+
+    >>> table = np.zeros((2, 3))
+    >>> row = owned(table[0])
+    >>> row += 1
+    >>> table.sum()
+    np.float64(0.0)
+    """
+    if type(item) in _WITHOUT_PARTS:
+        return item
+    if isinstance(item, np.ndarray | np.void):
+        is_part = item.base is not None and item.flags.writeable
+        if not is_part:
+            return item
+        return cast(T, np.array(item) if isinstance(item, np.memmap) else item.copy())
+    if _is_tensor(item):
+        tensor: Any = item
+        return cast(T, tensor.clone() if tensor._is_view() or tensor.is_inference() else tensor)
+    return item
+
+
+_WITHOUT_PARTS = {int, float, str, bytes, list, tuple, dict, bool, type(None), np.float32, np.float64, np.int64}
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
 _ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}

@@ -21,9 +21,10 @@ hook                           must?  promise
 ``_remarks()``                 no     further notes for `explain`
 =============================  =====  ====================================================================
 
-Two class attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``:
-iterating works ahead of the consumer. Each optional hook must agree with its default, and
-`seqkit.testing.check_view` verifies it.
+Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
+works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
+than to find the length first. ``_has_parts``: `_parts` reads nothing. Each optional hook must agree with its
+default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
     _length_reads = False
+    _streams: Any = False  # or a property
+    _has_parts: Any = True  # or a property
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
@@ -318,6 +321,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     # ---------------------------------------------------------------- keys
 
     def _plan(self) -> Plan:
+        if self._known is None and self._streams:
+            return Endless()
         n = self._n
         return Endless() if isinstance(n, Unsized) else range(n)
 

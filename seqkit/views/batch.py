@@ -14,7 +14,7 @@ from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
 from ..view import Indexable, T, U, View, name_of, sized
 from .last import Last, check_last
-from .stacked import ARRAY_COLLATES, stacked
+from .stacked import ARRAY_COLLATES, borrowed, stacked
 
 __all__ = ["Batch", "batch"]
 
@@ -155,7 +155,8 @@ class Batch(View[Any]):
     def _get(self, i: int) -> Any:
         source, members = self._sources[0], self._members(i)
         if source._n is not UNKNOWN:
-            return self._finish(i, source._getmany(members))
+            memory = borrowed(source, members) if self._takes_arrays else None
+            return self._finish(i, source._getmany(members) if memory is None else memory)
         return self._finish(i, self._checked(i, until_the_end(source, members)))
 
     def _checked(self, i: int, items: list[Any]) -> list[Any]:
@@ -164,13 +165,18 @@ class Batch(View[Any]):
             raise EndOfSequence(f"the sequence ends before batch {i}")
         return items
 
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and self._sources[0]._streams
+
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not self._reads_ahead:
+        is_endless = isinstance(plan, Endless)
+        if not (self._reads_ahead or (is_endless and self._known is None)):
             return super()._iter(plan)  # one batched read per batch
         items = self._sources[0]._iter(self._item_plan(plan))
 
         def read(i: int) -> Any:
-            members = self._members(i)
+            members = range(i * self._k, (i + 1) * self._k) if is_endless else self._members(i)
             failed: dict[int, Exception] = {}
             drawn = draw(items, members.start, members.stop, failed)
             if failed:

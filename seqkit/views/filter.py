@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -11,10 +12,11 @@ import numpy as np
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..frames import hiding_frames
-from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
+from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, Unsized, as_slice, compact
 from ..source import as_view
 from ..view import Indexable, T, View, in_order, is_measured, name_of
 from .deferred import Deferred
+from .scanned import END, Scan, Scanned
 
 __all__ = ["Filter", "filter"]
 
@@ -71,10 +73,7 @@ def filter(  # noqa: A001 - the field's word for it
     check_callable(pred, "filter: pred")
     check_callable(progress, "filter: progress", optional=True)
     is_eager = as_bool(eager, "filter: eager")
-    source = as_view(sequence, "filter")
-    if is_measured(source) and source._n is UNBOUNDED:
-        raise TypeError(f"filter: the sequence needs an end, and has none: {UNBOUNDED.reason}")
-    filtered = Filter(pred, source, progress)
+    filtered = Filter(pred, as_view(sequence, "filter"), progress)
     if is_eager:
         with hiding_frames():
             len(filtered)
@@ -88,10 +87,44 @@ class Chosen(NamedTuple):
     view: View[Any]
 
 
-class Filter(View[T]):
-    """The view that `filter` returns: a gather whose indices are found when they are needed."""
+class FilterScan(Scan):
+    """A scan that yields the items that satisfy the predicate."""
 
-    _length_reads = True
+    def __init__(self, view: Filter[Any], ready: deque[Any] | None) -> None:
+        super().__init__(view, ready)
+        self.indices = array("q")
+        self._items_read = 0
+        self._source: Iterator[Any] | None = None
+
+    def step(self) -> Any:
+        if self.ready is not None:  # its items satisfy the predicate
+            return self.ready.popleft() if self.ready else END
+        if self._source is None:
+            self._source = in_order(self.view._sources[0])
+        while True:
+            j = self._items_read
+            try:
+                item = next(self._source, END)
+                if item is END:
+                    return END
+                self._items_read += 1
+                is_wanted = self.view._is_wanted(j, item)
+                self.view._report(self._items_read)
+            except BaseException:
+                self.is_complete = False
+                raise
+            if is_wanted:
+                self.indices.append(j)
+                return item
+
+    def result(self) -> Chosen:
+        indices = compact(np.array(self.indices, np.int64), self._items_read)
+        indices.flags.writeable = False
+        return Chosen(indices, self.view._sources[0]._take(indices))
+
+
+class Filter(Scanned[T]):
+    """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     def __init__(
         self,
@@ -102,7 +135,7 @@ class Filter(View[T]):
         super().__init__((source,))
         self._pred = pred
         self._progress = progress
-        self._scanned: Deferred[Chosen] = Deferred()
+        self._found: Deferred[Chosen] = Deferred()
 
     @property
     def indices(self) -> IndexArray:
@@ -111,23 +144,32 @@ class Filter(View[T]):
 
     @property
     def _chosen(self) -> Chosen:
-        return self._scanned.get(self._scan)
+        if self._known is UNBOUNDED:
+            raise TypeError(f"filter: an unbounded sequence cannot be scanned to its end: {UNBOUNDED.reason}")
+        return self._scanned()
 
     def _length(self) -> int:
         return len(self._chosen.indices)
 
-    def _scan(self) -> Chosen:
-        source, found, count = self._sources[0], array("q"), 0
-        total = None if isinstance(source._n, Unsized) else source._n
-        for j, item in enumerate(in_order(source)):
-            if self._is_wanted(j, item):
-                found.append(j)
-            count = j + 1
-            if self._progress is not None:
-                self._progress(count, total)
-        indices = compact(np.array(found, np.int64), count)
-        indices.flags.writeable = False
-        return Chosen(indices, source._take(indices))
+    def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
+        return FilterScan(self, ready)
+
+    def _scan(self, ready: deque[Any] | None) -> Chosen:
+        scan = self._begin()
+        while (item := scan.step()) is not END:
+            if ready is not None:
+                ready.append(item)
+        return scan.result()
+
+    def _part(self, wanted: range) -> View[Any] | None:
+        if self._random_count:
+            return None  # in another epoch the items are at other positions
+        scan, count = self._begin(), max(wanted, default=-1) + 1
+        while len(scan.indices) < count:
+            if scan.step() is END:
+                return None  # a slice past the end
+        indices = np.array(scan.indices, np.int64)
+        return self._sources[0]._take(indices[as_slice(wanted)])
 
     def _is_wanted(self, j: int, item: Any) -> bool:
         try:
@@ -135,17 +177,26 @@ class Filter(View[T]):
         except Exception as error:
             fail(self, j, error, f"in pred, for item {j} of the sequence")
 
+    def _report(self, done: int) -> None:
+        if self._progress is not None:
+            n = self._sources[0]._known
+            self._progress(done, n if isinstance(n, int) else None)
+
     def _get(self, i: int) -> Any:
-        return self._chosen.view._get(i)
+        return self._read(i) if self._reads_on_demand else self._chosen.view._get(i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._chosen.view._getmany(indices)
+        return super()._getmany(indices) if self._reads_on_demand else self._chosen.view._getmany(indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return self._chosen.view._iter(plan)
+        if isinstance(plan, Endless):
+            return self._stream()
+        return super()._iter(plan) if self._reads_on_demand else self._chosen.view._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
-        return self._chosen.view._take(indices) if self._scanned.known else super()._take(indices)
+        # If something random is below, its items are at other positions in another epoch.
+        is_fixed = self._found.known and not self._random_count
+        return self._chosen.view._take(indices) if is_fixed else super()._take(indices)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         return self._chosen.view._set(i, value)
@@ -156,18 +207,18 @@ class Filter(View[T]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Filter(self._pred, sources[0], self._progress)
         if sources[0] is self._sources[0]:
-            rebuilt._scanned = self._scanned
+            rebuilt._found = self._found
         return rebuilt
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without `progress`, which often cannot be pickled.
-        return _restored, (self._pred, self._sources[0], self._scanned)
+        return _restored, (self._pred, self._sources[0], self._found)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._pred), *sources]
 
 
-def _restored(pred: Callable[[Any], Any], source: View[Any], scanned: Deferred[Chosen]) -> Filter[Any]:
+def _restored(pred: Callable[[Any], Any], source: View[Any], found: Deferred[Chosen]) -> Filter[Any]:
     restored = Filter(pred, source, None)
-    restored._scanned = scanned
+    restored._found = found
     return restored

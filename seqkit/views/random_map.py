@@ -87,6 +87,10 @@ class RandomMap(Random):
         super().__init__((source,), seed, epoch, name)
         self._f = f
 
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and self._sources[0]._streams
+
     def _apply(self, i: int, item: Any) -> Any:
         try:
             return self._f(item, item_generator(self._key, i))

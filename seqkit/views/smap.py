@@ -143,6 +143,11 @@ class Smap(View[Any]):
         known = all(source._known is not None for source in self._sources)
         return common_length(self._sources if known else self._chain.inputs, self._chain.zip, self._name)
 
+    @property
+    def _streams(self) -> bool:
+        first, *others = self._chain.inputs
+        return not others and first._known is None and first._streams
+
     def _get(self, i: int) -> Any:
         base, steps = self._loop or self._prepare()
         item = base._get(i)
