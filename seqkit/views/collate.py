@@ -56,7 +56,8 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
     TypeError
         If `sequences` is not an iterable, if a sequence cannot be indexed, or with both kinds of arguments.
     ValueError
-        Without a sequence, or if lengths differ.
+        Without a sequence, or if lengths differ. Where lengths are unknown, iterating and indexing raise it at
+        the end of the first sequence that ends.
 
     Notes
     -----
@@ -117,7 +118,7 @@ class Collate(InStep):
         return tuple(row) if self._names is None else dict(zip(self._names, row, strict=True))
 
     def _get(self, i: int) -> Any:
-        return self._item([self._at(source, i) for source in self._sources])
+        return self._item(self._row(i))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(map(self._item, zip(*self._columns(indices), strict=True)))
