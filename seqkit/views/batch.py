@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, overload
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..indices import UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_c
 from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
 from ..view import Indexable, T, U, View, name_of, sized
+from .columns import Columns, selected
 from .last import Last, check_last
 from .stacked import ARRAY_COLLATES, borrowed, stacked
 
@@ -105,7 +106,7 @@ def batch(
     return sized(Batch(as_view(sequence, "batch"), k, policy, pad, collate_fn))
 
 
-class Batch(View[Any]):
+class Batch(Columns[Any]):
     """The view that `batch` returns."""
 
     def __init__(
@@ -205,6 +206,16 @@ class Batch(View[Any]):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        if self._collate_fn not in (None, list, tuple) and not getattr(self._collate_fn, "keeps_columns", False):
+            raise TypeError(
+                f"select: {name_of(self._given_fn)} may need all columns. Select below batch: view.select(…).batch(k)"
+            )
+        pad = self._pad
+        if isinstance(pad, Mapping):
+            pad = pad[names[0]] if len(names) == 1 else {name: pad[name] for name in names}
+        return sized(Batch(selected(self._sources[0], names), self._k, self._last, pad, self._given_fn))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Batch(sources[0], self._k, self._last, self._pad, self._given_fn)

@@ -15,6 +15,7 @@ from ..frames import hiding_frames
 from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, Unsized, as_slice, compact
 from ..source import as_view
 from ..view import Indexable, T, View, in_order, is_measured, name_of
+from .columns import Columns, selected
 from .deferred import Deferred
 from .scanned import END, Scan, Scanned
 
@@ -123,7 +124,7 @@ class FilterScan(Scan):
         return Chosen(indices, self.view._sources[0]._take(indices))
 
 
-class Filter(Scanned[T]):
+class Filter(Scanned[T], Columns[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     def __init__(
@@ -203,6 +204,14 @@ class Filter(Scanned[T]):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return self._chosen.view._parts(i)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        source = selected(self._sources[0], names)
+        if self._random_count:
+            raise TypeError(
+                "select: this filter has other items in each epoch. Filter before shuffling, or select below filter."
+            )
+        return source._take(self.indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Filter(self._pred, sources[0], self._progress)

@@ -1,0 +1,67 @@
+"""`Columns`: the base of views whose items may have named columns, which `select` picks out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..view import T_co, View
+
+__all__ = ["Columns", "selected"]
+
+
+class Columns(View[T_co]):
+    """A view that passes a selection of columns on to its sources, down to a `collate` with names."""
+
+    def select(self, *names: str) -> View[Any]:
+        """Return the view of some columns: of one name its values, of several names dicts.
+
+        Works on `collate` with names, and on selections of its items: slices, `gather`, `filter`, `shuffle`,
+        `random_split`, `split`, `concatenate`, `batch` and others. The order stays the same, and the other
+        columns are not read.
+
+        Parameters
+        ----------
+        *names : str
+            At least one.
+
+        Raises
+        ------
+        TypeError
+            If a name is not a str, or if the items have no named columns.
+        ValueError
+            Without names, or for an unknown name.
+
+        Examples
+        --------
+        >>> import seqkit as sk
+        >>> points = sk.collate(x=[1, 2, 3], y="abc")
+        >>> list(points.select("y")), points[::-1].select("y", "x")[0]
+        (['a', 'b', 'c'], {'y': 'c', 'x': 3})
+        >>> train, test = sk.random_split(points, [2, 1], seed=0)
+        >>> list(train.select("y")) == [point["y"] for point in train]
+        True
+        """
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"select: names of columns must be strings, got {name!r}. Use gather to select items by index."
+                )
+        return self._select(names)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        return self._rebuild(tuple(selected(source, names) for source in self._sources))
+
+
+def selected(view: View[Any], names: tuple[str, ...]) -> View[Any]:
+    """Return the view of some columns of a view, or raise TypeError if its items have none.
+
+    >>> import seqkit as sk
+    >>> selected(sk.smap(str, [1]), ("x",))
+    Traceback (most recent call last):
+    TypeError: select: items of smap(str, <list of 1>) have no named columns. Select from a collate with names.
+    """
+    if not isinstance(view, Columns):
+        raise TypeError(
+            f"select: items of {view!r} have no named columns. Select from a collate with names."
+        )
+    return view._select(names)
