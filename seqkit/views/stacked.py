@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..context import empty
+from ..context import empty, is_placing
 from ..indices import as_slice
 from ..source import Source
 from ..view import View
@@ -25,6 +25,8 @@ def stacked(items: Any) -> Any:
     if isinstance(items, np.ndarray):
         if items.base is None:
             return items
+        if not is_placing():
+            return items.copy() if type(items) is np.ndarray else np.array(items)
         out = empty(items.shape, items.dtype)
         out[...] = items
         return out
