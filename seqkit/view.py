@@ -245,7 +245,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         try:
             n = self._known  # faster than `_n`, which the class has too
             if n is None:
-                n = self._n
+                n = self._length_for(key)
             if key < 0:
                 key = self._wrap(key)
             if key >= n:
@@ -325,6 +325,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
             return Endless()
         n = self._n
         return Endless() if isinstance(n, Unsized) else range(n)
+
+    def _length_for(self, key: int) -> Length:
+        """Return the length, which is needed to read item `key`."""
+        return self._n
 
     def _slice(self, key: slice) -> View[T_co]:
         if isinstance(self._n, Unsized) and key.stop is None:

@@ -58,8 +58,8 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
     TypeError
         If `sequences` is not an iterable, if a sequence cannot be indexed, or with both kinds of arguments.
     ValueError
-        Without a sequence, or if lengths differ. Where lengths are unknown, iterating and indexing raise it at
-        the end of the first sequence that ends.
+        Without a sequence, or if lengths differ. If lengths are unknown, iterating and indexing raise it
+        where the first sequence ends.
 
     Notes
     -----

@@ -44,7 +44,8 @@ class Columns(View[T_co]):
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(
-                    f"select: names of columns must be strings, got {name!r}. Use gather to select items by index."
+                    f"select: names of columns must be strings, got {name!r}."
+                    " Use gather to select items by index."
                 )
         return self._select(names)
 
@@ -58,10 +59,8 @@ def selected(view: View[Any], names: tuple[str, ...]) -> View[Any]:
     >>> import seqkit as sk
     >>> selected(sk.smap(str, [1]), ("x",))
     Traceback (most recent call last):
-    TypeError: select: items of smap(str, <list of 1>) have no named columns. Select from a collate with names.
+    TypeError: select: items of smap(str, <list of 1>) have no named columns. Select from a collate ...
     """
     if not isinstance(view, Columns):
-        raise TypeError(
-            f"select: items of {view!r} have no named columns. Select from a collate with names."
-        )
+        raise TypeError(f"select: items of {view!r} have no named columns. Select from a collate with names.")
     return view._select(names)

@@ -12,9 +12,9 @@ import numpy as np
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..frames import hiding_frames
-from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, Unsized, as_slice, compact
+from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
 from ..source import as_view
-from ..view import Indexable, T, View, in_order, is_measured, name_of
+from ..view import Indexable, T, View, in_order, name_of
 from .columns import Columns, selected
 from .deferred import Deferred
 from .scanned import END, Scan, Scanned
@@ -147,7 +147,8 @@ class Filter(Scanned[T], Columns[T]):
     def _chosen(self) -> Chosen:
         if self._known is UNBOUNDED:
             raise TypeError(f"filter: an unbounded sequence cannot be scanned to its end: {UNBOUNDED.reason}")
-        return self._scanned()
+        chosen: Chosen = self._scanned()
+        return chosen
 
     def _length(self) -> int:
         return len(self._chosen.indices)
@@ -209,7 +210,8 @@ class Filter(Scanned[T], Columns[T]):
         source = selected(self._sources[0], names)
         if self._random_count:
             raise TypeError(
-                "select: this filter has other items in each epoch. Filter before shuffling, or select below filter."
+                "select: this filter has other items in each epoch."
+                " Filter before shuffling, or select below filter."
             )
         return source._take(self.indices)
 

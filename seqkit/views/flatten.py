@@ -137,7 +137,8 @@ class Flatten(Scanned[Any]):
 
     @property
     def _ends(self) -> IndexArray:
-        return self._scanned()
+        ends: IndexArray = self._scanned()
+        return ends
 
     def _length(self) -> int:
         ends = self._ends

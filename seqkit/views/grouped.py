@@ -55,7 +55,7 @@ class Grouped(Columns[Any]):
         if len(items) < self._size:
             return self._finish(i, items)
         try:
-            return self._collate_fn(items)  # type: ignore[misc]
+            return self._collate_fn(items)  # type: ignore
         except Exception as error:
             fail(self, i, error, "in collate_fn")
 
@@ -79,11 +79,10 @@ class Grouped(Columns[Any]):
             fail(self, i, error, "in collate_fn")
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
-        if self._collate_fn not in (None, list, tuple) and not getattr(
-            self._collate_fn, "keeps_columns", False
-        ):
+        f = self._collate_fn
+        if f is not None and f not in (list, tuple) and not getattr(f, "keeps_columns", False):
             raise TypeError(
-                f"select: {name_of(self._given_fn)} may need all columns."
+                f"select: {name_of(f)} may need all columns."
                 f" Select below {self._name}: view.select(…).{self._name}(…)"
             )
         grouped: Any = self._rebuild((selected(self._sources[0], names),))

@@ -1,4 +1,4 @@
-"""`Groups`: the groups of a sequence of groups, such as files, each loaded once for successive items of it."""
+"""`Groups`: the groups of a sequence of groups, such as files, each read once for successive items."""
 
 from __future__ import annotations
 

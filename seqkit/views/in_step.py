@@ -68,8 +68,8 @@ class InStep(View[Any]):
         for which, source in enumerate(self._sources):
             if which != ended and source._n is UNKNOWN and has(which):
                 raise ValueError(
-                    f"{self._who}: the sequences must have one length, but sequence {ended} ends after {i} items"
-                    f" and sequence {which} does not. Cut it with .head({i})."
+                    f"{self._who}: the sequences must have one length, but sequence {ended} ends after"
+                    f" {i} items and sequence {which} does not. Cut it with .head({i})."
                 )
 
     def _columns(self, indices: Indices) -> list[Sequence[Any]]:

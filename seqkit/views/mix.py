@@ -11,8 +11,8 @@ from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsize
 from ..randomness import as_name, as_seed
 from ..source import as_view
 from ..view import Indexable, T, View, is_measured, sized
-from .epochs import epochs
 from .columns import selected
+from .epochs import epochs
 from .random import Random
 from .several import IntArray, Several
 from .turns import Turns

@@ -82,7 +82,7 @@ class RandomMap(Random):
         source: View[Any],
         seed: int,
         epoch: int,
-        name: str | None,
+        name: str | int | None,
     ) -> None:
         super().__init__((source,), seed, epoch, name)
         self._f = f

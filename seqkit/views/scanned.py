@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import EndOfSequence, fail
 from ..frames import hide_frames
-from ..indices import UNBOUNDED, Endless, Unsized
+from ..indices import UNBOUNDED, UNKNOWN, Endless, Length, Unsized
 from ..iteration import Progress, restarting
 from ..trace import locate
 from ..view import T_co, View, is_measured
@@ -68,8 +68,8 @@ class Scan:
 class Iteration:
     """An iteration of a `Scanned` view. It decides how to read when its first item is requested.
 
-    If the program asks for the length before that, as ``list(view)`` does, the scan for the length leaves what
-    it reads in `ready`, and nothing is read twice.
+    If the program asks for the length before that, as ``list(view)`` does, the scan for the length leaves
+    what it reads in `ready`, and nothing is read twice.
     """
 
     def __init__(self, view: Any) -> None:
@@ -126,7 +126,7 @@ class Scanned(View[T_co]):
         raise NotImplementedError
 
     def _scan(self, ready: deque[Any] | None) -> Any:
-        """Scan the source and return the result. Leave what an iteration needs in `ready`, if that is given."""
+        """Scan the source and return the result. Add to `ready`, if given, what an iteration needs."""
         raise NotImplementedError
 
     def _part(self, wanted: range) -> View[Any] | None:
@@ -167,18 +167,15 @@ class Scanned(View[T_co]):
         self._last = weakref.ref(iteration)
         return restarting(iteration)
 
-    def __getitem__(self, key: Any) -> Any:
-        if self._reads_on_demand:
-            if isinstance(key, slice):
-                part = self._part(range(key.stop)[key]) if _is_bounded(key) else None
-                return super().__getitem__(key) if part is None else part
-            if hasattr(key, "__index__") and (i := self._as_int(key)) >= 0:
-                try:
-                    return self._read(i)
-                except Exception as error:
-                    locate(error, self, i)
-                    raise
-        return super().__getitem__(key)
+    def _length_for(self, key: int) -> Length:
+        return UNKNOWN if key >= 0 and self._reads_on_demand else self._n
+
+    def _slice(self, key: slice) -> View[T_co]:
+        if self._reads_on_demand and _is_bounded(key):
+            part = self._part(range(key.stop)[key])
+            if part is not None:
+                return part
+        return super()._slice(key)
 
     def head(self, n: int) -> View[Any]:
         return self[:n] if self._reads_on_demand else super().head(n)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import EndOfSequence
 from ..indices import Indices, Plan, Translated
+from ..view import View
 from .columns import Columns
 
 __all__ = ["Selection"]

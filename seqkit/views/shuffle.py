@@ -95,7 +95,9 @@ def shuffle(
 class Shuffle(Selection, Random):
     """The view that `shuffle` returns."""
 
-    def __init__(self, source: View[Any], seed: int, epoch: int, name: str | int | None, order: Order) -> None:
+    def __init__(
+        self, source: View[Any], seed: int, epoch: int, name: str | int | None, order: Order
+    ) -> None:
         Random.__init__(self, (source,), seed, epoch, name)
         self._order: Order = order
 

@@ -81,9 +81,9 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     TypeError
         If `f` is not callable, `batched` is not a bool, or a sequence cannot be indexed.
     ValueError
-        Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. Where lengths are
-        unknown, iterating and indexing raise it at the end of the first sequence that ends. A read raises it if
-        a batched `f` returns a wrong number of items.
+        Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. If lengths are
+        unknown, iterating and indexing raise it where the first sequence ends. A read raises it if a batched
+        `f` returns a wrong number of items.
 
     Notes
     -----
