@@ -23,8 +23,9 @@ hook                           must?  promise
 
 Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
 works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
-than to find the length first. ``_has_parts``: `_parts` reads nothing. Each optional hook must agree with its
-default, and `seqkit.testing.check_view` verifies it.
+than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
+``_has_parts``: `_parts` reads nothing. Each optional hook must agree with its default, and
+`seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _length_reads = False
     _streams: Any = False  # or a property
     _has_parts: Any = True  # or a property
+    _reads_on_demand: Any = False  # or a property
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
@@ -327,8 +329,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return Endless() if isinstance(n, Unsized) else range(n)
 
     def _length_for(self, key: int) -> Length:
-        """Return the length, which is needed to read item `key`."""
-        return self._n
+        """Return the length that is needed to read item `key`."""
+        return UNKNOWN if key >= 0 and self._reads_on_demand else self._n
 
     def _slice(self, key: slice) -> View[T_co]:
         if isinstance(self._n, Unsized) and key.stop is None:

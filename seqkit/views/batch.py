@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from ..checks import as_bool, check_callable, positive_int
 from ..errors import EndOfSequence, brief
-from ..indices import UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
+from ..indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
 from ..view import Indexable, T, U, View, sized
@@ -111,15 +111,16 @@ class Batch(Grouped):
         n = self._sources[0]._n
         return n if isinstance(n, Unsized) else batch_count(n, self._size, self._last)
 
-    def _members(self, i: int) -> range:
+    def _members(self, i: int, n: Length | None = None) -> range:
         start = i * self._size
-        return range(start, int(min(start + self._size, self._sources[0]._n)))
+        return range(start, int(min(start + self._size, self._source_length if n is None else n)))
 
     def _get(self, i: int) -> Any:
         if self._memory is not None:
             return self._sliced_from(self._memory, i, i * self._size)
-        source, members = self._sources[0], self._members(i)
-        if source._n is not UNKNOWN:
+        source, n = self._sources[0], self._source_length
+        members = self._members(i, n)
+        if n is not UNKNOWN:
             return self._finish(i, source._getmany(members))
         return self._finish(i, self._checked(i, until_the_end(source, members)))
 
@@ -140,7 +141,7 @@ class Batch(Grouped):
         items = self._sources[0]._iter(self._item_plan(plan))
 
         def read(i: int) -> Any:
-            members = range(i * self._size, (i + 1) * self._size) if is_endless else self._members(i)
+            members = self._members(i, UNBOUNDED if is_endless else None)
             failed: dict[int, Exception] = {}
             drawn = draw(items, members.start, members.stop, failed)
             if failed:

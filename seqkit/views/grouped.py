@@ -9,7 +9,7 @@ import numpy as np
 
 from ..cached import cached
 from ..errors import fail
-from ..indices import Unsized
+from ..indices import UNKNOWN, Length, Unsized
 from ..view import View, name_of, sized
 from .columns import Columns, selected
 from .last import Last
@@ -44,7 +44,7 @@ class Grouped(Columns[Any]):
     @cached
     def _memory(self) -> np.ndarray[Any, Any] | None:
         """The memory of an array source, if the collate function gets slices of it, and copies them."""
-        if not self._takes_arrays or isinstance(n := self._sources[0]._n, Unsized):
+        if not self._takes_arrays or isinstance(n := self._source_length, Unsized):
             return None
         memory = borrowed(self._sources[0], range(n))
         return memory if self._takes(memory) else None
@@ -58,6 +58,16 @@ class Grouped(Columns[Any]):
             return self._collate_fn(items)  # type: ignore
         except Exception as error:
             fail(self, i, error, "in collate_fn")
+
+    @property
+    def _reads_on_demand(self) -> bool:
+        return self._sources[0]._reads_on_demand
+
+    @property
+    def _source_length(self) -> Length:
+        """The length of the source, which is not scanned for it if items can be read on demand."""
+        source = self._sources[0]
+        return UNKNOWN if source._reads_on_demand else source._n
 
     def _takes(self, items: Any) -> bool:
         """Can the collate function have the items as they are?"""

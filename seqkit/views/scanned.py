@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import EndOfSequence, fail
 from ..frames import hide_frames
-from ..indices import UNBOUNDED, UNKNOWN, Endless, Length, Unsized
+from ..indices import UNBOUNDED, Endless, Unsized
 from ..iteration import Progress, restarting
 from ..trace import locate
 from ..view import T_co, View, is_measured
@@ -166,9 +166,6 @@ class Scanned(View[T_co]):
         iteration = Iteration(self)
         self._last = weakref.ref(iteration)
         return restarting(iteration)
-
-    def _length_for(self, key: int) -> Length:
-        return UNKNOWN if key >= 0 and self._reads_on_demand else self._n
 
     def _slice(self, key: slice) -> View[T_co]:
         if self._reads_on_demand and _is_bounded(key):

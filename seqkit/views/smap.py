@@ -149,6 +149,16 @@ class Smap(View[Any]):
         first, *others = self._chain.inputs
         return not others and first._known is None and first._streams
 
+    @property
+    def _reads_on_demand(self) -> bool:
+        first, *others = self._chain.inputs
+        return not others and first._reads_on_demand
+
+    def _slice(self, key: slice) -> View[Any]:
+        if self._known is None and self._reads_on_demand:
+            return self._rebuild((self._sources[0]._slice(key),))
+        return super()._slice(key)
+
     def _get(self, i: int) -> Any:
         base, steps = self._loop or self._prepare()
         item = base._get(i)

@@ -147,8 +147,7 @@ class Window(Grouped):
     def _get(self, i: int) -> Any:
         if self._memory is not None:
             return self._sliced_from(self._memory, i, i * self._stride)
-        source = self._sources[0]
-        n = source._n
+        source, n = self._sources[0], self._source_length
         members = self._members(i, n)
         if n is not UNKNOWN:
             return self._finish(i, list(source._getmany(members)))
