@@ -64,7 +64,9 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
     TypeError: batch: a sequence needs [i] and usually len(), got int
     """
     if isinstance(source, Chainable):  # faster than View, which is an abstract base class
-        return cast(View[T], source)
+        return source  # type: ignore[return-value]
+    if type(source) in _PLAIN:
+        return Source(source)
     if isinstance(source, type):
         raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
     source = recognise(source, who)
@@ -92,9 +94,9 @@ class Source(View[T_co]):
     """
 
     def __init__(self, data: Any) -> None:
-        super().__init__((), length_of(data))
+        super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
         self._data = data
-        self._copies = _hands_out_memory(data)
+        self._copies = type(data) not in _PLAIN and _hands_out_memory(data)
 
     def _get(self, i: int) -> T_co:
         try:
@@ -213,4 +215,5 @@ _WITHOUT_PARTS = {
 }
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
-_ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}
+_PLAIN = {list, tuple, range, str, bytes}
+_ITERATES_AS_INDEXED = {*_PLAIN, np.ndarray}

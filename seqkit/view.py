@@ -126,10 +126,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._site = creation_site()
         self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
         for source in sources:
-            if not isinstance(
-                cast(Any, source), Chainable
-            ):  # faster than View, which is an abstract base class
-                kind = type(source).__name__
+            if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
+                kind = type(source).__name__  # type: ignore[unreachable]
                 raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
             self._random_count += source._random_count
             if source._reads_ahead:

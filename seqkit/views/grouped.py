@@ -61,7 +61,7 @@ class Grouped(Columns[Any]):
 
     @property
     def _reads_on_demand(self) -> bool:
-        return self._sources[0]._reads_on_demand
+        return bool(self._sources[0]._reads_on_demand)
 
     @property
     def _source_length(self) -> Length:

@@ -108,9 +108,9 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
-    batched = as_bool(batched, "smap: batched")
-    if len(sequences) == 1 and not batched:
+    if batched is False and len(sequences) == 1:
         return Smap(f, (as_view(sequences[0], "smap"),))
+    batched = as_bool(batched, "smap: batched")
     views = tuple(as_view(s, "smap") for s in sequences)
     return sized(BatchedSmap(f, views, zip) if batched else Smap(f, views, zip))
 
