@@ -100,6 +100,9 @@ class Collate(InStep, Columns[Any]):
         super().__init__(sources)
         self._names = names
 
+    def _column_names(self) -> tuple[str, ...] | None:
+        return self._names
+
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         columns = dict(zip(self._names or (), self._sources, strict=False))
         if not names or not columns.keys() >= set(names):

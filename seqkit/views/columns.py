@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
+from ..frames import hiding_frames
 from ..view import T_co, View
 
 __all__ = ["Columns", "selected"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _IfNamed:
+    """A method of views whose items have named columns. Other views have the hint of `Chainable`."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is not None and view._column_names() is None:
+            with hiding_frames():
+                return getattr(super(Columns, view), self._method.__name__)  # raises AttributeError
+        return self._method.__get__(view, kind)
+
+
+def _if_named(method: F) -> F:
+    return cast(F, _IfNamed(method))
 
 
 class Columns(View[T_co]):
     """A view that passes a selection of columns on to its sources, down to a `collate` with names."""
 
+    def _column_names(self) -> tuple[str, ...] | None:
+        """Return the names of the columns, or None if the items have no named columns."""
+        first = self._sources[0] if self._sources else None
+        return first._column_names() if isinstance(first, Columns) else None
+
+    @_if_named
     def select(self, *names: str) -> View[Any]:
         """Return the view of some columns: of one name its values, of several names dicts.
 
@@ -26,8 +54,10 @@ class Columns(View[T_co]):
 
         Raises
         ------
+        AttributeError
+            If the items have no named columns.
         TypeError
-            If a name is not a str, or if the items have no named columns.
+            If a name is not a str, or if the view may need all columns.
         ValueError
             Without names, or for an unknown name.
 
