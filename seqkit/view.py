@@ -208,7 +208,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         (['a', 'b', 'a'], ['a', 'b'])
         """
         n = int_at_least(n, "head: n", 0)
-        return View._skip(self, 0, 1, n) if self._n is UNKNOWN else self[:n]
+        if self._reads_on_demand or self._n is not UNKNOWN:
+            return self[:n]
+        return View._skip(self, 0, 1, n)
 
     def skip(self, n: int) -> View[T_co]:
         """Return the view of all items after the first `n`. The sequence may be unbounded.

@@ -31,16 +31,17 @@ def filter(  # noqa: A001 - the field's word for it
 ) -> Filter[T]:
     """Return the view of the items of a sequence that satisfy a predicate.
 
-    The first request for an item, the length or a slice scans the sequence once and keeps the indices.
+    A loop over the view yields items while it scans the sequence. The length, and what depends on it, scans
+    the sequence first. A completed scan keeps the indices of the items.
 
     Parameters
     ----------
     pred : callable
         The predicate. Called once with each item. Its result is taken as true or false.
     sequence : View or indexable
-        Not unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
+        May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
-        Scan now rather than at the first request.
+        Scan now rather than when the length is first needed.
     progress : callable, optional
         Called during the scan after each item, with the number of items done and the number of all items
         (None if unknown). An exception that it raises ends the scan. Copies and pickles of the view do not
@@ -54,22 +55,25 @@ def filter(  # noqa: A001 - the field's word for it
     Raises
     ------
     TypeError
-        If `pred` or `progress` is not callable, if `eager` is not a bool, or if `sequence` cannot be indexed
-        or is unbounded.
+        If `pred` or `progress` is not callable, if `eager` is not a bool, or if `sequence` cannot be indexed.
 
     Notes
     -----
     Reading costs as much as a `gather` over the indices. They take 1 to 8 bytes each, depending
-    on the length of `sequence`. Each item is computed twice, in the scan and when it is read. So filter
-    something cheap, such as labels, and `gather` the rest at the same `indices`. If `pred` or an item fails,
-    the scan fails, and the next request starts a new one. After ``filter`` of Gluon; known elsewhere as
-    ``where``, ``filterobs``.
+    on the length of `sequence`. A first loop and ``list`` evaluate each item once. Later reads evaluate the
+    items that they read. tqdm evaluates them twice, because it asks for the length first. If `pred` or an
+    item fails, a loop raises the error and continues, and the scan keeps nothing. After ``filter`` of Gluon;
+    known elsewhere as ``where``, ``filterobs``.
 
     Examples
     --------
+    >>> import seqkit as sk
     >>> even = filter(lambda x: x % 2 == 0, [3, 4, 8, 1, 6])
     >>> len(even), even[-1], list(even), even.indices.tolist()
     (3, 6, [4, 8, 6], [1, 2, 4])
+    >>> from itertools import count
+    >>> next(iter(filter(lambda x: x > 5, sk.uniter(count))))
+    6
     """
     check_callable(pred, "filter: pred")
     check_callable(progress, "filter: progress", optional=True)
@@ -94,7 +98,7 @@ class FilterScan(Scan):
     def __init__(self, view: Filter[Any], ready: deque[Any] | None) -> None:
         super().__init__(view, ready)
         self.indices = array("q")
-        self._items_read = 0
+        self.items_read = 0
         self._source: Iterator[Any] | None = None
 
     def step(self) -> Any:
@@ -103,14 +107,14 @@ class FilterScan(Scan):
         if self._source is None:
             self._source = in_order(self.view._sources[0])
         while True:
-            j = self._items_read
+            j = self.items_read
             try:
                 item = next(self._source, END)
                 if item is END:
                     return END
-                self._items_read += 1
+                self.items_read += 1
                 is_wanted = self.view._is_wanted(j, item)
-                self.view._report(self._items_read)
+                self.view._report(self.items_read)
             except BaseException:
                 self.is_complete = False
                 raise
@@ -119,7 +123,7 @@ class FilterScan(Scan):
                 return item
 
     def result(self) -> Chosen:
-        indices = compact(np.array(self.indices, np.int64), self._items_read)
+        indices = compact(np.array(self.indices, np.int64), self.items_read)
         indices.flags.writeable = False
         return Chosen(indices, self.view._sources[0]._take(indices))
 
@@ -171,7 +175,7 @@ class Filter(Scanned[T], Columns[T]):
             if scan.step() is END:
                 return None  # a slice past the end
         indices = np.array(scan.indices, np.int64)
-        return self._sources[0]._take(indices[as_slice(wanted)])
+        return self._first(scan.items_read)._take(indices[as_slice(wanted)])
 
     def _is_wanted(self, j: int, item: Any) -> bool:
         try:

@@ -31,7 +31,8 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
         Of sized, indexable sequences, which may differ in length.
     lengths : sequence of int, optional
         The length of each sequence. None (the default) reads all sequences once, in order, when the length or
-        an item is first requested, and keeps their lengths. A view of lengths is read at that time too, and
+        an item is first requested, and keeps their lengths. A loop measures the sequences as it reads them,
+        so there may be any number of them. A view of lengths is read when the length is first needed, and
         keyed for the same epochs as `sequence`.
 
     Returns
@@ -41,17 +42,18 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, if it is unbounded and there are no `lengths`, or if `lengths` are
-        not ints.
+        If `sequence` cannot be indexed, or if `lengths` are not ints.
     ValueError
         If the number of `lengths` is wrong, or one is negative. An item raises it if its sequence has another
         length.
 
     Notes
     -----
-    Random access: one binary search and one sequence read per item. Iteration and batched reads read each
-    sequence once. 8 bytes per sequence. After ``flatten`` of Julia's MLUtils and ``flat_map`` of tf.data. See
-    `concatenate` to join a few given sequences, and `unbatch` for batches of equal size.
+    One binary search per item. Each thread keeps the last sequence that it has read, until all items of it
+    were read. So in order, and in the order of `shuffle_groups`, each sequence is read once per worker. In
+    other orders each item may read a sequence. 8 bytes per sequence. After ``flatten`` of Julia's MLUtils and
+    ``flat_map`` of tf.data. See `concatenate` to join a few given sequences, and `unbatch` for batches of
+    equal size.
 
     Examples
     --------
@@ -119,7 +121,7 @@ class Flatten(Scanned[Any]):
     """
 
     def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        super().__init__(sources, is_scanned=len(sources) == 1)
+        super().__init__(sources, needs_scan=len(sources) == 1)
         self._found: Deferred[IndexArray] = Deferred()
         self._kept = Kept(sources[0])
         self._check()
@@ -146,7 +148,7 @@ class Flatten(Scanned[Any]):
 
     @property
     def _streams(self) -> bool:
-        return len(self._sources) == 1 and not self._found.known
+        return self._needs_scan and not self._found.known
 
     def _begin(self, ready: deque[Any] | None = None) -> FlattenScan:
         return FlattenScan(self, ready)
@@ -169,8 +171,7 @@ class Flatten(Scanned[Any]):
             if items is END:
                 return None  # a slice past the end
             lengths.append(self._size(len(lengths), items))
-        first = self._sources[0]._take(range(len(lengths)))
-        return Flatten((first, as_view(lengths, "flatten")))._take(wanted)
+        return Flatten((self._first(len(lengths)), as_view(lengths, "flatten")))._take(wanted)
 
     def _size(self, which: int, item: Any) -> int:
         try:
@@ -219,7 +220,7 @@ class Flatten(Scanned[Any]):
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         """Read each sequence once for all its consecutive items in the plan."""
-        if isinstance(plan, Endless) and len(self._sources) == 1:
+        if isinstance(plan, Endless) and self._needs_scan:
             return self._stream()
         if self._reads_on_demand:
             return super()._iter(plan)

@@ -111,9 +111,10 @@ class Scanned(View[T_co]):
     _last: weakref.ref[Iteration] | None = None  # the last iteration
     _passes: Passes | None = None  # for reads by index
 
-    def __init__(self, sources: tuple[View[Any], ...], is_scanned: bool = True) -> None:
-        n = sources[0]._n if is_scanned and is_measured(sources[0]) else 0
+    def __init__(self, sources: tuple[View[Any], ...], needs_scan: bool = True) -> None:
+        n = sources[0]._n if needs_scan and is_measured(sources[0]) else 0
         super().__init__(sources, UNBOUNDED if n is UNBOUNDED else None)
+        self._needs_scan = needs_scan
         self._is_unsized = isinstance(n, Unsized)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -133,6 +134,11 @@ class Scanned(View[T_co]):
         """Return the view of the items of a range, after a scan as far as necessary. None: scan all."""
         raise NotImplementedError
 
+    def _first(self, count: int) -> View[Any]:
+        """Return the view of the first items of the source, which a scan has read."""
+        source = self._sources[0]
+        return source[:count] if source._reads_on_demand else source._take(range(count))
+
     def _scanned(self) -> Any:
         """Return the result of a complete scan."""
         return self._found.get(self._scan_all)
@@ -150,7 +156,9 @@ class Scanned(View[T_co]):
 
     @property
     def _reads_on_demand(self) -> bool:
-        return self._is_unsized and not self._found.known
+        if not self._needs_scan or self._found.known:
+            return False
+        return self._is_unsized or bool(self._sources[0]._reads_on_demand)
 
     @property
     def _streams(self) -> bool:
@@ -173,9 +181,6 @@ class Scanned(View[T_co]):
             if part is not None:
                 return part
         return super()._slice(key)
-
-    def head(self, n: int) -> View[Any]:
-        return self[:n] if self._reads_on_demand else super().head(n)
 
     def _read(self, i: int) -> Any:
         """Return item `i`, found by iterating up to it. A larger index continues the iteration."""

@@ -45,7 +45,8 @@ def unbatch(
 
     Notes
     -----
-    Random access reads one batch per item. Iteration and batched reads read each batch once.
+    Each thread keeps the last batch that it has read, until all items of it were read. So in order each batch
+    is read once per worker. In other orders each item may read a batch.
     After ``unbatch`` of SeqTools.
 
     Examples

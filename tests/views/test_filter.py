@@ -294,6 +294,11 @@ def test_items_and_bounded_slices_of_a_filter_of_an_endless_sequence_are_read_on
     assert list(view[1:4:2]) == [3, 7]
     assert list(view[0:0]) == []
     assert list(view.head(2)) == [1, 3]
+    with pytest.raises(ValueError, match="head: n must be an int of at least 0"):
+        view.head(-1)
+    assert list(sk.smap(str, view).head(1)) == ["1"]
+    above = sk.filter(lambda x: x > 1, sk.smap(abs, view))
+    assert (above[1], list(above[:2])) == (5, [3, 5])
     odd = sk.smap(str, view)
     assert (odd[1], list(odd[1:3])) == ("3", ["3", "5"])
     assert (sk.batch(view, 2)[1], sk.window(view, 2)[1]) == ([5, 7], [3, 5])
@@ -304,7 +309,7 @@ def test_a_filter_of_an_unbounded_sequence_is_unbounded():
     with says(TypeError, "filter has no length: it never ends"):
         len(view)
     with says(TypeError, "filter: an unbounded sequence cannot be scanned to its end: it never ends"):
-        view.indices  # noqa: B018
+        view.indices
     with says(TypeError, "filter has no length: it never ends"):
         sk.filter(is_even, Naturals(), eager=True)
     with sk.prefetch(view, 2) as ahead:
