@@ -17,7 +17,7 @@ from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slic
 from .recognise import length_of, recognise
 from .view import Indexable, T, T_co, View
 
-__all__ = ["Source", "as_view", "owned", "view"]
+__all__ = ["PLAIN", "Source", "as_view", "owned", "view"]
 
 
 def view(source: Indexable[T]) -> View[T]:
@@ -96,12 +96,12 @@ class Source(View[T_co]):
     def __init__(self, data: Any) -> None:
         super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
         self._data = data
-        self._copies = type(data) not in _PLAIN and _hands_out_memory(data)
+        self._copy = None if type(data) in _PLAIN else _copier(data)
 
     def _get(self, i: int) -> T_co:
         try:
             item: T_co = self._data[i]
-            return owned(item) if self._copies else item
+            return item if self._copy is None else self._copy(item)
         except Exception as error:
             self._refuse(i, error)
 
@@ -116,7 +116,7 @@ class Source(View[T_co]):
         if kind in _ITERATES_AS_INDEXED and len(data) == n:
             if isinstance(plan, range) and plan == range(len(data)):
                 items = islice(data, len(data))  # not the items that are appended during the iteration
-                return map(owned, items) if self._copies else items
+                return items if self._copy is None else map(self._copy, items)
             if kind is range and data.start == 0 and data.step == 1:
                 return cast(Iterator[T_co], each(plan))  # the items are the indices
             if kind is not np.ndarray:
@@ -137,7 +137,7 @@ class Source(View[T_co]):
                 items.append(data[i])
         except Exception as error:
             self._refuse(wanted[len(items)], error)
-        return list(map(owned, items)) if self._copies else items
+        return items if self._copy is None else list(map(self._copy, items))
 
     def _getitems(self, indices: list[int]) -> Sequence[T_co]:
         try:
@@ -165,11 +165,13 @@ class Source(View[T_co]):
         return f"<{type(self._data).__name__} of {n}>"
 
 
-def _hands_out_memory(data: Any) -> bool:
-    """Are the items of an object parts of its memory, which a user could change in place?"""
-    if isinstance(data, np.ndarray):
-        return data.flags.writeable and (data.ndim > 1 or data.dtype.kind == "V")
-    return _is_tensor(data)
+def _copier(data: Any) -> Callable[[Any], Any] | None:
+    """Return what copies an item of an object if items are parts of its memory, which users could change."""
+    if not isinstance(data, np.ndarray):
+        return owned if _is_tensor(data) else None
+    if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
+        return None
+    return np.ndarray.copy if type(data) is np.ndarray and data.ndim > 1 else owned
 
 
 def _is_tensor(value: Any) -> bool:
@@ -186,7 +188,7 @@ def owned(item: T) -> T:
     >>> table.sum()
     np.float64(0.0)
     """
-    if type(item) in _WITHOUT_PARTS:
+    if type(item) in PLAIN:
         return item
     if isinstance(item, np.ndarray | np.void):
         is_part = item.base is not None and item.flags.writeable
@@ -199,7 +201,7 @@ def owned(item: T) -> T:
     return item
 
 
-_WITHOUT_PARTS = {
+PLAIN = {
     int,
     float,
     str,

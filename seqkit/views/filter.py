@@ -106,21 +106,27 @@ class FilterScan(Scan):
             return self.ready.popleft() if self.ready else END
         if self._source is None:
             self._source = in_order(self.view._sources[0])
-        while True:
-            j = self.items_read
-            try:
-                item = next(self._source, END)
-                if item is END:
-                    return END
-                self.items_read += 1
-                is_wanted = self.view._is_wanted(j, item)
-                self.view._report(self.items_read)
-            except BaseException:
-                self.is_complete = False
-                raise
-            if is_wanted:
-                self.indices.append(j)
-                return item
+        is_wanted, progress, in_source = self.view._is_wanted, self.view._progress, True
+        try:
+            for item in self._source:
+                j, in_source = self.items_read, False
+                self.items_read = j + 1
+                wanted = is_wanted(j, item)
+                if progress is not None:
+                    self._report(progress)
+                if wanted:
+                    self.indices.append(j)
+                    return item
+                in_source = True
+        except BaseException:
+            self.items_read += in_source  # an item that cannot be read is passed over
+            self.is_complete = False
+            raise
+        return END
+
+    def _report(self, progress: Callable[[int, int | None], Any]) -> None:
+        n = self.view._sources[0]._known
+        progress(self.items_read, n if isinstance(n, int) else None)
 
     def result(self) -> Chosen:
         indices = compact(np.array(self.indices, np.int64), self.items_read)
@@ -182,11 +188,6 @@ class Filter(Scanned[T], Columns[T]):
             return bool(self._pred(item))
         except Exception as error:
             fail(self, j, error, f"in pred, for item {j} of the sequence")
-
-    def _report(self, done: int) -> None:
-        if self._progress is not None:
-            n = self._sources[0]._known
-            self._progress(done, n if isinstance(n, int) else None)
 
     def _get(self, i: int) -> Any:
         return self._read(i) if self._reads_on_demand else self._chosen.view._get(i)

@@ -194,9 +194,12 @@ class Flatten(Scanned[Any]):
             if group.size < 0:
                 start = self._start(group.number)
                 group.check(int(self._ends[group.number]) - start, "flatten: sequence", start)
-            return self._kept.pick(group, i - group.start)
+            item = group.pick(i)
         except Exception as error:
             fail(self, i, error)
+        if not group.left:
+            self._kept.finish(group)
+        return item
 
     def _get(self, i: int) -> Any:
         if self._reads_on_demand:

@@ -13,7 +13,7 @@ import numpy as np
 from ..context import get_worker_info
 from ..errors import EndOfSequence
 from ..indices import Plan, each
-from ..source import Source, owned
+from ..source import PLAIN, Source, owned
 from ..view import View
 
 __all__ = ["Group", "Groups", "Kept"]
@@ -22,13 +22,18 @@ __all__ = ["Group", "Groups", "Kept"]
 class Group:
     """A group that was read. `left` counts the items that were not picked yet, once the size was checked."""
 
-    __slots__ = ("items", "left", "number", "pid", "size", "start")
+    __slots__ = ("items", "left", "number", "size", "start")
 
     def __init__(self, number: int, items: Any) -> None:
         self.number = number
         self.items = items
-        self.pid = os.getpid()
         self.size = self.left = self.start = -1
+
+    def pick(self, i: int) -> Any:
+        """Return item `i` of the sequence of all items. Count it, see `left`."""
+        item = self.items[i - self.start]
+        self.left -= 1
+        return item if type(item) in PLAIN else owned(item)
 
     def check(self, size: int, who: str, start: int = 0) -> None:
         """Raise ValueError if the group has not this many items. `start` is the index of its first item."""
@@ -68,12 +73,14 @@ class Kept:
     def find(self, number: int) -> Group | None:
         """Return a group if it is the last one that this thread has read."""
         group: Group | None = getattr(self._local, "group", None)
-        if group is None or group.number != number or group.pid != os.getpid():
+        if group is None or group.number != number or self._local.pid != os.getpid():
             return None
         return group
 
     def read(self, number: int) -> Group:
         """Return a group that is kept, or else read and keep it."""
+        if self._in_memory:
+            return Group(number, self._groups._get(number))
         group = self.find(number)
         if group is None:
             self.drop()  # before the next one is loaded
@@ -115,19 +122,16 @@ class Kept:
     def keep(self, group: Group) -> None:
         """Keep a group for this thread."""
         if not self._in_memory:
-            self._local.group = group
+            self._local.group, self._local.pid = group, os.getpid()
 
     def drop(self) -> None:
         """Drop the group that this thread keeps."""
         self._local.group = None
 
-    def pick(self, group: Group, place: int) -> Any:
-        """Return an item of a group."""
-        item = owned(group.items[place])
-        group.left -= 1
-        if not group.left and self.find(group.number) is group:
+    def finish(self, group: Group) -> None:
+        """Drop a group whose items have all been picked."""
+        if self.find(group.number) is group:
             self.drop()
-        return item
 
 
 _IN_MEMORY = {list, tuple, dict, str, bytes, np.ndarray}

@@ -109,15 +109,20 @@ class Unbatch(View[Any]):
 
     def _pick(self, i: int, group: Group) -> Any:
         """Return item `i` of its batch."""
-        place = i % self._batch_size
         try:
             if group.size < 0:
-                group.check(self._size(group.number, group.items), "unbatch: batch")
-            if place < group.size:
-                return self._kept.pick(group, place)
+                start = group.number * self._batch_size
+                group.check(self._size(group.number, group.items), "unbatch: batch", start)
+            if i - group.start >= group.size:
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            item = group.pick(i)
+        except EndOfSequence:
+            raise
         except Exception as error:
             fail(self, i, error)
-        raise EndOfSequence(f"the sequence ends before index {i}")
+        if not group.left:
+            self._kept.finish(group)
+        return item
 
     def _get(self, i: int) -> Any:
         return self._pick(i, self._kept.read(i // self._batch_size))
