@@ -209,7 +209,7 @@ class Filter(Scanned[T], Columns[T]):
         return self._chosen.view._set(i, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return self._chosen.view._parts(i)
+        return () if self._known is UNBOUNDED else self._chosen.view._parts(i)
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         source = selected(self._sources[0], names)

@@ -11,7 +11,18 @@ import numpy as np
 
 from ..checks import int_at_least
 from ..errors import EndOfSequence, fail
-from ..indices import UNKNOWN, Endless, IndexArray, Indices, Plan, Translated, Unsized, as_array, as_list
+from ..indices import (
+    UNBOUNDED,
+    UNKNOWN,
+    Endless,
+    IndexArray,
+    Indices,
+    Plan,
+    Translated,
+    Unsized,
+    as_array,
+    as_list,
+)
 from ..iteration import surviving
 from ..source import as_view, owned
 from ..view import Indexable, T, View, in_order, is_measured, sized
@@ -254,7 +265,7 @@ class Flatten(Scanned[Any]):
         return _Changes(Translated(plan, self._which))
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (int(self._which([i])[0]),)),)
+        return () if self._known is UNBOUNDED else ((self._sources[0], (int(self._which([i])[0]),)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Flatten(sources)

@@ -176,7 +176,7 @@ class Scanned(View[T_co]):
         return restarting(iteration)
 
     def _slice(self, key: slice) -> View[T_co]:
-        if self._reads_on_demand and _is_bounded(key):
+        if self._known is None and self._reads_on_demand and _is_bounded(key):
             part = self._part(range(key.stop)[key])
             if part is not None:
                 return part

@@ -314,6 +314,15 @@ def test_a_filter_of_an_unbounded_sequence_is_unbounded():
         sk.filter(is_even, Naturals(), eager=True)
     with sk.prefetch(view, 2) as ahead:
         assert first(ahead, 3) == [0, 2, 4]
+    source = CountingSource(range(10))
+    part = sk.filter(is_even, sk.cycle(source))[1:8:3]
+    assert (len(part), source.reads) == (3, {})
+    assert (list(part), part[-1]) == ([2, 8, 4], 4)
+    failing = sk.filter(FailsAt(4), Naturals())
+    with pytest.raises(sk.EvaluationError, match="in pred, for item 4") as caught:
+        failing[3]
+    assert caught.value.inputs() == []
+    assert [failing[i] for i in (0, 2, 4)] == [1, 3, 5]  # as in a loop, the item that fails has a place
 
 
 def test_a_slice_past_the_end_of_an_unknown_sequence_is_that_of_a_list():
