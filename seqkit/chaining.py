@@ -44,7 +44,7 @@ class Chainable(Generic[T_co]):
     """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _OTHER_NAMES]
+        return [name for name in super().__dir__() if name not in _OTHER_NAMES or hasattr(self, name)]
 
 
 class _OtherName:

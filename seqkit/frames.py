@@ -93,6 +93,19 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_HERE) and not filename.startswith(_TESTING)
 
 
+class _Ours(dict[str, bool]):
+    """Remembers `is_ours` for each file, because building a view asks it for each frame."""
+
+    def __missing__(self, filename: str) -> bool:
+        if len(self) > 10_000:  # a notebook has a file for each cell
+            self.clear()
+        self[filename] = ours = is_ours(filename)
+        return ours
+
+
+_ours = _Ours()
+
+
 def _cloudpickle() -> str:
     module = sys.modules.get("cloudpickle")
     return os.path.dirname(module.__file__ or _HERE) + os.sep if module else _HERE
@@ -101,15 +114,18 @@ def _cloudpickle() -> str:
 def _user_frame(depth: int) -> FrameType:
     """Return the innermost frame of user code, or the outermost frame if there is none."""
     frame = sys._getframe(depth + 1)
-    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
-        frame = frame.f_back
+    while _ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+        frame = outer
     return frame
 
 
 def creation_site() -> tuple[str, int, str]:
     """Return file, line and function of the user's code that is creating a view."""
-    frame = _user_frame(2)
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    frame = sys._getframe(2)  # `_user_frame` without its call
+    while _ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+        frame = outer
+    code = frame.f_code
+    return code.co_filename, frame.f_lineno, code.co_name
 
 
 def warn(text: str, category: type[Warning]) -> None:

@@ -235,16 +235,14 @@ def each(plan: Plan) -> Iterator[int]:
 
 
 def nth(plan: Plan, position: int) -> int:
-    """Return the index at a position of a plan.
+    """Return the index at a position of a plan. After its end, return the position.
 
-    >>> nth(range(5, 10), 2)
-    7
+    >>> nth(range(5, 10), 2), nth(range(5, 10), 5)
+    (7, 5)
     """
-    if isinstance(plan, range | list):
-        return plan[position]
-    if isinstance(plan, np.ndarray):
-        return int(plan[position])
-    return next(islice(iter(plan), position, None))
+    if isinstance(plan, range | list | np.ndarray):
+        return int(plan[position]) if position < len(plan) else position
+    return next(islice(iter(plan), position, None), position)
 
 
 def ends(plan: Plan) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -16,7 +17,7 @@ from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slic
 from .recognise import length_of, recognise
 from .view import Indexable, T, T_co, View
 
-__all__ = ["Source", "as_view", "view"]
+__all__ = ["PLAIN", "Source", "as_view", "owned", "view"]
 
 
 def view(source: Indexable[T]) -> View[T]:
@@ -42,7 +43,9 @@ def view(source: Indexable[T]) -> View[T]:
 
     Notes
     -----
-    Costs about 0.1 µs more per access than indexing the source.
+    Costs about 0.1 µs more per access than indexing the source. Rows of arrays and tensors are copies, so a
+    function that changes its item in place does not change the source. A copy costs 0.3 µs, or 5 µs for
+    150 KB. Rows of a read-only array are not copied, and read-only. Items of a list are not copied.
 
     Examples
     --------
@@ -61,7 +64,9 @@ def as_view(source: Indexable[T], who: str) -> View[T]:
     TypeError: batch: a sequence needs [i] and usually len(), got int
     """
     if isinstance(source, Chainable):  # faster than View, which is an abstract base class
-        return cast(View[T], source)
+        return source  # type: ignore[return-value]
+    if type(source) in _PLAIN:
+        return Source(source)
     if isinstance(source, type):
         raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
     source = recognise(source, who)
@@ -89,13 +94,14 @@ class Source(View[T_co]):
     """
 
     def __init__(self, data: Any) -> None:
-        super().__init__((), length_of(data))
+        super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
         self._data = data
+        self._copy = None if type(data) in _PLAIN else _copier(data)
 
     def _get(self, i: int) -> T_co:
         try:
             item: T_co = self._data[i]
-            return item
+            return item if self._copy is None else self._copy(item)
         except Exception as error:
             self._refuse(i, error)
 
@@ -109,7 +115,8 @@ class Source(View[T_co]):
         data, kind, n = self._data, type(self._data), self._n
         if kind in _ITERATES_AS_INDEXED and len(data) == n:
             if isinstance(plan, range) and plan == range(len(data)):
-                return islice(data, len(data))  # not the items that are appended during the iteration
+                items = islice(data, len(data))  # not the items that are appended during the iteration
+                return items if self._copy is None else map(self._copy, items)
             if kind is range and data.start == 0 and data.step == 1:
                 return cast(Iterator[T_co], each(plan))  # the items are the indices
             if kind is not np.ndarray:
@@ -119,9 +126,8 @@ class Source(View[T_co]):
     def _getmany(self, indices: Indices) -> Sequence[T_co]:
         data = self._data
         if isinstance(data, np.ndarray):
-            if isinstance(indices, range):
-                return cast(Sequence[T_co], data[as_slice(indices)])
-            return cast(Sequence[T_co], data[as_array(indices)])
+            many = data[as_slice(indices) if isinstance(indices, range) else as_array(indices)]
+            return cast(Sequence[T_co], owned(many))
         if getattr(data, "__getitems__", None) and len(indices) and self._n is not UNKNOWN:
             return self._getitems(as_list(indices))
         items: list[T_co] = []
@@ -131,7 +137,7 @@ class Source(View[T_co]):
                 items.append(data[i])
         except Exception as error:
             self._refuse(wanted[len(items)], error)
-        return items
+        return items if self._copy is None else list(map(self._copy, items))
 
     def _getitems(self, indices: list[int]) -> Sequence[T_co]:
         try:
@@ -159,5 +165,57 @@ class Source(View[T_co]):
         return f"<{type(self._data).__name__} of {n}>"
 
 
+def _copier(data: Any) -> Callable[[Any], Any] | None:
+    """Return what copies an item of an object if items are parts of its memory, which users could change."""
+    if not isinstance(data, np.ndarray):
+        return owned if _is_tensor(data) else None
+    if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
+        return None
+    return np.ndarray.copy if type(data) is np.ndarray and data.ndim > 1 else owned
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def owned(item: T) -> T:
+    """Return an item, or a copy of it if it is a part of the memory of a larger array or tensor.
+
+    >>> table = np.zeros((2, 3))
+    >>> row = owned(table[0])
+    >>> row += 1
+    >>> table.sum()
+    np.float64(0.0)
+    """
+    if type(item) in PLAIN:
+        return item
+    if isinstance(item, np.ndarray | np.void):
+        is_part = item.base is not None and item.flags.writeable
+        if not is_part:
+            return item
+        return cast(T, np.array(item) if isinstance(item, np.memmap) else item.copy())
+    if _is_tensor(item):
+        tensor: Any = item
+        return cast(T, tensor.clone() if tensor._is_view() or tensor.is_inference() else tensor)
+    return item
+
+
+PLAIN = {
+    int,
+    float,
+    str,
+    bytes,
+    list,
+    tuple,
+    dict,
+    bool,
+    type(None),
+    np.float32,
+    np.float64,
+    np.int64,
+}
+
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
-_ITERATES_AS_INDEXED = {list, tuple, range, str, bytes, np.ndarray}
+_PLAIN = {list, tuple, range, str, bytes}
+_ITERATES_AS_INDEXED = {*_PLAIN, np.ndarray}

@@ -21,8 +21,10 @@ hook                           must?  promise
 ``_remarks()``                 no     further notes for `explain`
 =============================  =====  ====================================================================
 
-Two class attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``:
-iterating works ahead of the consumer. Each optional hook must agree with its default, and
+Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
+works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
+than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
+``_has_parts``: `_parts` reads nothing. Each optional hook must agree with its default, and
 `seqkit.testing.check_view` verifies it.
 """
 
@@ -105,6 +107,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
     _length_reads = False
+    _streams: Any = False  # or a property
+    _has_parts: Any = True  # or a property
+    _reads_on_demand: Any = False  # or a property
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
@@ -121,10 +126,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._site = creation_site()
         self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
         for source in sources:
-            if not isinstance(
-                cast(Any, source), Chainable
-            ):  # faster than View, which is an abstract base class
-                kind = type(source).__name__
+            if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
+                kind = type(source).__name__  # type: ignore[unreachable]
                 raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
             self._random_count += source._random_count
             if source._reads_ahead:
@@ -205,7 +208,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         (['a', 'b', 'a'], ['a', 'b'])
         """
         n = int_at_least(n, "head: n", 0)
-        return View._skip(self, 0, 1, n) if self._n is UNKNOWN else self[:n]
+        if self._reads_on_demand or self._n is not UNKNOWN:
+            return self[:n]
+        return View._skip(self, 0, 1, n)
 
     def skip(self, n: int) -> View[T_co]:
         """Return the view of all items after the first `n`. The sequence may be unbounded.
@@ -242,7 +247,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         try:
             n = self._known  # faster than `_n`, which the class has too
             if n is None:
-                n = self._n
+                n = self._length_for(key)
             if key < 0:
                 key = self._wrap(key)
             if key >= n:
@@ -318,8 +323,14 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     # ---------------------------------------------------------------- keys
 
     def _plan(self) -> Plan:
+        if self._known is None and self._streams:
+            return Endless()
         n = self._n
         return Endless() if isinstance(n, Unsized) else range(n)
+
+    def _length_for(self, key: int) -> Length:
+        """Return the length that is needed to read item `key`."""
+        return UNKNOWN if key >= 0 and self._reads_on_demand else self._n
 
     def _slice(self, key: slice) -> View[T_co]:
         if isinstance(self._n, Unsized) and key.stop is None:

@@ -897,6 +897,12 @@ PASSES = [
     Case("window pad", lambda s: sk.window(s, 4, 3, last="pad"), lambda x: windows(x, 4, 3, "pad")),
     Case("window apart", lambda s: sk.window(s, 2, 3, last="keep"), lambda x: windows(x, 2, 3, "keep")),
     Case("window batch", lambda s: sk.window(s, 3, 3, last="keep"), lambda x: chunks(x, 3)),
+    Case(
+        "window as arrays",
+        lambda s: sk.window(s, 3, 2, last="keep", collate_fn=np.asarray),
+        lambda x: [np.asarray(row) for row in windows(x, 3, 2, "keep")],
+    ),
+    Case("window summed", lambda s: sk.window(s, 3, collate_fn=sum), lambda x: [*map(sum, windows(x, 3, 1))]),
     Case("window slice", lambda s: sk.window(s, 3)[::-2], lambda x: windows(x, 3, 1)[::-2]),
     Case(
         "window of a shuffle of a map",
@@ -948,6 +954,18 @@ PASSES = [
     ),
     Case("filter nothing", lambda s: sk.filter(is_anything, s), list, length_reads=True, writes=True),
     Case("filter all", lambda s: sk.filter(callable, s), lambda x: [], length_reads=True, writes=True),
+    Case(
+        "batch of a map of a filter",
+        lambda s: sk.batch(sk.smap(double, sk.filter(is_anything, s)), 2),
+        lambda x: chunks([i * 2 for i in x], 2),
+        length_reads=True,
+    ),
+    Case(
+        "window of a filter",
+        lambda s: sk.window(sk.filter(is_anything, s), 2, last="keep"),
+        lambda x: windows(x, 2, 1, "keep"),
+        length_reads=True,
+    ),
     Case(
         "filter of a filter of a slice",
         lambda s: sk.filter(is_odd, sk.filter(is_anything, sk.view(s)[::-1])),

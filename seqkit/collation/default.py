@@ -105,6 +105,7 @@ class _DefaultCollate(Collate):
 
     __name__ = "default_collate"
     takes_arrays = True
+    keeps_columns = True  # a batch of dicts is a dict of batches, see `Batch`
 
     def __call__(
         self,

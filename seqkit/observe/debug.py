@@ -110,6 +110,10 @@ class Debug(View[Any]):
         self._func = func
         self._limits = limits
 
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and self._sources[0]._streams
+
     def _report(self, i: int, item: Any) -> Any:
         if self._limits.allow():
             try:

@@ -119,6 +119,10 @@ class MonitorThroughput(View[T]):
             raise RuntimeError("monitor_throughput: nothing was read yet, so there is nothing measured")
         return items, seconds
 
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and self._sources[0]._streams
+
     def _get(self, i: int) -> Any:
         clock = self._meter.clock
         begun = clock()

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, overload
 
-import numpy as np
-
 from ..checks import as_bool, check_callable, positive_int
-from ..errors import EndOfSequence, brief, fail
-from ..indices import UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
+from ..errors import EndOfSequence, brief
+from ..indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
-from ..view import Indexable, T, U, View, name_of, sized
+from ..view import Indexable, T, U, View, sized
+from .grouped import Grouped
 from .last import Last, check_last
-from .stacked import ARRAY_COLLATES, stacked
+from .stacked import stacked
 
 __all__ = ["Batch", "batch"]
 
@@ -105,72 +104,44 @@ def batch(
     return sized(Batch(as_view(sequence, "batch"), k, policy, pad, collate_fn))
 
 
-class Batch(View[Any]):
+class Batch(Grouped):
     """The view that `batch` returns."""
-
-    def __init__(
-        self,
-        source: View[Any],
-        k: int,
-        last: Last,
-        pad: Any,
-        collate_fn: Callable[[list[Any]], Any] | None,
-    ) -> None:
-        super().__init__((source,))
-        self._k = k
-        self._last = last
-        self._pad = pad
-        self._given_fn = collate_fn
-        self._collate_fn = stacked if collate_fn in ARRAY_COLLATES else collate_fn
-        # A collate function with this attribute gets the items of an array source as one array.
-        self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
 
     def _length(self) -> Length:
         n = self._sources[0]._n
-        return n if isinstance(n, Unsized) else batch_count(n, self._k, self._last)
+        return n if isinstance(n, Unsized) else batch_count(n, self._size, self._last)
 
-    def _members(self, i: int) -> range:
-        start = i * self._k
-        return range(start, int(min(start + self._k, self._sources[0]._n)))
-
-    def _takes(self, items: Any) -> bool:
-        """Can the collate function have the items as they are?"""
-        if isinstance(items, np.ndarray):
-            # An array made of single items of other dtypes differs: strings shrink, objects are inspected.
-            return self._takes_arrays and items.dtype.kind in "biufcmMV" and items.dtype.isnative
-        return isinstance(items, list)
-
-    def _finish(self, i: int, items: Any) -> Any:
-        """Make the batch of its items."""
-        missing = self._k - len(items) if self._last == "pad" else 0
-        if missing:
-            items = [*items, *[self._pad] * missing]
-        if self._collate_fn is None:
-            return items if isinstance(items, list) else list(items)
-        try:
-            return self._collate_fn(items if self._takes(items) else list(items))
-        except Exception as error:
-            fail(self, i, error, "in collate_fn")
+    def _members(self, i: int, n: Length | None = None) -> range:
+        start = i * self._size
+        return range(start, int(min(start + self._size, self._source_length if n is None else n)))
 
     def _get(self, i: int) -> Any:
-        source, members = self._sources[0], self._members(i)
-        if source._n is not UNKNOWN:
+        if self._memory is not None:
+            return self._sliced_from(self._memory, i, i * self._size)
+        source, n = self._sources[0], self._source_length
+        members = self._members(i, n)
+        if n is not UNKNOWN:
             return self._finish(i, source._getmany(members))
         return self._finish(i, self._checked(i, until_the_end(source, members)))
 
     def _checked(self, i: int, items: list[Any]) -> list[Any]:
         """Return the items of a batch, or raise if the sequence ends before it."""
-        if not items or (len(items) < self._k and self._last == "discard"):
+        if not items or (len(items) < self._size and self._last == "discard"):
             raise EndOfSequence(f"the sequence ends before batch {i}")
         return items
 
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and self._sources[0]._streams
+
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not self._reads_ahead:
+        is_endless = isinstance(plan, Endless)
+        if not (self._reads_ahead or (is_endless and self._known is None)):
             return super()._iter(plan)  # one batched read per batch
         items = self._sources[0]._iter(self._item_plan(plan))
 
         def read(i: int) -> Any:
-            members = self._members(i)
+            members = self._members(i, UNBOUNDED if is_endless else None)
             failed: dict[int, Exception] = {}
             drawn = draw(items, members.start, members.stop, failed)
             if failed:
@@ -183,15 +154,15 @@ class Batch(View[Any]):
         if isinstance(plan, Endless):
             return plan
         if isinstance(plan, range) and plan.step == 1:
-            start = plan.start * self._k
-            return range(start, max(start, int(min(plan.stop * self._k, self._sources[0]._n))))
+            start = plan.start * self._size
+            return range(start, max(start, int(min(plan.stop * self._size, self._sources[0]._n))))
         return Expanded(plan, self._members)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         if self._collate_fn not in (None, list, tuple, stacked):
             raise TypeError("batch does not support assignment through this collate_fn")
         members, values = self._members(i), list(value)
-        padded = self._last == "pad" and len(values) == self._k
+        padded = self._last == "pad" and len(values) == self._size
         if len(values) != len(members) and not padded:
             raise ValueError(f"batch: assigned {len(values)} values to a batch of {len(members)} items")
         source = self._sources[0]
@@ -201,10 +172,9 @@ class Batch(View[Any]):
         return ((self._sources[0], self._members(i)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Batch(sources[0], self._k, self._last, self._pad, self._given_fn)
+        return Batch(sources[0], self._size, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         pad = "last='pad'" if self._pad is None else f"pad={brief(self._pad)}"
         last = {"keep": [], "discard": ["drop_last=True"], "pad": [pad]}[self._last]
-        function = [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]
-        return [*sources, str(self._k), *last, *function]
+        return [*sources, str(self._size), *last, *self._function_arguments()]

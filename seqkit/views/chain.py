@@ -84,7 +84,7 @@ class Rows(InStep):
     """Lists of item i of each source."""
 
     def _get(self, i: int) -> list[Any]:
-        return [self._at(source, i) for source in self._sources]
+        return self._row(i)
 
     def _getmany(self, indices: Indices) -> list[list[Any]]:
         return list(map(list, zip(*self._columns(indices), strict=True)))

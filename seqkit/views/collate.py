@@ -10,6 +10,7 @@ from ..checks import check_sequences
 from ..indices import Indices, Plan
 from ..source import as_view
 from ..view import Indexable, T, U, V, View, sized
+from .columns import Columns
 from .in_step import InStep
 
 __all__ = ["Collate", "collate"]
@@ -49,14 +50,16 @@ def collate(sequences: Any = None, **named: Any) -> View[Any]:
     Returns
     -------
     Collate
-        Its method ``select(*names)`` returns the view of some columns.
+        Its method ``select(*names)`` returns the view of some columns. So do slices, splits, shuffles and
+        batches of it.
 
     Raises
     ------
     TypeError
         If `sequences` is not an iterable, if a sequence cannot be indexed, or with both kinds of arguments.
     ValueError
-        Without a sequence, or if lengths differ.
+        Without a sequence, or if lengths differ. If lengths are unknown, iterating and indexing raise it
+        where the first sequence ends.
 
     Notes
     -----
@@ -90,22 +93,17 @@ def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collat
     return sized(Collate(tuple(sources), names))
 
 
-class Collate(InStep):
+class Collate(InStep, Columns[Any]):
     """The view that `collate` returns."""
 
     def __init__(self, sources: tuple[View[Any], ...], names: tuple[str, ...] | None) -> None:
         super().__init__(sources)
         self._names = names
 
-    def select(self, *names: str) -> View[Any]:
-        """Return the view of some columns: of one name its items, of several names dicts.
+    def _column_names(self) -> tuple[str, ...] | None:
+        return self._names
 
-        The other columns are not read.
-
-        >>> points = collate(x=[1, 2], y="ab", z=[5, 6])
-        >>> list(points.select("y")), points.select("z", "x")[1]
-        (['a', 'b'], {'z': 6, 'x': 2})
-        """
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
         columns = dict(zip(self._names or (), self._sources, strict=False))
         if not names or not columns.keys() >= set(names):
             raise ValueError(f"select: names must be some of {list(columns)}, got {list(names)}")
@@ -117,7 +115,7 @@ class Collate(InStep):
         return tuple(row) if self._names is None else dict(zip(self._names, row, strict=True))
 
     def _get(self, i: int) -> Any:
-        return self._item([self._at(source, i) for source in self._sources])
+        return self._item(self._row(i))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(map(self._item, zip(*self._columns(indices), strict=True)))

@@ -15,8 +15,8 @@ T = TypeVar("T")
 class Deferred(Generic[T]):
     """A value that the first thread to need it computes, while other threads wait.
 
-    If the computation fails, the error is raised, and the next call tries again. Copies and pickles contain
-    the value if it is known.
+    If the computation fails, the error is raised, and the next call tries again. A value may also be offered
+    by others. The first value counts. Copies and pickles contain the value if it is known.
 
     Examples
     --------
@@ -26,23 +26,28 @@ class Deferred(Generic[T]):
     """
 
     def __init__(self, *value: T) -> None:
-        self._value = value
+        self._values = list(value)  # the first one counts, which needs no lock
         # Reentrant, so that a computation that needs its own value fails and does not hang.
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
     @property
     def known(self) -> bool:
-        return bool(self._value)
+        return bool(self._values)
+
+    def offer(self, value: T) -> None:
+        """Keep a value, unless there is one."""
+        self._values.append(value)
+        del self._values[1:]
 
     def get(self, compute: Callable[[], T]) -> T:
-        if not self._value:
+        if not self._values:
             if self._pid != os.getpid():  # a forked child: the thread that held the lock does not exist
                 self._lock, self._pid = threading.RLock(), os.getpid()
             with self._lock:
-                if not self._value:
-                    self._value = (compute(),)
-        return self._value[0]
+                if not self._values:
+                    self.offer(compute())
+        return self._values[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Deferred, self._value
+        return Deferred, tuple(self._values[:1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -11,10 +12,12 @@ import numpy as np
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..frames import hiding_frames
-from ..indices import UNBOUNDED, IndexArray, Indices, Plan, Unsized, compact
+from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
 from ..source import as_view
-from ..view import Indexable, T, View, in_order, is_measured, name_of
+from ..view import Indexable, T, View, in_order, name_of
+from .columns import Columns, selected
 from .deferred import Deferred
+from .scanned import END, Scan, Scanned
 
 __all__ = ["Filter", "filter"]
 
@@ -28,16 +31,17 @@ def filter(  # noqa: A001 - the field's word for it
 ) -> Filter[T]:
     """Return the view of the items of a sequence that satisfy a predicate.
 
-    The first request for an item, the length or a slice scans the sequence once and keeps the indices.
+    A loop over the view yields items while it scans the sequence. The length, and what depends on it, scans
+    the sequence first. A completed scan keeps the indices of the items.
 
     Parameters
     ----------
     pred : callable
         The predicate. Called once with each item. Its result is taken as true or false.
     sequence : View or indexable
-        Not unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
+        May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
-        Scan now rather than at the first request.
+        Scan now rather than when the length is first needed.
     progress : callable, optional
         Called during the scan after each item, with the number of items done and the number of all items
         (None if unknown). An exception that it raises ends the scan. Copies and pickles of the view do not
@@ -51,30 +55,30 @@ def filter(  # noqa: A001 - the field's word for it
     Raises
     ------
     TypeError
-        If `pred` or `progress` is not callable, if `eager` is not a bool, or if `sequence` cannot be indexed
-        or is unbounded.
+        If `pred` or `progress` is not callable, if `eager` is not a bool, or if `sequence` cannot be indexed.
 
     Notes
     -----
     Reading costs as much as a `gather` over the indices. They take 1 to 8 bytes each, depending
-    on the length of `sequence`. Each item is computed twice, in the scan and when it is read. So filter
-    something cheap, such as labels, and `gather` the rest at the same `indices`. If `pred` or an item fails,
-    the scan fails, and the next request starts a new one. After ``filter`` of Gluon; known elsewhere as
-    ``where``, ``filterobs``.
+    on the length of `sequence`. A first loop and ``list`` evaluate each item once. Later reads evaluate the
+    items that they read. tqdm evaluates them twice, because it asks for the length first. If `pred` or an
+    item fails, a loop raises the error and continues, and the scan keeps nothing. After ``filter`` of Gluon;
+    known elsewhere as ``where``, ``filterobs``.
 
     Examples
     --------
+    >>> import seqkit as sk
     >>> even = filter(lambda x: x % 2 == 0, [3, 4, 8, 1, 6])
     >>> len(even), even[-1], list(even), even.indices.tolist()
     (3, 6, [4, 8, 6], [1, 2, 4])
+    >>> from itertools import count
+    >>> next(iter(filter(lambda x: x > 5, sk.uniter(count))))
+    6
     """
     check_callable(pred, "filter: pred")
     check_callable(progress, "filter: progress", optional=True)
     is_eager = as_bool(eager, "filter: eager")
-    source = as_view(sequence, "filter")
-    if is_measured(source) and source._n is UNBOUNDED:
-        raise TypeError(f"filter: the sequence needs an end, and has none: {UNBOUNDED.reason}")
-    filtered = Filter(pred, source, progress)
+    filtered = Filter(pred, as_view(sequence, "filter"), progress)
     if is_eager:
         with hiding_frames():
             len(filtered)
@@ -88,10 +92,50 @@ class Chosen(NamedTuple):
     view: View[Any]
 
 
-class Filter(View[T]):
-    """The view that `filter` returns: a gather whose indices are found when they are needed."""
+class FilterScan(Scan):
+    """A scan that yields the items that satisfy the predicate."""
 
-    _length_reads = True
+    def __init__(self, view: Filter[Any], ready: deque[Any] | None) -> None:
+        super().__init__(view, ready)
+        self.indices = array("q")
+        self.items_read = 0
+        self._source: Iterator[Any] | None = None
+
+    def step(self) -> Any:
+        if self.ready is not None:  # its items satisfy the predicate
+            return self.ready.popleft() if self.ready else END
+        if self._source is None:
+            self._source = in_order(self.view._sources[0])
+        is_wanted, progress, in_source = self.view._is_wanted, self.view._progress, True
+        try:
+            for item in self._source:
+                j, in_source = self.items_read, False
+                self.items_read = j + 1
+                wanted = is_wanted(j, item)
+                if progress is not None:
+                    self._report(progress)
+                if wanted:
+                    self.indices.append(j)
+                    return item
+                in_source = True
+        except BaseException:
+            self.items_read += in_source  # an item that cannot be read is passed over
+            self.is_complete = False
+            raise
+        return END
+
+    def _report(self, progress: Callable[[int, int | None], Any]) -> None:
+        n = self.view._sources[0]._known
+        progress(self.items_read, n if isinstance(n, int) else None)
+
+    def result(self) -> Chosen:
+        indices = compact(np.array(self.indices, np.int64), self.items_read)
+        indices.flags.writeable = False
+        return Chosen(indices, self.view._sources[0]._take(indices))
+
+
+class Filter(Scanned[T], Columns[T]):
+    """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
     def __init__(
         self,
@@ -102,7 +146,7 @@ class Filter(View[T]):
         super().__init__((source,))
         self._pred = pred
         self._progress = progress
-        self._scanned: Deferred[Chosen] = Deferred()
+        self._found: Deferred[Chosen] = Deferred()
 
     @property
     def indices(self) -> IndexArray:
@@ -111,23 +155,33 @@ class Filter(View[T]):
 
     @property
     def _chosen(self) -> Chosen:
-        return self._scanned.get(self._scan)
+        if self._known is UNBOUNDED:
+            raise TypeError(f"filter: an unbounded sequence cannot be scanned to its end: {UNBOUNDED.reason}")
+        chosen: Chosen = self._scanned()
+        return chosen
 
     def _length(self) -> int:
         return len(self._chosen.indices)
 
-    def _scan(self) -> Chosen:
-        source, found, count = self._sources[0], array("q"), 0
-        total = None if isinstance(source._n, Unsized) else source._n
-        for j, item in enumerate(in_order(source)):
-            if self._is_wanted(j, item):
-                found.append(j)
-            count = j + 1
-            if self._progress is not None:
-                self._progress(count, total)
-        indices = compact(np.array(found, np.int64), count)
-        indices.flags.writeable = False
-        return Chosen(indices, source._take(indices))
+    def _begin(self, ready: deque[Any] | None = None) -> FilterScan:
+        return FilterScan(self, ready)
+
+    def _scan(self, ready: deque[Any] | None) -> Chosen:
+        scan = self._begin()
+        while (item := scan.step()) is not END:
+            if ready is not None:
+                ready.append(item)
+        return scan.result()
+
+    def _part(self, wanted: range) -> View[Any] | None:
+        if self._random_count:
+            return None  # in another epoch the items are at other positions
+        scan, count = self._begin(), max(wanted, default=-1) + 1
+        while len(scan.indices) < count:
+            if scan.step() is END:
+                return None  # a slice past the end
+        indices = np.array(scan.indices, np.int64)
+        return self._first(scan.items_read)._take(indices[as_slice(wanted)])
 
     def _is_wanted(self, j: int, item: Any) -> bool:
         try:
@@ -136,38 +190,51 @@ class Filter(View[T]):
             fail(self, j, error, f"in pred, for item {j} of the sequence")
 
     def _get(self, i: int) -> Any:
-        return self._chosen.view._get(i)
+        return self._read(i) if self._reads_on_demand else self._chosen.view._get(i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._chosen.view._getmany(indices)
+        return super()._getmany(indices) if self._reads_on_demand else self._chosen.view._getmany(indices)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        return self._chosen.view._iter(plan)
+        if isinstance(plan, Endless):
+            return self._stream()
+        return super()._iter(plan) if self._reads_on_demand else self._chosen.view._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
-        return self._chosen.view._take(indices) if self._scanned.known else super()._take(indices)
+        # If something random is below, its items are at other positions in another epoch.
+        is_fixed = self._found.known and not self._random_count
+        return self._chosen.view._take(indices) if is_fixed else super()._take(indices)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         return self._chosen.view._set(i, value)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return self._chosen.view._parts(i)
+        return () if self._known is UNBOUNDED else self._chosen.view._parts(i)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        source = selected(self._sources[0], names)
+        if self._random_count:
+            raise TypeError(
+                "select: this filter has other items in each epoch."
+                " Filter before shuffling, or select below filter."
+            )
+        return source._take(self.indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Filter(self._pred, sources[0], self._progress)
         if sources[0] is self._sources[0]:
-            rebuilt._scanned = self._scanned
+            rebuilt._found = self._found
         return rebuilt
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without `progress`, which often cannot be pickled.
-        return _restored, (self._pred, self._sources[0], self._scanned)
+        return _restored, (self._pred, self._sources[0], self._found)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._pred), *sources]
 
 
-def _restored(pred: Callable[[Any], Any], source: View[Any], scanned: Deferred[Chosen]) -> Filter[Any]:
+def _restored(pred: Callable[[Any], Any], source: View[Any], found: Deferred[Chosen]) -> Filter[Any]:
     restored = Filter(pred, source, None)
-    restored._scanned = scanned
+    restored._found = found
     return restored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NoReturn, SupportsIndex
@@ -10,12 +11,24 @@ import numpy as np
 
 from ..checks import int_at_least
 from ..errors import EndOfSequence, fail
-from ..indices import UNBOUNDED, UNKNOWN, IndexArray, Indices, Plan, Translated, Unsized, as_array, as_list
+from ..indices import (
+    UNBOUNDED,
+    UNKNOWN,
+    Endless,
+    IndexArray,
+    Indices,
+    Plan,
+    Translated,
+    Unsized,
+    as_array,
+    as_list,
+)
 from ..iteration import surviving
-from ..source import as_view
+from ..source import as_view, owned
 from ..view import Indexable, T, View, in_order, is_measured, sized
 from .deferred import Deferred
-from .groups import Groups
+from .groups import Group, Kept
+from .scanned import END, Scan, Scanned
 
 __all__ = ["Flatten", "flatten"]
 
@@ -29,7 +42,8 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
         Of sized, indexable sequences, which may differ in length.
     lengths : sequence of int, optional
         The length of each sequence. None (the default) reads all sequences once, in order, when the length or
-        an item is first requested, and keeps their lengths. A view of lengths is read at that time too, and
+        an item is first requested, and keeps their lengths. A loop measures the sequences as it reads them,
+        so there may be any number of them. A view of lengths is read when the length is first needed, and
         keyed for the same epochs as `sequence`.
 
     Returns
@@ -39,17 +53,18 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, if it is unbounded and there are no `lengths`, or if `lengths` are
-        not ints.
+        If `sequence` cannot be indexed, or if `lengths` are not ints.
     ValueError
         If the number of `lengths` is wrong, or one is negative. An item raises it if its sequence has another
         length.
 
     Notes
     -----
-    Random access: one binary search and one sequence read per item. Iteration and batched reads read each
-    sequence once. 8 bytes per sequence. After ``flatten`` of Julia's MLUtils and ``flat_map`` of tf.data. See
-    `concatenate` to join a few given sequences, and `unbatch` for batches of equal size.
+    One binary search per item. Each thread keeps the last sequence that it has read, until all items of it
+    were read. So in order, and in the order of `shuffle_groups`, each sequence is read once per worker. In
+    other orders each item may read a sequence. 8 bytes per sequence. After ``flatten`` of Julia's MLUtils and
+    ``flat_map`` of tf.data. See `concatenate` to join a few given sequences, and `unbatch` for batches of
+    equal size.
 
     Examples
     --------
@@ -70,44 +85,104 @@ def _checked(lengths: Any) -> list[int]:
     return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(lengths)]
 
 
-class Flatten(View[Any]):
+class FlattenScan(Scan):
+    """A scan that yields the items of each sequence after measuring it."""
+
+    def __init__(self, view: Flatten, ready: deque[Any] | None) -> None:
+        super().__init__(view, ready)
+        self.lengths: list[int] = []
+        self._source: Iterator[Any] | None = None
+        self._read = 0  # sequences
+        self._current: Any = ()
+        self._rest = iter(range(0))  # places in the current sequence
+
+    def step(self) -> Any:
+        if self._source is None:
+            self._source = in_order(self.view._sources[0]) if self.ready is None else _popped(self.ready)
+        while True:
+            for place in self._rest:
+                try:
+                    return owned(self._current[place])
+                except Exception as error:
+                    fail(self.view, self.yielded, error)
+            try:
+                self._current = next(self._source, END)
+                if self._current is END:
+                    return END
+                self._read += 1
+                self.lengths.append(self.view._size(self._read - 1, self._current))
+            except BaseException:
+                self.is_complete = False
+                raise
+            self._rest = iter(range(self.lengths[-1]))
+
+    def result(self) -> IndexArray:
+        return np.cumsum(self.lengths, dtype=np.int64)
+
+
+def _popped(items: deque[Any]) -> Iterator[Any]:
+    while items:
+        yield items.popleft()
+
+
+class Flatten(Scanned[Any]):
     """The view that `flatten` returns. A second source has the lengths of the sequences in the first one.
 
     `_ends` has the end of each sequence: the index after its last item.
     """
 
-    _length_reads = True
-
     def __init__(self, sources: tuple[View[Any], ...]) -> None:
-        super().__init__(sources)
+        super().__init__(sources, needs_scan=len(sources) == 1)
         self._found: Deferred[IndexArray] = Deferred()
+        self._kept = Kept(sources[0])
         self._check()
 
     def _check(self) -> None:
-        """Refuse sources that do not fit, as far as their lengths are known without reading items."""
+        """Refuse lengths that do not fit, as far as this is known without reading items."""
         source, *given = self._sources
+        if not given or not is_measured(given[0]):
+            return
         n = source._n if is_measured(source) else UNKNOWN
-        if not given and n is UNBOUNDED:
-            raise TypeError("flatten: a sequence that never ends needs lengths, got None")
-        if given and is_measured(given[0]):
-            if isinstance(given[0]._n, Unsized):
-                raise TypeError(f"flatten: lengths must be a sequence with a length, got {given[0]!r}")
-            if not isinstance(n, Unsized) and given[0]._n != n:
-                raise ValueError(f"flatten: lengths must be as many as the sequences, {n}, got {given[0]._n}")
+        if isinstance(given[0]._n, Unsized):
+            raise TypeError(f"flatten: lengths must be a sequence with a length, got {given[0]!r}")
+        if not isinstance(n, Unsized) and given[0]._n != n:
+            raise ValueError(f"flatten: lengths must be as many as the sequences, {n}, got {given[0]._n}")
 
     @property
     def _ends(self) -> IndexArray:
-        return self._found.get(self._measure)
+        ends: IndexArray = self._scanned()
+        return ends
 
     def _length(self) -> int:
         ends = self._ends
         return int(ends[-1]) if len(ends) else 0
 
-    def _measure(self) -> IndexArray:
-        measured = enumerate(in_order(self._sources[-1]))
-        lengths = [self._size(which, item) for which, item in measured]
+    @property
+    def _streams(self) -> bool:
+        return self._needs_scan and not self._found.known
+
+    def _begin(self, ready: deque[Any] | None = None) -> FlattenScan:
+        return FlattenScan(self, ready)
+
+    def _scan(self, ready: deque[Any] | None) -> IndexArray:
+        lengths: list[int] = []
+        for which, item in enumerate(in_order(self._sources[-1])):
+            lengths.append(self._size(which, item))
+            if ready is not None:
+                ready.append(item)
         self._check()
         return np.cumsum(lengths, dtype=np.int64)
+
+    def _part(self, wanted: range) -> View[Any] | None:
+        if self._random_count:
+            return None  # in another epoch the sequences have other lengths
+        sequences, lengths = in_order(self._sources[0]), list[int]()
+        while sum(lengths) <= max(wanted, default=-1):
+            items = next(sequences, END)
+            if items is END:
+                return None  # a slice past the end
+            lengths.append(self._size(len(lengths), items))
+        return Flatten((self._first(len(lengths)), as_view(lengths, "flatten")))._take(wanted)
 
     def _size(self, which: int, item: Any) -> int:
         try:
@@ -124,66 +199,57 @@ class Flatten(View[Any]):
     def _start(self, which: int) -> int:
         return int(self._ends[which - 1]) if which else 0
 
-    def _pick(self, i: int, which: int, items: Any, start: int | None = None) -> Any:
-        """Return item `i` of its sequence. `start` is the first index of a sequence that was checked."""
+    def _pick(self, i: int, group: Group) -> Any:
+        """Return item `i` of its sequence, after checking the length of the sequence."""
         try:
-            if start is None:
-                start = self._checked_start(which, items)
-            return items[i - start]
+            if group.size < 0:
+                start = self._start(group.number)
+                group.check(int(self._ends[group.number]) - start, "flatten: sequence", start)
+            item = group.pick(i)
         except Exception as error:
             fail(self, i, error)
-
-    def _checked_start(self, which: int, items: Any) -> int:
-        """Return the index of the first item of a sequence, after checking the length of the sequence."""
-        start = self._start(which)
-        size = int(self._ends[which]) - start
-        if len(items) != size:
-            raise ValueError(f"flatten: sequence {which} has {len(items)} items, expected {size}")
-        return start
+        if not group.left:
+            self._kept.finish(group)
+        return item
 
     def _get(self, i: int) -> Any:
+        if self._reads_on_demand:
+            return self._read(i)
         which = int(self._ends.searchsorted(i, "right"))
         try:
-            items = self._sources[0]._get(which)
+            group = self._kept.read(which)
         except EndOfSequence:
             self._refuse(i)
-        return self._pick(i, which, items)
+        return self._pick(i, group)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        which = as_list(self._which(indices))
-        needed = sorted(set(which))
+        if self._reads_on_demand or not len(indices):
+            return super()._getmany(indices)
+        wanted, which = as_list(indices), as_list(self._which(indices))
         try:
-            found = dict(zip(needed, self._sources[0]._getmany(needed), strict=True))
+            groups = self._kept.read_many(sorted(set(which)), which[-1])
         except EndOfSequence:
-            self._refuse(as_list(indices)[which.index(needed[-1])])
-        starts: dict[int, int] = {}
-        items: list[Any] = []
-        for i, w in zip(as_list(indices), which, strict=True):
-            items.append(self._pick(i, w, found[w], starts.get(w)))
-            if w not in starts:
-                starts[w] = self._start(w)
-        return items
+            self._refuse(wanted[which.index(max(which))])
+        return [self._pick(i, groups[number]) for i, number in zip(wanted, which, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         """Read each sequence once for all its consecutive items in the plan."""
+        if isinstance(plan, Endless) and self._needs_scan:
+            return self._stream()
+        if self._reads_on_demand:
+            return super()._iter(plan)
         if self._sources[0]._n is UNKNOWN and not (isinstance(plan, range) and plan.step == 1):
             return super()._iter(plan)  # the iteration would stop at the end of the sequences
-        groups = Groups(self._sources[0]._iter(self._outer_plan(plan)))
-        numbers, held, start = iter(Translated(plan, self._which)), -1, None
+        groups = self._kept.iterate(self._outer_plan(plan))
+        numbers = iter(Translated(plan, self._which))
 
         def read(i: int) -> Any:
-            nonlocal held, start
-            which = next(numbers)
-            if which != held:
-                held, start = which, None
+            number = next(numbers)
             try:
-                items = groups.read(which)
+                group = groups.read(number)
             except EndOfSequence:
                 self._refuse(i)
-            item = self._pick(i, which, items, start)
-            if start is None:
-                start = self._start(which)
-            return item
+            return self._pick(i, group)
 
         return surviving(self, plan, read)
 
@@ -199,7 +265,7 @@ class Flatten(View[Any]):
         return _Changes(Translated(plan, self._which))
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], (int(self._which([i])[0]),)),)
+        return () if self._known is UNBOUNDED else ((self._sources[0], (int(self._which([i])[0]),)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Flatten(sources)

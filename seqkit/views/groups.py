@@ -1,46 +1,190 @@
-"""`Groups`: the groups of a sequence of groups, each read once for items that follow each other."""
+"""`Groups`: the groups of a sequence of groups, such as files, each read once for successive items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
+import numpy as np
+
+from ..context import get_worker_info
 from ..errors import EndOfSequence
+from ..indices import Plan, each
+from ..source import PLAIN, Source, owned
+from ..view import View
 
-__all__ = ["Groups"]
+__all__ = ["Group", "Groups", "Kept"]
 
 
-class Groups:
-    """Reads groups in order, and keeps the last one for further items of it.
+class Group:
+    """A group that was read. `left` counts the items that were not picked yet, once the size was checked."""
 
-    Parameters
-    ----------
-    groups : iterator
-        The groups that will be read, in order.
+    __slots__ = ("items", "left", "number", "size", "start")
+
+    def __init__(self, number: int, items: Any) -> None:
+        self.number = number
+        self.items = items
+        self.size = self.left = self.start = -1
+
+    def pick(self, i: int) -> Any:
+        """Return item `i` of the sequence of all items. Count it, see `left`."""
+        item = self.items[i - self.start]
+        self.left -= 1
+        return item if type(item) in PLAIN else owned(item)
+
+    def check(self, size: int, who: str, start: int = 0) -> None:
+        """Raise ValueError if the group has not this many items. `start` is the index of its first item."""
+        if len(self.items) != size:
+            raise ValueError(f"{who} {self.number} has {len(self.items)} items, expected {size}")
+        self.size, self.left, self.start = size, size, start
+
+
+class Kept:
+    """The last group that each thread has read. So a worker that reads a file in several jobs loads it once.
+
+    A group is dropped when all its items have been picked, or when the thread reads another group. A forked
+    process does not use a group of its parent, which may be an open file. Copies and pickles are empty.
+
+    Groups of lists and arrays in memory are not kept: it costs nothing to read them again, and they may
+    change.
 
     Examples
     --------
-    >>> groups = Groups(iter(["ab", "cd"]))
-    >>> groups.read(4), groups.read(4), groups.read(7)
-    ('ab', 'ab', 'cd')
+    >>> import seqkit as sk
+    >>> kept = Kept(sk.smap(str.split, ["a b", "c"]))
+    >>> group = kept.read(0)
+    >>> kept.read(0) is group, kept.read(1) is group, kept.read(0) is group
+    (True, False, False)
     """
 
-    def __init__(self, groups: Iterator[Any]) -> None:
+    opens_its_own = True  # handles in kept groups are not shared with other processes
+
+    def __init__(self, groups: View[Any]) -> None:
         self._groups = groups
-        self._which = -1
-        self._group: Any = None
+        self._in_memory = isinstance(groups, Source) and type(groups._data) in _IN_MEMORY
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kept, (self._groups,)
+
+    def find(self, number: int) -> Group | None:
+        """Return a group if it is the last one that this thread has read."""
+        group: Group | None = getattr(self._local, "group", None)
+        if group is None or group.number != number or self._local.pid != os.getpid():
+            return None
+        return group
+
+    def read(self, number: int) -> Group:
+        """Return a group that is kept, or else read and keep it."""
+        if self._in_memory:
+            return Group(number, self._groups._get(number))
+        group = self.find(number)
+        if group is None:
+            self.drop()  # before the next one is loaded
+            group = Group(number, self._groups._get(number))
+            self.keep(group)
+        return group
+
+    def read_many(self, numbers: list[int], last: int) -> dict[int, Group]:
+        """Return several groups by their numbers, and keep one of them."""
+        found = {number: group for number in numbers if (group := self.find(number)) is not None}
+        missing = [number for number in numbers if number not in found]
+        if missing:
+            self.drop()
+            for number, items in zip(missing, self._groups._getmany(missing), strict=True):
+                found[number] = Group(number, items)
+        self.keep(found[last])
+        return found
+
+    def iterate(self, plan: Plan) -> Groups:
+        """Return the groups of a plan, to be read in its order.
+
+        In a worker the iteration may be a part of a longer one, so its last group is kept, and the next part
+        uses it.
+        """
+        if self._groups._reads_ahead or get_worker_info() is None:
+            alone = self._groups._iter(plan)
+            return Groups(lambda number: Group(number, next(alone)))
+        first = self.find(next(iter(plan), -1))
+        groups = self._groups._iter(plan if first is None else _Rest(plan))
+
+        def read(number: int) -> Group:
+            self.drop()
+            group = Group(number, next(groups))
+            self.keep(group)
+            return group
+
+        return Groups(read, first)
+
+    def keep(self, group: Group) -> None:
+        """Keep a group for this thread."""
+        if not self._in_memory:
+            self._local.group, self._local.pid = group, os.getpid()
+
+    def drop(self) -> None:
+        """Drop the group that this thread keeps."""
+        self._local.group = None
+
+    def finish(self, group: Group) -> None:
+        """Drop a group whose items have all been picked."""
+        if self.find(group.number) is group:
+            self.drop()
+
+
+_IN_MEMORY = {list, tuple, dict, str, bytes, np.ndarray}
+
+
+class _Rest:
+    """A plan without its first index."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __iter__(self) -> Iterator[int]:
+        return islice(each(self.plan), 1, None)
+
+
+class Groups:
+    """The groups of an iteration. Each is read once for successive items, even if reading it fails.
+
+    Parameters
+    ----------
+    read : callable
+        Reads the group of a number.
+    first : Group, optional
+        The first group, if it was read already.
+
+    Examples
+    --------
+    >>> groups = Groups(lambda number: print("reading") or Group(number, "abc"))
+    >>> groups.read(4).items, groups.read(4).items
+    reading
+    ('abc', 'abc')
+    """
+
+    def __init__(self, read: Callable[[int], Group], first: Group | None = None) -> None:
+        self._read = read
+        self._number = -1 if first is None else first.number
+        self._group = first
         self._failure: Exception | None = None
 
-    def read(self, which: int) -> Any:
-        """Return group `which`: that of the last call, or the next one. Raises its error each time."""
-        if which != self._which:
-            self._which, self._group, self._failure = which, None, None
+    def read(self, number: int) -> Group:
+        """Return a group. If reading it failed, raise the same error for each of its items."""
+        if number != self._number:
+            self._number, self._group, self._failure = number, None, None
             try:
-                self._group = next(self._groups)
+                self._group = self._read(number)
             except StopIteration:
                 self._failure = EndOfSequence("there is no further group")
             except Exception as error:
                 self._failure = error
-        if self._failure is not None:
+            except BaseException:
+                self._number = -1
+                raise
+        if self._group is None:
+            assert self._failure is not None
             raise self._failure
         return self._group

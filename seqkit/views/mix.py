@@ -11,6 +11,7 @@ from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsize
 from ..randomness import as_name, as_seed
 from ..source import as_view
 from ..view import Indexable, T, View, is_measured, sized
+from .columns import selected
 from .epochs import epochs
 from .random import Random
 from .several import IntArray, Several
@@ -149,7 +150,7 @@ class Mix(Several, Random):
         most: Length,
         seed: int,
         epoch: int,
-        name: str | None,
+        name: str | int | None,
     ) -> None:
         Random.__init__(self, sources, seed, epoch, name)
         self._most = most
@@ -182,6 +183,11 @@ class Mix(Several, Random):
             shares = [*map(range, turns.before(plan.start), turns.before(plan.stop))]
             return self._in_turn(plan, turns.each(plan.start, plan.stop), shares)
         return super()._iter(plan)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        # The salt stays, although fewer random views may be below.
+        sources = tuple(selected(source, names) for source in self._sources)
+        return sized(Mix(sources, self._shares, self._most, self._seed, self._epoch, self._salt))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Mix(sources, self._shares, self._most, self._seed, self._epoch, self._given_name)

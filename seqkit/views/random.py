@@ -20,7 +20,7 @@ class Random(View[Any]):
         sources: tuple[View[Any], ...],
         seed: int,
         epoch: int,
-        name: str | None,
+        name: str | int | None,
         n: Length | None = None,
     ) -> None:
         super().__init__(sources, n)

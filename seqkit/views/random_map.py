@@ -82,10 +82,14 @@ class RandomMap(Random):
         source: View[Any],
         seed: int,
         epoch: int,
-        name: str | None,
+        name: str | int | None,
     ) -> None:
         super().__init__((source,), seed, epoch, name)
         self._f = f
+
+    @property
+    def _streams(self) -> bool:
+        return self._sources[0]._known is None and self._sources[0]._streams
 
     def _apply(self, i: int, item: Any) -> Any:
         try:

@@ -8,11 +8,12 @@ from typing import Any
 from ..errors import EndOfSequence
 from ..indices import Indices, Plan, Translated
 from ..view import View
+from .columns import Columns
 
 __all__ = ["Selection"]
 
 
-class Selection(View[Any]):
+class Selection(Columns[Any]):
     """A view whose item i is item ``_where(i)`` of its source. A subclass also writes `_many`."""
 
     def _where(self, i: int) -> int:

@@ -12,13 +12,14 @@ from ..errors import EndOfSequence
 from ..indices import UNKNOWN, IndexArray, Indices, Length, Plan, Selected, as_list, each, ends
 from ..iteration import located
 from ..view import View
+from .columns import Columns
 
 __all__ = ["Ends", "Several", "read_grouped"]
 
 IntArray = npt.NDArray[np.int64]
 
 
-class Several(View[Any]):
+class Several(Columns[Any]):
     """A view whose item i is item j of source w, where ``_place(i)`` is (w, j)."""
 
     def _place(self, i: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from ..indices import Indices, Length, Unsized
 from ..randomness import NumpyPermutation, Permutation, as_name, as_seed
 from ..source import as_view
 from ..view import Indexable, T, View, sized
+from .columns import selected
 from .random import Random
 from .selection import Selection
 
@@ -94,7 +95,9 @@ def shuffle(
 class Shuffle(Selection, Random):
     """The view that `shuffle` returns."""
 
-    def __init__(self, source: View[Any], seed: int, epoch: int, name: str | None, order: Order) -> None:
+    def __init__(
+        self, source: View[Any], seed: int, epoch: int, name: str | int | None, order: Order
+    ) -> None:
         Random.__init__(self, (source,), seed, epoch, name)
         self._order: Order = order
 
@@ -117,6 +120,11 @@ class Shuffle(Selection, Random):
 
     def _many(self, indices: Indices) -> Indices:
         return self._permutation.many(indices)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        # The salt stays, although fewer random views may be below.
+        source = selected(self._sources[0], names)
+        return sized(Shuffle(source, self._seed, self._epoch, self._salt, self._order))
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Shuffle(sources[0], self._seed, self._epoch, self._given_name, self._order)

@@ -13,6 +13,7 @@ from ..indices import IndexArray, Indices, Unsized, as_array
 from ..randomness import Permutation, as_name, as_seed, node_key
 from ..source import as_view
 from ..view import Indexable, T, View
+from .columns import selected
 from .random import Random
 from .selection import Selection
 
@@ -124,7 +125,13 @@ class ShuffleGroups(Selection, Random):
     """The view that `shuffle_groups` returns."""
 
     def __init__(
-        self, source: View[Any], bounds: IndexArray, seed: int, epoch: int, at_once: int, name: str | None
+        self,
+        source: View[Any],
+        bounds: IndexArray,
+        seed: int,
+        epoch: int,
+        at_once: int,
+        name: str | int | None,
     ) -> None:
         Random.__init__(self, (source,), seed, epoch, name)
         self._bounds = bounds
@@ -171,6 +178,11 @@ class ShuffleGroups(Selection, Random):
             here = runs == run
             found[here] = start + permutation.many(wanted[here] - start)
         return found + order.shifts[np.searchsorted(order.ends, found, "right")]
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        # The salt stays, although fewer random views may be below.
+        source = selected(self._sources[0], names)
+        return ShuffleGroups(source, self._bounds, self._seed, self._epoch, self._at_once, self._salt)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return ShuffleGroups(

@@ -81,8 +81,9 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     TypeError
         If `f` is not callable, `batched` is not a bool, or a sequence cannot be indexed.
     ValueError
-        Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. A read raises it
-        if a batched `f` returns a wrong number of items.
+        Without a sequence, for unequal lengths with ``"strict"``, or for an unknown `zip`. If lengths are
+        unknown, iterating and indexing raise it where the first sequence ends. A read raises it if a batched
+        `f` returns a wrong number of items.
 
     Notes
     -----
@@ -107,9 +108,9 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
         raise ValueError(f"smap: zip must be 'strict' or 'shortest', got {zip!r}")
-    batched = as_bool(batched, "smap: batched")
-    if len(sequences) == 1 and not batched:
+    if batched is False and len(sequences) == 1:
         return Smap(f, (as_view(sequences[0], "smap"),))
+    batched = as_bool(batched, "smap: batched")
     views = tuple(as_view(s, "smap") for s in sequences)
     return sized(BatchedSmap(f, views, zip) if batched else Smap(f, views, zip))
 
@@ -142,6 +143,21 @@ class Smap(View[Any]):
         # The sources may be a deep chain. Then do not ask them for a length that they must find first.
         known = all(source._known is not None for source in self._sources)
         return common_length(self._sources if known else self._chain.inputs, self._chain.zip, self._name)
+
+    @property
+    def _streams(self) -> bool:
+        first, *others = self._chain.inputs
+        return not others and first._known is None and first._streams
+
+    @property
+    def _reads_on_demand(self) -> bool:
+        first, *others = self._chain.inputs
+        return not others and first._reads_on_demand
+
+    def _slice(self, key: slice) -> View[Any]:
+        if self._known is None and self._reads_on_demand:
+            return self._rebuild((self._sources[0]._slice(key),))
+        return super()._slice(key)
 
     def _get(self, i: int) -> Any:
         base, steps = self._loop or self._prepare()

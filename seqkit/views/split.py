@@ -17,6 +17,7 @@ from ..errors import fail
 from ..indices import IndexArray, Unsized
 from ..source import Source, as_view
 from ..view import Indexable, T, View, in_order, sized
+from .columns import Columns
 
 __all__ = ["Split", "split"]
 
@@ -128,7 +129,7 @@ def _unfit(edges: Any) -> TypeError:
     )
 
 
-class Split(View[Any]):
+class Split(Columns[Any]):
     """The view that `split` returns."""
 
     def __init__(self, source: View[Any], edges: int | list[int] | list[tuple[int, int]]) -> None:

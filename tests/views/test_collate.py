@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
 import seqkit as sk
 from seqkit.testing import ExplodingSource, FailingSource, UnsizedSource
+from seqkit.testing.failing import by_iteration
 
 from .helpers import FailsAt, Naturals, agree_after_errors, past_errors, says
 
@@ -120,3 +124,169 @@ def test_columns_are_selected_without_reading_the_others() -> None:
     for wrong in ((), ("a",), ("x", "a")):
         with pytest.raises(ValueError, match="select: names must be some of"):
             view.select(*wrong)
+
+
+# -------------------------------------------------------------------- lengths that are found while reading
+
+
+def generated(n: int) -> Any:
+    return sk.uniter(lambda: iter(range(n)))
+
+
+def failing_after(n: int) -> Any:
+    return sk.smap(FailsAt(n), generated(n + 1))
+
+
+UNKNOWN: dict[str, Callable[[int], Any]] = {
+    "no len": lambda n: UnsizedSource(range(n)),
+    "generator": generated,
+    "one iterator": lambda n: sk.uniter(iter(range(n))),
+    "a map": lambda n: sk.smap(abs, generated(n)),
+    "ahead": lambda n: sk.prefetch(generated(n), 0),
+}
+JOINED: dict[str, Callable[..., Any]] = {
+    "collate": lambda a, b: sk.collate([a, b]),
+    "names": lambda a, b: sk.collate(a=a, b=b),
+    "three": lambda a, b: sk.collate([a, sk.repeat(0), b]),
+    "smap": lambda a, b: sk.smap(operator.add, a, b),
+    "chain": lambda a, b: sk.smap(abs, sk.smap(operator.add, sk.smap(abs, a), b)),
+    "batched": lambda a, b: sk.smap(lambda x, y: [*map(operator.add, x, y)], a, b, batched=True),
+    "batch": lambda a, b: sk.batch(sk.collate([a, b]), 1),
+}
+
+
+@pytest.mark.parametrize("join", JOINED.values(), ids=JOINED)
+@pytest.mark.parametrize("first", UNKNOWN.values(), ids=UNKNOWN)
+@pytest.mark.parametrize("second", UNKNOWN.values(), ids=UNKNOWN)
+@pytest.mark.parametrize("lengths", [(3, 2), (2, 3), (0, 1), (1, 0), (2, 2)], ids=str)
+def test_unknown_lengths_that_differ_are_an_error(join: Any, first: Any, second: Any, lengths: Any) -> None:
+    view = join(first(lengths[0]), second(lengths[1]))
+    found = by_iteration(iter(view), 9)
+    assert len(found) == min(lengths) + (lengths[0] != lengths[1])
+    if lengths[0] != lengths[1]:
+        assert found[-1].kind is ValueError
+        assert f"ends after {min(lengths)} items and sequence " in found[-1].cause
+
+
+@pytest.mark.parametrize("join", [JOINED["collate"], JOINED["names"], JOINED["smap"], JOINED["chain"]])
+@pytest.mark.parametrize("unknown", UNKNOWN.values(), ids=UNKNOWN)
+def test_a_longer_sequence_of_unknown_length_is_an_error_behind_the_last_item(
+    join: Any, unknown: Any
+) -> None:
+    for view in (join(unknown(3), [0, 0]), join([0, 0], unknown(3))):
+        assert len(view) == 2
+        found = by_iteration(iter(view), 9)
+        assert [getattr(item, "kind", None) for item in found] == [None, None, ValueError]
+    assert len(list(join(unknown(2), [0, 0]))) == 2
+
+
+def test_an_item_that_fails_exists() -> None:
+    found = by_iteration(iter(sk.collate([failing_after(2), generated(2)])), 9)
+    assert [getattr(item, "kind", tuple) for item in found] == [tuple, tuple, sk.EvaluationError]
+    found = by_iteration(iter(sk.collate([generated(2), failing_after(2)])), 9)
+    assert [getattr(item, "kind", tuple) for item in found] == [tuple, tuple, ValueError]
+
+
+def test_by_index_only_the_first_missing_item_is_an_error() -> None:
+    view = sk.collate([generated(5), generated(2)])
+    assert view[1] == (1, 1)
+    text = (
+        "collate: the sequences must have one length, but sequence 1 ends after 2 items"
+        " and sequence 0 does not. Cut it with .head(2)."
+    )
+    with says(ValueError, text):
+        view[2]
+    for i in (3, 7):
+        with pytest.raises(IndexError):
+            view[i]
+    with says(ValueError, text):
+        view.__getitems__([0, 2])
+    assert view.__getitems__([1, 0]) == [(1, 1), (0, 0)]
+
+
+def test_the_shortest_sequence_and_unbounded_ones_are_no_error() -> None:
+    assert list(sk.smap(operator.add, generated(2), generated(3), zip="shortest")) == [0, 2]
+    assert list(sk.collate([generated(2), Naturals(), sk.cycle("ab")])) == [(0, 0, "a"), (1, 1, "b")]
+    assert list(sk.collate([generated(5).head(2), generated(2)])) == [(0, 0), (1, 1)]
+
+
+# -------------------------------------------------------------------- columns of selections
+
+POINTS = sk.collate(
+    x=sk.random_map(lambda i, rng: rng.random(), range(12), seed=1), y=list("abcdefghijkl"), z=range(12)
+)
+SELECTIONS: dict[str, sk.View[Any]] = {
+    "collate": POINTS,
+    "gather": POINTS.gather([3, 1, 1, -2]),
+    "slice": POINTS[2:9:2],
+    "mask": POINTS[np.arange(12) % 3 == 0],
+    "shuffle": sk.shuffle(POINTS, seed=0),
+    "shuffle twice": sk.shuffle(sk.shuffle(POINTS, seed=0), seed=0),
+    "numpy order": sk.shuffle(POINTS, seed=0, order="numpy"),
+    "named": sk.shuffle(POINTS, seed=0, name="order"),
+    "groups": sk.shuffle_groups(POINTS, 4, seed=0),
+    "shard": sk.shard(POINTS, 1, 3),
+    "random_split": sk.random_split(POINTS, [8, 4], seed=0)[1],
+    "concatenate": sk.concatenate([POINTS, POINTS[:2]]),
+    "mix": sk.mix([POINTS, POINTS[::-1]], seed=0),
+    "cycle": sk.cycle(POINTS, 20),
+    "epochs": sk.epochs(sk.shuffle(POINTS, seed=1), 2),
+    "filter": sk.filter(lambda point: point["z"] % 3, POINTS.select("y", "z")),
+    "many": sk.shard(sk.shuffle(sk.random_split(POINTS, [8, 4], seed=0)[0][::-1], seed=3), 0, 2),
+}
+
+
+@pytest.mark.parametrize("view", SELECTIONS.values(), ids=SELECTIONS)
+def test_columns_of_a_selection_are_in_its_order(view: Any) -> None:
+    for epoch in (0, 2):
+        items = list(view.at_epoch(epoch))
+        for one in (view.select("y").at_epoch(epoch), view.at_epoch(epoch).select("y")):
+            assert list(one) == [one[i] for i in range(len(items))] == [item["y"] for item in items]
+        both = [{"z": item["z"], "y": item["y"]} for item in items]
+        assert list(view.select("z", "y").at_epoch(epoch)) == both
+        batches = list(sk.batch(view, 5).at_epoch(epoch))
+        assert list(sk.batch(view, 5).select("y").at_epoch(epoch)) == [[i["y"] for i in b] for b in batches]
+        arrays = sk.batch(view, 5, collate_fn=sk.default_collate)
+        for part, whole in zip(arrays.select("z").at_epoch(epoch), arrays.at_epoch(epoch), strict=True):
+            assert part.tolist() == whole["z"].tolist()
+        windows = list(sk.window(view, 2).at_epoch(epoch))
+        assert list(sk.window(view, 2).select("z").at_epoch(epoch)) == [[i["z"] for i in w] for w in windows]
+
+
+def test_the_other_columns_of_a_selection_are_not_read() -> None:
+    points: Any = sk.collate(x=ExplodingSource(range(8)), y=range(8))
+    train, _ = sk.random_split(points, [0.5, 0.5], seed=0)
+    assert len(set(train.select("y"))) == 4
+    assert sorted(x for b in sk.shuffle(points, seed=0).batch(3).select("y") for x in b) == list(range(8))
+    assert [list(part) for part in sk.split(points, 1).select("y")] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_padding_of_a_batch_is_selected_too() -> None:
+    view: Any = sk.batch(sk.collate(x=range(3), y="abc"), 2, pad={"x": 0, "y": "-"})
+    assert list(view.select("y")) == [["a", "b"], ["c", "-"]]
+    assert view.select("y", "x")[1] == [{"y": "c", "x": 2}, {"y": "-", "x": 0}]
+
+
+def test_what_has_no_columns_has_no_select() -> None:
+    points: Any = sk.collate(x=[1, 2], y=[3, 4])
+    for view in (sk.view([1])[:1], sk.smap(str, points), sk.smap(str, points)[1:], sk.collate([[1]])[:1]):
+        assert not hasattr(view, "select")
+        assert "select" not in dir(view)
+    assert "select" in dir(points[1:])
+    mixed: Any = sk.concatenate([points, [{"x": 1}]])
+    with pytest.raises(TypeError, match="select: items of <list of 1> have no named columns"):
+        mixed.select("x")
+
+
+def test_columns_that_cannot_be_selected_are_refused() -> None:
+    points: Any = sk.collate(x=[1, 2], y=[3, 4])
+    with pytest.raises(ValueError, match=r"select: names must be some of \['x', 'y'\], got \['a'\]"):
+        points[1:].select("a")
+    with says(
+        TypeError, "select: names of columns must be strings, got 0. Use gather to select items by index."
+    ):
+        points[1:].select(0)
+    with pytest.raises(TypeError, match="select: sum may need all columns"):
+        sk.batch(points, 2, collate_fn=sum).select("x")
+    with pytest.raises(TypeError, match="select: this filter has other items in each epoch"):
+        sk.filter(bool, sk.shuffle(points, seed=0)).select("x")  # type: ignore[attr-defined]

@@ -71,3 +71,15 @@ def test_a_process_that_forked_while_another_thread_computed_computes_itself():
     leave.set()
     thread.join(20)
     assert value.get(compute) == "the thread's"
+
+
+def test_the_first_value_that_is_offered_counts():
+    value = Deferred()
+
+    def compute():
+        value.offer(1)
+        return 2
+
+    assert value.get(compute) == 1
+    value.offer(3)
+    assert value.get(compute) == 1

@@ -1,6 +1,7 @@
 """What is special about `filter`: one scan, when it is needed, and the indices that it finds."""
 
 import copy
+import itertools
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import seqkit as sk
 from seqkit.testing import CountingSource, ExplodingSource, FailingSource
 from seqkit.testing.sources import UnsizedSource
 
-from .helpers import FailsAt, Naturals, says
+from .helpers import FailsAt, Naturals, past_errors, says
 
 
 def is_even(x):
@@ -246,8 +247,6 @@ def test_unfit_arguments_are_refused():
         sk.filter(None, [1])
     with says(TypeError, "filter: progress must be callable or None, got True"):
         sk.filter(is_even, [1], progress=True)
-    with says(TypeError, "filter: the sequence needs an end, and has none: it never ends"):
-        sk.filter(is_even, Naturals())
     with pytest.raises(TypeError, match=r"^filter: a sequence needs \[i\]"):
         sk.filter(is_even, 5)
 
@@ -255,3 +254,225 @@ def test_unfit_arguments_are_refused():
 def test_eager_must_be_a_bool():
     with says(TypeError, "filter: eager must be a bool, got 'no'"):
         sk.filter(abs, [1], eager="no")
+
+
+# -------------------------------------------------------------------- iterating while scanning
+
+
+class Endless:
+    """0, 1, 2, … without `len` and without end."""
+
+    def __getitem__(self, i):
+        return i
+
+
+ENDLESS = [lambda: sk.uniter(itertools.count), Endless, Naturals, lambda: sk.cycle(range(10))]
+
+
+def first(items, n):
+    return list(itertools.islice(items, n))
+
+
+@pytest.mark.parametrize("make", ENDLESS)
+def test_a_filter_of_an_endless_sequence_streams(make):
+    view = sk.filter(lambda x: x % 2, make())
+    assert first(view, 4) == [1, 3, 5, 7]
+    assert first(sk.smap(str, view), 2) == ["1", "3"]
+    assert first(sk.random_map(lambda x, rng: x, view, 0), 2) == [1, 3]
+    assert first(sk.batch(sk.smap(abs, view), 2), 2) == [[1, 3], [5, 7]]
+    assert first(sk.window(view, 2), 2) == [[1, 3], [3, 5]]
+    assert first(sk.filter(lambda x: x % 3 == 0, view), 2) == [3, 9]
+    assert first(sk.debug(sk.monitor_throughput(view), lambda i, x: None), 2) == [1, 3]
+    assert 7 in view
+    assert view.index(5) == 2
+
+
+@pytest.mark.parametrize("make", ENDLESS)
+def test_items_and_bounded_slices_of_a_filter_of_an_endless_sequence_are_read_on_demand(make):
+    view = sk.filter(lambda x: x % 2, make())
+    assert [view[3], view[np.int64(4)], view[0]] == [7, 9, 1]
+    assert list(view[1:4:2]) == [3, 7]
+    assert list(view[0:0]) == []
+    assert list(view.head(2)) == [1, 3]
+    with pytest.raises(ValueError, match="head: n must be an int of at least 0"):
+        view.head(-1)
+    assert list(sk.smap(str, view).head(1)) == ["1"]
+    above = sk.filter(lambda x: x > 1, sk.smap(abs, view))
+    assert (above[1], list(above[:2])) == (5, [3, 5])
+    odd = sk.smap(str, view)
+    assert (odd[1], list(odd[1:3])) == ("3", ["3", "5"])
+    assert (sk.batch(view, 2)[1], sk.window(view, 2)[1]) == ([5, 7], [3, 5])
+
+
+def test_a_filter_of_an_unbounded_sequence_is_unbounded():
+    view = sk.filter(is_even, Naturals())
+    with says(TypeError, "filter has no length: it never ends"):
+        len(view)
+    with says(TypeError, "filter: an unbounded sequence cannot be scanned to its end: it never ends"):
+        view.indices
+    with says(TypeError, "filter has no length: it never ends"):
+        sk.filter(is_even, Naturals(), eager=True)
+    with sk.prefetch(view, 2) as ahead:
+        assert first(ahead, 3) == [0, 2, 4]
+    source = CountingSource(range(10))
+    part = sk.filter(is_even, sk.cycle(source))[1:8:3]
+    assert (len(part), source.reads) == (3, {})
+    assert (list(part), part[-1]) == ([2, 8, 4], 4)
+    failing = sk.filter(FailsAt(4), Naturals())
+    with pytest.raises(sk.EvaluationError, match="in pred, for item 4") as caught:
+        failing[3]
+    assert caught.value.inputs() == []
+    assert [failing[i] for i in (0, 2, 4)] == [1, 3, 5]  # as in a loop, the item that fails has a place
+
+
+def test_a_slice_past_the_end_of_an_unknown_sequence_is_that_of_a_list():
+    view = sk.filter(is_even, UnsizedSource(range(7)))
+    assert list(view[2:100]) == [4, 6]
+    assert len(sk.filter(is_even, UnsizedSource(range(7)))[1:3]) == 2
+    assert list(sk.filter(is_even, UnsizedSource(range(7)))[-2:]) == [4, 6]
+
+
+def test_slices_of_a_random_sequence_satisfy_the_predicate_in_each_epoch():
+    view = sk.filter(is_even, sk.shuffle(range(40), seed=0))
+    part = view[:5]
+    for epoch in range(3):
+        assert list(part.at_epoch(epoch)) == list(view.at_epoch(epoch))[:5]
+
+
+def test_a_loop_reads_only_as_far_as_it_goes():
+    source, pred = CountingSource(range(10)), Counted(is_even)
+    items = iter(sk.filter(pred, source))
+    assert [next(items), next(items)] == [0, 2]
+    assert pred.calls == [0, 1, 2]
+    assert sum(source.reads.values()) == 3
+
+
+EVALUATED_ONCE = {
+    "for": lambda v: [x for x in v],  # noqa: C416
+    "list": list,
+    "tuple": tuple,
+    "unpacked": lambda v: [*v],
+    "sorted": sorted,
+    "list of a map": lambda v: list(sk.smap(abs, v)),
+    "list of batches": lambda v: [x for batch in list(sk.batch(v, 2)) for x in batch],
+    "list of a filter": lambda v: list(sk.filter(lambda x: True, v)),
+    "length while an iterator waits": lambda v: (lambda items: [len(v), *items][1:])(iter(v)),
+    "length of the rest": lambda v: (lambda items: [next(items), *items, len(v)][:-1])(iter(v)),
+    "max": lambda v: [max(v), *v][1:],
+}
+
+
+@pytest.mark.parametrize("read", EVALUATED_ONCE.values(), ids=EVALUATED_ONCE)
+def test_every_item_is_evaluated_once(read):
+    source, pred = CountingSource(range(10)), Counted(is_even)
+    view = sk.filter(pred, source)
+    assert list(read(view)) == [0, 2, 4, 6, 8]
+    assert pred.calls == list(range(10))
+    most = 2 if read is EVALUATED_ONCE["max"] else 1
+    assert set(source.reads.values()) <= {1, most}
+
+
+def test_a_completed_loop_is_the_scan():
+    pred = Counted(is_even)
+    view = sk.filter(pred, range(6))
+    for _ in view:
+        pass
+    assert (len(view), list(view[::-1]), view.indices.tolist()) == (3, [4, 2, 0], [0, 2, 4])
+    assert list(pickle.loads(pickle.dumps(sk.filter(abs, range(3))))) == [1, 2]
+    assert len(pred.calls) == 6
+
+
+def test_an_abandoned_loop_keeps_nothing():
+    pred = Counted(is_even)
+    view = sk.filter(pred, range(6))
+    next(iter(view))
+    assert len(view) == 3
+    assert pred.calls == [0, 0, 1, 2, 3, 4, 5]
+
+
+def test_a_loop_continues_after_an_error_and_keeps_nothing():
+    pred = Counted(FailsAt(3))
+    view = sk.filter(pred, range(1, 6))
+    found = past_errors(iter(view))
+    assert [x if isinstance(x, int) else type(x) for x in found] == [1, 2, sk.EvaluationError, 4, 5]
+    assert found[2].index == 2
+    with pytest.raises(sk.EvaluationError, match="in pred, for item 2"):
+        len(view)
+    broken = sk.filter(is_even, FailingSource(range(6), {0, 2}))
+    kinds = [type(x) for x in past_errors(iter(broken))]
+    assert kinds == [sk.EvaluationError, sk.EvaluationError, int]
+
+
+@pytest.mark.parametrize("error", [StopIteration, IndexError, KeyboardInterrupt])
+def test_no_error_of_the_predicate_ends_a_loop_silently(error):
+    found = past_errors(iter(sk.filter(FailsAt(3, error=error), range(1, 6))))
+    assert [x for x in found if isinstance(x, int)] == [1, 2, 4, 5]
+    assert len(found) == 5
+
+
+def test_the_first_completed_scan_counts_and_other_loops_finish_on_what_they_found():
+    flags = iter([True] * 3 + [False] * 3)
+    view = sk.filter(lambda x: next(flags), range(3))
+    early, late = iter(view), iter(view)
+    assert [next(early), next(early), next(early)] == [0, 1, 2]
+    assert next(late, "none") == "none"  # the first to complete: it found nothing
+    assert next(early, "end") == "end"
+    assert len(view) == 0
+    assert view.indices.tolist() == []
+
+
+def test_a_loop_that_begins_after_the_scan_does_not_scan_again():
+    pred = Counted(is_even)
+    view = sk.filter(pred, range(6))
+    items = iter(view)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(len, view).result(20) == 3
+    assert list(items) == [0, 2, 4]
+    assert len(pred.calls) == 6
+
+
+def test_threads_that_iterate_together_all_see_all_items():
+    together = threading.Barrier(4)
+    view = sk.filter(is_even, range(300))
+
+    def read(number):
+        together.wait(20)
+        return list(view) if number % 2 else [x for x in view]  # noqa: C416
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(items == list(range(0, 300, 2)) for items in pool.map(read, range(4)))
+
+
+def test_threads_that_read_an_unknown_sequence_by_index_agree():
+    view = sk.filter(is_even, sk.uniter(lambda: iter(range(100))))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda i: view[i % 50], range(200))) == [i % 50 * 2 for i in range(200)]
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+@pytest.mark.parametrize("make", [lambda items: items, UnsizedSource, lambda items: sk.uniter(lambda: items)])
+def test_workers_above_get_the_items(method, make):
+    view = sk.filter(is_even, make(list(range(20))))
+    for above in (view, sk.batch(view, 3), sk.shuffle(view, seed=0)):
+        with sk.prefetch(above, 2, method) as ahead:
+            assert list(ahead) == list(above)
+    with sk.prefetch(sk.filter(is_even, make(list(range(20)))), 2, method) as ahead:
+        assert ahead[-1] == 18
+
+
+def test_progress_is_reported_while_a_loop_scans():
+    told = []
+    view = sk.filter(is_even, range(3), progress=lambda done, total: told.append((done, total)))
+    next(iter(view))
+    assert told == [(1, 3)]
+    list(view)
+    assert told[1:] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_error_far_into_an_endless_sequence_is_located_without_a_scan():
+    inner = sk.smap(FailsAt(3), sk.uniter(itertools.count))
+    items = iter(sk.smap(abs, sk.filter(is_even, inner)))
+    assert [next(items), next(items)] == [0, 2]
+    with pytest.raises(sk.EvaluationError, match=r"smap\[3\] failed: ValueError: bad 3"):
+        next(items)
+    assert next(items) == 4

@@ -1,7 +1,13 @@
 """What is special about `flatten`: offsets of any lengths, known or found out by one scan."""
 
+import copy
+import os
 import pickle
+import threading
+import weakref
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
 
 import numpy as np
 import pytest
@@ -12,7 +18,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.flatten import flatten
 
-from .helpers import FailsAt, Interrupted, Naturals, agree_after_errors, costs_one_item, says
+from .helpers import FailsAt, Interrupted, Naturals, agree_after_errors, costs_one_item, past_errors, says
 
 NESTED = [["a", "b"], [], ("c",), "de", [], np.array(["f"]), sk.view("gh")[::-1], []]
 FLAT = list("abcdefhg")
@@ -200,7 +206,212 @@ def test_unfit_arguments_are_refused():
             flatten(["a"], lengths)
     with pytest.raises(TypeError, match="flatten: lengths must be a sequence with a length, got"):
         flatten(["a"], Naturals())
-    with says(TypeError, "flatten: a sequence that never ends needs lengths, got None"):
-        flatten(sk.smap(str, Naturals()))
     with says(TypeError, "flatten does not support assignment"):
         flatten([[1]])[0] = 2
+
+
+# -------------------------------------------------------------------- iterating while measuring
+
+
+def twice(i):
+    return [i, i]
+
+
+@pytest.mark.parametrize("make", [lambda: sk.uniter(count), Naturals, lambda: sk.cycle(range(9))])
+def test_an_endless_sequence_streams_and_is_read_on_demand(make):
+    view = flatten(sk.smap(twice, make()))
+    assert list(islice(view, 5)) == [0, 0, 1, 1, 2]
+    assert list(islice(sk.batch(view, 3), 2)) == [[0, 0, 1], [1, 2, 2]]
+    assert [view[5], view[4], view[7]] == [2, 2, 3]
+    assert list(view[2:8:3]) == [1, 2]
+    assert list(view.head(3)) == [0, 0, 1]
+
+
+def test_slices_of_an_unknown_number_of_sequences_are_those_of_a_list():
+    def make():
+        return flatten(sk.uniter(lambda: ([i] * i for i in range(4))))
+
+    expected = [1, 2, 2, 3, 3, 3]
+    assert list(make()[1:100]) == expected[1:]
+    assert list(make()[0:0]) == []
+    assert list(make()[-2:]) == expected[-2:]
+    part = make()[1:4]
+    assert (len(part), list(part), part[-1]) == (3, expected[1:4], 3)
+    assert len(make()) == 6
+
+
+@pytest.mark.parametrize(
+    "read", [list, lambda v: [*v], lambda v: [x for x in v if x], lambda v: list(sk.smap(str, v))]
+)
+def test_every_sequence_is_read_once(read):
+    source = CountingSource(NESTED)
+    view = flatten(source)
+    assert read(view) == FLAT
+    assert source.reads == Counter(range(8))
+    assert len(view) == 8
+    assert source.reads == Counter(range(8))
+
+
+def test_a_loop_reads_only_as_far_as_it_goes():
+    source = CountingSource(["ab", "cd", "ef"])
+    items = iter(flatten(source))
+    assert [next(items), next(items), next(items)] == ["a", "b", "c"]
+    assert source.reads == {0: 1, 1: 1}
+
+
+def test_a_loop_continues_behind_what_fails():
+    view = flatten(FailingSource(["ab", "cd", "ef"], {1}))
+    found = past_errors(iter(view))
+    assert [x if isinstance(x, str) else type(x) for x in found] == ["a", "b", sk.EvaluationError, "e", "f"]
+    with pytest.raises(sk.EvaluationError):
+        len(view)
+    inner = flatten([sk.smap(FailsAt(2), [1, 2, 3]), [4]])
+    assert [x if isinstance(x, int) else type(x) for x in past_errors(iter(inner))] == [
+        1,
+        sk.EvaluationError,
+        3,
+        4,
+    ]
+    assert inner._found.known  # the lengths are right
+
+
+# -------------------------------------------------------------------- each sequence is loaded once per reader
+
+FILES, ITEMS = 6, 40
+
+
+class Files:
+    """Sequences in files. Each load is written to a log, with its process and thread."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __len__(self):
+        return FILES
+
+    def __getitem__(self, which):
+        with open(self.log, "a") as log:
+            log.write(f"{os.getpid()} {threading.get_ident()} {which}\n")
+        return [which * ITEMS + i for i in range(ITEMS)]
+
+
+def loads(log):
+    """Return how often each worker has loaded each file."""
+    found = Counter(log.read_text().splitlines())
+    log.unlink()
+    return found
+
+
+ORDERS = {
+    "flatten": lambda files: flatten(files, [ITEMS] * FILES),
+    "unbatch": lambda files: sk.unbatch(files, ITEMS, 0),
+    "flatten of a map": lambda files: flatten(sk.smap(list, files), [ITEMS] * FILES),
+    "groups of flatten": lambda files: sk.shuffle_groups(flatten(files, [ITEMS] * FILES), ITEMS, seed=0),
+    "groups of unbatch": lambda files: sk.shuffle_groups(sk.unbatch(files, ITEMS, 0), ITEMS, seed=0),
+    "a map of flatten": lambda files: sk.smap(abs, flatten(files, [ITEMS] * FILES)),
+    "backwards": lambda files: flatten(files, [ITEMS] * FILES)[::-1],
+}
+WORKERS = [(0, "thread"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")]
+
+
+@pytest.mark.parametrize(("workers", "method"), WORKERS)
+@pytest.mark.parametrize("make", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("size", [4, 7])
+def test_a_loader_loads_each_file_once_per_worker(workers, method, make, size, tmp_path):
+    log = tmp_path / "loads"
+    loader = sk.DataLoader(make(Files(log)), size, num_workers=workers, method=method, batch_transform=list)
+    for _ in range(2):
+        assert sorted(int(x) for batch in loader for x in batch) == list(range(FILES * ITEMS))
+        found = loads(log)
+        assert max(found.values()) == 1
+        assert sum(found.values()) <= max(workers, 1) * FILES
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_jobs_of_single_items_load_each_file_once_per_worker(method, tmp_path):
+    log = tmp_path / "loads"
+    for make in (ORDERS["flatten"], ORDERS["unbatch"]):
+        with sk.prefetch(make(Files(log)), 2, method, chunk_size=7) as ahead:
+            assert list(ahead) == list(range(FILES * ITEMS))
+        assert max(loads(log).values()) == 1
+
+
+def test_items_read_by_index_in_order_load_each_file_once(tmp_path):
+    log = tmp_path / "loads"
+    view = ORDERS["flatten"](Files(log))
+    assert [view[i] for i in range(FILES * ITEMS)] == list(range(FILES * ITEMS))
+    assert sum(loads(log).values()) == FILES
+
+
+class Loaded(list):
+    """A list that can be watched."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+def test_one_sequence_is_kept_and_none_after_its_last_item():
+    alive = weakref.WeakSet()
+
+    def load(i):
+        found = Loaded([i] * 3)
+        alive.add(found)
+        return found
+
+    view = flatten(sk.smap(load, range(4)), [3] * 4)
+    assert (view[0], len(alive)) == (0, 1)
+    assert (view[4], len(alive)) == (1, 1)
+    assert ([view[3], view[5]], len(alive)) == ([1, 1], 0)
+    assert (view.__getitems__([0, 4, 7]), len(alive)) == ([0, 1, 2], 1)
+    for other in (pickle.loads(pickle.dumps(flatten(CountingSource("ab"), [1, 1]))), copy.deepcopy(view)):
+        assert other._kept.find(2) is None
+    del view
+    assert len(alive) == 0
+
+
+def test_threads_keep_their_own_sequences():
+    source = CountingSource([[0] * 50, [1] * 50])
+    view, together = flatten(source, [50, 50]), threading.Barrier(2)
+
+    def read(which):
+        found = []
+        for i in range(50):
+            together.wait(20)
+            found.append(view[which * 50 + i])
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(read, range(2))) == [[0] * 50, [1] * 50]
+    assert source.reads == {0: 1, 1: 1}
+
+
+def test_a_forked_process_loads_its_own():
+    loaded = []
+
+    def load(i):
+        loaded.append(os.getpid())
+        return [i, loaded[-1]]
+
+    view = flatten(sk.smap(load, range(2)), [2, 2])
+    assert view[0] == 0
+    with sk.prefetch(view, 1, "process", context="fork") as ahead:
+        assert ahead[1] != os.getpid()
+
+
+def test_lists_in_memory_are_not_kept():
+    rows = [[1, 2], [3, 4]]
+    view = flatten(rows, [2, 2])
+    assert view[0] == 1
+    rows[0] = [5, 6]
+    assert view[1] == 6
+
+
+@pytest.mark.parametrize(
+    "load", [np.ones, lambda shape: list(np.ones(shape)), lambda shape: sk.view(np.ones(shape))]
+)
+def test_changing_an_item_in_place_changes_no_later_read(load):
+    for view in (flatten(sk.smap(load, [(3, 2)]), [3]), sk.unbatch(sk.smap(load, [(3, 2)]), 3, 0)):
+        for items in (view, view.__getitems__([0, 1]), sk.batch(view, 2)[0], [view[0], view[0]]):
+            for item in items:
+                item += 1
+                assert item.tolist() == [2, 2]

@@ -169,3 +169,23 @@ def test_repeated_interrupts_lose_batches_and_shift_no_item(failing: Any, last: 
     assert failing[0] // 3 == interrupted[0]
     assert len(interrupted) <= len(failing)
     assert [whole[i] if i in interrupted else items for i, items in enumerate(found)] == whole
+
+
+def test_single_items_of_a_batch_read_it_once() -> None:
+    source = CountingSource([[1, 2, 3], [4, 5, 6], [7]])
+    view = sk.unbatch(source, 3, 1)
+    assert [view[i] for i in (0, 2, 3, 4, 5, 6)] == [1, 3, 4, 5, 6, 7]
+    assert list(sk.batch(view, 2)) == [[1, 2], [3, 4], [5, 6], [7]]
+    assert source.reads == {0: 2, 1: 2, 2: 2}
+
+
+def test_a_short_last_batch_of_an_unknown_number_is_read_once() -> None:
+    reads: list[int] = []
+
+    def load(batch: list[int]) -> list[int]:
+        reads.append(batch[0])
+        return batch
+
+    view = sk.unbatch(sk.smap(load, UnsizedSource([[1, 2, 3], [4, 5]])), 3)
+    assert list(view) == [1, 2, 3, 4, 5]
+    assert reads == [1, 4]

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -230,6 +231,105 @@ def test_pickling_keeps_why_there_is_no_length() -> None:
     for view in (Naturals(), sk.view(UnsizedSource("ab"))):
         assert pickle.loads(pickle.dumps(view))._n is view._n
         assert copy.deepcopy(view)._n is view._n
+
+
+# -------------------------------------------------------------------- items and the memory of their source
+
+
+def readings(view: Any) -> Iterator[Any]:
+    """Yield items that were read in every way."""
+    yield view[1]
+    yield from view
+    yield from view[1:]
+    yield from view[::-1]
+    yield from view[[2, 0]]
+    yield from view.__getitems__([1, 2])
+    yield from view._getmany(range(3))
+    yield from view.batch(2)[0]
+    yield from view.window(2)[0]
+    yield from sk.smap(lambda row: row, view)
+    yield from sk.collate([view])[0]
+    yield from sk.shuffle(view, seed=0)
+    yield from sk.unbatch(view.batch(2, collate_fn=np.asarray), 2)
+    yield from sk.flatten(view.batch(2, collate_fn=np.asarray), [2, 1])
+    yield from sk.flatten(view.batch(2, collate_fn=np.asarray))
+
+
+ARRAYS: dict[str, Callable[[], Any]] = {
+    "rows": lambda: np.zeros((3, 2)),
+    "images": lambda: np.zeros((3, 2, 2), "uint8"),
+    "columns first": lambda: np.zeros((3, 2), order="F"),
+    "every second": lambda: np.zeros((6, 2))[::2],
+    "masked": lambda: np.ma.zeros((3, 2)),
+    "objects": lambda: np.zeros((3, 2), object),
+}
+
+
+@pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
+def test_changing_an_item_in_place_does_not_change_the_array(make: Any) -> None:
+    data = make()
+    for row in readings(sk.view(data)):
+        row += 1
+    assert not data.any()
+
+
+def test_changing_an_item_in_place_does_not_change_a_file(tmp_path: Path) -> None:
+    data = np.memmap(tmp_path / "rows", "f4", "w+", shape=(3, 2))
+    for row in readings(sk.view(data)):
+        row += 1
+        assert type(row) is np.ndarray
+    assert not data.any()
+
+
+def test_changing_a_record_in_place_does_not_change_the_array() -> None:
+    data = np.zeros(3, [("x", "i4"), ("y", "f8")])
+    for record in (sk.view(data)[1], *sk.view(data), *sk.view(data).batch(2)[0]):
+        record["x"] = 1
+    assert not data["x"].any()
+
+
+def test_changing_a_tensor_in_place_does_not_change_its_source() -> None:
+    torch = pytest.importorskip("torch")
+    for data in (torch.zeros(3, 2), torch.zeros(3)):
+        for row in (sk.view(data)[1], *sk.view(data), *sk.view(data)[1:], *sk.view(data).batch(2)[0]):
+            row += 1
+        assert not data.any()
+        with torch.inference_mode():
+            data = torch.zeros(3)
+            sk.view(data)[1].add_(1)
+            assert not data.any()
+
+
+def test_a_function_of_many_items_does_not_change_the_array() -> None:
+    data = np.zeros(4)
+    doubled = sk.smap(lambda x: np.add(x, 1, out=x), data, batched=True)
+    assert list(doubled) == [1, 1, 1, 1] == list(doubled)
+    assert list(doubled.batch(3)[0]) == [1, 1, 1]
+    assert not data.any()
+
+
+def test_rows_of_a_read_only_array_are_read_only_and_not_copied() -> None:
+    data = np.zeros((3, 2))
+    data.flags.writeable = False
+    for row in (sk.view(data)[1], *sk.view(data), *sk.view(data).batch(2)[0]):
+        assert np.shares_memory(row, data)
+        with pytest.raises(ValueError, match="read-only"):
+            row += 1
+
+
+@pytest.mark.parametrize(
+    "collate_fn", [np.asarray, np.stack, sk.default_collate, sk.Stack(), sk.Pad()], ids=str
+)
+def test_batches_of_an_array_are_copies(collate_fn: Any) -> None:
+    data = np.zeros((5, 2))
+    for view in (sk.view(data), sk.view(data)[1:], sk.view(data)[::2], sk.view(data)[[0, 1]]):
+        for batch in view.batch(2, collate_fn=collate_fn):
+            array = batch[0] if isinstance(batch, tuple) else batch
+            assert not np.shares_memory(array, data)
+            array += 1
+    for batch in sk.DataLoader(data, 2):
+        batch += 1
+    assert not data.any()
 
 
 # -------------------------------------------------------------------- arrays of a view

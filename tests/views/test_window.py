@@ -1,5 +1,6 @@
 """What is special about `window`: which windows there are, and that their overlap is read once."""
 
+import pickle
 from itertools import combinations, islice, product
 
 import numpy as np
@@ -290,3 +291,77 @@ def test_failing_items_of_a_sequence_of_unknown_length_make_no_further_windows(l
             assert found[: len(expected)] == expected
             # An item after the last full window fails before it is known that no window follows.
             assert len(found) - len(expected) <= (last == "discard")
+
+
+# -------------------------------------------------------------------- windows as arrays
+
+
+@pytest.mark.parametrize("make", [np.asarray, np.array, np.stack, sk.default_collate, sk.Stack()], ids=str)
+@pytest.mark.parametrize("last", ["keep", "discard", "pad"])
+@pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2), (2, 3), (20, 1)])
+@pytest.mark.parametrize("shape", [(10,), (10, 2)], ids=str)
+def test_windows_of_an_array_as_arrays_are_those_of_lists(make, last, size, stride, shape):
+    data = np.arange(np.prod(shape)).reshape(shape)
+    pad = np.full(shape[1:], -1) if last == "pad" else None
+    for source in (
+        data,
+        data[::-2],
+        sk.view(data)[1:9],
+        sk.view(data)[::-1],
+        sk.gather(data, [3, 1, 4, 1, 5]),
+    ):
+        view = window(source, size, stride, last=last, pad=pad, collate_fn=make)
+        expected = [np.stack(row) for row in window(list(sk.view(source)), size, stride, last=last, pad=pad)]
+        for found in (list(view), [view[i] for i in range(len(view))], view._getmany(range(len(view)))):
+            assert [row.tolist() for row in found] == [row.tolist() for row in expected]
+            assert all(row.dtype == data.dtype for row in found)
+        for row in view:
+            assert not np.shares_memory(row, data)
+            row += 100
+    assert data.max() < 100
+
+
+def test_an_array_window_is_one_slice():
+    keys = []
+
+    class Asked(np.ndarray):
+        def __getitem__(self, key):
+            keys.append(key)
+            return super().__getitem__(key)
+
+    view = window(np.arange(50).view(Asked), 10, 5, collate_fn=np.asarray)
+    assert view[2].tolist() == list(range(10, 20))
+    assert keys[-1] == slice(10, 20)
+    assert all(isinstance(key, slice) for key in keys)
+
+
+def test_a_function_makes_windows_of_other_sequences():
+    assert list(window("abcd", 3, collate_fn="".join)) == ["abc", "bcd"]
+    assert list(window(sk.smap(float, range(4)), 2, collate_fn=sum)) == [1.0, 3.0, 5.0]
+    assert [x.tolist() for x in window([1, 2, 3], 2, last="pad", pad=0, collate_fn=np.array)] == [
+        [1, 2],
+        [2, 3],
+    ]
+    assert window(np.array(["a", "bb"]), 2, collate_fn=list)[0] == ["a", "bb"]
+    assert window(np.array(["a", "bb"]), 1, collate_fn=np.asarray)[0].dtype == "<U1"
+    assert list(window(UnsizedSource(range(4)), 3, collate_fn=sum)) == [3, 6]
+    assert list(islice(window(Naturals(), 2, collate_fn=sum), 2)) == [1, 3]
+    with sk.prefetch(window(np.arange(20), 4, collate_fn=np.asarray), 2, "process") as ahead:
+        assert [row.tolist() for row in ahead] == [list(range(i, i + 4)) for i in range(17)]
+    assert repr(window("ab", 1, collate_fn=list)) == "window(<str of 2>, 1, collate_fn=list)"
+
+
+def test_an_error_of_the_function_names_the_window():
+    for source in ([1, 2, 3], np.arange(3)):
+        with pytest.raises(sk.EvaluationError, match=r"window\[1\] failed in collate_fn: TypeError"):
+            window(source, 2, collate_fn=lambda rows: len(5))[1]
+    with says(TypeError, "window: collate_fn must be callable or None, got 3"):
+        window("ab", 1, collate_fn=3)
+
+
+def test_a_pickled_window_has_the_array_once():
+    view = window(np.arange(10_000), 5, collate_fn=np.asarray)
+    before = len(pickle.dumps(view))
+    assert view[3].tolist() == [3, 4, 5, 6, 7]
+    assert len(pickle.dumps(view)) == before
+    assert pickle.loads(pickle.dumps(view))[3].tolist() == [3, 4, 5, 6, 7]
