@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
 from ..frames import warn
+from ..iteration import is_one_shot
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from ..randomness import as_seed
@@ -257,7 +258,7 @@ class StreamLoader:
     def __iter__(self) -> StreamIterator:
         if self._is_closed:
             raise RuntimeError("StreamLoader: the loader is closed. Make another one")
-        if isinstance(self._streams, Iterator) and self._has_begun:
+        if is_one_shot(self._streams) and self._has_begun:
             raise RuntimeError(
                 "StreamLoader: the streams are an iterator, which an epoch has read already. Pass"
                 " something that can be iterated again"
@@ -269,6 +270,9 @@ class StreamLoader:
         self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
         self._alive.add(iterator)
         return iterator
+
+    def __bool__(self) -> bool:
+        return True  # also without a length
 
     def __len__(self) -> int:
         batches = self._epochs.batches(self._epoch, self.seed)

@@ -16,7 +16,7 @@ from tests.prefetch.traces import drawn, until
 
 from .ways import WAYS
 
-pytestmark = pytest.mark.filterwarnings("ignore:DataLoader. This DataLoader will create 3 workers")
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
 every_way = pytest.mark.parametrize("way", WAYS)
 
 

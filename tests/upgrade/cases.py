@@ -69,7 +69,9 @@ LOADERS: dict[str, tuple[int, Callable[[], Any]]] = {
     "streams": (2, lambda: StreamLoader([3, 5, 2, 4], chunks, 2, padding="drop_rows", seed=3, shuffle=True)),
     "ranks of streams": (
         1,
-        lambda: StreamLoader([3, 5, 2, 4], chunks, 1, pad_value=0, rank=1, world_size=2, lengths=[3, 5, 2, 4]),
+        lambda: StreamLoader(
+            [3, 5, 2, 4], chunks, 1, pad_value=0, rank=1, world_size=2, lengths=[3, 5, 2, 4]
+        ),
     ),
 }
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit import sources
 
 from . import cases
 
@@ -53,15 +54,18 @@ def test_an_old_pack_is_read(made: Path) -> None:
 
 
 def test_old_files_of_materialize_are_read(made: Path) -> None:
-    assert list(sk.sources.npy(made / "whole.npy")) == list(range(0, 30, 3))
+    assert list(sources.npy(made / "whole.npy")) == list(range(0, 30, 3))
     pytest.importorskip("pyarrow")
-    assert [row["text"] for row in sk.sources.parquet(made / "rows.parquet")] == list(map(str, range(10)))
+    assert [row["text"] for row in sources.parquet(made / "rows.parquet")] == list(map(str, range(10)))
 
 
 def test_materialize_completes_an_old_file(made: Path) -> None:
     computed: list[int] = []
     view = sk.materialize(
-        sk.smap(cases.triple, range(10)), made / "half.npy", nworkers=0, progress=lambda *_: computed.append(0)
+        sk.smap(cases.triple, range(10)),
+        made / "half.npy",
+        nworkers=0,
+        progress=lambda *_: computed.append(0),
     )
     assert list(view) == list(range(0, 30, 3))
     assert len(computed) == 3  # at the start, and after each of the two missing pieces
