@@ -85,6 +85,7 @@ class Position:
         source: str,
         key: str | None,
         has_keys: bool,
+        goes_on: bool,
     ) -> None:
         self.epoch = epoch
         self.batch = batch
@@ -103,7 +104,7 @@ class Position:
         # Keys that were drawn: the last one that was read, and those of batches that were not read yet.
         self._drawn: deque[Any] | None = deque() if has_keys and sampler is not None else None
         is_checked = self._drawn is not None and key is not None and batch > 0
-        start = batch - 1 if is_checked else batch
+        start = 0 if goes_on else batch - is_checked
         self.keys = self._draw(map(convert, () if sampler is None else draw(sampler, epoch, start)))
         if is_checked:
             for last in islice(self.keys, 1):

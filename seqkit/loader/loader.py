@@ -476,6 +476,7 @@ class DataLoader(Generic[Batch]):
             source=type(self._dataset).__name__,
             key=start.key,
             has_keys=not self._is_iterable and not is_a_share(self._sampler),
+            goes_on=start.goes_on,
         )
         self._latest, self._next = position, Start(position.epoch + 1)
         self._sampler_epoch = own_epoch(self._sampler)
@@ -591,15 +592,7 @@ class DataLoader(Generic[Batch]):
 
     def _position(self) -> dict[str, Any]:
         latest, start = self._latest, self._next
-        sampler = self._sampler
-        if latest is None:
-            if self.epoch != start.epoch:
-                start = Start(self.epoch)
-        elif latest.is_over():
-            with self._lock:
-                self._settle_sampler()
-            start = Start(latest.epoch + 1)
-        else:
+        if latest is not None and not latest.is_over():
             return {
                 "epoch": latest.epoch,
                 "batch": latest.batch,
@@ -607,10 +600,15 @@ class DataLoader(Generic[Batch]):
                 "samples": latest.samples,
                 "key": latest.key(),
             }
+        if latest is not None:
+            with self._lock:
+                self._settle_sampler()
+        if self.epoch != start.epoch:  # set by hand
+            start = Start(self.epoch)
         return {
             "epoch": start.epoch,
             "batch": start.batch,
-            "sampler": sampler_state(sampler),
+            "sampler": sampler_state(self._sampler),
             "samples": start.samples if start.batch else self._samples(),
             "key": start.key,
         }

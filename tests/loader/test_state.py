@@ -808,6 +808,99 @@ def test_a_batch_that_fails_of_what_has_no_length_is_one_batch(way: dict[str, An
         assert loader.state_dict()["epoch"] == 1
 
 
+BATCHES = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+
+
+def read_twice(dataset: Any, **options: Any) -> dict[str, Any]:
+    """Return the state of a loader after two batches."""
+    loader = Loader(dataset, **options)
+    batches = iter(loader)
+    next(batches), next(batches)
+    return through_json(loader.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("saved", "options", "message"),
+    [
+        ((range(10), {"shuffle": True}), (range(12), {"shuffle": True}), "over 10 samples, .* has 12"),
+        ((range(10), {}), (range(8), {}), "over 10 samples, .* has 8"),
+        (
+            (range(10), {"sampler": RandomSampler(10)}),
+            (range(9), {"sampler": RandomSampler(9)}),
+            "10 samples",
+        ),
+        ((range(10), {"shuffle": True}), (range(10), {}), "the order 'shuffle', but this .* 'sequential'"),
+        (
+            (range(10), {}),
+            (range(10), {"shuffle": True}),
+            "'sequential', but this loader has the order 'shuff",
+        ),
+        (
+            (range(10), {"shuffle": True}),
+            (sk.random_map(lambda i, rng: i, range(10)), {"shuffle": True}),
+            "'shuffle above 1 random views'",
+        ),
+        (
+            (range(10), {"shuffle": True}),
+            (range(10), {"shuffle": True, "last_batch": "rollover"}),
+            r"'BatchSampler\(RandomSampler\)'",
+        ),
+        ((range(10), {"sampler": RandomSampler(10)}), (range(10), {"sampler": [*range(10)]}), "indices"),
+        ((Stream(), {}), (range(10), {}), "the order 'iterated', but this loader has the order 'sequential'"),
+    ],
+)
+def test_a_state_of_another_order_or_length_is_refused(saved: Any, options: Any, message: str) -> None:
+    state = read_twice(saved[0], batch_size=2, **saved[1])
+    loader = Loader(options[0], 2, **options[1])
+    before = loader.state_dict()
+    with pytest.raises(ValueError, match=f"^DataLoader: the state .*{message}"):
+        loader.load_state_dict(state)
+    assert loader.state_dict() == before
+
+
+def test_at_the_beginning_of_an_epoch_the_data_set_may_have_grown() -> None:
+    loader = Loader(range(10), 5, shuffle=True, seed=0)
+    list(loader)
+    other = Loader(range(12), 5, shuffle=True, seed=0)
+    other.load_state_dict(loader.state_dict())
+    assert sorted(chain.from_iterable(plain(list(other)))) == list(range(12))
+
+
+SAMPLERS: dict[str, Any] = {
+    "list": (lambda: [*range(10)], lambda: [*range(9, -1, -1)]),
+    "array": (lambda: np.arange(10), lambda: np.arange(10)[::-1]),
+    "names": (lambda: list("abcdefghij"), lambda: list("jihgfedcba")),
+    "random": (lambda: RandomSampler(10, seed=1), lambda: RandomSampler(10, True, 10, seed=1)),
+    "set": (lambda: dict.fromkeys(range(10)).keys(), lambda: dict.fromkeys(range(9, -1, -1)).keys()),
+}
+
+
+@some_ways
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_with_another_order_is_warned_of(name: str, way: dict[str, Any]) -> None:
+    same, other = SAMPLERS[name]
+    dataset = {key: i for i, key in enumerate("abcdefghij")} if name == "names" else range(10)
+    state = read_twice(dataset, batch_size=2, sampler=same())
+    with Loader(dataset, 2, sampler=same(), **way) as loader:
+        loader.load_state_dict(state)
+        assert len(list(loader)) == 3
+    with Loader(dataset, 2, sampler=other(), **way) as loader:
+        loader.load_state_dict(state)
+        with pytest.warns(UserWarning, match="the sampler gives other indices than it gave before"):
+            iter(loader)
+
+
+def test_every_process_goes_on_from_the_state_of_one() -> None:
+    def loader(rank: int) -> Any:
+        return Loader(range(20), 2, sampler=DistributedSampler(20, 2, rank, seed=0))
+
+    one = loader(0)
+    next(iter(one))
+    other = loader(1)
+    other.load_state_dict(one.state_dict())  # without a warning, although its keys are others
+    assert epochs(other, 1)[0] == epochs(loader(1), 1)[0][1:]
+
+
 @pytest.mark.parametrize("state", [None, 5, {}, {"epoch": 0}, [1, 2]], ids=repr)
 def test_what_is_no_state_is_refused(state: Any) -> None:
     with pytest.raises(TypeError, match="a state is a dict with version, epoch, batch"):
