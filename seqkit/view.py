@@ -87,9 +87,18 @@ class _SourceObject:
     def __get__(self, view: Any, kind: type) -> Any:
         if view is None:
             return self
-        while len(view._sources) == 1:
-            (view,) = view._sources
-        return view._wrapped()
+        pending, found = [view], {}
+        while pending:
+            node = pending.pop()
+            pending.extend(node._sources)
+            if not node._sources:
+                data = node._wrapped()
+                found[id(data)] = data
+        if len(found) > 1:
+            raise AttributeError(
+                f"{view._name}: {len(found)} objects lie below this view, so it has no source"
+            )
+        return found.popitem()[1]
 
 
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
@@ -182,7 +191,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return self._rebuild(sources) if changed else self
 
     def _wrapped(self) -> Any:
-        raise AttributeError(f"{self._name}: no single object lies below this view, so it has no source")
+        raise AttributeError(f"{self._name}: no object of yours lies below this view, so it has no source")
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
