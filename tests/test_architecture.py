@@ -62,7 +62,7 @@ ROOMS: dict[str, set[str]] = {
     "collation": VIEW,
     "loader": VIEW | {"set_epoch", "samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},
-    "streams": VIEW | {"views", "prefetch", "randomness", "sources"},
+    "streams": VIEW | {"set_epoch", "views", "prefetch", "randomness", "sources"},
     "torch": VIEW | {"loader", "collation", "views", "prefetch", "randomness"},
     "testing": VIEW | {"views"},
 }

@@ -72,6 +72,12 @@ def _warn_of_no_batch(dataset: Any, options: Options, sampler: Any) -> None:
             f" most {samples}",
             UserWarning,
         )
+    elif samples == 0 and is_a_share(sampler) and sample_count(dataset):
+        warn(
+            f"DataLoader: an epoch has no batches, because the sampler gives none of {sample_count(dataset)}"
+            " samples to this process. Use fewer processes, or even='pad'",
+            UserWarning,
+        )
 
 
 def _chooses_by_number(dataset: Any) -> bool:

@@ -154,7 +154,7 @@ class DataLoader(Generic[Batch]):
     ----------
     dataset, seed, collate_fn, batch_size, prefetch_factor, sampler, batch_sampler
         As given, or the object that the loader uses instead, or None. The other arguments are attributes,
-        too. None of them can be changed.
+        too. None of them can be changed. A `sampler` that was not given shows the order of the next epoch.
     failed : list of (key, str)
         The samples that failed, with `on_error`.
 
@@ -173,7 +173,10 @@ class DataLoader(Generic[Batch]):
     the length of the data set or sampler, and is exact. The `__len__` of a data set that can only be
     iterated is believed; a warning tells if there are more samples. Modelled on
     ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
-    tuples to tuples. There is a warning if there are more workers than CPUs, or than memory for them.
+    tuples to tuples. A data set and a sampler with `set_epoch` are told each epoch, in workers too.
+
+    There is a warning if there are more workers than CPUs, or than memory for them; if `drop_last` leaves no
+    batch; and if ``torch.distributed`` has several processes and each of them would read all samples.
 
     Examples
     --------
@@ -693,13 +696,22 @@ class DataLoader(Generic[Batch]):
         check_state(
             state, self._attributes["batch_size"], self._options.seed if has_seed else None, self._order()
         )
-        check_samples(state, self._samples())
+        before = self.epoch
+        tell(self._followers, state["epoch"], again=True)  # the number of samples may depend on the epoch
+        try:
+            check_samples(state, self._samples())
+        except ValueError:
+            tell(self._followers, before, again=True)
+            raise
+        self._close_nodes()
         self._set_seed(state["seed"])
         self._begin_at(state)
 
     def _set_seed(self, seed: int) -> None:
+        """Change the seed, and end the persistent workers, which have the old one."""
         if seed != self._options.seed:
-            self._close_nodes()
+            if isinstance(self._view, Prefetch | InTurn):
+                self._view.close()
             self._build(seed)
 
     def _begin_at(self, position: dict[str, Any]) -> None:

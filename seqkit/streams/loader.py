@@ -14,6 +14,7 @@ from ..iteration import is_one_shot
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from ..randomness import as_seed
+from ..set_epoch import listeners, tell
 from .batch import Collation, Unequal
 from .chunks import Chunks, Opener, OpenStreams
 from .epochs import Epochs
@@ -264,6 +265,7 @@ class StreamLoader:
                 " something that can be iterated again"
             )
         self._has_begun = True
+        tell(listeners(self._streams), self._epoch)  # before workers get a copy
         iterator = StreamIterator(
             self._epoch, *self._lanes(self._epoch), self._collation().batch, self._start
         )

@@ -47,6 +47,12 @@ def test_a_loader_without_batches_is_warned_of_with_the_remedy(options: dict[str
     assert "Set drop_last to False, or batch_size to at most 3" in message
 
 
+def test_an_empty_share_is_warned_of() -> None:
+    sampler = samplers.DistributedSampler(3, 4, 0, even="drop")
+    (message,) = warnings_of(lambda: Loader(range(3), sampler=sampler))
+    assert "gives none of 3 samples to this process" in message
+
+
 @pytest.mark.parametrize(
     ("dataset", "options"),
     [

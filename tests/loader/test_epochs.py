@@ -124,6 +124,20 @@ def test_a_data_set_is_told_before_its_length_is_asked_for() -> None:
     assert [len(plain(loader)) for _ in range(3)] == [3, 4, 5]
 
 
+def test_a_state_of_an_epoch_that_has_its_own_length_is_loaded() -> None:
+    class Growing(Numbers):
+        def __len__(self) -> int:
+            return 3 + self.epoch
+
+    loader = sk.DataLoader(Growing(), 1)
+    loader.set_epoch(4)
+    batches = iter(loader)
+    next(batches)
+    other = sk.DataLoader(Growing(), 1)
+    other.load_state_dict(loader.state_dict())
+    assert plain(other) == plain(batches)
+
+
 def test_a_data_set_that_nobody_reads_by_epochs_is_left_alone() -> None:
     dataset = Numbers()
     assert list(sk.view(dataset)) == [-100, -99, -98, -97]
