@@ -6,6 +6,7 @@ in workers too.
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 import weakref
@@ -46,13 +47,26 @@ def listeners(data: Any, depth: int = _NESTED_AT_MOST) -> tuple[Any, ...]:
     """
     if isinstance(data, type) or depth == 0:
         return ()
-    if callable(getattr(data, "set_epoch", None)):
+    if _takes_one_number(getattr(data, "set_epoch", None)):
         return (data,)
     # Only the instance's own attributes: a property could read files.
     own = getattr(data, "__dict__", {})
     inner = [own[name] for name in _WRAPPED if name in own]
     parts = [part for one in inner for part in (one if isinstance(one, list | tuple) else [one])]
     return tuple(found for part in parts for found in listeners(part, depth - 1))
+
+
+def _takes_one_number(method: Any) -> bool:
+    """Return whether a method can be called with the number of an epoch. Others mean something else."""
+    if not callable(method):
+        return False
+    try:
+        inspect.signature(method).bind(0)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        pass
+    return True
 
 
 def tell(objects: Iterable[Any], epoch: int, again: bool = False) -> None:

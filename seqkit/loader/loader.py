@@ -21,6 +21,7 @@ from ..set_epoch import epoch_by_hand, tell
 from ..source import as_view
 from ..view import View
 from .advice import advise, warn_of_ranks
+from .attributes import Attributes
 from .epoch import Epoch, Position, Start, begun, load_sampler_state, sampler_state
 from .followers import followers, own_epoch
 from .iterable import is_iterable_only, refuse_second_epoch
@@ -31,7 +32,6 @@ from .options import (
     as_iterable_split,
     as_loader_seed,
     check,
-    did_you_mean,
     suggesting_arguments,
 )
 from .own_samplers import OwnSampler
@@ -59,7 +59,7 @@ else:
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Generic[Batch]):
+class DataLoader(Attributes, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -276,7 +276,7 @@ class DataLoader(Generic[Batch]):
         self._sampler_epoch: int | None = 0  # that of the sampler, unless somebody else has set it
         self.failed: list[tuple[Any, str]] = []
         self._build(self._first_seed())
-        self._drop_early_attributes()
+        self._drop_early_attributes(self._given)
         self._followers = followers(dataset, self._sampler)
         advise(dataset, self._options, self._sampler, self._length)
         self._warn_once("ranks", partial(warn_of_ranks, dataset, self._options, self._sampler))
@@ -344,52 +344,6 @@ class DataLoader(Generic[Batch]):
         """The view that the arguments stand for, made with the loader. Each epoch has workers of its own."""
         return self._view
 
-    def __getattr__(self, name: str) -> Any:
-        if "_attributes" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__}: no attribute {name!r} before DataLoader.__init__")
-        if name in _ATTRIBUTES:
-            return self._attributes[name]
-        if not name.startswith("_") and name in dir(self._dataset):
-            hint = f". The data set has it: use loader.dataset.{name}"
-        else:
-            hint = did_you_mean(name, dir(self))
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
-
-    def __dir__(self) -> Iterable[str]:
-        return sorted({*super().__dir__(), *_ATTRIBUTES})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # A subclass may set attributes of its own before it calls `__init__`; see `_drop_early_attributes`.
-        if "_attributes" in self.__dict__ and name not in self.__dict__:
-            if name in _ATTRIBUTES:
-                raise ValueError(
-                    f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
-                )
-            if not name.startswith("_") and not hasattr(type(self), name):
-                hint = did_you_mean(name, _ATTRIBUTES)
-                if hint:
-                    warn(
-                        f"DataLoader: sets a new attribute {name!r}, which a loader does not read{hint}"
-                        " Arguments of a loader cannot be changed: make another loader",
-                        UserWarning,
-                    )
-        super().__setattr__(name, value)
-
-    def _drop_early_attributes(self) -> None:
-        """Drop what a subclass has set before `__init__`, if the loader has an attribute of this name.
-
-        What is no attribute of PyTorch's loaders, such as `shuffle`, stays if it was not passed on.
-        """
-        for name in _ATTRIBUTES & self.__dict__.keys():
-            was_passed = getattr(self._given, name, None) != getattr(Options, name, None)
-            if name not in _NOT_OF_TORCH or was_passed:
-                del self.__dict__[name]
-
-    def __delattr__(self, name: str) -> None:
-        if name in _ATTRIBUTES:
-            raise ValueError(f"DataLoader: {name} attribute should not be deleted")
-        super().__delattr__(name)
-
     # ---------------------------------------------------------------- reading
 
     @property
@@ -416,7 +370,7 @@ class DataLoader(Generic[Batch]):
             self._move_to(epoch)
 
     def _move_to(self, epoch: int) -> None:
-        """Begin at an epoch, and tell everybody."""
+        """Begin at an epoch, and tell it to the sampler and the data set."""
         if epoch != self._next.epoch:
             self._next = Start(epoch)
         pass_epoch(self._sampler, epoch)
@@ -619,7 +573,7 @@ class DataLoader(Generic[Batch]):
     def _order(self) -> str:
         """Return the kind of the order, which a state belongs to."""
         if self._is_iterable:
-            return "parts" if isinstance(self._view, InTurn) else "iterated"
+            return f"{self._dataset.parts} parts" if self._options.iterable_split == "parts" else "iterated"
         if self._sampler is not None:
             return order_name(self._sampler)
         if not self._options.shuffle:
@@ -703,7 +657,8 @@ class DataLoader(Generic[Batch]):
         except ValueError:
             tell(self._followers, before, again=True)
             raise
-        self._close_nodes()
+        if state["seed"] != self._options.seed:
+            self._close_nodes()
         self._set_seed(state["seed"])
         self._begin_at(state)
 
@@ -772,20 +727,3 @@ class DataLoader(Generic[Batch]):
 
 # Above the number of batches of any epoch. A range ends where the data set does.
 _WITHOUT_END = 1 << 62
-
-_NOT_OF_TORCH = frozenset(
-    (
-        *(
-            "shuffle",
-            "seed",
-            "method",
-            "shm_size",
-            "last_batch",
-            "transform",
-            "batch_transform",
-            "batchify_fn",
-        ),
-        *("on_error", "iterable_split"),
-    )
-)
-_ATTRIBUTES = frozenset(["dataset", "view", *(field.name for field in fields(Options))])

@@ -138,6 +138,14 @@ def test_a_state_of_an_epoch_that_has_its_own_length_is_loaded() -> None:
     assert plain(other) == plain(batches)
 
 
+def test_a_method_with_other_arguments_is_not_called() -> None:
+    class Other(Numbers):
+        def set_epoch(self, epoch: int, epochs: int) -> None:  # type: ignore[override]
+            raise AssertionError("this is another method")
+
+    assert plain(sk.DataLoader(Other(), 4)) == [[-100, -99, -98, -97]]
+
+
 def test_a_data_set_that_nobody_reads_by_epochs_is_left_alone() -> None:
     dataset = Numbers()
     assert list(sk.view(dataset)) == [-100, -99, -98, -97]

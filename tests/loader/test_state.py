@@ -54,6 +54,14 @@ class Stream:
         return iter(range(100, 100 + N))
 
 
+class Parts(Stream):
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+
+    def split(self, part: int, parts: int) -> Iterator[int]:
+        return iter(range(part, N, parts))
+
+
 def random_batches(last: Any = None) -> BatchSampler:
     return BatchSampler(RandomSampler(N, seed=3), 4, last=last)
 
@@ -846,6 +854,8 @@ def read_twice(dataset: Any, **options: Any) -> dict[str, Any]:
             r"'BatchSampler\(RandomSampler\)'",
         ),
         ((range(10), {"sampler": RandomSampler(10)}), (range(10), {"sampler": [*range(10)]}), "indices"),
+        ((Parts(2), {}), (Parts(3), {}), "the order '2 parts', but this loader has the order '3 parts'"),
+        ((Parts(2), {}), (Parts(2), {"iterable_split": "none"}), "the order '2 parts', .* 'iterated'"),
         ((Stream(), {}), (range(10), {}), "the order 'iterated', but this loader has the order 'sequential'"),
     ],
 )
