@@ -252,6 +252,10 @@ class DataLoader(_loader.DataLoader[Batch]):
         super().load_state_dict(state)
         self._draws = False  # the seed of the state
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._draws = self._draws and not self._drawn  # a copy goes on with its seed, in any process
+
     def _new_view(self) -> View[Any]:
         node = super()._new_view()
         return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node

@@ -531,6 +531,16 @@ def test_an_epoch_takes_one_number_from_torchs_generator(way: dict[str, Any]) ->
     assert torch.equal(torch.get_rng_state(), after)
 
 
+def test_a_copy_goes_on_whatever_torchs_generator_gives() -> None:
+    loader = Ours(range(10), 4, shuffle=True)
+    batches = iter(loader)
+    next(batches)
+    copied = pickle.loads(pickle.dumps(loader))
+    expected = [[batch.tolist() for batch in batches], plain(loader)]
+    torch.manual_seed(5)
+    assert [plain(copied), plain(copied)] == expected
+
+
 def test_a_state_without_a_seed_goes_on_whatever_torchs_generator_gives() -> None:
     loader = Ours(range(10), 4, shuffle=True)
     batches = iter(loader)
