@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from ..frames import warn
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
 from ..samplers.base import Sampler
@@ -41,7 +43,7 @@ def advise(dataset: Any, options: Options, sampler: Any, length: Callable[[], in
         Returns the number of batches of an epoch, or None.
     """
     warn_of_too_much(options)
-    if options.last != "rollover" and _is_measured(dataset, sampler) and length() == 0:
+    if _may_leave_out_all(options, sampler) and _is_measured(dataset, sampler) and length() == 0:
         _warn_of_no_batch(dataset, options, sampler)
     if options.iterable_split == "none" and options.num_workers > 1 and _chooses_by_number(dataset):
         warn(
@@ -52,13 +54,22 @@ def advise(dataset: Any, options: Options, sampler: Any, length: Callable[[], in
         )
 
 
+def _may_leave_out_all(options: Options, sampler: Any) -> bool:
+    """Return whether these arguments leave out samples, so that none may be left."""
+    drops = options.last == "discard" or any(getattr(part, "drop_last", False) for part in chain_of(sampler))
+    return drops or is_a_share(sampler)
+
+
 def _is_measured(dataset: Any, sampler: Any) -> bool:
-    parts = chain_of(sampler) or [dataset]
-    return all(
-        is_measured(part)
-        if isinstance(part, View)
-        else not isinstance(part, Sampler) or type(part) in _MEASURED
-        for part in parts
+    """Return whether the length is known without reading, planning, or code of a sampler of the user's."""
+    if sampler is None:
+        return not isinstance(dataset, View) or is_measured(dataset)
+    return all(is_measured(part) if isinstance(part, View) else _is_sized(part) for part in chain_of(sampler))
+
+
+def _is_sized(part: Any) -> bool:
+    return isinstance(part, list | tuple | range | np.ndarray) or (
+        type(part) in _MEASURED if isinstance(part, Sampler) else _is_known(part)
     )
 
 
