@@ -216,7 +216,6 @@ class DataLoader(_loader.DataLoader[Batch]):
     _no_pinning = "no accelerator is found"
 
     def _first_seed(self) -> int:
-        # Those of `torch.manual_seed`: the state of PyTorch's generator, by the seed that was set last.
         self._seeded_by = torch.initial_seed()
         # The seed and the number of the epoch that followed each number drawn from PyTorch's generator.
         self._drawn: dict[int, tuple[int, int]] = {}
@@ -231,14 +230,16 @@ class DataLoader(_loader.DataLoader[Batch]):
         """Draw a number from PyTorch's generator, as PyTorch does in every epoch.
 
         It is the seed if this is the first epoch, or if another seed was set since. A number that was drawn
-        before means that the same seed was set again. Then the same epoch comes again.
+        before means that the same seed was set again. Then the same order comes again, unless samplers or
+        data sets depend on the number of the epoch.
         """
         if not self._draws:
             return
         number = as_seed(torch.default_generator, "DataLoader: seed")
-        seed, epoch = self.seed, self.epoch
-        goes_on = self._latest is not None and epoch == self._latest.epoch + 1  # nobody has set the epoch
-        if number in self._drawn and goes_on:
+        seed, epoch = self._options.seed or 0, self.epoch
+        is_counted = self._latest is not None and epoch == self._latest.epoch + 1  # nobody has set the epoch
+        may_repeat = is_counted and self._sampler is None and not self._followers
+        if number in self._drawn and may_repeat:
             seed, epoch = self._drawn[number]
         elif not self._drawn or self._seeded_by != torch.initial_seed():
             seed = number

@@ -519,6 +519,31 @@ def test_manual_seed_determines_the_orders_as_in_torch(way: dict[str, Any]) -> N
         assert plain(loader) == first[1]  # an epoch that was chosen stays
 
 
+class Epochs:
+    """Says which epoch it was told."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> int:
+        return self.epoch
+
+
+def test_the_same_seed_in_every_epoch_does_not_stop_what_counts_epochs() -> None:
+    numbers = Ours(Epochs(), 2, shuffle=True)
+    shares = Ours(range(10), 10, sampler=data.DistributedSampler(range(10), 1, 0))
+    orders = []
+    for epoch in range(3):
+        torch.manual_seed(42)
+        assert plain(numbers) == [[epoch, epoch]]
+        torch.manual_seed(42)
+        orders += plain(shares)
+    assert len({str(order) for order in orders}) == 3
+
+
 @pytest.mark.parametrize("way", WAYS[:2])
 def test_an_epoch_takes_one_number_from_torchs_generator(way: dict[str, Any]) -> None:
     torch.manual_seed(0)
