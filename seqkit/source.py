@@ -15,6 +15,7 @@ from .chaining import Chainable
 from .errors import EndOfSequence, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .recognise import length_of, recognise
+from .set_epoch import listeners, tell
 from .view import Indexable, T, T_co, View
 
 __all__ = ["PLAIN", "Source", "as_view", "owned", "view"]
@@ -160,6 +161,15 @@ class Source(View[T_co]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
         return self
 
+    def _wrapped(self) -> Any:
+        data = self._data
+        if type(data).__module__.startswith("seqkit.sources."):  # that reads an object of a known type
+            return next((vars(data)[name] for name in _READ if name in vars(data)), data)
+        return data
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
+        return ToldSource(self, epoch) if listeners(self._data) else self
+
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
         return f"<{type(self._data).__name__} of {n}>"
@@ -215,6 +225,34 @@ PLAIN = {
     np.float64,
     np.int64,
 }
+
+
+class ToldSource(Source[T_co]):
+    """A source whose object has `set_epoch`, and is told the epoch in every process that reads it.
+
+    Views of several epochs share the object, so it is told again when another one has read in between.
+    """
+
+    def __init__(self, source: Source[T_co], epoch: int) -> None:
+        View.__init__(self, (), source._n)
+        self._data = source._data
+        self._copy = source._copy
+        self._epoch = epoch
+        self._listeners = listeners(source._data)
+
+    def _get(self, i: int) -> T_co:
+        tell(self._listeners, self._epoch)
+        return super()._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[T_co]:
+        tell(self._listeners, self._epoch)
+        return super()._getmany(indices)
+
+
+# Attributes of the readers of `recognise` with the object that they read.
+_READ = ("_array", "_column", "_dataset", "_frame", "_series", "_table")
+
+ToldSource._name = Source._name
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
 _PLAIN = {list, tuple, range, str, bytes}

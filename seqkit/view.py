@@ -17,6 +17,7 @@ hook                           must?  promise
 ``_set(i, value)``             no     the functions to call in order to write item `i`
 ``_parts(i)``                  no     the items of the sources that make item `i`. Default: item `i` of each
 ``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
+``_wrapped()``                 no     the user's object, of a view without sources
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_remarks()``                 no     further notes for `explain`
 =============================  =====  ====================================================================
@@ -82,6 +83,26 @@ class _FoundWhenNeeded:
         return n
 
 
+class _SourceObject:
+    """The attribute `source` of views. Instances of a subclass may have an attribute of this name."""
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is None:
+            return self
+        pending, found = [view], {}
+        while pending:
+            node = pending.pop()
+            pending.extend(node._sources)
+            if not node._sources:
+                data = node._wrapped()
+                found[id(data)] = data
+        if len(found) > 1:
+            raise AttributeError(
+                f"{view._name}: {len(found)} objects lie below this view, so it has no source"
+            )
+        return found.popitem()[1]
+
+
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
@@ -96,12 +117,20 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     n : int, Unsized or None
         The length if it is known. None (the default) calls `_length` when the length is first needed.
 
+    Attributes
+    ----------
+    source : object
+        The user's object below this view and all views that it is made of, such as a data set. A view of
+        several objects has none.
+
     Examples
     --------
     >>> import seqkit as sk
     >>> lengths = sk.smap(len, ["a", "bc", ""])
     >>> isinstance(lengths, View), lengths[1], list(lengths[::-1]), 2 in lengths
     (True, 2, [0, 2, 1], True)
+    >>> lengths.source
+    ['a', 'bc', '']
     """
 
     _name = "view"  # the public name: the class name in snake_case
@@ -110,6 +139,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _streams: Any = False  # or a property
     _has_parts: Any = True  # or a property
     _reads_on_demand: Any = False  # or a property
+    source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
@@ -162,6 +192,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
         changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
         return self._rebuild(sources) if changed else self
+
+    def _wrapped(self) -> Any:
+        raise AttributeError(f"{self._name}: no object of yours lies below this view, so it has no source")
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
@@ -222,6 +255,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return self[int_at_least(n, "skip: n", 0) :]
 
     # ---------------------------------------------------------------- reading
+
+    def __bool__(self) -> bool:
+        """False if there are no items. A view whose length is not known is true. Nothing is read."""
+        n = self._n if self._known is not None or is_measured(self) else None
+        return n is None or isinstance(n, Unsized) or n > 0
 
     def __len__(self) -> int:
         try:

@@ -98,6 +98,24 @@ def arrays(items: list[Any], k: int) -> list[Any]:
     return [np.array(row) for row in chunks(items, k)]
 
 
+class Told:
+    """A data set of `n` samples that follows the epochs of its reader."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> int:
+        assert self.epoch >= 0
+        return i
+
+
 def pairs(values: list[int]) -> list[Any]:
     return [(x, x % 7) for x in values]
 
@@ -159,6 +177,11 @@ def back_and_forth(n: int) -> list[int]:
 
 VIEWS = [
     Case("view", sk.view, list, writes=True),
+    Case(
+        "view of a data set that is told the epoch",
+        lambda s: sk.smap(second, sk.view(Told(len(s))), s).at_epoch(3),
+        list,
+    ),
     Case("view [1:]", lambda s: sk.view(s)[1:], lambda x: x[1:], writes=True),
     Case("view [::-1]", lambda s: sk.view(s)[::-1], lambda x: x[::-1], writes=True),
     Case("view [::2][::-1]", lambda s: sk.view(s)[::2][::-1], lambda x: x[::2][::-1], writes=True),

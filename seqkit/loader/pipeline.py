@@ -10,6 +10,7 @@ from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..indices import batch_count
 from ..prefetch import prefetch
 from ..prefetch.hooks import call_hook
+from ..randomness import as_seed
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.order import RandomSampler, SequentialSampler
 from ..source import as_view
@@ -21,6 +22,7 @@ from .iterable import Reader, WorkerParts, samples_of
 from .keyed import Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
+from .own_samplers import OwnBatchSampler, OwnRandomSampler, OwnSampler, OwnSequentialSampler
 from .parts import Blocks, InTurn
 
 __all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
@@ -129,13 +131,12 @@ def reads_keys(options: Options) -> bool:
 def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
     """Return the sampler and the batch sampler that a loader reads, given or equivalent to its arguments."""
     if options.batch_sampler is not None:
-        return None, options.batch_sampler
-    sampler = options.sampler
+        return None, _of_another_loader(options.batch_sampler)
+    sampler = _of_another_loader(options.sampler)
     if options.iterable_split is not None:
         sampler = Reader(dataset) if options.iterable_split == "reader" else None
     elif sampler is None and hasattr(dataset, "__len__"):
-        shuffled = options.shuffle
-        sampler = RandomSampler(dataset, seed=options.seed) if shuffled else SequentialSampler(dataset)
+        sampler = _sampler_of(dataset, options)
     if sampler is None and options.last == "rollover":
         raise TypeError(
             "DataLoader: last_batch='rollover' needs a data set with a length, but"
@@ -143,7 +144,22 @@ def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
         )
     if sampler is None or options.batch_size is None:
         return sampler, None
-    return sampler, BatchSampler(sampler, options.batch_size, last=options.last)
+    kind = BatchSampler if reads_keys(options) else OwnBatchSampler
+    return sampler, kind(sampler, options.batch_size, last=options.last)
+
+
+def _of_another_loader(sampler: Any) -> Any:
+    """Return a given sampler, or a copy of one that another loader shows."""
+    return sampler.detached() if isinstance(sampler, OwnSampler) else sampler
+
+
+def _sampler_of(dataset: Any, options: Options) -> Any:
+    """Return the sampler of a loader that was given none. With rollover the loader reads it."""
+    if reads_keys(options):
+        return RandomSampler(dataset, seed=options.seed) if options.shuffle else SequentialSampler(dataset)
+    if not options.shuffle:
+        return OwnSequentialSampler(dataset)
+    return OwnRandomSampler(dataset, as_seed(options.seed, "seed"), getattr(dataset, "_random_count", 0))
 
 
 def length(dataset: Any, options: Options, sampler: Any) -> int | None:

@@ -87,6 +87,9 @@ class Sampler(Iterable[Any]):
         order: View[Any] = self.order
         return iter(order.at_epoch(epoch))
 
+    def __bool__(self) -> bool:
+        return True  # also without a length
+
     def __len__(self) -> int:
         order = self.order
         if order is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checks import as_batch_size, as_flag, as_last
 from ..indices import batch_count
+from ..iteration import is_one_shot
 from ..view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
@@ -173,7 +174,7 @@ class InfiniteSampler(NestedSampler):
 
     def __init__(self, sampler: Iterable[Any], resume: bool = False) -> None:
         super().__init__(sampler)
-        if isinstance(sampler, Iterator):
+        if is_one_shot(sampler):
             raise TypeError(
                 "InfiniteSampler: sampler should give a new iterator every epoch, but got the iterator"
                 f" {sampler!r}; make a list of it first"

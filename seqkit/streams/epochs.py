@@ -7,6 +7,7 @@ from typing import Any
 
 from ..checks import int_at_least, optional_int, positive_int
 from ..indices import Unsized
+from ..iteration import is_one_shot
 from ..source import as_view
 from ..view import View
 from .lanes import Padding, count_batches
@@ -79,7 +80,7 @@ class Epochs:
                 raise TypeError(
                     "StreamLoader: strict needs streams with a length, and these can only be iterated"
                 )
-            if self._padding == "restart" and isinstance(self.streams, Iterator):
+            if self._padding == "restart" and is_one_shot(self.streams):
                 raise ValueError(
                     "StreamLoader: padding='restart' reads streams again, but these are an iterator"
                 )

@@ -13,6 +13,7 @@ from ..errors import EndOfSequence, fail, summary
 from ..frames import hide_frames
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..iteration import Progress, restarting
+from ..set_epoch import listeners
 from ..view import T, View, name_of
 from .passes import Passes, Stopped
 
@@ -169,6 +170,15 @@ class Uniter(View[Any]):
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
+
+    def _wrapped(self) -> Any:
+        return self._passes.iterable
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        passes = self._passes
+        if passes.one_shot or not listeners(passes.iterable):
+            return self
+        return Uniter(passes.at_epoch(epoch), self._n)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         iterable, passes = self._passes.iterable, self._passes
