@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from .plain import as_index, plain
 
 __all__ = [
     "as_batch_size",
@@ -46,10 +47,8 @@ def int_at_least(value: Any, who: str, least: int, other: str = "") -> int:
     ValueError: repeat: times must be an int of at least 0, got -1
     """
     kind = ("a positive int" if least == 1 else f"an int of at least {least}") + other
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{who} must be {kind}, got {value!r}")
     try:
-        number = operator.index(value)
+        number = as_index(value)
     except TypeError:
         raise TypeError(f"{who} must be {kind}, got {value!r}") from None
     if number < least:
@@ -80,11 +79,13 @@ def optional_number(value: Any, who: str, unit: str) -> float | None:
     if value is None:
         return None
     message = f"{who} must be a number of {unit} above 0 or None, got {value!r}"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    given = plain(value)
+    if isinstance(given, bool) or not isinstance(given, Real):
         raise TypeError(message)
-    if not value > 0:
+    number = float(given)
+    if not number > 0:
         raise ValueError(message)
-    return float(value)
+    return number
 
 
 def number_at_least(value: Any, who: str, least: float) -> float:
@@ -93,9 +94,10 @@ def number_at_least(value: Any, who: str, least: float) -> float:
     >>> number_at_least(1, "FixedBucketSampler: ratio", 0)
     1.0
     """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+    given = plain(value)
+    if isinstance(given, bool) or not isinstance(given, Real):
         raise TypeError(f"{who} must be a number of at least {least}, got {value!r}")
-    number = float(value)
+    number = float(given)
     if not least <= number < math.inf:
         raise ValueError(f"{who} must be a number of at least {least}, got {value!r}")
     return number

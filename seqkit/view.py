@@ -51,6 +51,7 @@ from .indices import (
     unsized_range,
 )
 from .iteration import surviving
+from .plain import as_index, is_flag
 from .trace import locate
 
 __all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
@@ -347,9 +348,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _as_int(self, key: Any) -> int:
         try:
-            return int(operator.index(key))  # `operator.index` of a bool is the bool
+            return as_index(key)
         except TypeError:
-            raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}") from None
+            hint = ". A mask needs a bool for each item." if is_flag(key) else ""
+            raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}{hint}") from None
 
     def _wrap(self, key: int) -> int:
         n = self._n

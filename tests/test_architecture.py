@@ -32,24 +32,29 @@ MODULES = {
 }
 
 # What code about views may import: the view and what it rests on.
-VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"}
+VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {
+    "plain",
+    "values",
+}
 
 # Which rooms each room may import. A room is a module of the package, or a folder.
 ROOMS: dict[str, set[str]] = {
     "errors": {"frames"},
-    "indices": set(),
-    "checks": set(),
+    "plain": set(),
+    "indices": {"plain"},
+    "checks": {"plain"},
+    "values": {"indices", "plain", "source", "view"},
     "lazy": set(),
     "cached": set(),
     "context": set(),
-    "randomness": {"indices"},
+    "randomness": {"indices", "plain"},
     "chaining": {"frames"},
     "frames": set(),
     "trace": {"errors", "frames"},
     "iteration": {"errors", "indices", "trace"},
     "recognise": {"indices"},
     "culprits": set(),
-    "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "trace"},
+    "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "plain", "trace"},
     "source": {"chaining", "view", "errors", "indices", "recognise"},
     "serializable": {"checks"},
     "transforms": {"checks"},

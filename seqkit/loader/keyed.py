@@ -6,7 +6,6 @@ prefetch node above them sends keys to its workers like any other indices.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNBOUNDED
+from ..samplers.base import as_key as plain_key
 from ..source import Source
 from ..view import View, name_of
 from .on_error import OnRecovered
@@ -29,13 +29,12 @@ class Shards(list[Any]):
 
 
 def as_key(key: Any) -> Any:
-    """Return a key of a sampler with integers as plain ints.
+    """Return a key of a sampler as a plain Python value. A bool is refused.
 
     >>> as_key(np.int32(2)), as_key("a")
     (2, 'a')
     """
-    is_int = hasattr(key, "__index__") and not getattr(key, "ndim", 0)
-    return operator.index(key) if is_int else key
+    return plain_key("DataLoader: sampler", key)
 
 
 def as_keys(keys: Any) -> list[Any]:
@@ -47,15 +46,19 @@ def as_keys(keys: Any) -> list[Any]:
     ([3, 1], [(0, 1), (2, 3)], [[0, 1], [2]])
     """
     try:
-        found = list(map(as_key, keys))
-        rows = (list, np.ndarray, tuple) if isinstance(keys, tuple) else (list, np.ndarray)
-        if found and all(isinstance(row, rows) for row in found):
-            return Shards(list(map(as_key, row)) for row in found)
-        return found
+        found: list[Any] = list(keys)
     except TypeError:
         raise TypeError(
             f"DataLoader: batch_sampler should yield lists of indices, but yielded {keys!r}"
         ) from None
+    if found and all(_is_row(row, isinstance(keys, tuple)) for row in found):
+        return Shards(list(map(as_key, row)) for row in found)
+    return list(map(as_key, found))
+
+
+def _is_row(row: Any, may_be_tuple: bool) -> bool:
+    kinds = (list, tuple) if may_be_tuple else list
+    return isinstance(row, kinds) or getattr(row, "ndim", 0) == 1
 
 
 class Sample:

@@ -8,8 +8,8 @@ loaders.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..checks import check_iterable, int_at_least
 from ..indices import Unsized
+from ..plain import plain
 from ..randomness import as_seed
 from ..source import as_view
 from ..view import View
@@ -27,6 +28,8 @@ __all__ = [
     "Order",
     "Sampler",
     "SeededSampler",
+    "as_key",
+    "check_keys",
     "check_sequence",
     "draw",
     "keys_of",
@@ -227,14 +230,34 @@ def pass_epoch(sampler: Any, epoch: int) -> None:
 
 
 def keys_of(indices: Order, who: str) -> View[Any]:
-    """Return given indices or keys as a view. Elements of arrays become plain Python values.
+    """Return given indices or keys as a view. They become plain Python values. A bool is not a key.
 
     >>> list(keys_of(np.array([2, 0]), "SequentialSampler: indices"))
     [2, 0]
     """
     check_sequence(indices, who)
-    keys = as_view(indices, who)
-    return smap(methodcaller("item"), keys) if isinstance(indices, np.ndarray) else keys
+    return smap(partial(as_key, who), as_view(indices, who))
+
+
+def as_key(who: str, key: Any) -> Any:
+    """Return an index or key as a plain Python value. A bool is refused, because it would mean 0 or 1.
+
+    >>> as_key("SequentialSampler: indices", np.int32(2))
+    2
+    """
+    value = key if type(key) is int else plain(key)
+    if isinstance(value, bool):
+        raise TypeError(
+            f"{who} must be indices or keys, got {key!r}, a bool. Pass numpy.flatnonzero(mask) for a mask."
+        )
+    return value
+
+
+def check_keys(indices: Order, who: str) -> None:
+    """Refuse what is not a sequence of keys, such as a mask. A view is checked when it is read."""
+    check_sequence(indices, who)
+    if not isinstance(indices, View) and len(indices):
+        as_key(who, as_view(indices, who)._get(0))
 
 
 def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:

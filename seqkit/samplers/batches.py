@@ -7,10 +7,9 @@ from itertools import chain, count, islice
 from itertools import cycle as endlessly
 from typing import Any, Literal
 
-import numpy as np
-
 from ..checks import as_batch_size, as_flag, as_last
 from ..indices import batch_count
+from ..plain import plain
 from ..view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
@@ -114,8 +113,7 @@ class BatchSampler(NestedSampler):
         >>> sampler.state_dict()
         {'epoch': 1, 'sampler': None, 'carried': [4]}
         """
-        carried = [key.item() if isinstance(key, np.generic) else key for key in self._carried]
-        return {**super().state_dict(), "carried": carried}
+        return {**super().state_dict(), "carried": list(map(plain, self._carried))}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         carried = list(state["carried"])

@@ -13,6 +13,7 @@ from ..errors import EndOfSequence, fail
 from ..indices import UNBOUNDED, UNKNOWN, IndexArray, Indices, Plan, Translated, Unsized, as_array, as_list
 from ..iteration import surviving
 from ..source import as_view
+from ..values import values_of
 from ..view import Indexable, T, View, in_order, is_measured, sized
 from .deferred import Deferred
 from .groups import Groups
@@ -67,7 +68,8 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
 def _checked(lengths: Any) -> list[int]:
     if not isinstance(lengths, Iterable) or isinstance(lengths, str | bytes):
         raise TypeError(f"flatten: lengths must be a sequence of ints, got {lengths!r}")
-    return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(lengths)]
+    given = values_of(lengths, "flatten: lengths")
+    return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(given)]
 
 
 class Flatten(View[Any]):
