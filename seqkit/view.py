@@ -54,7 +54,19 @@ from .iteration import surviving
 from .plain import as_index, is_flag
 from .trace import locate
 
-__all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
+__all__ = [
+    "Indexable",
+    "Ordered",
+    "T",
+    "T_co",
+    "U",
+    "V",
+    "View",
+    "in_order",
+    "is_measured",
+    "name_of",
+    "sized",
+]
 
 # The types of items, in the signatures of all combinators.
 T = TypeVar("T")
@@ -71,6 +83,14 @@ class Indexable(Protocol[T_co]):
     def __getitem__(self, i: int, /) -> T_co: ...
 
 
+class Ordered:
+    """The base of objects that give indices in an order that depends on the epoch: samplers."""
+
+    def known_order(self, epoch: int) -> View[Any] | None:
+        """Return the indices of an epoch as a view, or None if they must be iterated to find out."""
+        raise NotImplementedError(f"{type(self).__name__} must define known_order(epoch)")
+
+
 class _FoundWhenNeeded:
     """The length of a view before it is first needed. An attribute of the view then takes its place."""
 
@@ -84,9 +104,9 @@ class _FoundWhenNeeded:
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
-    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays and
-    boolean masks return views. Many threads may read a view at once. A view pickles if its sources and
-    functions do.
+    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays, boolean
+    masks and views of indices return views. Many threads may read a view at once. A view pickles if its
+    sources and functions do.
 
     Parameters
     ----------
@@ -108,6 +128,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _length_reads = False
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
+    _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -334,6 +355,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return unsized_range(key, n, self._name) if isinstance(n, Unsized) else range(n)[key]
 
     def _fancy(self, key: Any) -> View[T_co]:
+        if isinstance(key, View | Ordered):
+            return View._gather_by(self, key)
         unordered = isinstance(key, Set | Mapping)
         if (
             unordered

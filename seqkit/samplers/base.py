@@ -20,7 +20,7 @@ from ..indices import Unsized
 from ..plain import plain
 from ..randomness import as_seed
 from ..source import as_view
-from ..view import View
+from ..view import Ordered, View
 from ..views.smap import smap
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
 Order = Sequence[Any] | npt.NDArray[Any]
 
 
-class Sampler(Iterable[Any]):
+class Sampler(Ordered, Iterable[Any]):
     """A view of indices, and the number of the epoch that the next `iter` reads.
 
     A subclass defines `order`.
@@ -71,6 +71,10 @@ class Sampler(Iterable[Any]):
         """Return the indices of an epoch as a view, or None if the sampler must be iterated to find out."""
         order: View[Any] = self.order
         return order.at_epoch(epoch)
+
+    def known_order(self, epoch: int) -> View[Any] | None:
+        """Return the same as `at_epoch`, or None if a subclass of the user's iterates in its own way."""
+        return self.at_epoch(epoch) if type(self).__iter__ is Sampler.__iter__ else None
 
     @property
     def epoch(self) -> int:
@@ -202,8 +206,7 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
     (True, 4, None)
     """
     if isinstance(sampler, Sampler):
-        # A subclass of the user's may iterate in its own way.
-        return sampler.at_epoch(epoch) if type(sampler).__iter__ is Sampler.__iter__ else None
+        return sampler.known_order(epoch)
     if isinstance(sampler, View):
         return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
     return as_view(sampler, "sampler") if isinstance(sampler, Sequence | np.ndarray) else None
