@@ -178,9 +178,13 @@ class NestedSampler(Sampler):
     def _draw(self, epoch: int) -> Iterator[Any]:
         order = order_of(self, epoch)
         if order is None:
-            return self._drawn(draw(self.sampler, epoch))
+            return self._drawn(draw(self.sampler, epoch, self._already_read(epoch)))
         pass_epoch(self.sampler, epoch + 1)
         return iter(order)
+
+    def _already_read(self, epoch: int) -> int:
+        """Return how many keys of the inner sampler are left out at the beginning of a resumed epoch."""
+        return 0
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} must define _drawn(keys)")
@@ -194,6 +198,31 @@ class NestedSampler(Sampler):
         super()._restore(state)
         if state["sampler"] is not None and hasattr(self.sampler, "load_state_dict"):
             self.sampler.load_state_dict(state["sampler"])
+
+    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
+        """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip.
+
+        Raises
+        ------
+        ValueError
+            In the middle of an epoch, if another number of processes shared it.
+        """
+        if read or state.get("place", (0, 0))[1]:
+            self._check_shares(state)
+        return super().resume_after(state, read)
+
+    def _check_shares(self, state: Any) -> None:
+        """Refuse a state of which a sampler inside shared the epoch with another number of processes."""
+        inner: Any = self
+        while isinstance(state, Mapping):
+            own = getattr(inner, "num_replicas", None)
+            if own is not None and state.get("num_replicas", own) != own:
+                raise ValueError(
+                    f"{type(self).__name__}: a state of {state['num_replicas']} processes resumes with as"
+                    f" many only, got num_replicas={own}. Resume it at the end of an epoch, or let"
+                    f" ShardedSampler share the {type(self).__name__}."
+                )
+            inner, state = getattr(inner, "sampler", None), state.get("sampler")
 
 
 def order_of(sampler: Any, epoch: int) -> View[Any] | None:

@@ -129,6 +129,8 @@ class BatchSampler(NestedSampler):
         """Load the state of an epoch after `read` batches. Return how many batches the caller still has to
         skip.
         """
+        if state.get("carried"):
+            self._check_shares(state)  # other processes carried other indices over
         self.load_state_dict(state)
         if not isinstance(self.sampler, Sampler) or state["sampler"] is None:
             return read

@@ -72,7 +72,23 @@ def _spellings(i: int, few: bool) -> Iterator[Any]:
 
 
 def other_keys_are_type_errors(view: View[Any], expected: list[Any], few: bool) -> None:
-    for key in (0.0, 1.5, np.float32(0), 1j, "0", b"0", "", None, (), (0,), (0, 1), object(), ..., True, np.False_):
+    for key in (
+        0.0,
+        1.5,
+        np.float32(0),
+        1j,
+        "0",
+        b"0",
+        "",
+        None,
+        (),
+        (0,),
+        (0, 1),
+        object(),
+        ...,
+        True,
+        np.False_,
+    ):
         refused(f"view[{key!r}]", TypeError, view.__getitem__, key)
 
 

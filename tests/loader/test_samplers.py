@@ -19,6 +19,7 @@ from seqkit.samplers import (
     FixedBucketSampler,
     InfiniteSampler,
     RandomSampler,
+    ShardedSampler,
     WeightedRandomSampler,
 )
 
@@ -270,6 +271,108 @@ def test_runs_of_indices_resume_with_as_many_processes_only() -> None:
     _, states = shares(40, 2, batches=1, contiguous=True)
     with pytest.raises(ValueError, match="with contiguous=True the state of 2 processes"):
         shares(40, 4, states, contiguous=True)
+
+
+class Iterated:
+    """Batches of a sampler whose order is not known in advance."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Any:
+        return iter(list(self.batches))
+
+
+def sharded(kind: str, n: int, replicas: int, rank: int) -> dict[str, Any]:
+    """The arguments of a loader that reads the share of one process."""
+    batches = BatchSampler(RandomSampler(n, seed=3), 2)
+    if kind == "batches":
+        return {"batch_sampler": ShardedSampler(batches, replicas, rank, even=None)}
+    if kind == "buckets":
+        buckets = FixedBucketSampler([1 + i % 7 for i in range(n)], 2, 3, shuffle=True, seed=1)
+        return {"batch_sampler": ShardedSampler(buckets, replicas, rank, even=None)}
+    if kind == "iterated":
+        order = BatchSampler(sk.shuffle(range(n), seed=3), 2)
+        return {"batch_sampler": ShardedSampler(Iterated(order), replicas, rank, even=None)}
+    return {"batch_size": 2, "sampler": ShardedSampler(RandomSampler(n, seed=3), replicas, rank, even=None)}
+
+
+def read_shares(
+    kind: str, n: int, replicas: int, states: Any = None, batches: int | None = None
+) -> tuple[list[int], list[Any]]:
+    """What all processes read of an epoch, and their states."""
+    found, after = [], []
+    for rank in range(replicas):
+        loader = sk.DataLoader(range(n), seed=0, **sharded(kind, n, replicas, rank))
+        if states is not None:
+            loader.load_state_dict(json.loads(json.dumps(states[0])))
+        iterator = iter(loader)
+        drawn = [next(iterator) for _ in range(batches)] if batches is not None else list(iterator)
+        found += [i for batch in drawn for i in batch.tolist()]
+        after.append(loader.state_dict())
+    return found, after
+
+
+@pytest.mark.parametrize("kind", ["batches", "buckets", "iterated", "indices"])
+@pytest.mark.parametrize(("first", "second"), [(4, 3), (2, 5), (3, 1), (1, 4), (3, 3)])
+@pytest.mark.parametrize("n", [60, 61])
+def test_the_rest_of_a_sharded_epoch_is_dealt_out_anew(kind: str, first: int, second: int, n: int) -> None:
+    seen, states = read_shares(kind, n, first, batches=3)
+    again, states = read_shares(kind, n, second, states, batches=2)
+    rest, states = read_shares(kind, n, first, states)
+    assert sorted([*seen, *again, *rest]) == list(range(n))
+    whole, _ = read_shares(kind, n, second, states)  # the next epoch
+    assert sorted(whole) == list(range(n))
+    assert states[0]["epoch"] == 1
+
+
+def test_the_length_of_a_resumed_share_is_that_of_the_rest() -> None:
+    first, second = (ShardedSampler(BatchSampler(range(24), 2), replicas, 0) for replicas in (2, 3))
+    assert second.resume_after(first.state_dict(), 3) == 0
+    assert len(second) == len(list(second)) == 2
+    assert len(second) == len(list(second)) == 4
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda share: InfiniteSampler(share),
+        lambda share: BudgetBatchSampler(share, [1] * 40, 2),
+        lambda share: BatchSampler(BudgetBatchSampler(share, [1] * 40, 2), 2),
+        lambda share: BatchSampler(share, 3, last="rollover"),
+    ],
+)
+def test_samplers_above_a_share_refuse_another_number_of_processes(nested: Any) -> None:
+    first, second, same = (
+        nested(ShardedSampler(RandomSampler(40, seed=0), replicas, 0)) for replicas in (4, 3, 4)
+    )
+    if isinstance(first, BatchSampler):
+        list(first)
+    state = first.state_dict()
+    read = 0 if state.get("carried") else 2
+    assert same.resume_after(state, read) == read
+    with pytest.raises(
+        ValueError, match=r"a state of 4 processes resumes with as many only, got num_replicas=3"
+    ):
+        second.resume_after(state, read)
+
+
+def test_a_share_of_runs_resumes_with_as_many_processes_only() -> None:
+    first, second = (ShardedSampler(range(40), replicas, 0, contiguous=True) for replicas in (4, 3))
+    assert second.resume_after(first.state_dict(), 0) == 0
+    with pytest.raises(ValueError, match="ShardedSampler: with contiguous=True the state of 4 processes"):
+        second.resume_after(first.state_dict(), 2)
+
+
+def test_a_state_that_does_not_say_how_many_processes_there_were_loads_with_a_warning() -> None:
+    state = {"epoch": 1, "sampler": {"epoch": 1, "seed": 3}}
+    sampler = ShardedSampler(RandomSampler(40, seed=0), 4, 1)
+    with pytest.warns(UserWarning, match="num_replicas=4 is assumed, as now"):
+        assert sampler.resume_after(state, 2) == 2
+    assert list(sampler) == list(RandomSampler(40, seed=3).at_epoch(1))[1::4]
 
 
 @every_way
