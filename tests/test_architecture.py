@@ -62,7 +62,7 @@ ROOMS: dict[str, set[str]] = {
     "prefetch": VIEW | {"randomness", "executors", "culprits"},
     "executors": VIEW | {"prefetch", "culprits"},
     "observe": VIEW | {"views", "prefetch"},
-    "samplers": VIEW | {"views", "randomness"},
+    "samplers": VIEW | {"cached", "views", "randomness"},
     "collation": VIEW,
     "loader": VIEW | {"samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},

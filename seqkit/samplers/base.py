@@ -7,8 +7,10 @@ loaders.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from itertools import islice
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checks import check_iterable, int_at_least
+from ..errors import brief
 from ..indices import Unsized
 from ..plain import plain
 from ..randomness import as_seed
@@ -100,6 +103,18 @@ class Sampler(Ordered, Iterable[Any]):
             raise TypeError(f"{type(self).__name__} has no length")
         return len(order)
 
+    def __repr__(self) -> str:
+        """Show the arguments that are not the defaults, the length, and the epoch unless it is 0."""
+        defaults = {name: given.default for name, given in signature(type(self)).parameters.items()}
+        known = {name: vars(self)[name] for name in defaults if name in vars(self)}
+        shown = [f"{n}={_shown(v)}" for n, v in known.items() if not _is_default(v, defaults[n])]
+        try:
+            shown.append(f"len={len(self)}")
+        except Exception:
+            pass  # it has none, or its data source fails
+        shown += [f"epoch={self.epoch}"] * (self.epoch > 0)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler besides its arguments, as a dict for JSON.
 
@@ -131,6 +146,21 @@ class Sampler(Ordered, Iterable[Any]):
         """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip."""
         self.load_state_dict(state)
         return read
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if value is default or (isinstance(value, float) and value == math.inf):  # no limit
+        return True
+    return isinstance(value, bool | int | float | str) and bool(value == default)
+
+
+def _shown(value: Any) -> str:
+    """Return an argument in a few words."""
+    if isinstance(value, Sampler | View):
+        return repr(value)
+    if isinstance(value, str) or not hasattr(value, "__len__"):
+        return brief(value)
+    return f"<{type(value).__name__} of {len(value)}>"
 
 
 class SeededSampler(Sampler):

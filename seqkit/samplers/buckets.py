@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from ..cached import cached
 from ..checks import as_batch_size, as_flag, check_callable, number_at_least, positive_int
 from ..frames import warn
-from ..indices import IndexArray
+from ..indices import IndexArray, Indices, as_array, as_slice
 from ..plain import plain
 from ..source import view
 from ..view import View
@@ -87,7 +88,8 @@ class FixedBucketSampler(GroupedBatches):
 
     Notes
     -----
-    8 bytes per sample. Modelled on ``FixedBucketSampler`` of GluonNLP.
+    8 bytes per sample, and as much again while an epoch is read with ``shuffle=True``. Modelled on
+    ``FixedBucketSampler`` of GluonNLP.
 
     Examples
     --------
@@ -208,7 +210,7 @@ class FixedBucketSampler(GroupedBatches):
         for bucket, carried in zip(self._buckets, self._carried, strict=True):
             ids = gather(range(self._num_samples), bucket.ids)
             if self.shuffle:
-                ids = shuffle(ids, self.seed, name=f"bucket {bucket.key}")
+                ids = Evaluated(shuffle(bucket.ids, self.seed, name=f"bucket {bucket.key}"))
             samples.append(concatenate([carried, ids]) if carried else ids)
         return samples
 
@@ -251,6 +253,34 @@ class FixedBucketSampler(GroupedBatches):
             )
         super()._restore(state)
         self._carried = carried
+
+
+class Evaluated(View[int]):
+    """The view of the ints of a shuffled array, which is evaluated whole at the first read, and kept.
+
+    A long permutation is evaluated in blocks, and only the last block is kept. Batches in random order would
+    evaluate a block each.
+    """
+
+    def __init__(self, source: View[int]) -> None:
+        super().__init__((source,))
+
+    @cached
+    def _values(self) -> IndexArray:
+        return np.asarray(self._sources[0]._getmany(range(len(self))))
+
+    def _get(self, i: int) -> int:
+        return int(self._values[i])
+
+    def _getmany(self, indices: Indices) -> Sequence[int]:
+        where = as_slice(indices) if isinstance(indices, range) else as_array(indices)
+        return self._values[where].tolist()  # type: ignore[no-any-return]
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
+        return Evaluated(sources[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Evaluated, self._sources  # without the values
 
 
 @dataclass(frozen=True)
