@@ -111,11 +111,27 @@ class Samples(View[Any]):
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
         if is_bulk and not self._takes_lists:
             return list(self._getmany(as_keys(key)))
-        return source._get(key if is_bulk or self._takes_keys else source._wrap_checked(key))
+        try:
+            return source._get(key if is_bulk or self._takes_keys else source._wrap_checked(key))
+        except (LookupError, EvaluationError) as error:
+            self._name_the_sampler(key if is_bulk else (key,), error)
+            raise
 
     def _getmany(self, indices: Any) -> Sequence[Any]:
         source = self._sources[0]
-        return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))
+        try:
+            return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))
+        except (LookupError, EvaluationError) as error:
+            self._name_the_sampler(indices, error)
+            raise
+
+    def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
+        """Raise an error that names the sampler if samples are missing because an index is out of range."""
+        n = self._sources[0]._known  # finding the length could read items
+        if isinstance(error.__cause__ or error, LookupError) and isinstance(n, int):
+            for key in keys:
+                if type(key) is int and not -n <= key < n:
+                    fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], i if isinstance(i, list | np.ndarray) else (i,)),)

@@ -375,6 +375,42 @@ def test_a_state_that_does_not_say_how_many_processes_there_were_loads_with_a_wa
     assert list(sampler) == list(RandomSampler(40, seed=3).at_epoch(1))[1::4]
 
 
+class Own:
+    """A data set of another class."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> int:
+        return [*range(10)][i]
+
+
+DATA = [range(10), [*range(10)], np.arange(10), sk.smap(abs, range(10)), Own()]
+
+
+@every_way
+@pytest.mark.parametrize("data", DATA, ids=lambda data: type(data).__name__)
+@pytest.mark.parametrize("index", [99, 10, -11])
+def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: Any, index: int) -> None:
+    keys: list[Any] = [[0, -10], [3, index], [4, 5]]
+    loaders = [{"batch_sampler": keys}, {"batch_size": None, "sampler": [0, index, 4]}]
+    for options in loaders:
+        with sk.DataLoader(data, **options, **way) as loader:
+            batches = iter(loader)
+            next(batches)
+            with pytest.raises(sk.EvaluationError) as caught:
+                next(batches)
+            assert caught.value.message.startswith(
+                f"samples[{index}] failed: IndexError: the sampler gave index"
+            )
+            assert caught.value.message.endswith(f"the sampler gave index {index} for 10 samples")
+            assert np.sum(next(batches)) in (4, 9)
+
+
+def test_other_objects_may_have_keys_beyond_their_length() -> None:
+    assert list(sk.DataLoader({99: 5, 7: 6}, sampler=[99, 7], collate_fn=list)) == [[5], [6]]
+
+
 @every_way
 def test_batches_by_a_budget_read_any_sampler(way: Any) -> None:
     sizes = [3, 9, 2, 8, 4, 1, 7]
