@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -18,6 +18,7 @@ __all__ = [
     "as_last",
     "check_callable",
     "check_iterable",
+    "check_separate",
     "check_sequences",
     "int_at_least",
     "number_at_least",
@@ -135,6 +136,26 @@ def check_sequences(value: Any, who: str) -> None:
     """
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
+
+
+def check_separate(sequences: tuple[Any, ...], who: str) -> None:
+    """Raise TypeError for a single list of sequences, where each sequence is an argument of its own.
+
+    A list of tuples is taken for the samples of one sequence.
+
+    >>> check_separate(([[1, 2], range(3)],), "interleave")
+    Traceback (most recent call last):
+    TypeError: interleave: got one list of 2 sequences. Pass interleave(*sequences) to join them, or
+        interleave(view(sequences)) to have the sequences as items.
+    """
+    if len(sequences) != 1 or type(sequences[0]) not in (list, tuple):
+        return
+    kinds = set(map(type, sequences[0]))
+    if kinds - {tuple} and all(issubclass(kind, Sequence | np.ndarray) for kind in kinds):
+        raise TypeError(
+            f"{who}: got one {type(sequences[0]).__name__} of {len(sequences[0])} sequences. Pass"
+            f" {who}(*sequences) to join them, or {who}(view(sequences)) to have the sequences as items."
+        )
 
 
 def as_flag(value: Any, who: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, SupportsIndex
 
+from ..checks import check_separate
 from ..errors import EndOfSequence, fail
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
 from ..iteration import each_with, surviving
@@ -76,7 +77,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed.
+        If a sequence cannot be indexed, or if `values` is a single list of sequences.
     ValueError
         Without `values`, or if lengths differ.
     IndexError
@@ -94,6 +95,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     """
     if not values:
         raise ValueError("case: at least one sequence to select from is needed, got none")
+    check_separate(values, "case")
     return sized(Case(tuple(as_view(s, "case") for s in (selector, *values))))
 
 
