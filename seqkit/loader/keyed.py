@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import UNBOUNDED
+from ..indices import UNBOUNDED, Length
 from ..samplers.base import as_key as plain_key
 from ..source import Source
 from ..view import View, name_of
 from .on_error import OnRecovered
 
-__all__ = ["Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys"]
+__all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys"]
 
 # Sequences that cannot be indexed by a list of keys.
 _PLAIN = (list, tuple, range, str, bytes)
@@ -176,3 +176,42 @@ class Batches(View[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, name_of(self._collate_fn)]
+
+
+class AtKeys(View[Any]):
+    """The view whose item i is that of another view at the key number i of a sampler.
+
+    Parameters
+    ----------
+    source : View
+        Its indices are keys, or lists of keys.
+    order : View
+        The keys of an epoch.
+    is_batched : bool
+        Whether these are lists of keys.
+    """
+
+    def __init__(self, source: View[Any], order: View[Any], is_batched: bool) -> None:
+        super().__init__((source, order))
+        self._is_batched = is_batched
+
+    def _length(self) -> Length:
+        return self._sources[1]._n
+
+    def _key(self, i: int) -> Any:
+        given = self._sources[1]._get(i)
+        return as_keys(given) if self._is_batched else as_key(given)
+
+    def _get(self, i: int) -> Any:
+        return self._sources[0]._get(self._key(i))
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[Any]]]:
+        yield self._sources[1], (i,)
+        try:
+            key = self._key(i)
+        except Exception:
+            return  # the sampler failed
+        yield self._sources[0], (key,)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return AtKeys(sources[0], sources[1], self._is_batched)

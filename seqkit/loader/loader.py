@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import int_at_least
@@ -16,7 +16,7 @@ from ..frames import hides_frames, warn
 from ..indices import Unsized
 from ..iteration import restarting
 from ..prefetch import Prefetch
-from ..samplers.base import pass_epoch
+from ..samplers.base import order_of, pass_epoch
 from ..source import as_view
 from ..view import View
 from .epoch import Epoch, Position, check_state, load_sampler_state, rest, sampler_state
@@ -183,6 +183,9 @@ class DataLoader(Generic[Batch]):
     prefetch_factor: int | None
     seed: int
 
+    # The view of keys, and the view of the items at the keys of a sampler, once that was asked for.
+    _ordered: tuple[Any, Any] = (None, None)
+
     # The subclass for PyTorch has others.
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
@@ -298,8 +301,20 @@ class DataLoader(Generic[Batch]):
 
     @property
     def view(self) -> View[Any]:
-        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own."""
-        return self._view
+        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own.
+
+        With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
+        """
+        order = None if self._sampler is None else order_of(self._sampler, 0)
+        if order is None:
+            return self._view
+        if self._ordered[0] is not self._view:
+            start = self._worker_start(self._options.worker_init_fn, self._dataset)
+            node = pipeline(self._dataset, self._options, start, order)
+            if isinstance(node, Prefetch):
+                self._nodes.add(node)
+            self._ordered = self._view, node
+        return cast(View[Any], self._ordered[1])
 
     def __getattr__(self, name: str) -> Any:
         if name in _ATTRIBUTES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -405,6 +405,49 @@ def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: An
             )
             assert caught.value.message.endswith(f"the sampler gave index {index} for 10 samples")
             assert np.sum(next(batches)) in (4, 9)
+
+
+ORDERS: dict[str, dict[str, Any]] = {
+    "random": {"sampler": RandomSampler(10, seed=1), "batch_size": 3},
+    "weights": {"sampler": WeightedRandomSampler([1, 2] * 5, 20, seed=1), "batch_size": 3},
+    "a view": {"sampler": sk.shuffle(range(10), seed=1), "batch_size": 4, "drop_last": True},
+    "a list": {"sampler": [3, 1, -1], "batch_size": None},
+    "an array": {"sampler": np.array([3, 1, 2]), "batch_size": 2},
+    "batches": {"batch_sampler": BatchSampler(RandomSampler(10, seed=1), 3)},
+    "shares": {"batch_sampler": ShardedSampler(BatchSampler(RandomSampler(10, seed=1), 2), 2, 1)},
+    "lists of lists": {"batch_sampler": [[[0, 1], [2]], [3]]},
+}
+
+
+@every_way
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_view_of_a_loader_with_a_sampler_is_a_sequence(way: Any, order: str) -> None:
+    collate = {"collate_fn": list} if ORDERS[order].get("batch_size", 1) is not None else {}
+    with sk.DataLoader(range(10), **ORDERS[order], **collate, **way) as loader:
+        view = loader.view
+        assert view is loader.view
+        for epoch in range(2):
+            loader.set_epoch(epoch)
+            batches = list(loader)
+            assert len(view) == len(loader) == len(batches)
+            keyed = view.at_epoch(epoch)
+            assert list(keyed) == batches
+            assert [keyed[0], keyed[-1]] == [batches[0], batches[-1]]
+            assert list(keyed[1:]) == batches[1:]
+            assert list(keyed[sk.shuffle(range(len(batches)), seed=0)])
+
+
+def test_a_failing_batch_of_the_view_names_its_keys() -> None:
+    loader = sk.DataLoader(range(10), 2, sampler=[0, 1, 99, 2], collate_fn=list)
+    with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples") as caught:
+        loader.view[1]
+    assert "path: at_keys[1] → batches[[99, 2]] → samples[99]" in str(caught.value)
+    assert loader.view[0] == [0, 1]
+
+
+def test_the_view_of_a_sampler_without_a_known_order_takes_keys() -> None:
+    loader = sk.DataLoader(range(10), batch_sampler=Iterated([[1, 2]]), collate_fn=list)
+    assert list(islice(sk.View._iter(loader.view, [[1, 2], [3]]), 2)) == [[1, 2], [3]]
 
 
 def test_other_objects_may_have_keys_beyond_their_length() -> None:
