@@ -136,18 +136,11 @@ def _least(array: IndexArray) -> int:
 
 
 def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
-    if isinstance(indices, str | bytes):
-        raise TypeError(f"{who} must be ints, got {indices!r}")
-    if isinstance(indices, Set | Mapping):
-        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
-    if hasattr(indices, "__array__"):
-        array = np.asarray(indices)
-        if array.dtype.kind != "O" or array.ndim != 1:
-            return array
-        indices = array  # a column with missing values, or an array of objects
-    elif not isinstance(indices, Iterable):
-        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
-    values = indices if isinstance(indices, list) else list(indices)
+    if isinstance(indices, np.ndarray) and indices.dtype.kind != "O":
+        return indices
+    values = indices if type(indices) is list else _listed(indices, who)
+    if isinstance(values, np.ndarray):
+        return values
     if not {int}.issuperset(map(type, values)):
         values = list(map(plain, values))
         kinds = set(map(type, values))
@@ -161,6 +154,19 @@ def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
         raise TypeError(f"{who} must be ints, got {_preview(indices)}") from None
     except OverflowError:
         raise IndexError(f"{who} must be below 2**63, got {_preview(indices)}") from None
+
+
+def _listed(indices: Any, who: str) -> list[Any] | npt.NDArray[Any]:
+    """Return indices as an array of numbers, or else as a list."""
+    if isinstance(indices, str | bytes):
+        raise TypeError(f"{who} must be ints, got {indices!r}")
+    if isinstance(indices, Set | Mapping) or not isinstance(indices, Iterable):
+        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
+    if not hasattr(indices, "__array__"):
+        return list(indices)
+    array = np.asarray(indices)
+    # A column with missing values, for example, is an array of objects.
+    return array.tolist() if array.dtype.kind == "O" and array.ndim == 1 else array
 
 
 def _preview(values: Any) -> str:

@@ -32,14 +32,16 @@ def plain(value: Any) -> Any:
         return value
     if kind is float:
         return value if value == value else math.nan
+    if isinstance(value, np.generic):
+        item = value.item()
+        return value if type(item) is kind else plain(item)  # an extended float is its own item
     if isinstance(value, tuple):
         parts = tuple(map(plain, value))
         return value if all(map(operator.is_, parts, value)) else parts
     if hasattr(kind, "as_py"):  # a scalar of pyarrow
         return plain(value.as_py())
     if hasattr(kind, "__array__") and getattr(value, "ndim", None) == 0:
-        item = value.item() if hasattr(kind, "item") else np.asarray(value).item()
-        return value if type(item) is kind else plain(item)
+        return plain(value.item() if hasattr(kind, "item") else np.asarray(value).item())
     return value
 
 
@@ -63,6 +65,8 @@ def as_index(value: Any) -> int:
     """
     if type(value) is int:
         return value
+    if isinstance(value, np.integer):
+        return int(value)
     number = plain(value)
     if isinstance(number, bool):
         raise TypeError("a bool is not an index")

@@ -235,9 +235,9 @@ def test_parts_of_labels_are_plain_too() -> None:
     [
         (torch.tensor([[1, 0], [1, 0]]), "must be single values, got Tensor of shape (2,) at position 0"),
         (np.array([[1, 0], [1, 0]]), "must be single values, got ndarray of shape (2,) at position 0"),
-        (torch.tensor(3), "must be a sequence, got tensor(3)"),
-        (3, "must be a sequence, got 3"),
-        (list, "must be a sequence, got <class 'list'>"),
+        (torch.tensor(3), "must be hashable, one for each item: a sequence, got tensor(3)"),
+        (3, "must be hashable, one for each item: a sequence, got 3"),
+        (list, "must be hashable, one for each item: a sequence, got <class 'list'>"),
         (sk.cycle([1, 2]), "must end, got cycle(<list of 2>). Select a part of it with head(n)."),
     ],
     ids=repr,

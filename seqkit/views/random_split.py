@@ -133,7 +133,7 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
 def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
     """Return a number for the label of each item, equal for equal labels, and the number of labels."""
     numbers: dict[Any, int] = {}
-    values = values_of(labels, f"random_split: {what}")
+    values = values_of(labels, f"random_split: {what}", "hashable, one for each item: a sequence")
     try:
         codes = [numbers.setdefault(label, len(numbers)) for label in values]
     except TypeError as error:
