@@ -128,13 +128,14 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
 
 
 def check_sequences(value: Any, who: str) -> None:
-    """Raise TypeError unless a value is an iterable of sequences. A mapping is not one.
+    """Raise TypeError unless a value is an iterable of sequences. A mapping or a table is not one.
 
     >>> check_sequences({"x": [1, 2]}, "mix: sequences")
     Traceback (most recent call last):
     TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
     """
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    is_table = hasattr(value, "iloc") and hasattr(value, "columns")  # iterating it gives names
+    if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table:
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .indices import UNBOUNDED
 from .plain import plain
-from .source import as_view
+from .source import Source, as_view
 from .view import in_order
 
 __all__ = ["by_position", "is_single", "numbers_of", "values_of"]
@@ -41,6 +41,8 @@ def by_position(values: Any, who: str, wanted: str = "a sequence") -> Iterator[A
     source = as_view(values, who)
     if source._n is UNBOUNDED:
         raise TypeError(f"{who} must end, got {source!r}. Select a part of it with head(n).")
+    if isinstance(source, Source) and isinstance(source._n, int):
+        return iter(source._getmany(range(source._n)))  # one read of a column or a file
     return in_order(source)
 
 

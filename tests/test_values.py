@@ -207,6 +207,51 @@ def test_single_values_of_every_type_are_one_key(kind: str, tmp_path: Path) -> N
         assert list(sk.shuffle(range(9), make(3))) == list(sk.shuffle(range(9), 3))
 
 
+@pytest.mark.parametrize("kind", [kind for kind in NUMBERS if "dict" not in kind])
+def test_a_loader_resumes_a_sampler_of_every_type(kind: str) -> None:
+    def loader() -> Any:
+        return sk.DataLoader(range(10, 14), 2, sampler=NUMBERS[kind]([3, 0, 1, 2]), collate_fn=list)
+
+    first, second = loader(), loader()
+    assert next(iter(first)) == [13, 10]
+    second.load_state_dict(first.state_dict())
+    assert list(second) == [[11, 12]]
+    assert list(loader().view) == [[13, 10], [11, 12]]
+    (last,) = samplers.BatchSampler(NUMBERS[kind]([3, 0, 1]), 2).at_epoch(0)[1]
+    assert plain(last) == 1
+
+
+@pytest.mark.parametrize(
+    "make", [np.array, np.int64, lambda n: torch.tensor(n)], ids=["array", "numpy", "tensor"]
+)
+def test_a_number_of_samples_may_be_a_number_of_any_type(make: Any) -> None:
+    assert list(samplers.SequentialSampler(make(3))) == [0, 1, 2]
+    assert len(samplers.DistributedSampler(make(7), make(2), make(1))) == 4
+
+
+def test_labels_of_files_and_data_sets_are_read_at_once(tmp_path: Path) -> None:
+    h5py, datasets = pytest.importorskip("h5py"), pytest.importorskip("datasets")
+    labels = [0] * 4 + [1] * 4
+    with h5py.File(tmp_path / "labels.h5", "w") as file:
+        file["labels"] = labels
+        assert split(groups=file["labels"]) == split(groups=labels)
+        assert list(samplers.SortedSampler(file["labels"], True)) == list(
+            samplers.SortedSampler(labels, True)
+        )
+        assert list(samplers.WeightedRandomSampler(file["labels"], 3, seed=0)) == list(
+            samplers.WeightedRandomSampler(labels, 3, seed=0)
+        )
+    column = datasets.Dataset.from_dict({"label": labels})["label"]
+    assert split(stratify=column) == split(stratify=labels)
+
+
+def test_a_table_is_no_list_of_sequences() -> None:
+    table = pd.DataFrame({"ab": [1, 2], "cd": [3, 4]})
+    for join in (sk.concatenate, sk.collate, sk.mix):
+        with pytest.raises(TypeError, match="sequences must be an iterable of sequences"):
+            join(table)
+
+
 # -------------------------------------------------------------------- what is no label, and no index
 
 

@@ -14,7 +14,6 @@ from inspect import signature
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ..checks import check_iterable, int_at_least
@@ -23,6 +22,7 @@ from ..indices import Unsized
 from ..plain import plain
 from ..randomness import as_seed
 from ..source import as_view
+from ..values import is_single
 from ..view import Ordered, View
 from ..views.smap import smap
 
@@ -258,7 +258,7 @@ class NestedSampler(Sampler):
 def order_of(sampler: Any, epoch: int) -> View[Any] | None:
     """Return the keys of a sampler in an epoch as a view, or None if it must be iterated to find out.
 
-    Views, sequences and arrays are samplers, too.
+    Views, sequences, arrays, tensors and columns are samplers, too.
 
     >>> from seqkit.samplers import RandomSampler
     >>> order_of(RandomSampler(5, seed=0), 3)[2] in range(5), order_of([4, 2], 3)[0], order_of({1}, 3)
@@ -268,7 +268,8 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
         return sampler.known_order(epoch)
     if isinstance(sampler, View):
         return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
-    return as_view(sampler, "sampler") if isinstance(sampler, Sequence | np.ndarray) else None
+    is_sequence = isinstance(sampler, Sequence) or hasattr(type(sampler), "__array__")
+    return as_view(sampler, "sampler") if is_sequence else None
 
 
 def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
@@ -328,7 +329,7 @@ def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:
     >>> sample_count("abc", "RandomSampler"), sample_count(4, "RandomSampler")
     (3, 4)
     """
-    if hasattr(data_source, "__len__"):
+    if hasattr(data_source, "__len__") and not is_single(data_source):
         return len(data_source)
     return int_at_least(data_source, f"{who}: {name} (an int, or anything with len)", 0)
 
