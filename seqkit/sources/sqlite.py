@@ -72,6 +72,8 @@ def sqlite(
     [{'name': 'Rome'}]
     """
     name = existing(path, "sqlite")
+    if not isinstance(ids, View | range | str | None):
+        ids = values_of(ids, "sqlite: ids")
     if not any(letter.isspace() for letter in query):
         table = '"' + query.replace('"', '""') + '"'
         query = f"SELECT * FROM {table} WHERE rowid = ?"
@@ -85,8 +87,7 @@ def sqlite(
         with closing(_connect(name)) as database:
             ids = [row[0] for row in database.execute(ids)]
     handles = Handles(partial(Rows, name, query), per_thread=True)
-    keys = ids if isinstance(ids, View | range) else values_of(ids, "sqlite: ids")
-    return smap(WithHandle(handles, Rows.read), as_view(keys, "sqlite"), batched=True)
+    return smap(WithHandle(handles, Rows.read), as_view(ids, "sqlite"), batched=True)
 
 
 def _connect(path: str) -> sqlite3.Connection:
