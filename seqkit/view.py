@@ -86,9 +86,9 @@ class Indexable(Protocol[T_co]):
 class Ordered:
     """The base of objects that give indices in an order that depends on the epoch: samplers."""
 
-    def known_order(self, epoch: int) -> View[Any] | None:
-        """Return the indices of an epoch as a view, or None if they must be iterated to find out."""
-        raise NotImplementedError(f"{type(self).__name__} must define known_order(epoch)")
+    def whole_order(self) -> View[Any] | None:
+        """Return the indices as a view, which `View.at_epoch` keys, or None if they must be iterated."""
+        raise NotImplementedError(f"{type(self).__name__} must define whole_order()")
 
 
 class _FoundWhenNeeded:

@@ -16,7 +16,7 @@ from ..frames import hides_frames, warn
 from ..indices import Unsized
 from ..iteration import restarting
 from ..prefetch import Prefetch
-from ..samplers.base import order_of, pass_epoch
+from ..samplers.base import pass_epoch, whole_order
 from ..source import as_view
 from ..view import View
 from .epoch import Epoch, Position, check_state, load_sampler_state, rest, sampler_state
@@ -305,7 +305,7 @@ class DataLoader(Generic[Batch]):
 
         With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
         """
-        order = None if self._sampler is None else order_of(self._sampler, 0)
+        order = None if self._sampler is None else whole_order(self._sampler)
         if order is None:
             return self._view
         if self._ordered[0] is not self._view:

@@ -39,6 +39,7 @@ __all__ = [
     "order_of",
     "pass_epoch",
     "sample_count",
+    "whole_order",
 ]
 
 # Indices or keys that can be indexed.
@@ -75,9 +76,12 @@ class Sampler(Ordered, Iterable[Any]):
         order: View[Any] = self.order
         return order.at_epoch(epoch)
 
-    def known_order(self, epoch: int) -> View[Any] | None:
-        """Return the same as `at_epoch`, or None if a subclass of the user's iterates in its own way."""
-        return self.at_epoch(epoch) if type(self).__iter__ is Sampler.__iter__ else None
+    def whole_order(self) -> View[Any] | None:
+        """Return the indices of epoch 0 as a view, which `View.at_epoch` keys for other epochs.
+
+        Returns None if the sampler must be iterated to find out. A resumed epoch is not cut.
+        """
+        return whole_order(self)
 
     @property
     def epoch(self) -> int:
@@ -265,11 +269,28 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
     (True, 4, None)
     """
     if isinstance(sampler, Sampler):
-        return sampler.known_order(epoch)
+        # A subclass of the user's may iterate in its own way.
+        return sampler.at_epoch(epoch) if type(sampler).__iter__ is Sampler.__iter__ else None
     if isinstance(sampler, View):
         return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
     is_sequence = isinstance(sampler, Sequence) or hasattr(type(sampler), "__array__")
     return as_view(sampler, "sampler") if is_sequence else None
+
+
+# An epoch that is never read, and so never resumed.
+_NEVER = 1 << 62
+
+
+def whole_order(sampler: Any) -> View[Any] | None:
+    """Return the keys of epoch 0 as a view that `at_epoch` keys, or None if they must be iterated.
+
+    >>> from seqkit.samplers import RandomSampler
+    >>> sampler = RandomSampler(5, seed=0)
+    >>> list(whole_order(sampler).at_epoch(3)) == list(sampler.at_epoch(3))
+    True
+    """
+    order = order_of(sampler, _NEVER)
+    return None if order is None else order.at_epoch(0)
 
 
 def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
@@ -295,6 +316,7 @@ def pass_epoch(sampler: Any, epoch: int) -> None:
 def keys_of(indices: Order, who: str) -> View[Any]:
     """Return given indices or keys as a view. They become plain Python values. A bool is not a key.
 
+    >>> import numpy as np
     >>> list(keys_of(np.array([2, 0]), "SequentialSampler: indices"))
     [2, 0]
     """
@@ -305,6 +327,7 @@ def keys_of(indices: Order, who: str) -> View[Any]:
 def as_key(who: str, key: Any) -> Any:
     """Return an index or key as a plain Python value. A bool is refused, because it would mean 0 or 1.
 
+    >>> import numpy as np
     >>> as_key("SequentialSampler: indices", np.int32(2))
     2
     """

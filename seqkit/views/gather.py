@@ -93,7 +93,7 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: b
 
 def _by(source: View[Any], indexes: View[Any] | Ordered) -> GatherView:
     """Return the items at the indices that a view or a sampler gives."""
-    order = indexes.known_order(0) if isinstance(indexes, Ordered) else indexes
+    order = indexes.whole_order() if isinstance(indexes, Ordered) else indexes
     if order is None:
         name = type(indexes).__name__
         raise TypeError(

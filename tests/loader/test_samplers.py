@@ -437,6 +437,19 @@ def test_the_view_of_a_loader_with_a_sampler_is_a_sequence(way: Any, order: str)
             assert list(keyed[sk.shuffle(range(len(batches)), seed=0)])
 
 
+@pytest.mark.parametrize("kind", ["batches", "indices"])
+def test_the_view_of_a_resumed_loader_is_that_of_whole_epochs(kind: str) -> None:
+    _, states = read_shares(kind, 60, 2, batches=3)
+    loader = sk.DataLoader(range(60), seed=0, **sharded(kind, 60, 3, 1))
+    whole = [[*map(np.ndarray.tolist, loader.view.at_epoch(epoch))] for epoch in range(2)]
+    loader.load_state_dict(states[0])
+    view = sk.DataLoader(range(60), seed=0, **sharded(kind, 60, 3, 1))
+    view.load_state_dict(states[0])
+    assert [[*map(np.ndarray.tolist, view.view.at_epoch(epoch))] for epoch in range(2)] == whole
+    sampler = view.sampler if kind == "indices" else view.batch_sampler
+    assert len(sampler) < len(sampler.whole_order()) == 20 // (1 if kind == "indices" else 2)
+
+
 def test_a_failing_batch_of_the_view_names_its_keys() -> None:
     loader = sk.DataLoader(range(10), 2, sampler=[0, 1, 99, 2], collate_fn=list)
     with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples") as caught:
