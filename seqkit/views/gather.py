@@ -77,7 +77,7 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: b
     >>> import seqkit as sk
     >>> letters = gather("abcd", sk.shuffle(range(4), seed=0))
     >>> "".join(letters), "".join(letters.at_epoch(1))
-    ('acbd', 'dacb')
+    ('dabc', 'acbd')
     """
     source = as_view(sequence, "gather")
     if isinstance(indexes, View | Ordered):
