@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -243,6 +245,22 @@ def test_labels_of_files_and_data_sets_are_read_at_once(tmp_path: Path) -> None:
         )
     column = datasets.Dataset.from_dict({"label": labels})["label"]
     assert split(stratify=column) == split(stratify=labels)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+def test_reading_a_column_of_polars_starts_no_threads() -> None:
+    code = """
+import os, polars as pl, seqkit as sk
+from seqkit import samplers
+before = len(os.listdir("/proc/self/task"))
+column = pl.Series([1, 2, 1, 2])
+sk.random_split(range(4), [0.5, 0.5], groups=column)
+samplers.SortedSampler(column), samplers.FixedBucketSampler(column, 2)
+samplers.WeightedRandomSampler(column, 2)
+sk.mix(["a"] * 4, column), sk.gather("abc", column)
+assert len(os.listdir("/proc/self/task")) == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_table_is_no_list_of_sequences() -> None:
