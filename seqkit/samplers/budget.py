@@ -212,7 +212,6 @@ class BudgetBatchSampler(NestedSampler):
                 f"BudgetBatchSampler: lengths must be a sequence, a mapping or a function, got {lengths!r}"
             )
         self.lengths = lengths
-        self._length_at = _lookup(lengths)
         self.max_tokens, self.max_samples = _as_limits(max_tokens, max_samples, "BudgetBatchSampler")
         self.oversize = _as_oversize(oversize, "BudgetBatchSampler")
 
@@ -220,10 +219,11 @@ class BudgetBatchSampler(NestedSampler):
         """Return None: the sampler must be iterated to find out where batches end."""
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        length_at = _lookup(self.lengths)
         batch: list[Any] = []
         longest = 0.0
         for key in map(partial(as_key, "BudgetBatchSampler: keys"), keys):
-            length = as_length(self._length_at(key), "BudgetBatchSampler: lengths")
+            length = as_length(length_at(key), "BudgetBatchSampler: lengths")
             if length > self.max_tokens and self.oversize == "error":
                 raise ValueError(
                     f"BudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
