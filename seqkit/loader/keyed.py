@@ -113,7 +113,7 @@ class Samples(View[Any]):
             return list(self._getmany(as_keys(key)))
         try:
             return source._get(key if is_bulk or self._takes_keys else source._wrap_checked(key))
-        except (LookupError, EvaluationError) as error:
+        except (IndexError, EvaluationError) as error:
             self._name_the_sampler(key if is_bulk else (key,), error)
             raise
 
@@ -121,14 +121,14 @@ class Samples(View[Any]):
         source = self._sources[0]
         try:
             return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))
-        except (LookupError, EvaluationError) as error:
+        except (IndexError, EvaluationError) as error:
             self._name_the_sampler(indices, error)
             raise
 
     def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
         """Raise an error that names the sampler if samples are missing because an index is out of range."""
         n = self._sources[0]._known  # finding the length could read items
-        if isinstance(error.__cause__ or error, LookupError) and isinstance(n, int):
+        if isinstance(error.__cause__ or error, IndexError) and isinstance(n, int):
             for key in keys:
                 if type(key) is int and not -n <= key < n:
                     fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))

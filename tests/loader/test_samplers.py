@@ -465,6 +465,8 @@ def test_the_view_of_a_sampler_without_a_known_order_takes_keys() -> None:
 
 def test_other_objects_may_have_keys_beyond_their_length() -> None:
     assert list(sk.DataLoader({99: 5, 7: 6}, sampler=[99, 7], collate_fn=list)) == [[5], [6]]
+    with pytest.raises(sk.EvaluationError, match=r"source\[8\] failed: KeyError: 8"):
+        list(sk.DataLoader({99: 5, 7: 6}, sampler=[99, 8]))
 
 
 @every_way
