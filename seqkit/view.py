@@ -54,9 +54,22 @@ from .indices import (
     unsized_range,
 )
 from .iteration import surviving
+from .plain import as_index, is_flag
 from .trace import locate
 
-__all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
+__all__ = [
+    "Indexable",
+    "Ordered",
+    "T",
+    "T_co",
+    "U",
+    "V",
+    "View",
+    "in_order",
+    "is_measured",
+    "name_of",
+    "sized",
+]
 
 # The types of items, in the signatures of all combinators.
 T = TypeVar("T")
@@ -71,6 +84,14 @@ class Indexable(Protocol[T_co]):
     """The type of a source for type checkers. Most sources have a length too."""
 
     def __getitem__(self, i: int, /) -> T_co: ...
+
+
+class Ordered:
+    """The base of objects that give indices in an order that depends on the epoch: samplers."""
+
+    def whole_order(self) -> View[Any] | None:
+        """Return the indices as a view, which `View.at_epoch` keys, or None if they must be iterated."""
+        raise NotImplementedError(f"{type(self).__name__} must define whole_order()")
 
 
 class _FoundWhenNeeded:
@@ -106,9 +127,9 @@ class _SourceObject:
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
-    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays and
-    boolean masks return views. Many threads may read a view at once. A view pickles if its sources and
-    functions do.
+    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays, boolean
+    masks and views of indices return views. Many threads may read a view at once. A view pickles if its
+    sources and functions do.
 
     Parameters
     ----------
@@ -142,6 +163,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
+    _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -382,6 +404,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return unsized_range(key, n, self._name) if isinstance(n, Unsized) else range(n)[key]
 
     def _fancy(self, key: Any) -> View[T_co]:
+        if isinstance(key, Chainable | Ordered):  # faster than View, which is an abstract base class
+            return View._gather_by(self, key)
         unordered = isinstance(key, Set | Mapping)
         if (
             unordered
@@ -396,9 +420,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _as_int(self, key: Any) -> int:
         try:
-            return int(operator.index(key))  # `operator.index` of a bool is the bool
+            return as_index(key)
         except TypeError:
-            raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}") from None
+            hint = ". A mask needs a bool for each item." if is_flag(key) else ""
+            raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}{hint}") from None
 
     def _wrap(self, key: int) -> int:
         n = self._n

@@ -21,6 +21,7 @@ import numpy as np
 import seqkit as sk
 from seqkit.observe import debug, monitor_throughput
 from seqkit.randomness import Permutation, item_generator, node_key
+from seqkit.samplers import RandomSampler
 from seqkit.testing.subject import Build, Model, Reads, Writes
 from seqkit.views.add_cache import add_cache
 from seqkit.views.materialize import materialize
@@ -301,6 +302,29 @@ SELECTIONS = [
         lambda s: sk.gather(s, back_and_forth(len(s)), check=True),
         lambda x: x[::-1] + x,
         writes=True,
+    ),
+    Case(
+        "gather of a view",
+        lambda s: sk.gather(s, sk.smap(operator.neg, range(1, len(s) + 1))),
+        lambda x: x[::-1],
+        writes=True,
+    ),
+    Case(
+        "gather of a random view",
+        lambda s: sk.view(s)[sk.shuffle(np.arange(len(s)), seed=4)],
+        lambda x: shuffled(x, 4),
+        writes=True,
+    ),
+    Case(
+        "gather of a sampler",
+        lambda s: sk.gather(s, RandomSampler(len(s), seed=2)),
+        lambda x: shuffled(x, 2),
+        writes=True,
+    ),
+    Case(
+        "gather of a view, over prefetch",
+        lambda s: sk.gather(sk.prefetch(s, 2, "thread"), sk.view(range(len(s)))[::-1]),
+        lambda x: x[::-1],
     ),
     Case("take", lambda s: sk.take(s, back_and_forth(len(s))), lambda x: x[::-1] + x, writes=True),
 ]

@@ -32,17 +32,22 @@ MODULES = {
 }
 
 # What code about views may import: the view and what it rests on.
-VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"}
+VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {
+    "plain",
+    "values",
+}
 
 # Which rooms each room may import. A room is a module of the package, or a folder.
 ROOMS: dict[str, set[str]] = {
     "errors": {"frames"},
-    "indices": set(),
-    "checks": set(),
+    "plain": set(),
+    "indices": {"plain"},
+    "checks": {"plain"},
+    "values": {"indices", "plain", "source", "view"},
     "lazy": set(),
     "cached": set(),
     "context": set(),
-    "randomness": {"indices"},
+    "randomness": {"indices", "plain"},
     "chaining": {"frames"},
     "frames": set(),
     "trace": {"errors", "frames"},
@@ -50,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
     "recognise": {"indices"},
     "culprits": set(),
     "set_epoch": set(),
-    "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "trace"},
+    "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "plain", "trace"},
     "source": {"chaining", "view", "errors", "indices", "recognise", "set_epoch"},
     "serializable": {"checks"},
     "transforms": {"checks"},
@@ -58,7 +63,7 @@ ROOMS: dict[str, set[str]] = {
     "prefetch": VIEW | {"randomness", "executors", "culprits"},
     "executors": VIEW | {"prefetch", "culprits"},
     "observe": VIEW | {"views", "prefetch"},
-    "samplers": VIEW | {"views", "randomness"},
+    "samplers": VIEW | {"cached", "views", "randomness"},
     "collation": VIEW,
     "loader": VIEW | {"set_epoch", "samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},

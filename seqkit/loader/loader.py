@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import int_at_least
@@ -16,7 +16,7 @@ from ..frames import hides_frames, warn
 from ..indices import Unsized
 from ..iteration import is_one_shot, restarting
 from ..prefetch import Prefetch
-from ..samplers.base import pass_epoch
+from ..samplers.base import pass_epoch, whole_order
 from ..set_epoch import epoch_by_hand, tell
 from ..source import as_view
 from ..view import View
@@ -201,6 +201,9 @@ class DataLoader(Attributes, Generic[Batch]):
     prefetch_factor: int | None
     seed: int
 
+    # The view of keys, and the view of the items at the keys of a sampler, once that was asked for.
+    _ordered: tuple[Any, Any] = (None, None)
+
     # The subclass for PyTorch has others.
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
@@ -342,8 +345,20 @@ class DataLoader(Attributes, Generic[Batch]):
 
     @property
     def view(self) -> View[Any]:
-        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own."""
-        return self._view
+        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own.
+
+        With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
+        """
+        order = None if self._sampler is None else whole_order(self._sampler)
+        if order is None:
+            return self._view
+        if self._ordered[0] is not self._view:
+            start = self._worker_start(self._options.worker_init_fn, self._dataset)
+            node = pipeline(self._dataset, self._options, start, order)
+            if isinstance(node, Prefetch):
+                self._nodes.add(node)
+            self._ordered = self._view, node
+        return cast(View[Any], self._ordered[1])
 
     # ---------------------------------------------------------------- reading
 

@@ -19,7 +19,7 @@ from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap import smap
 from .iterable import Reader, WorkerParts, samples_of
-from .keyed import Batches, Given, Samples
+from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
 from .own_samplers import OwnBatchSampler, OwnRandomSampler, OwnSampler, OwnSequentialSampler
@@ -46,7 +46,7 @@ class WorkerStart:
         set_worker_info(info)
 
 
-def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
+def pipeline(dataset: Any, options: Options, start: WorkerStart, order: View[Any] | None = None) -> View[Any]:
     """Return the view of the batches or samples that a loader yields.
 
     Parameters
@@ -56,6 +56,9 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
         With a seed, a collate function, and `iterable_split` if the data set can only be iterated.
     start : WorkerStart
         Called in every worker before its first sample.
+    order : View, optional
+        The keys that a sampler gives in an epoch. None (the default): with a sampler, the indices of the view
+        are its keys.
     """
     split = options.iterable_split
     if split == "workers":
@@ -65,6 +68,8 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
         blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, _batches(samples, options))
         return InTurn(options, blocks, _batches(Given(), options), start)
     items = _items(dataset, options)
+    if order is not None:
+        items = AtKeys(items, order, options.is_batched)
     if not options.num_workers:
         return items
     return prefetch(

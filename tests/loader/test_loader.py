@@ -133,7 +133,7 @@ def test_the_view_shows_the_pipeline():
         " nworkers=2, method='thread')"
     )
     loader = DataLoader([1, 2], batch_sampler=[[0]])
-    assert repr(loader.view) == "batches(samples(<list of 2>), default_collate)"
+    assert repr(loader.view) == "at_keys(batches(samples(<list of 2>), default_collate), <list of 1>)"
     assert repr(DataLoader([1], None).view) == "smap(default_convert, <list of 1>)"
 
 

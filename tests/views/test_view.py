@@ -64,11 +64,19 @@ def test_a_dict_is_a_sequence_of_its_ints_also_when_iterated() -> None:
         sk.view({"x": 1})
 
 
-def test_a_bool_index_is_0_or_1_also_in_arrays() -> None:
+@pytest.mark.parametrize("flag", [True, np.array(True)], ids=repr)
+def test_a_bool_is_no_index(flag: Any) -> None:
     rows = sk.view(np.arange(6).reshape(3, 2))
-    assert rows[True].tolist() == [2, 3]
-    rows[False] = 9
-    assert [list(row) for row in rows] == [[9, 9], [2, 3], [4, 5]]
+    with says(
+        TypeError,
+        f"source: indices must be ints, got {type(flag).__name__}. A mask needs a bool for each item.",
+    ):
+        rows[flag]
+    with pytest.raises(TypeError, match="indices must be ints"):
+        rows[flag] = 9
+    with pytest.raises(TypeError, match="indices must be ints"):
+        rows.__getitems__([0, flag])
+    assert rows[1].tolist() == [2, 3]
 
 
 def test_an_array_answers_a_batch_with_one_index_operation() -> None:
