@@ -32,12 +32,13 @@ MODULES = {
 }
 
 # What code about views may import: the view and what it rests on.
-VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"}
+VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {"casting"}
 
 # Which rooms each room may import. A room is a module of the package, or a folder.
 ROOMS: dict[str, set[str]] = {
     "errors": {"frames"},
     "indices": set(),
+    "casting": set(),
     "checks": set(),
     "lazy": set(),
     "cached": set(),
@@ -52,7 +53,7 @@ ROOMS: dict[str, set[str]] = {
     "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "trace"},
     "source": {"chaining", "view", "errors", "indices", "recognise"},
     "serializable": {"checks"},
-    "transforms": {"checks"},
+    "transforms": {"casting", "checks"},
     "views": VIEW | {"cached", "randomness", "sources"},
     "prefetch": VIEW | {"randomness", "executors", "culprits"},
     "executors": VIEW | {"prefetch", "culprits"},

@@ -16,7 +16,9 @@ from ..view import View
 from .base import Collate, Place, check_not_empty
 from .leaves import (
     ARRAYS,
+    as_arrays,
     copied,
+    is_array_like,
     is_array_of_samples,
     is_object_array,
     is_tensor,
@@ -218,7 +220,7 @@ def _rule(kind: type, registry: CollateMap) -> Rule | None:
         return _list_text
     if issubclass(kind, TEXT):
         return _list_bytes
-    if issubclass(kind, ARRAYS):
+    if issubclass(kind, ARRAYS) or (is_array_like(kind) and not is_tensor(kind) and not issubclass(kind, View)):
         return _stack
     if issubclass(kind, Mapping):
         return _collate_mappings
@@ -248,7 +250,7 @@ def _list_bytes(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
 def _stack(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
     if rules.lists_objects and any(map(is_object_array, batch)):
         return list(batch)
-    return stack(batch, place)
+    return stack(as_arrays(batch, place), place)
 
 
 def _stack_tensors(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:

@@ -14,7 +14,7 @@ from ..iteration import draw, first_error, surviving, until_the_end
 from ..source import as_view
 from ..view import Indexable, T, U, View, name_of, sized
 from .last import Last, check_last
-from .stacked import ARRAY_COLLATES, stacked
+from .stacked import Stacked, in_shared_memory
 
 __all__ = ["Batch", "batch"]
 
@@ -121,7 +121,7 @@ class Batch(View[Any]):
         self._last = last
         self._pad = pad
         self._given_fn = collate_fn
-        self._collate_fn = stacked if collate_fn in ARRAY_COLLATES else collate_fn
+        self._collate_fn = in_shared_memory(collate_fn)
         # A collate function with this attribute gets the items of an array source as one array.
         self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
 
@@ -188,7 +188,7 @@ class Batch(View[Any]):
         return Expanded(plan, self._members)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
-        if self._collate_fn not in (None, list, tuple, stacked):
+        if self._collate_fn not in (None, list, tuple) and not isinstance(self._collate_fn, Stacked):
             raise TypeError("batch does not support assignment through this collate_fn")
         members, values = self._members(i), list(value)
         padded = self._last == "pad" and len(values) == self._k

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from ..casting import holds
 from ..context import MAIN
 from ..source import Source
 from ..view import View, in_order
@@ -60,7 +61,10 @@ def _as_pickles(builder: _Builder, count: int) -> _Builder:
 
 
 def _is_plain_array(value: Any) -> bool:
-    return type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject and value.dtype.itemsize > 0
+    if type(value) not in (np.ndarray, np.memmap):
+        return False
+    dtype = value.dtype
+    return not dtype.hasobject and dtype.itemsize > 0 and dtype.metadata is None  # a pickle keeps metadata
 
 
 class _Builder(Protocol):
@@ -94,9 +98,9 @@ class _NumberBuilder:
 def _narrowed(values: Array) -> Array:
     """Return ints in the smallest dtype that holds them all. Floats are returned unchanged."""
     if values.dtype.kind == "i":
-        least, most = np.min(values), np.max(values)
-        for dtype in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
-            if np.iinfo(dtype).min <= least and most <= np.iinfo(dtype).max:
+        extremes = np.array([values.min(), values.max()])
+        for dtype in map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4")):
+            if holds(dtype, extremes):
                 return values.astype(dtype)
     return values
 
@@ -113,7 +117,7 @@ class _ArrayBuilder:
         self._lengths = array("q")
 
     def add(self, item: Any) -> bool:
-        if type(item) not in self._kinds or item.dtype != self._dtype:
+        if type(item) not in self._kinds or item.dtype != self._dtype or item.dtype.metadata:
             return False
         if item.ndim != self._ndim or item.shape[1:] != self._trailing:
             return False
