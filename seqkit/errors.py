@@ -295,7 +295,7 @@ def summary(error: BaseException) -> str:
     'ValueError: bad header; file: a.png'
     """
     try:
-        text = _clipped(str(error))
+        text = _clipped(str(error).rstrip())
     except Exception:
         text = "<its text cannot be shown>"
     notes = [str(note) for note in getattr(error, "__notes__", ()) if "\n" not in str(note)]

@@ -70,7 +70,12 @@ def files(
     check_callable(read, "files: read", optional=True)
     check_callable(progress, "files: progress", optional=True)
     endings = None if suffixes is None else _endings(suffixes)
-    view = as_view(found(as_path(path, "files"), "files", endings, progress), "files")
+    name = as_path(path, "files")
+    paths = found(name, "files", endings, progress)
+    if not paths:
+        kind = f" with a suffix of {list(endings)}" if endings is not None else ""
+        raise FileNotFoundError(f"files: there is no file{kind} at {name!r}. Check the path or the pattern.")
+    view = as_view(paths, "files")
     return view if read is None else smap(ReadFile(read), view)
 
 
@@ -83,7 +88,7 @@ def _endings(suffixes: Sequence[str]) -> tuple[str, ...]:
 def found(
     path: str, who: str, endings: tuple[str, ...] | None = None, progress: Progress | None = None
 ) -> list[str]:
-    """Return the files of a folder or pattern in natural order. Raise FileNotFoundError if there is none."""
+    """Return the files of a folder or pattern in natural order. Raise FileNotFoundError for a dead link."""
     paths: list[str] = []
     for name in _walk(path, ()) if os.path.isdir(path) else _glob(path):
         if endings is not None and not name.lower().endswith(endings):
@@ -96,9 +101,6 @@ def found(
         paths.append(name)
         if progress is not None:
             progress(len(paths), None)
-    if not paths:
-        kind = f" with a suffix of {list(endings)}" if endings is not None else ""
-        raise FileNotFoundError(f"{who}: there is no file{kind} at {path!r}. Check the path or the pattern.")
     return sorted(paths, key=lambda name: (natural(name), name))
 
 
