@@ -208,7 +208,7 @@ def _common_columns(paths: list[str], files: list[dict[str, str]], names: list[s
     for path, file in zip(paths, files, strict=True):
         missing = [name for name in wanted if name not in file]
         if missing and file is first:
-            raise ValueError(f"parquet: columns must be among {listed(list(file))}, got {listed(missing)}")
+            raise ValueError(f"parquet: columns must be among {listed(list(file))}, got {missing}")
         if missing or (names is None and len(file) > len(first)):
             other = listed(missing or [name for name in file if name not in first])
             raise ValueError(
