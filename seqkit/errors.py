@@ -287,15 +287,19 @@ def brief(value: Any) -> str:
 
 
 def summary(error: BaseException) -> str:
-    """Return type and text of an exception, even if its ``__str__`` fails.
+    """Return type, text and one-line notes of an exception, even if its ``__str__`` fails.
 
-    >>> summary(ValueError("bad header"))
-    'ValueError: bad header'
+    >>> error = ValueError("bad header")
+    >>> error.add_note("file: a.png")
+    >>> summary(error)
+    'ValueError: bad header; file: a.png'
     """
     try:
-        text = _clipped(str(error))
+        text = _clipped(str(error).rstrip())
     except Exception:
         text = "<its text cannot be shown>"
+    notes = [str(note) for note in getattr(error, "__notes__", ()) if "\n" not in str(note)]
+    text = "; ".join([text, *notes] if text else notes)
     if isinstance(error, RemoteError):
         return text  # already a summary
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -38,7 +38,7 @@ class Rows:
     takes_arrays = True  # of indices: pyarrow takes three times as long to convert a list
 
     def __init__(self, table: Any) -> None:
-        check_names(table.schema.names, "Table")
+        check_names(table.schema.names, "a Table")
         batches: list[Any] = table.to_batches() if hasattr(table, "to_batches") else []
         self._table = batches[0] if len(batches) == 1 else table  # a RecordBatch has the same methods, faster
 

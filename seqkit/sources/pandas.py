@@ -48,7 +48,7 @@ class Rows:
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self._names = list(frame.columns)
-        check_names(self._names, "DataFrame")
+        check_names(self._names, "a DataFrame")
 
     @cached_property
     def _columns(self) -> list[Any]:

@@ -119,7 +119,7 @@ def test_members_are_chosen_by_pattern_in_the_order_of_the_archive(tmp_path: Pat
             info = tarfile.TarInfo(name)
             info.size = len(name)
             tar.addfile(info, io.BytesIO(name.encode()))
-        link = tarfile.TarInfo("link.txt")
+        link = tarfile.TarInfo("link.png")
         link.type, link.linkname = tarfile.SYMTYPE, "c.png"
         tar.addfile(link)
     told: list[tuple[int, int | None]] = []
