@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["always_holds", "holds", "not_held"]
+__all__ = ["always_holds", "holds", "int_changed", "not_held"]
 
 DType = np.dtype[Any]
 
@@ -62,6 +62,27 @@ def not_held(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         if found.kind == dtype.kind and found.kind in "mM" and np.can_cast(found, dtype, "same_kind"):
             return _other_time(dtype, values)
     return np.full(values.shape, not _is_known_cast(dtype, found))
+
+
+def int_changed(sample: Any, array: npt.NDArray[Any]) -> Any:
+    """Return an int in nested lists that numpy changed when it made an array of them, or None.
+
+    >>> int_changed([2**53 + 1, 0.5], np.asarray([2**53 + 1, 0.5]))
+    9007199254740993
+    """
+    if array.dtype.kind in "fc":
+        if len(sample) < 100 and set(map(type, sample)) == {float}:  # faster than the next check
+            return None
+        with np.errstate(all="ignore"):
+            if not np.count_nonzero(abs(array) >= 2.0**53):
+                return None
+    elif array.dtype.kind not in "mM":
+        return None
+    numbers = list(np.asarray(sample, object).flat)
+    ints = [n for n in numbers if isinstance(n, int | np.integer) and not isinstance(n, np.timedelta64)]
+    if len(ints) == len(numbers):
+        return max(ints)  # no dtype of ints holds them all
+    return next((number for number in ints if not holds(array.dtype, number)), None)
 
 
 def _exact_bits(dtype: DType) -> int:

@@ -32,7 +32,7 @@ MODULES = {
 }
 
 # What code about views may import: the view and what it rests on.
-VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {"casting"}
+VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {"casting", "progress"}
 
 # Which rooms each room may import. A room is a module of the package, or a folder.
 ROOMS: dict[str, set[str]] = {
@@ -46,6 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "randomness": {"indices"},
     "chaining": {"frames"},
     "frames": set(),
+    "progress": set(),
     "trace": {"errors", "frames"},
     "iteration": {"errors", "indices", "trace"},
     "recognise": {"indices"},

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import always_holds, holds, not_held
+from ..casting import always_holds, holds, int_changed, not_held
 from ..context import empty
 from .base import Place
 
@@ -273,29 +273,12 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
         raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
     if holds_objects(array.dtype):
         raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
-    if kind in (list, tuple) and (changed := _changed_by_numpy(sample, array)) is not None:
+    if kind in (list, tuple) and (changed := int_changed(sample, array)) is not None:
         raise ValueError(
             f"{place.who}: {place.at(i)} holds {changed!r}, which does not fit into {array.dtype}; numbers of"
             " a list need one dtype: convert it"
         )
     return array
-
-
-def _changed_by_numpy(sample: Any, array: Array) -> Any:
-    """Return an int of nested lists that numpy has changed to fit it to the other numbers, or None."""
-    if array.dtype.kind in "fc":
-        if len(sample) < 100 and set(map(type, sample)) == {float}:  # faster than the next check
-            return None
-        with np.errstate(all="ignore"):
-            if not np.count_nonzero(abs(array) >= 2.0**53):
-                return None
-    elif array.dtype.kind not in "mM":
-        return None
-    numbers = list(np.asarray(sample, object).flat)
-    ints = [n for n in numbers if isinstance(n, int | np.integer) and not isinstance(n, np.timedelta64)]
-    if len(ints) == len(numbers):
-        return max(ints)  # no dtype of ints holds them all
-    return next((number for number in ints if not holds(array.dtype, number)), None)
 
 
 def plain_arrays(samples: Sequence[Any], place: Place) -> list[Array]:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from functools import partial
-from glob import has_magic, iglob
+from glob import escape, has_magic, iglob
 from itertools import accumulate
 from os import PathLike
 from typing import Any
@@ -113,6 +113,11 @@ def _paths(path: Any) -> list[tuple[str, dict[str, str | None]]]:
 
 def _files(path: str) -> list[str]:
     if os.path.isdir(path):
+        unfinished = iglob(os.path.join(escape(path), "**", "*.parquet.partial"), recursive=True)
+        if (partial_folder := next(unfinished, None)) is not None:
+            raise ValueError(
+                f"parquet: {partial_folder} is not complete. Call materialize again to finish it, or delete it."
+            )
         if os.path.isdir(os.path.join(path, "_delta_log")):
             raise ValueError(
                 f"parquet: {path} is a Delta table, whose files may hold deleted rows. Read it with the"
@@ -260,7 +265,7 @@ class ParquetRows:
         self.group_sizes = [rows for groups in sizes for rows in groups]
         self._ends = list(accumulate(self.group_sizes))
         self._files = [Handles(partial(_open, path), bounded=True) for path in paths]
-        self._decoded: OrderedDict[int, Any] = OrderedDict()
+        self._decoded: OrderedDict[int, Rows] = OrderedDict()
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -269,7 +274,7 @@ class ParquetRows:
         if not 0 <= i < len(self):
             raise IndexError(f"row {i} is out of range for {len(self)} rows")
         group = bisect_right(self._ends, i)
-        row: dict[str, Any] = Rows(self._table(group))[i - self._ends[group] + self.group_sizes[group]]
+        row: dict[str, Any] = self._table(group)[i - self._ends[group] + self.group_sizes[group]]
         return row
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
@@ -278,24 +283,24 @@ class ParquetRows:
 
         def read(group: int, positions: Any) -> list[dict[str, Any]]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
-            return self._table(group).take(rows).to_pylist()  # type: ignore[no-any-return]
+            return self._table(group).__getitems__(rows)
 
         return read_grouped(groups, read)
 
-    def _table(self, group: int) -> Any:
-        """Return a row group, decoded now or before."""
+    def _table(self, group: int) -> Rows:
+        """Return the rows of a row group, decoded now or before."""
         if group in self._decoded:
             self._decoded.move_to_end(group)
             return self._decoded[group]
         file, number = self._groups[group]
         try:
-            self._decoded[group] = table = self._read(file, number)
+            self._decoded[group] = rows = Rows(self._read(file, number))
         except Exception as error:
             name_file(error, self._paths[file])
             raise
-        while len(self._decoded) > 1 and sum(t.nbytes for t in self._decoded.values()) > self._cache_bytes:
+        while len(self._decoded) > 1 and sum(r.nbytes for r in self._decoded.values()) > self._cache_bytes:
             self._decoded.popitem(last=False)
-        return table
+        return rows
 
     def _read(self, file: int, number: int) -> Any:
         partition, columns = self._partitions[file], self._columns
