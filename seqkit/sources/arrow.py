@@ -57,7 +57,7 @@ class Rows:
         known = {} if kind is None else fields_of(kind)
         self._is_tuple = kind is not None and kind[0] == "tuple" and list(known) == names
         self._reads = [
-            partial(decoded, known[field.name]) if field.name in known else _reader(field.type)
+            _decoder(known[field.name]) if field.name in known else _reader(field.type)
             for field in table.schema
         ]
 
@@ -97,6 +97,11 @@ def _values(column: Any, read: Read | None) -> list[Any]:
     if read is None:
         return column.to_pylist()  # type: ignore[no-any-return]
     return read(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
+
+
+def _decoder(kind: Any) -> Read | None:
+    is_of_python = not isinstance(kind, list) or kind[0] == "datetime"
+    return None if is_of_python else partial(decoded, kind)
 
 
 def _reader(kind: Any) -> Read | None:

@@ -169,7 +169,9 @@ def _write_missing(written: Written, ahead: Ahead, on_error: OnError, report: Re
     report(done, target.n)
     with ahead(written._take(todo)) as node, tolerating(on_error):
         items = iter(node)
-        for _ in range(len(todo)):
+        for k in range(len(todo)):
+            if k == 1:
+                target.prepare()  # while workers compute
             try:
                 next(items)
             except EvaluationError as error:
@@ -309,6 +311,9 @@ class Writer(ABC):
 
     def as_stored(self, item: Any) -> Any:
         return item
+
+    def prepare(self) -> None:
+        """Do what takes time and `complete` needs."""
 
     @abstractmethod
     def type(self) -> Any:
@@ -484,6 +489,9 @@ class ParquetWriter(Writer):
     def resume(self, kind: Any) -> None:
         self._journal = Journal(self.folder)
         self._kind = kind
+
+    def prepare(self) -> None:
+        import pyarrow.parquet  # noqa: F401
 
     def stored(self, i: int) -> Any:
         return Records.of(self.folder, self.n).read([i])[0]
