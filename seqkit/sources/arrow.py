@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..prefetch.arrow import compacted
 from ..view import View
 from .columns import check_names
 from .files import existing
@@ -29,7 +30,13 @@ class Column:
         return self._array[i].as_py()
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        return self._array.take(np.asarray(indices, np.int64)).to_pylist()  # type: ignore[no-any-return]
+        try:
+            return self._array.take(np.asarray(indices, np.int64)).to_pylist()  # type: ignore[no-any-return]
+        except NotImplementedError:  # pyarrow cannot take from some types
+            return [self[i] for i in indices]
+
+    def __reduce__(self) -> Any:
+        return Column, (compacted(self._array),)
 
 
 class Rows:
@@ -49,10 +56,16 @@ class Rows:
         return {name: column[i].as_py() for name, column in self._named()}
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        return self._table.take(np.asarray(indices, np.int64)).to_pylist()  # type: ignore[no-any-return]
+        try:
+            return self._table.take(np.asarray(indices, np.int64)).to_pylist()  # type: ignore[no-any-return]
+        except NotImplementedError:  # pyarrow cannot take from some types
+            return [self[int(i)] for i in indices]
 
     def _named(self) -> Any:
         return zip(self._table.schema.names, self._table.columns, strict=True)
+
+    def __reduce__(self) -> Any:
+        return Rows, (compacted(self._table),)
 
 
 def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
@@ -84,16 +97,18 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     >>> arrow(path)[1]
     {'city': 'Rome', 'people': 28}
     """
-    return PerProcess(partial(_open, existing(path, "arrow")))
+    path = existing(path, "arrow")
+    return PerProcess(partial(_open, path), path=path)
 
 
 def _open(path: str) -> Any:
     import pyarrow as pa
 
-    file = pa.memory_map(path)
-    try:
-        reader = pa.ipc.open_file(file)
-    except pa.ArrowInvalid:
-        file.seek(0)
-        reader = pa.ipc.open_stream(file)
-    return Rows(reader.read_all())
+    with pa.memory_map(path) as file:  # the buffers of the table keep the map
+        try:
+            table = pa.ipc.open_file(file).read_all()
+        except pa.ArrowInvalid:
+            file.seek(0)
+            table = pa.ipc.open_stream(file).read_all()
+    check_names(table.schema.names, path, "arrow")
+    return Rows(table)

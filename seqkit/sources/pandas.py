@@ -35,8 +35,7 @@ class Column:
         return self.values[i]
 
     def __getitems__(self, indices: list[int]) -> Any:
-        values = self.values[np.asarray(indices, np.intp)]
-        return values if isinstance(values, np.ndarray) else list(values)
+        return _several(self.values, np.asarray(indices, np.intp))
 
     def __reduce__(self) -> Any:
         return Column, (self._series,)
@@ -64,7 +63,16 @@ class Rows:
 
     def __getitems__(self, indices: list[int]) -> list[dict[Any, Any]]:
         wanted = np.asarray(indices, np.intp)
-        return as_rows(self._names, [column[wanted] for column in self._columns], len(indices))
+        return as_rows(self._names, [_several(column, wanted) for column in self._columns], len(indices))
 
     def __reduce__(self) -> Any:
         return Rows, (self._frame,)
+
+
+def _several(values: Any, wanted: Any) -> Any:
+    """Return some values of an array of numpy or pandas, of the same types as single ones."""
+    found = values[wanted]
+    if isinstance(found, np.ndarray):
+        return found
+    # Iterating a categorical array turns numbers of numpy into numbers of Python.
+    return [found[k] for k in range(len(found))] if hasattr(found, "codes") else list(found)
