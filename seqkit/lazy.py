@@ -36,7 +36,9 @@ def lazy_names(
         if name in packages:
             try:
                 return import_module(f"{package}.{name}")
-            except ImportError as error:  # a library is not installed. `hasattr` and `dir` expect AttributeError
+            except (
+                ImportError
+            ) as error:  # a library is not installed. `hasattr` and `dir` expect AttributeError
                 raise AttributeError(f"module {package!r} has no attribute {name!r}: {error}") from error
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

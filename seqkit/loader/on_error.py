@@ -126,7 +126,9 @@ def _leaves(view: View[Any], i: Any) -> Iterator[Any]:
 def _has_text(value: Any) -> bool:
     if isinstance(value, Mapping):
         value = tuple(value.values())
-    return isinstance(value, str | PathLike) or (isinstance(value, tuple | list) and any(map(_has_text, value)))
+    return isinstance(value, str | PathLike) or (
+        isinstance(value, tuple | list) and any(map(_has_text, value))
+    )
 
 
 class OnRecovered:

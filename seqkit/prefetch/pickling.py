@@ -5,7 +5,8 @@ Guarantees
 - Lambdas, closures, and functions and classes of the main module travel by value. So do functions with
   `functools.lru_cache` and cached properties. This also holds in a child of `multiprocessing`.
 - Classes keep their identity (see `classes`).
-- Tensors travel by their memory, and slices of Arrow tables without the rest of the table. With `dumps_for_workers`, arrays over mapped files travel as references.
+- Tensors travel by their memory, and slices of Arrow tables without the rest of the table. With
+  `dumps_for_workers`, arrays over mapped files travel as references.
 
 Relies on
 ---------
@@ -82,10 +83,12 @@ KINDS = (("torch", "Tensor"), ("pyarrow", "Array"))
 
 
 @cache
-def _with_libraries(pickler: type[pickle.Pickler], tensor: type | None, array: type | None) -> type[pickle.Pickler]:
+def _with_libraries(
+    pickler: type[pickle.Pickler], tensor: type | None, array: type | None
+) -> type[pickle.Pickler]:
     """Return a subclass of a pickler that uses `reduce_tensor` and `reduce_array`."""
     others = pickler.dispatch_table if issubclass(pickler, cloudpickle.Pickler) else copyreg.dispatch_table
-    ours = dict.fromkeys(array_types(), reduce_array) if array is not None else {}
+    ours: dict[type, Any] = dict.fromkeys(array_types(), reduce_array) if array is not None else {}
     if tensor is not None:
         ours[tensor] = reduce_tensor
     # A class attribute, because pickle ignores the dispatch table of an instance if the class has one.

@@ -16,7 +16,21 @@ __all__ = ["images", "read_image"]
 
 # The last line has formats that Pillow may not read. Its error is better than an image left out.
 SUFFIXES = (
-    *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tga"),
+    *(
+        ".apng",
+        ".bmp",
+        ".gif",
+        ".jfif",
+        ".jpe",
+        ".jpeg",
+        ".jpg",
+        ".pbm",
+        ".pgm",
+        ".png",
+        ".pnm",
+        ".ppm",
+        ".tga",
+    ),
     *(".tif", ".tiff", ".webp"),
     *(".avif", ".heic", ".heif", ".j2k", ".jp2", ".jxl"),
 )
@@ -86,9 +100,7 @@ def images(
     return files(path, read=read, suffixes=SUFFIXES, progress=progress)
 
 
-def read_image(
-    path: str, mode: str | None = "RGB", library: str = "pillow", *, frame: Frame = None
-) -> Any:
+def read_image(path: str, mode: str | None = "RGB", library: str = "pillow", *, frame: Frame = None) -> Any:
     """Return an image file as a writable array; see `images`."""
     from PIL import Image
 

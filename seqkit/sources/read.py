@@ -156,6 +156,6 @@ def _reader(path: str) -> str:
         return marks[0] if marks else "files.files"
     remedy = REMEDIES.get(suffix, "Pass open_fn= to say how the file is opened")
     raise ValueError(
-        f"read: the suffix {suffix!r} is unknown, got {path!r}. {remedy}. Known are {', '.join(READERS)}, images"
-        " and sound."
+        f"read: the suffix {suffix!r} is unknown, got {path!r}. {remedy}. Known are {', '.join(READERS)},"
+        " images and sound."
     )

@@ -49,7 +49,8 @@ def remote(
 
     Notes
     -----
-    An error of an item names the URL of its file. To read each file once, wrap the view in `add_cache`, or put ``"simplecache::"`` before the URL.
+    An error of an item names the URL of its file. To read each file once, wrap the view in `add_cache`, or
+    put ``"simplecache::"`` before the URL.
 
     Examples
     --------
@@ -72,7 +73,9 @@ def remote(
         paths = [path] if fs.isfile(path) else []
     if not paths:
         is_folder = not has_magic(path) and fs.isdir(path)
-        hint = f"It is a folder: pass {url.rstrip('/')}/**" if is_folder else "Check the address or the pattern"
+        hint = (
+            f"It is a folder: pass {url.rstrip('/')}/**" if is_folder else "Check the address or the pattern"
+        )
         raise FileNotFoundError(f"remote: there is no file at {url!r}. {hint}.")
     return smap(partial(_read, url=url, options=options, read=read), as_view(paths, "remote"))
 
