@@ -107,8 +107,8 @@ def csv(
         delimiter = options.pop("sep", delimiter)  # the name that pandas has for it
     elif unknown := sorted(options.keys() - ARROW_OPTIONS):
         raise TypeError(
-            f"csv: pyarrow has no option {unknown[0]!r}. Pass delimiter= or encoding=, or library='pandas' for"
-            " options of pandas.read_csv."
+            f"csv: pyarrow has no option {unknown[0]!r}. Pass delimiter= or encoding=, or library='pandas'"
+            " and options of pandas.read_csv."
         )
     if not isinstance(delimiter, str) or len(delimiter) != 1:
         raise ValueError(f"csv: delimiter must be one letter, got {delimiter!r}")

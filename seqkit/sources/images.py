@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
@@ -193,7 +194,9 @@ def _check_values(image: Any, rawmode: str, mode: str | None) -> None:
 def _with_imageio(path: str, mode: str | None, frame: Frame) -> Any:
     from imageio.v3 import imread
 
-    array = np.array(imread(path))
+    with open(path, "rb") as file:  # with a path, imageio leaves a file open for each plugin that fails
+        data = file.read()
+    array = np.array(imread(data, extension=os.path.splitext(path)[1] or None))
     is_stack = array.ndim > 3 or (array.ndim == 3 and array.shape[-1] > 4)
     frames = array if is_stack else array[np.newaxis]
     if frame == "all":

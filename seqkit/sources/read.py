@@ -34,7 +34,7 @@ READERS = {
     ".tar": "archives.tar_members",
 }
 # Readers that take a folder or a pattern themselves. Other readers take one file.
-TAKE_PATTERNS = {"files.files", "images.images", "audio.audio", "parquet.parquet"}
+TAKE_PATTERNS = {"files.files", "images.images", "audio.audio", "parquet.parquet", "remote.remote"}
 # Suffixes that need more than a path, and what to use.
 DATABASES = (".db", ".sqlite", ".sqlite3")
 REMEDIES = {
