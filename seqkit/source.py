@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
@@ -14,12 +14,16 @@ from .chaining import Chainable
 from .errors import EndOfSequence, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .recognise import length_of, recognise
-from .view import Indexable, T, T_co, View
+from .view import Indexable, T, T_co, Table, View
 
 __all__ = ["Source", "as_view", "view"]
 
 
-def view(source: Indexable[T]) -> View[T]:
+@overload
+def view(source: Table) -> View[dict[str, Any]]: ...
+@overload
+def view(source: Indexable[T]) -> View[T]: ...
+def view(source: Any) -> View[Any]:
     """Return `source` as a view: itself if it is one, a thin wrapper otherwise.
 
     Views understand slices, index arrays, masks and method chaining.

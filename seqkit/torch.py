@@ -12,6 +12,7 @@ workers without a copy.
 from __future__ import annotations
 
 import math
+from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
-from .collation.leaves import is_masked, stack_arrays
+from .collation.base import Place
+from .collation.leaves import as_arrays, is_array_like, is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
 from .loader.loader import Batch
@@ -158,7 +160,26 @@ def _are_alike(batch: Sequence[Any]) -> bool:
 _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 
 
-_RULES = {**_rules.default_collate_fn_map, np.ndarray: _stack_arrays, torch.Tensor: _stack}
+class _ArrayLike(ABC):
+    """Arrays of other libraries, and lists of numbers from tables."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return is_array_like(kind) and not issubclass(kind, View)
+
+
+def _stack_array_likes(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    arrays = as_arrays(batch, Place("default_collate"))
+    return _stack_arrays([np.asarray(array) for array in arrays], collate_fn_map=collate_fn_map)
+
+
+# PyTorch takes the first rule that fits, so the rule for arrays of other libraries comes last.
+_RULES = {
+    **_rules.default_collate_fn_map,
+    np.ndarray: _stack_arrays,
+    torch.Tensor: _stack,
+    _ArrayLike: _stack_array_likes,
+}
 
 
 class _WorkerStart(WorkerStart):

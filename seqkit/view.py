@@ -53,7 +53,7 @@ from .indices import (
 from .iteration import surviving
 from .trace import locate
 
-__all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
+__all__ = ["Indexable", "T", "T_co", "Table", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
 
 # The types of items, in the signatures of all combinators.
 T = TypeVar("T")
@@ -68,6 +68,27 @@ class Indexable(Protocol[T_co]):
     """The type of a source for type checkers. Most sources have a length too."""
 
     def __getitem__(self, i: int, /) -> T_co: ...
+
+
+class PandasTable(Protocol):
+    """The type of a DataFrame of pandas: a view of it has rows, although ``frame[i]`` is a column."""
+
+    @property
+    def iloc(self) -> Any: ...
+    @property
+    def columns(self) -> Any: ...
+    def itertuples(self) -> Any: ...
+
+
+class PolarsTable(Protocol):
+    """The type of a DataFrame of polars, whose rows are dicts in a view."""
+
+    @property
+    def columns(self) -> Any: ...
+    def iter_rows(self) -> Any: ...
+
+
+Table = PandasTable | PolarsTable
 
 
 class _FoundWhenNeeded:

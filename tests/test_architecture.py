@@ -71,6 +71,7 @@ ROOMS: dict[str, set[str]] = {
 # The parts of the engine that can be understood alone.
 SELF_CONTAINED = {"processes.linux", "processes.segment", "processes.slots", "codec", "window", "results"} | {
     "pickling",
+    "arrow",
     "tensors",
     "maps",
     "classes",

@@ -222,8 +222,8 @@ def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
 
 
 def dumps_plain(value: Any, **options: Any) -> bytes:
-    """Pickle a value, with the memory of tensors out of band."""
-    if "torch" in sys.modules:
+    """Pickle a value, with the memory of tensors out of band, and slices of Arrow tables without the rest."""
+    if "torch" in sys.modules or "pyarrow" in sys.modules:
         return pickling.dumps(value, **options)
     return pickle.dumps(value, **options)
 

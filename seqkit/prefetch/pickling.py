@@ -5,7 +5,8 @@ Guarantees
 - Lambdas, closures, and functions and classes of the main module travel by value. So do functions with
   `functools.lru_cache` and cached properties. This also holds in a child of `multiprocessing`.
 - Classes keep their identity (see `classes`).
-- Tensors travel by their memory. With `dumps_for_workers`, arrays over mapped files travel as references.
+- Tensors travel by their memory, and slices of Arrow tables without the rest of the table. With
+  `dumps_for_workers`, arrays over mapped files travel as references.
 
 Relies on
 ---------
@@ -28,6 +29,7 @@ import numpy as np
 from cloudpickle import cloudpickle as internals
 
 from ..context import MAIN
+from .arrow import array_types, reduce_array
 from .classes import fill, has_a_name, receive, reference, this_process
 from .maps import Maps
 from .tensors import reduce_tensor
@@ -69,20 +71,28 @@ def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -
     main = sys.modules.get("__mp_main__")
     if main is not None and main is sys.modules["__main__"]:  # true in a child of `multiprocessing`
         cloudpickle.register_pickle_by_value(main)
-    torch = sys.modules.get("torch")
-    if hasattr(torch, "Tensor"):  # False while torch is being imported
-        pickler = _with_tensors(pickler)  # type: ignore[arg-type]  # classes are hashable
+    # A module has no such class while it is being imported.
+    tensor, array = (getattr(sys.modules.get(name), kind, None) for name, kind in KINDS)
+    if tensor is not None or array is not None:
+        pickler = _with_libraries(pickler, tensor, array)  # type: ignore[arg-type]  # classes are hashable
     pickler(file, **options).dump(value)
     return file.getvalue()
 
 
+KINDS = (("torch", "Tensor"), ("pyarrow", "Array"))
+
+
 @cache
-def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
-    """Return a subclass of a pickler that uses `reduce_tensor`."""
+def _with_libraries(
+    pickler: type[pickle.Pickler], tensor: type | None, array: type | None
+) -> type[pickle.Pickler]:
+    """Return a subclass of a pickler that uses `reduce_tensor` and `reduce_array`."""
     others = pickler.dispatch_table if issubclass(pickler, cloudpickle.Pickler) else copyreg.dispatch_table
-    reducers = _Reducers({sys.modules["torch"].Tensor: reduce_tensor}, others)
+    ours: dict[type, Any] = dict.fromkeys(array_types(), reduce_array) if array is not None else {}
+    if tensor is not None:
+        ours[tensor] = reduce_tensor
     # A class attribute, because pickle ignores the dispatch table of an instance if the class has one.
-    return type(pickler.__name__, (pickler,), {"dispatch_table": reducers})
+    return type(pickler.__name__, (pickler,), {"dispatch_table": _Reducers(ours, others)})
 
 
 # -------------------------------------------------------------------- functions and properties that cache

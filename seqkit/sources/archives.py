@@ -231,8 +231,8 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
                         f"tar_members: {path} is damaged or was cut short ({error}). Make it again."
                     ) from error
                 raise tarfile.ReadError(
-                    f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed archive"
-                    " has no random access: unpack it, or make a zip archive."
+                    f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed"
+                    " archive has no random access: unpack it, or make a zip archive."
                 ) from error
             end = start if start and not found else archive.offset
             # tarfile takes a damaged header for the end of the archive.

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..prefetch.arrow import compacted
 from ..view import View
 from .columns import as_rows, check_names
 from .files import existing
-from .number_lists import number_list
+from .number_lists import dtype_named, number_list
 from .per_process import PerProcess
 from .row_types import decoded, fields_of, row_type_in
 
@@ -33,10 +34,13 @@ class Column:
         return _value(self._array, i, self._read)
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        return _values(self._array.take(np.asarray(indices, np.int64)), self._read)
+        try:
+            return _values(self._array.take(np.asarray(indices, np.int64)), self._read)
+        except NotImplementedError:  # pyarrow cannot take from some types
+            return [self[int(i)] for i in indices]
 
     def __reduce__(self) -> Any:
-        return Column, (self._array,)
+        return Column, (compacted(self._array),)
 
 
 class Rows:
@@ -74,14 +78,17 @@ class Rows:
         return tuple(values) if self._is_tuple else dict(zip(self._names, values, strict=True))
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        taken = self._table.take(np.asarray(indices, np.int64))
+        try:
+            taken = self._table.take(np.asarray(indices, np.int64))
+        except NotImplementedError:  # pyarrow cannot take from some types
+            return [self[int(i)] for i in indices]
         columns = [_values(column, read) for column, read in zip(taken.columns, self._reads, strict=True)]
         if self._is_tuple:
             return list(zip(*columns, strict=True))
         return as_rows(self._names, columns, len(indices))
 
     def __reduce__(self) -> Any:
-        return Rows, (self._table,)
+        return Rows, (compacted(self._table),)
 
 
 Read = Callable[[Any], list[Any]]
@@ -111,13 +118,8 @@ def _reader(kind: Any) -> Read | None:
     inner = kind
     while "list" in str(inner).partition("<")[0] and hasattr(inner, "value_type"):
         inner = inner.value_type
-    dtype = _DTYPES.get(str(inner))
-    return None if inner is kind or dtype is None else partial(_number_lists, np.dtype(dtype))
-
-
-_DTYPES = {"bool": "?", "halffloat": "f2", "float": "f4", "double": "f8"} | {
-    f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
+    dtype = dtype_named(str(inner))
+    return None if inner is kind or dtype is None else partial(_number_lists, dtype)
 
 
 def _number_lists(dtype: Any, column: Any) -> list[Any]:
@@ -126,6 +128,9 @@ def _number_lists(dtype: Any, column: Any) -> list[Any]:
 
 def _tensors(column: Any) -> list[Any]:
     return [each.to_numpy().copy() if each.is_valid else None for each in column]
+
+    def __reduce__(self) -> Any:
+        return Rows, (compacted(self._table),)
 
 
 def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
@@ -157,16 +162,18 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     >>> arrow(path)[1]
     {'city': 'Rome', 'people': 28}
     """
-    return PerProcess(partial(_open, existing(path, "arrow")))
+    path = existing(path, "arrow")
+    return PerProcess(partial(_open, path), path=path)
 
 
 def _open(path: str) -> Any:
     import pyarrow as pa
 
-    file = pa.memory_map(path)
-    try:
-        reader = pa.ipc.open_file(file)
-    except pa.ArrowInvalid:
-        file.seek(0)
-        reader = pa.ipc.open_stream(file)
-    return Rows(reader.read_all())
+    with pa.memory_map(path) as file:  # the buffers of the table keep the map
+        try:
+            table = pa.ipc.open_file(file).read_all()
+        except pa.ArrowInvalid:
+            file.seek(0)
+            table = pa.ipc.open_stream(file).read_all()
+    check_names(table.schema.names, path, "arrow")
+    return Rows(table)

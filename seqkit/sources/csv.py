@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ..view import View
-from .arrow import Rows
 from .columns import Columns, check_names
 from .files import existing
 from .per_process import PerProcess
@@ -31,9 +30,15 @@ PANDAS_TYPES = {
 }
 # Fields that are missing values in a column of numbers or bools: those of pyarrow.
 MISSING = frozenset(
-    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|N/A|NA|NULL|NaN|n/a|nan|null".split("|")
+    [
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A"),
+        *("NA", "NULL", "NaN", "n/a", "nan", "null"),
+    ]
 )
-BOOLS = {word: word in ("true", "True", "TRUE", "1") for word in "true True TRUE 1 false False FALSE 0".split()}
+BOOLS = {
+    **dict.fromkeys(("true", "True", "TRUE", "1"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "0"), False),
+}
 INT = re.compile(r"-?[0-9]+|0[xX][0-9a-fA-F]{1,16}").fullmatch
 FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|[+-]?nan", re.I
@@ -100,10 +105,10 @@ def csv(
         raise ValueError(f"csv: library must be 'pyarrow', 'pandas' or None, got {library!r}")
     if library == "pandas":
         delimiter = options.pop("sep", delimiter)  # the name that pandas has for it
-    elif options.keys() - ARROW_OPTIONS:
+    elif unknown := sorted(options.keys() - ARROW_OPTIONS):
         raise TypeError(
-            f"csv: pyarrow has no option {min(options.keys() - ARROW_OPTIONS)!r}. Pass delimiter= or encoding=,"
-            " or library='pandas' for options of pandas.read_csv."
+            f"csv: pyarrow has no option {unknown[0]!r}. Pass delimiter= or encoding=, or library='pandas'"
+            " and options of pandas.read_csv."
         )
     if not isinstance(delimiter, str) or len(delimiter) != 1:
         raise ValueError(f"csv: delimiter must be one letter, got {delimiter!r}")
@@ -266,7 +271,9 @@ def _typed(texts: Sequence[str]) -> Sequence[Any]:
     trimmed = [None if text in MISSING else text.strip(" \t") for text in texts]
     present = [text for text in trimmed if text is not None]
     if all(map(INT, present)):
-        ints = [None if text is None else int(text, 16 if text[1:2] in ("x", "X") else 10) for text in trimmed]
+        ints = [
+            None if text is None else int(text, 16 if text[1:2] in ("x", "X") else 10) for text in trimmed
+        ]
         known = [value for value in ints if value is not None]
         is_wide = known and not -WIDEST <= min(known) <= max(known) < WIDEST
         if is_wide and (min(known) < 0 or max(known) >= 2 * WIDEST):

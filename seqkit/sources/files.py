@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from glob import iglob
+from glob import has_magic, iglob
 from os import PathLike, fspath
 from typing import Any
 
@@ -159,7 +159,8 @@ def existing(path: str | PathLike[str], who: str) -> str:
     """
     name = as_path(path, who)
     if "://" not in name and not os.path.exists(name):
-        raise FileNotFoundError(f"{who}: there is nothing at {name!r}. Check the path.")
+        hint = "For a pattern, use sources.read" if has_magic(name) else "Check the path"
+        raise FileNotFoundError(f"{who}: there is nothing at {name!r}. {hint}.")
     return name
 
 

@@ -69,17 +69,6 @@ class Opened:
         if self._with_worker or in_process_worker():
             close_with_worker(self)
 
-    def close_if_idle(self) -> bool:
-        """Close the handle unless another thread uses it. Return True if it was open and is closed."""
-        if not self.lock.acquire(blocking=False):
-            return False
-        try:
-            was_open = self.value is not None
-            self.close()
-            return was_open
-        finally:
-            self.lock.release()
-
     def close(self) -> None:
         value, self.value = self.value, None
         if value is not None and self._pid != os.getpid():
@@ -100,14 +89,24 @@ class _Few:
 
     def make_room_for(self, new: Opened) -> None:
         with self._lock:
+            self._opened.add(new)
             others = [opened for opened in self._opened if opened.value is not None]
-            self._opened = weakref.WeakSet((*others, new))
         excess = len(others) + 1 - most_open()
-        if excess > 0:
-            for opened in sorted(others, key=lambda opened: opened.last_use):
-                excess -= opened.close_if_idle()
-                if excess <= 0:
-                    return
+        for opened in sorted(others, key=lambda opened: opened.last_use) if excess > 0 else ():
+            excess -= excess > 0 and self._close(opened)
+
+    def _close(self, opened: Opened) -> bool:
+        """Close a handle unless another thread uses it. Return True if it was open and is closed."""
+        if not opened.lock.acquire(blocking=False):
+            return False
+        try:
+            was_open = opened.value is not None
+            opened.close()
+            with self._lock:
+                self._opened.discard(opened)
+            return was_open
+        finally:
+            opened.lock.release()
 
 
 _few: dict[int, _Few] = {}  # by pid: a forked child leaves the entries of its parents alone

@@ -64,11 +64,10 @@ def _open(path: str, name: Any) -> Any:
     import h5py
 
     file = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
+    known: list[str] = []
     if name is None:
-        # A link that leads nowhere has no class. `_column` refuses it.
-        known = [key for key in file if file.get(key, getclass=True) in (h5py.Dataset, None)]
+        known = [key for key in file if isinstance(_item(file, key), h5py.Dataset | None)]
     else:
-        known = []
         file.visititems(lambda key, item: known.append(key) if isinstance(item, h5py.Dataset) else None)
     if name is None and not known:
         known = list(file)
@@ -81,10 +80,15 @@ def _open(path: str, name: Any) -> Any:
 def _column(file: Any, key: str) -> Any:
     import h5py
 
-    if key not in file and (link := _link(file, key)) is not None:
-        where = f"{link.path!r} of {link.filename}" if hasattr(link, "filename") else repr(link.path)
-        raise ValueError(f"hdf5: {key!r} is a link to {where}, where there is nothing. Choose other names.")
-    dataset = file[key]
+    dataset = _item(file, key)
+    if dataset is None:
+        try:
+            where = file.id.links.get_val(key.encode())
+        except RuntimeError:
+            raise KeyError(key) from None
+        path, target = where if isinstance(where, tuple) else (b"", where)
+        place = f"{target.decode()!r}" + (f" of {path.decode()}" if path else "")
+        raise ValueError(f"hdf5: {key!r} is a link to {place}, where there is nothing. Choose other names.")
     if not isinstance(dataset, h5py.Dataset):
         kind, names = type(dataset).__name__.lower(), list(getattr(dataset, "keys", list)())
         raise ValueError(f"hdf5: {key!r} is a {kind} and no data set. It has {names}.")
@@ -94,11 +98,12 @@ def _column(file: Any, key: str) -> Any:
     return Rows(dataset)
 
 
-def _link(file: Any, key: str) -> Any:
-    import h5py
-
-    link = file.get(key, getlink=True)
-    return link if isinstance(link, h5py.SoftLink | h5py.ExternalLink) else None
+def _item(file: Any, key: str) -> Any:
+    """Return an object of the file, or None if there is none, perhaps because a link leads nowhere."""
+    try:
+        return file[key]
+    except (KeyError, OSError):
+        return None
 
 
 def _check_sources(dataset: Any) -> None:

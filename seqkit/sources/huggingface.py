@@ -8,6 +8,7 @@ from typing import Any
 
 from ..view import View
 from .files import existing
+from .number_lists import dtype_named, number_list
 from .per_process import PerProcess
 
 __all__ = ["Column", "as_rows", "huggingface"]
@@ -29,7 +30,49 @@ def as_rows(data: Any) -> Any:
             f"view: items of a data set in {kind} format are tables, not rows. Use data.with_format(None), or"
             " the format 'numpy' or 'torch'."
         )
-    return data if kind in (None, "python", "custom") else Formatted(data)
+    if kind not in (None, "python", "custom"):
+        return Formatted(data)
+    return Rows(data) if kind != "custom" and _lists_of(data) else data
+
+
+class Rows:
+    """The rows of a data set, in which columns of lists of numbers are known as such."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._lists = _lists_of(data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._marked(self._data[i])
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return list(map(self._marked, self._data.__getitems__(indices)))
+
+    def _marked(self, row: dict[str, Any]) -> dict[str, Any]:
+        for name, dtype in self._lists.items():
+            row[name] = number_list(row[name], dtype)
+        return row
+
+    def __reduce__(self) -> Any:
+        return Rows, (self._data,)
+
+
+def _lists_of(data: Any) -> dict[str, Any]:
+    """Return the dtype of the numbers in each column of lists of numbers."""
+    dtypes = {name: _dtype_of_lists(data.features[name]) for name in data.format["columns"]}
+    return {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+
+
+def _dtype_of_lists(feature: Any) -> Any:
+    is_array = type(feature).__name__ in ("Array2D", "Array3D", "Array4D", "Array5D")
+    inner = feature
+    while type(inner).__name__ in ("List", "LargeList", "Sequence"):
+        inner = inner.feature
+    is_list = inner is not feature and type(inner).__name__ == "Value"
+    return dtype_named(inner.dtype) if is_array or is_list else None
 
 
 class Formatted:
@@ -69,6 +112,21 @@ class Formatted:
 
 class Column(Formatted):
     """The values of a column by position. A batch is read in one call, as for `Formatted`."""
+
+    def __init__(self, column: Any) -> None:
+        super().__init__(column)
+        data = column.source
+        is_plain = hasattr(data, "features") and data.format["type"] in (None, "python")
+        self._dtype = _dtype_of_lists(data.features[column.column_name]) if is_plain else None
+
+    def __getitem__(self, i: int) -> Any:
+        value = self._data[i]
+        return value if self._dtype is None else number_list(value, self._dtype)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        if self._dtype is None:
+            return super().__getitems__(indices)
+        return [number_list(value, self._dtype) for value in self._data[indices]]
 
     def _many(self, indices: list[int]) -> Any:
         return self._data[indices]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
@@ -16,7 +17,21 @@ __all__ = ["images", "read_image"]
 
 # The last line has formats that Pillow may not read. Its error is better than an image left out.
 SUFFIXES = (
-    *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tga"),
+    *(
+        ".apng",
+        ".bmp",
+        ".gif",
+        ".jfif",
+        ".jpe",
+        ".jpeg",
+        ".jpg",
+        ".pbm",
+        ".pgm",
+        ".png",
+        ".pnm",
+        ".ppm",
+        ".tga",
+    ),
     *(".tif", ".tiff", ".webp"),
     *(".avif", ".heic", ".heif", ".j2k", ".jp2", ".jxl"),
 )
@@ -86,9 +101,7 @@ def images(
     return files(path, read=read, suffixes=SUFFIXES, progress=progress)
 
 
-def read_image(
-    path: str, mode: str | None = "RGB", library: str = "pillow", *, frame: Frame = None
-) -> Any:
+def read_image(path: str, mode: str | None = "RGB", library: str = "pillow", *, frame: Frame = None) -> Any:
     """Return an image file as a writable array; see `images`."""
     from PIL import Image
 
@@ -181,7 +194,9 @@ def _check_values(image: Any, rawmode: str, mode: str | None) -> None:
 def _with_imageio(path: str, mode: str | None, frame: Frame) -> Any:
     from imageio.v3 import imread
 
-    array = np.array(imread(path))
+    with open(path, "rb") as file:  # with a path, imageio leaves a file open for each plugin that fails
+        data = file.read()
+    array = np.array(imread(data, extension=os.path.splitext(path)[1] or None))
     is_stack = array.ndim > 3 or (array.ndim == 3 and array.shape[-1] > 4)
     frames = array if is_stack else array[np.newaxis]
     if frame == "all":

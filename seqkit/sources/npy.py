@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import struct
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from errno import EMFILE
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ import numpy as np
 from ..source import as_view
 from ..view import View
 from .columns import as_names, check_names, choose
-from .files import as_path, existing, name_file
-from .per_process import PerProcess
+from .files import existing, name_file
+from .per_process import PerProcess, read_many
 
 __all__ = ["npy", "npz"]
 
@@ -46,18 +47,59 @@ def npy(path: str | PathLike[str]) -> View[Any]:
     >>> list(npy(path)[::-2])
     [np.int64(16), np.int64(4), np.int64(0)]
     """
-    name = as_path(path, "npy")
+    return as_view(_mapped(existing(path, "npy")), "npy")
+
+
+def _mapped(path: str) -> Any:
     try:
         # A plain array over the map: each slice of a `numpy.memmap` runs Python code.
-        array = np.asarray(np.load(name, mmap_mode="r"))
-    except ValueError as error:
+        array = np.asarray(np.load(path, mmap_mode="r"))
+    except Exception as error:
         if "Python objects" in str(error):
-            raise ValueError(f"npy: {name} holds objects. Save it with another dtype.") from None
-        name_file(error, name)
+            raise ValueError(f"npy: {path} holds objects. Save it with another dtype.") from None
+        if isinstance(error, OSError) and error.errno == EMFILE:
+            error.add_note("Too many files are open. Pass a pattern to sources.read, which keeps few open.")
+        name_file(error, path)
         raise
     if not array.shape:
-        raise ValueError(f"npy: {name} is a single {array.dtype}, not an array with rows. Use numpy.load.")
-    return as_view(array, "npy")
+        raise ValueError(f"npy: {path} is a single {array.dtype}, not an array with rows. Use numpy.load.")
+    return array
+
+
+def npy_of_many(path: str) -> View[Any]:
+    """Return the view of one of many files. It can be closed between two reads, because it copies rows."""
+    return PerProcess(partial(_copies, _mapped, existing(path, "npy")), path=path)
+
+
+def npz_of_many(path: str, name: str | Sequence[str] | None = None) -> View[Any]:
+    """Return the view of one of many files. It can be closed between two reads, because it copies rows."""
+    name = as_names(name, "npz: name")
+    return PerProcess(partial(_copies, _open, existing(path, "npz"), name), path=path)
+
+
+def _copies(open_fn: Callable[..., Any], *arguments: Any) -> Copies:
+    return Copies(open_fn(*arguments))
+
+
+class Copies:
+    """The rows of mapped arrays, without the map: it keeps its file open for as long as it lives."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return read_many(self._data, indices)
+
+    def __getitem__(self, i: int) -> Any:
+        row = self._data[i]
+        return {key: _copied(value) for key, value in row.items()} if isinstance(row, dict) else _copied(row)
+
+
+def _copied(value: Any) -> Any:
+    return np.array(value) if isinstance(value, np.ndarray) else value
 
 
 def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> View[Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NumberList", "number_list"]
+__all__ = ["NumberList", "are_numbers", "dtype_named", "number_list"]
 
 
 class NumberList(list[Any]):
@@ -26,6 +27,8 @@ class NumberList(list[Any]):
         self.dtype = dtype
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if not _is_full(self):
+            raise ValueError("a number is missing (None)")
         return np.array(list(self), dtype or self.dtype)
 
     def __reduce__(self) -> Any:
@@ -33,12 +36,28 @@ class NumberList(list[Any]):
 
 
 def number_list(values: Any, dtype: Any) -> Any:
-    """Return a cell of a column of lists as a `NumberList`, unless numbers are missing.
+    """Return a cell of a column of lists of numbers as a `NumberList`. A missing cell stays None."""
+    return None if values is None else NumberList(values, dtype)
 
-    >>> type(number_list([1, 2], int)).__name__, type(number_list([None], int)).__name__
-    ('NumberList', 'list')
+
+_NAMES = {"boolean": "?", "bool": "?", "halffloat": "f2", "float": "f4", "double": "f8"}
+_NUMBER = re.compile(r"(u?int|float)(8|16|32|64)").fullmatch
+
+
+def dtype_named(name: str) -> Any:
+    """Return the dtype of the numbers that a library calls so, or None.
+
+    >>> dtype_named("Float32"), dtype_named("double"), dtype_named("String")
+    (dtype('float32'), dtype('float64'), None)
     """
-    return NumberList(values, dtype) if values is not None and _is_full(values) else values
+    word = name.lower()
+    return np.dtype(_NAMES.get(word, word)) if word in _NAMES or _NUMBER(word) else None
+
+
+def are_numbers(values: list[Any]) -> bool:
+    """Return whether a list holds numbers of one type of Python."""
+    kinds = set(map(type, values))
+    return len(kinds) == 1 and kinds <= {int, float, bool}
 
 
 def _is_full(values: list[Any]) -> bool:

@@ -83,8 +83,8 @@ def parquet(
     """
     check_callable(progress, "parquet: progress", optional=True)
     cache_bytes = positive_int(cache_bytes, "parquet: cache_bytes")
-    columns = as_names(columns, "parquet: columns")
-    names = [columns] if isinstance(columns, str) else columns
+    chosen = as_names(columns, "parquet: columns")
+    names: list[str] | None = [chosen] if isinstance(chosen, str) else chosen
     paths = _paths(path)
     partitions = _typed([values for _, values in paths])
     files = [
@@ -93,7 +93,9 @@ def parquet(
     ]
     sizes = [groups for groups, _ in files]
     names = _common_columns([name for name, _ in paths], [kinds for _, kinds in files], names)
-    return PerProcess(partial(ParquetRows, [name for name, _ in paths], sizes, names, cache_bytes, partitions))
+    return PerProcess(
+        partial(ParquetRows, [name for name, _ in paths], sizes, names, cache_bytes, partitions)
+    )
 
 
 # -------------------------------------------------------------------- files and partitions
@@ -181,8 +183,8 @@ def _scanned(
     check_names(schema.names, path, "parquet")
     if twice := [key for key in partition if key in schema.names]:
         raise ValueError(
-            f"parquet: {twice[0]!r} is a column of {path} and in the names of its folders. Choose other files,"
-            " or pass the path of each file."
+            f"parquet: {twice[0]!r} is a column of {path} and in the names of its folders. Pass the path"
+            " of each file."
         )
     if progress is not None:
         progress(number, total)
@@ -205,7 +207,9 @@ def _kind(kind: Any) -> str:
     return "string" if types.is_large_string(kind) else "binary" if types.is_large_binary(kind) else str(kind)
 
 
-def _common_columns(paths: list[str], files: list[dict[str, str]], names: list[str] | None) -> list[str] | None:
+def _common_columns(
+    paths: list[str], files: list[dict[str, str]], names: list[str] | None
+) -> list[str] | None:
     """Return the names of the columns to read; None for all. Raise ValueError unless all files have them."""
     first = files[0]
     wanted = list(first) if names is None else names

@@ -86,10 +86,14 @@ def sqlite(
 
 def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> tuple[str, Any]:
     """Return a query for the row of an id, and the ids."""
-    known = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+    known = [
+        row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+    ]
     if query in known or not any(letter.isspace() for letter in query):
         if query not in known:
-            raise sqlite3.OperationalError(f"sqlite: there is no table {query!r} in {path}. It has {listed(known)}.")
+            raise sqlite3.OperationalError(
+                f"sqlite: there is no table {query!r} in {path}. It has {listed(known)}."
+            )
         table = '"' + query.replace('"', '""') + '"'
         if ids is None:
             ids = f"SELECT rowid FROM {table} ORDER BY rowid"
@@ -99,8 +103,8 @@ def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> 
                 has_ids = False
             if not has_ids:
                 raise ValueError(
-                    f"sqlite: {query!r} in {path} has no row ids. Pass a query with ? for a key, and the keys:"
-                    f" 'SELECT * FROM {query} WHERE key = ?', 'SELECT key FROM {query}'."
+                    f"sqlite: {query!r} in {path} has no row ids. Pass a query with ? for a key, and the"
+                    f" keys: 'SELECT * FROM {query} WHERE key = ?', 'SELECT key FROM {query}'."
                 )
         query = f"SELECT * FROM {table} WHERE rowid = ?"
     if "?" not in query:

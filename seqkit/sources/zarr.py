@@ -70,7 +70,9 @@ def _open(store: str, name: Any) -> Any:
     node: Any = zarr.open(store, mode="r")
     if not hasattr(node, "keys"):
         if name is not None:
-            raise ValueError(f"zarr: {store} is an array and no group, so it has no {name!r}. Leave name out.")
+            raise ValueError(
+                f"zarr: {store} is an array and no group, so it has no {name!r}. Leave name out."
+            )
         return _rows(node) if node.shape else choose("zarr", store, None, [], _rows)
     if name is None:
         known = [key for key in node if hasattr(node[key], "shape")]
