@@ -11,6 +11,8 @@ import numpy as np
 
 from ..casting import holds
 from ..context import MAIN
+from ..indices import Unsized
+from ..progress import Report
 from ..source import Source
 from ..view import View, in_order
 from .layouts import Array, ByteStrings, Layout, Numbers, Pickles, Ragged, Rows, Scalars, Strings
@@ -18,8 +20,8 @@ from .layouts import Array, ByteStrings, Layout, Numbers, Pickles, Ragged, Rows,
 __all__ = ["lay_out"]
 
 
-def lay_out(source: View[Any]) -> Layout:
-    """Evaluate all items of a sequence and lay them out.
+def lay_out(source: View[Any], report: Report | None = None) -> Layout:
+    """Evaluate all items of a sequence and lay them out. `report` is told how many are done.
 
     >>> import seqkit as sk
     >>> lay_out(sk.view([3, 300])).arrays()
@@ -28,12 +30,15 @@ def lay_out(source: View[Any]) -> Layout:
     if isinstance(source, Source) and _is_plain_array(source._data):
         return Rows(source._data) if source._data.ndim > 1 else Scalars(source._data)
     builder: _Builder | None = None
+    total = None if isinstance(source._n, Unsized) else source._n
     for count, item in enumerate(in_order(source)):
         if builder is None:
             builder = _builder(item)
         if not builder.add(item):
             builder = _as_pickles(builder, count)
             builder.add(item)
+        if report is not None:
+            report(count + 1, total)
     return Pickles(np.empty(0, np.uint8), np.zeros(1, np.uint32)) if builder is None else builder.built()
 
 
