@@ -14,6 +14,7 @@ import numpy.typing as npt
 __all__ = ["always_holds", "holds", "int_changed", "not_held"]
 
 DType = np.dtype[Any]
+Flags = npt.NDArray[np.bool_]
 
 
 def holds(dtype: DType, values: npt.ArrayLike) -> bool:
@@ -41,7 +42,7 @@ def always_holds(dtype: DType, found: DType) -> bool:
     return np.can_cast(found, dtype)
 
 
-def not_held(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     """Return an array that is True for the values that a dtype does not hold.
 
     >>> not_held(np.dtype("i1"), np.array([1, 300, 1.5]))
@@ -58,7 +59,7 @@ def not_held(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         if found.kind in "iu" and dtype.kind in "fc":
             return _rounded(dtype, values)
         if found.kind in "fc" and dtype.kind in "fc" and (dtype.kind == "c" or found.kind == "f"):
-            return np.isfinite(values) & ~np.isfinite(values.astype(dtype))
+            return np.asarray(np.isfinite(values) & ~np.isfinite(values.astype(dtype)))
         if found.kind == dtype.kind and found.kind in "mM" and np.can_cast(found, dtype, "same_kind"):
             return _other_time(dtype, values)
     return np.full(values.shape, not _is_known_cast(dtype, found))
@@ -79,7 +80,7 @@ def int_changed(sample: Any, array: npt.NDArray[Any]) -> Any:
     elif array.dtype.kind not in "mM":
         return None
     numbers = list(np.asarray(sample, object).flat)
-    ints = [n for n in numbers if isinstance(n, int | np.integer) and not isinstance(n, np.timedelta64)]
+    ints = [n for n in numbers if isinstance(n, int) or getattr(n, "dtype", np.dtype("O")).kind in "iu"]
     if len(ints) == len(numbers):
         return max(ints)  # no dtype of ints holds them all
     return next((number for number in ints if not holds(array.dtype, number)), None)
@@ -90,16 +91,16 @@ def _exact_bits(dtype: DType) -> int:
     return int(np.finfo(dtype).nmant) + 1
 
 
-def _outside(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _outside(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     """Return where numbers are no ints, or out of the range of a dtype of ints or bools."""
     least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if values.dtype.kind == "f":  # the float next to `most` may be larger than it
-        inside: npt.NDArray[np.bool_] = (values >= least) & (values < float(most + 1))
-        return ~(inside & (values == np.trunc(values)))
+        inside: Flags = (values >= least) & (values < float(most + 1))
+        return np.asarray(~(inside & (values == np.trunc(values))))
     return np.asarray((values < least) | (values > most))
 
 
-def _rounded(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _rounded(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     """Return where ints are not exact as floats."""
     exact = 1 << _exact_bits(dtype)
     suspects = np.asarray((values > exact) | (values < -exact))
@@ -109,15 +110,15 @@ def _rounded(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return suspects
 
 
-def _other_time(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _other_time(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     """Return where dates or durations change with their unit."""
     held = values.astype(dtype)
     if np.datetime_data(values.dtype)[0] == "generic":  # a number without a unit
-        return ~np.isnat(values)
-    return ~((held.astype(values.dtype) == values) | np.isnat(values)) | (np.isnat(held) & ~np.isnat(values))
+        return np.asarray(~np.isnat(values))
+    return np.asarray(~np.isnat(values) & (np.isnat(held) | (held.astype(values.dtype) != values)))
 
 
-def _fields_not_held(dtype: DType, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _fields_not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
     wrong = np.zeros(values.shape, bool)
     for name in dtype.names or ():
         if dtype[name].shape != values.dtype[name].shape:

@@ -59,7 +59,8 @@ def _tqdm() -> Callable[..., Any]:
         from tqdm.auto import tqdm
     except ImportError:
         return _Line
-    return tqdm  # type: ignore[no-any-return]
+    bar: Callable[..., Any] = tqdm
+    return bar
 
 
 class _Bar:

@@ -160,7 +160,7 @@ def _are_alike(batch: Sequence[Any]) -> bool:
 _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 
 
-class _ArrayLike(ABC):
+class _ArrayLike(ABC):  # noqa: B024
     """Arrays of other libraries, and lists of numbers from tables."""
 
     @classmethod

@@ -32,7 +32,10 @@ MODULES = {
 }
 
 # What code about views may import: the view and what it rests on.
-VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {"casting", "progress"}
+VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {
+    "casting",
+    "progress",
+}
 
 # Which rooms each room may import. A room is a module of the package, or a folder.
 ROOMS: dict[str, set[str]] = {

@@ -70,7 +70,7 @@ def test_a_dtype_holds_what_it_keeps_up_to_the_precision_of_floats(
 
 
 @given(
-    st.sampled_from("b u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8".split()),
+    st.sampled_from(["b", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]),
     st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1),
 )
 def test_ints_are_held_where_each_comes_back(dtype: str, values: list[int]) -> None:
@@ -82,7 +82,6 @@ def test_ints_are_held_where_each_comes_back(dtype: str, values: list[int]) -> N
             except OverflowError:
                 same = False
         assert bool(not_held(np.dtype(dtype), np.array(value))) is not same
-
 
 
 CONVERTING: dict[str, Callable[[str, Any], Any]] = {

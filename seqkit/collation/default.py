@@ -220,7 +220,9 @@ def _rule(kind: type, registry: CollateMap) -> Rule | None:
         return _list_text
     if issubclass(kind, TEXT):
         return _list_bytes
-    if issubclass(kind, ARRAYS) or (is_array_like(kind) and not is_tensor(kind) and not issubclass(kind, View)):
+    if issubclass(kind, ARRAYS) or (
+        is_array_like(kind) and not is_tensor(kind) and not issubclass(kind, View)
+    ):
         return _stack
     if issubclass(kind, Mapping):
         return _collate_mappings

@@ -252,10 +252,10 @@ def _check_names(samples: Sequence[Any], place: Place) -> None:
 def _names(sample: Any) -> list[Any]:
     """Return the names of the axes or columns of a table, or of an array with names."""
     names: Any = getattr(sample, "columns", getattr(sample, "dims", ()))
-    labels = getattr(sample, "index", None)
+    labels: Any = getattr(sample, "index", None)
     if hasattr(sample, "iloc") and getattr(labels, "dtype", None) in (object, "str", "string"):
         names = [*names, *labels]  # of a row of a table
-    return [] if callable(names) else [*names]
+    return [] if callable(names) else list(names)
 
 
 def is_array_like(kind: type) -> bool:

@@ -66,8 +66,8 @@ class Pad(Collate):
         For arguments of a wrong type, and for samples that are not arrays or are masked.
     ValueError
         For arguments out of range, `round_to` together with `to_length`, values or a `pad_val` that the dtype
-        cannot hold, an empty batch, numbers of axes or lengths that differ elsewhere, and a sample longer than
-        `to_length`.
+        cannot hold, an empty batch, numbers of axes or lengths that differ elsewhere, and a sample longer
+        than `to_length`.
 
     Notes
     -----

@@ -69,7 +69,7 @@ class Stack(Collate):
         if not is_array_of_samples(batch):
             return super().__call__(batch)
         if self.dtype is not None and not holds(self.dtype, batch):
-            hold(batch, self.dtype, Place("Stack"))  # names the sample
+            hold(list(batch), self.dtype, Place("Stack"))  # names the sample
         return copied(batch, self.dtype)
 
     def _collate(self, samples: Sequence[Any], place: Place) -> Any:

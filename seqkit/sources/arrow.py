@@ -129,9 +129,6 @@ def _number_lists(dtype: Any, column: Any) -> list[Any]:
 def _tensors(column: Any) -> list[Any]:
     return [each.to_numpy().copy() if each.is_valid else None for each in column]
 
-    def __reduce__(self) -> Any:
-        return Rows, (compacted(self._table),)
-
 
 def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     """Return a view of the rows of an Arrow or Feather file, each a dict from column to value.

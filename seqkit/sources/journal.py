@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
@@ -94,23 +95,18 @@ class Records:
 
     def read(self, indices: Sequence[int]) -> list[Any]:
         """Return the items at some indices."""
-        files: dict[int, BinaryIO] = {}
-        try:
-            return [self._item(i, files) for i in indices]
-        finally:
-            for file in files.values():
-                file.close()
+        with ExitStack() as stack:
+            numbers = np.unique(self.file[list(indices)]).tolist()
+            files = {number: stack.enter_context(open(self.paths[number], "rb", 0)) for number in numbers}
+            return [self._item(i, files[int(self.file[i])]) for i in indices]
 
-    def _item(self, i: int, files: dict[int, BinaryIO]) -> Any:
-        number = int(self.file[i])
-        if number not in files:
-            files[number] = open(self.paths[number], "rb", buffering=0)
+    def _item(self, i: int, file: Any) -> Any:
         length = _HEAD.size + int(self.nbytes[i])
-        record = os.pread(files[number].fileno(), length, int(self.start[i]))
+        record = os.pread(file.fileno(), length, int(self.start[i]))
         payload = memoryview(record)[_HEAD.size :]
         if len(record) != length or crc32(payload) != _HEAD.unpack_from(record)[3]:
             raise RuntimeError(
-                f"materialize: item {i} in {self.paths[number]} is damaged. Delete this file to compute its"
+                f"materialize: item {i} in {file.name} is damaged. Delete this file to compute its"
                 " items again."
             )
         return pickle.loads(payload)

@@ -118,7 +118,8 @@ def _files(path: str) -> list[str]:
         unfinished = iglob(os.path.join(escape(path), "**", "*.parquet.partial"), recursive=True)
         if (partial_folder := next(unfinished, None)) is not None:
             raise ValueError(
-                f"parquet: {partial_folder} is not complete. Call materialize again to finish it, or delete it."
+                f"parquet: {partial_folder} is not complete. Call materialize again to finish it, or delete"
+                " it."
             )
         if os.path.isdir(os.path.join(path, "_delta_log")):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The types of the items in a Parquet file: what the types of Arrow do not say, so that items come back as given.
+"""The types of the items in a Parquet file: what the types of Arrow do not say.
 
 A type is a value of JSON, kept in the metadata of the file:
 
@@ -102,7 +102,7 @@ def _type_of_elements(values: list[Any]) -> Type:
     kinds = set(map(type, values))
     if kinds == {float} or kinds == {str}:
         return kinds.pop().__name__
-    if kinds == {int} and -(2**63) <= min(values) and max(values) < 2**63:
+    if kinds == {int} and min(values) >= -(2**63) and max(values) < 2**63:
         return "int"
     found: Type = None
     for k, value in enumerate(values):
@@ -228,7 +228,9 @@ def _dtype_of_numbers(kind: Type) -> Any:
 
 def fields_of(kind: Type) -> dict[str, Type]:
     """Return the types of the fields of a struct."""
-    return kind[1] if kind[0] == "dict" else {str(k): part for k, part in enumerate(kind[1])}  # type: ignore[no-any-return]
+    if kind[0] == "dict":
+        return dict(kind[1])
+    return {str(k): part for k, part in enumerate(kind[1])}
 
 
 def _arrow_type(kind: Type) -> Any:
@@ -307,8 +309,9 @@ def decoded(kind: Type, column: Any) -> list[Any]:
             found = [np.array(row.tolist(), "U").reshape(row.shape) for row in found]
         return [None if null else row for row, null in zip(found, nulls, strict=False)]
     columns = {key: decoded(part, column.field(key)) for key, part in fields_of(kind).items()}
-    rows = zip(*columns.values(), strict=True)
-    made = rows if name == "tuple" else (dict(zip(columns, row, strict=True)) for row in rows)
+    made: Any = zip(*columns.values(), strict=True)
+    if name == "dict":
+        made = [dict(zip(columns, row, strict=True)) for row in made]
     return [None if null else row for row, null in zip(made, nulls, strict=False)]
 
 

@@ -242,7 +242,7 @@ class Writer(ABC):
         self.first = 0  # the first item that did not fail
 
     def start(self, on_error: OnError) -> dict[int, str]:
-        """Write the first item, or check that it is that of the folder. Return the errors of items before it."""
+        """Write the first item, or check that it is that of the folder. Return errors of items before it."""
         try:
             with open(self.within("plan.json")) as file:
                 plan = json.load(file)
@@ -283,7 +283,8 @@ class Writer(ABC):
     def _resume(self, plan: dict[str, Any]) -> None:
         if plan.get("format") != FORMAT:
             raise ValueError(
-                f"materialize: {self.folder} was begun by another version of seqkit. Delete it to begin again."
+                f"materialize: {self.folder} was begun by another version of seqkit. Delete it to begin"
+                " again."
             )
         same = {name: plan[name] for name in self.about} == self.about
         if not same or self.chunk_size not in (None, plan["chunk_size"]):
@@ -312,8 +313,8 @@ class Writer(ABC):
     def as_stored(self, item: Any) -> Any:
         return item
 
-    def prepare(self) -> None:
-        """Do what takes time and `complete` needs."""
+    def prepare(self) -> None:  # noqa: B027
+        """Do what `complete` needs and takes time."""
 
     @abstractmethod
     def type(self) -> Any:
@@ -349,7 +350,7 @@ class Writer(ABC):
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Return whether two results of the same computation are equal. Sums of floats may be rounded otherwise."""
+    """Return whether two results of a computation are equal. Sums of floats may be rounded otherwise."""
     if type(a) is not type(b) and not (isinstance(a, dict | list) and isinstance(b, dict | list)):
         return False
     if isinstance(a, dict):
@@ -361,7 +362,7 @@ def _alike(a: Any, b: Any) -> bool:
             return False
         if a.dtype.kind in "fc":
             return bool(np.allclose(a, b, rtol=1e-3, equal_nan=True))
-        return a.tobytes() == b.tobytes()
+        return bool(a.tobytes() == b.tobytes())
     if isinstance(a, float):
         return math.isclose(a, b, rel_tol=1e-3) or (a != a and b != b)
     return bool(a == b)
@@ -405,9 +406,9 @@ class NpyWriter(Writer):
     @staticmethod
     def _as_array(item: Any) -> Any:
         """Return an item as an array, or None if the array would not say the same."""
-        if not isinstance(item, int | float | complex | str | bytes | list | np.ndarray | np.generic) and not (
-            hasattr(item, "__array__")
-        ):
+        if not isinstance(
+            item, int | float | complex | str | bytes | list | np.ndarray | np.generic
+        ) and not (hasattr(item, "__array__")):
             return None
         if hasattr(item, "mask") or hasattr(item, "unit") or hasattr(item, "units"):
             return None
@@ -439,7 +440,7 @@ class NpyWriter(Writer):
         self._marks.call(write_all, b"\1", i)
 
     def done(self) -> npt.NDArray[np.bool_]:
-        return np.fromfile(self.within("done"), np.uint8) == 1
+        return np.fromfile(self.within("done"), np.uint8).astype(bool)
 
     def complete(self, kept: npt.NDArray[np.intp], ahead: Ahead) -> None:
         missing = kept[~self.done()[kept]]
@@ -479,8 +480,8 @@ class ParquetWriter(Writer):
     def begin(self, first: Any) -> None:
         if not isinstance(first, dict | tuple):
             raise TypeError(
-                f"materialize: .parquet needs dicts or tuples, got {type(first).__name__}. Use .npy for numbers"
-                " and arrays, or return {'x': item}."
+                f"materialize: .parquet needs dicts or tuples, got {type(first).__name__}. Use .npy for"
+                " numbers and arrays, or return {'x': item}."
             )
         self._journal = Journal(self.folder)
         self._kind: Any = None

@@ -612,7 +612,7 @@ def test_numpy_results_have_the_values_that_torch_gives():
     assert torch is not None
 
 
-# -------------------------------------------------------------------- nothing is changed or taken from the first
+# -------------------------------------------------------------------- nothing is changed
 
 
 class Exported:
@@ -654,7 +654,10 @@ class OnADevice(Exported):
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        ([OnADevice([1])], r"batch\[0\] is of type OnADevice, of which numpy makes no array: implicit copies"),
+        (
+            [OnADevice([1])],
+            r"batch\[0\] is of type OnADevice, of which numpy makes no array: implicit copies",
+        ),
         ([ByArray([1]), ByArray([None])], r"batch\[1\] is of type ByArray; allowed are"),
         ([ByArray([1, 2]), ByArray([1])], r"batch\[1\] has shape \(1,\)"),
     ],
@@ -688,7 +691,10 @@ METRES, FEET = (np.dtype("i4", metadata={"unit": unit}) for unit in ("m", "ft"))
     [
         ([0.5, 2**53 + 1], r"batch\[1\] is 9007199254740993, which does not fit into float64"),
         ([np.array([2**53 + 1]), np.array([0.5])], r"batch\[0\] holds 9007199254740993"),
-        ([np.uint64(2**63), np.int8(-1)], r"batch\[0\] is 9223372036854775808, which does not fit into int64"),
+        (
+            [np.uint64(2**63), np.int8(-1)],
+            r"batch\[0\] is 9223372036854775808, which does not fit into int64",
+        ),
         ([np.uint64(2**63), 1], r"batch\[0\] is 9223372036854775808"),
         ([np.datetime64("2020-01-01", "ns"), np.datetime64("2500-01-01", "s")], r"batch\[1\] is 2500-01-01"),
         ([SECONDS, 3], r"batch\[1\] has dtype int64, batch\[0\] has timedelta64\[s\]; no dtype holds both"),
