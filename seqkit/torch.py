@@ -165,7 +165,7 @@ class _ArrayLike(ABC):  # noqa: B024
 
     @classmethod
     def __subclasshook__(cls, kind: type) -> bool:
-        return is_array_like(kind) and not issubclass(kind, View)
+        return is_array_like(kind)
 
 
 def _stack_array_likes(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:

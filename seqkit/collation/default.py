@@ -51,6 +51,7 @@ class _DefaultCollate(Collate):
     numbers, numpy scalars, 0-d arrays             one array: int64, float64, bool, complex128, or their own
     masked arrays                                  one masked array
     str, bytes, bytearray, memoryview              the list of them
+    objects with ``__array__`` or DLPack           one array, as of JAX; lists of numbers in columns of tables
     mappings with the same keys                    the same type of mapping, every value collated
     tuples, named tuples, lists, other sequences   the same type, position by position
     PyTorch tensors                                one tensor
@@ -71,15 +72,17 @@ class _DefaultCollate(Collate):
     -------
     object
         Arrays own their memory, or lie in the slot of the current item in a process worker. The dtype is
-        the one that numpy promotes all samples to, not that of the first.
+        the one that numpy promotes all samples to, not that of the first. Ints stay ints.
 
     Raises
     ------
     ValueError
-        For an empty batch, different shapes, lengths, keys or fields, ints of more than 64 bits, and an
+        For an empty batch, different shapes, lengths, keys or fields, tables whose columns have other names,
+        numbers that would change in the common dtype, such as ints beyond 2**53 beside floats, and an
         unknown `objects`.
     TypeError
-        For None, arrays of objects or text, samples of different kinds, and objects of unknown type.
+        For None, arrays of objects or text, arrays with a unit, samples of different kinds, dtypes without a
+        common one, and objects of unknown type.
 
     Notes
     -----
@@ -220,9 +223,7 @@ def _rule(kind: type, registry: CollateMap) -> Rule | None:
         return _list_text
     if issubclass(kind, TEXT):
         return _list_bytes
-    if issubclass(kind, ARRAYS) or (
-        is_array_like(kind) and not is_tensor(kind) and not issubclass(kind, View)
-    ):
+    if issubclass(kind, ARRAYS) or is_array_like(kind):
         return _stack
     if issubclass(kind, Mapping):
         return _collate_mappings

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..casting import always_holds, holds, int_changed, not_held
 from ..context import empty
+from ..view import View
 from .base import Place
 
 __all__ = [
@@ -259,8 +260,9 @@ def _names(sample: Any) -> list[Any]:
 
 
 def is_array_like(kind: type) -> bool:
-    """Return whether instances of a class can become arrays, such as arrays of JAX, by a protocol."""
-    return hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")
+    """Return whether instances of a class become arrays by a protocol of numpy, such as arrays of JAX."""
+    is_exported = hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")
+    return is_exported and not is_tensor(kind) and not issubclass(kind, View)
 
 
 def _as_array(sample: Any, place: Place, i: int) -> Array:
