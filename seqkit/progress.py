@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = ["Progress", "Report", "check_progress", "reporting"]
 
-Report: TypeAlias = Callable[[int, "int | None"], Any]
-Progress: TypeAlias = "Report | Literal[True] | Any"
+Report: TypeAlias = Callable[[int, int | None], Any]
+Progress: TypeAlias = Report | Literal[True] | Any
 
 
 def check_progress(value: Any, who: str) -> None:

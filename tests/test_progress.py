@@ -93,7 +93,7 @@ def test_anything_else_is_refused_before_work(function: Any, progress: Any, tmp_
 
 def test_bars_close_if_the_work_fails_and_nothing_is_shown_by_default() -> None:
     Bar.made.clear()
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(sk.EvaluationError):
         sk.pack(sk.smap(lambda i: 1 // (2 - i), range(5)), progress=Bar)
     assert Bar.made[0].closed
     for silent in (None, False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..checks import optional_int
 from ..context import private_memory
@@ -16,13 +16,10 @@ from ..progress import Progress, Report, check_progress, reporting
 from ..source import as_view
 from ..view import Indexable, T, View, in_order
 
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
 __all__ = ["OnError", "materialize", "report_failed", "tolerating"]
 
-OnError: TypeAlias = "Literal['raise', 'skip'] | Callable[[EvaluationError], Any]"
-Method: TypeAlias = "Literal['process', 'thread', 'inline', 'dask', 'ray'] | Executor"
+OnError: TypeAlias = Literal["raise", "skip"] | Callable[[EvaluationError], Any]
+Method: TypeAlias = Literal["process", "thread", "inline", "dask", "ray"] | Any  # or an executor
 
 
 def materialize(
@@ -30,7 +27,7 @@ def materialize(
     to: str | PathLike[str] | None = None,
     *,
     nworkers: int | None = None,
-    method: Method | Executor = "process",
+    method: Method = "process",
     chunk_size: int | None = None,
     progress: Progress | None = None,
     on_error: OnError = "raise",
