@@ -62,6 +62,8 @@ def not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
             return np.asarray(np.isfinite(values) & ~np.isfinite(values.astype(dtype)))
         if found.kind == dtype.kind and found.kind in "mM" and np.can_cast(found, dtype, "same_kind"):
             return _other_time(dtype, values)
+        if found.kind == dtype.kind and found.kind in "US":
+            return np.asarray(values.astype(dtype) != values)
     return np.full(values.shape, not _is_known_cast(dtype, found))
 
 

@@ -10,8 +10,9 @@ from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
+from .casting import holds
 from .chaining import Chainable
-from .errors import EndOfSequence, fail
+from .errors import EndOfSequence, brief, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .recognise import length_of, recognise
 from .view import Indexable, T, T_co, Table, View
@@ -153,6 +154,8 @@ class Source(View[T_co]):
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):
             raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
+        if isinstance(self._data, np.ndarray) and not _may_be_assigned(self._data.dtype, value):
+            raise ValueError(f"{self._name}: an array of {self._data.dtype} cannot hold {brief(value)}")
         return (partial(operator.setitem, self._data, i, value),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
@@ -161,6 +164,11 @@ class Source(View[T_co]):
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
         return f"<{type(self._data).__name__} of {n}>"
+
+
+def _may_be_assigned(dtype: np.dtype[Any], value: Any) -> bool:
+    """Return whether numpy would not change a value of numbers, dates or text silently."""
+    return dtype.kind not in "biufcmMUS" or holds(dtype, value)
 
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.

@@ -55,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
     "recognise": {"indices"},
     "culprits": set(),
     "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "trace"},
-    "source": {"chaining", "view", "errors", "indices", "recognise"},
+    "source": {"casting", "chaining", "view", "errors", "indices", "recognise"},
     "serializable": {"checks"},
     "transforms": {"casting", "checks"},
     "views": VIEW | {"cached", "randomness", "sources"},

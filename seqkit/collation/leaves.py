@@ -25,6 +25,7 @@ __all__ = [
     "as_arrays",
     "as_axis",
     "as_dtype",
+    "check_ints",
     "common_dtype",
     "copied",
     "counted",
@@ -211,7 +212,24 @@ def _stack_masked(batch: Sequence[Any], place: Place, dtype: DType | None) -> An
 def stack_tensors(batch: Sequence[Any], place: Place) -> Any:
     """Return one PyTorch tensor of many."""
     _check_shapes(batch, place)
-    return sys.modules["torch"].stack(list(batch))
+    stacked = sys.modules["torch"].stack(list(batch))
+    check_ints(batch, stacked, place)
+    return stacked
+
+
+def check_ints(batch: Sequence[Any], stacked: Any, place: Place) -> None:
+    """Refuse a tensor of floats in which ints of the samples have changed."""
+    kinds = set(map(type, batch)) if stacked.is_floating_point() else set()
+    if not kinds or (kinds == {kind := type(batch[0])} and (not is_tensor(kind) or len(_dtypes(batch)) == 1)):
+        return
+    torch = sys.modules["torch"]
+    for i, sample in enumerate(batch):
+        tensor = torch.as_tensor(sample)
+        if not tensor.is_floating_point() and not torch.equal(stacked[i].to(tensor.dtype), tensor):
+            raise ValueError(
+                f"{place.who}: {place.at(i)} holds ints that do not fit into {stacked.dtype}; convert it, or"
+                " convert the samples to one dtype"
+            )
 
 
 def as_arrays(samples: Sequence[Any], place: Place) -> Sequence[Any]:
