@@ -22,6 +22,7 @@ __all__ = [
     "RemoteError",
     "SlotsExhausted",
     "WorkerDied",
+    "as_given",
     "brief",
     "errstate",
     "fail",
@@ -36,6 +37,7 @@ POLICIES = get_args(Policy)
 _MOST_STEPS = 8
 _MOST_LINES = 12
 _MOST_LETTERS = 800
+_MOST_SHOWN = 20  # elements of an argument
 
 _policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
 
@@ -284,6 +286,20 @@ def brief(value: Any) -> str:
     '[0, 1, 2, 3, 4, 5, ...]'
     """
     return " ".join(reprlib.repr(value).split())
+
+
+def as_given(value: Any) -> str:
+    """Return the `repr` of an argument, shortened if it is long, and without an address in memory.
+
+    >>> as_given("a" * 50) == repr("a" * 50), as_given(list(range(99))), as_given(object())
+    (True, '[0, 1, 2, 3, 4, 5, ...]', '<object>')
+    """
+    if isinstance(value, list | tuple | dict | set) and len(value) > _MOST_SHOWN:
+        return brief(value)
+    text = " ".join(repr(value).split())
+    if text.startswith("<") and " at 0x" in text:
+        return f"<{getattr(value, '__name__', type(value).__name__)}>"
+    return text if len(text) <= _MOST_LETTERS // 4 else brief(value)
 
 
 def summary(error: BaseException) -> str:

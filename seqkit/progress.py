@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
+from .errors import as_given
+
 __all__ = ["Progress", "Report", "check_progress", "reporting"]
 
 Report: TypeAlias = Callable[[int, int | None], Any]
@@ -23,7 +25,7 @@ def check_progress(value: Any, who: str) -> None:
     """
     if not (value is None or isinstance(value, bool) or callable(value) or _is_bar(value)):
         raise TypeError(
-            f"{who} must be True, a function of (done, total) or a bar such as tqdm, got {value!r}"
+            f"{who} must be True, a function of (done, total) or a bar such as tqdm, got {as_given(value)}"
         )
 
 

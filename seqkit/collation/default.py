@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import as_given
 from ..view import View
 from .base import Collate, Place, check_not_empty
 from .leaves import (
@@ -119,14 +120,14 @@ class _DefaultCollate(Collate):
         objects: Literal["raise", "list"] = "raise",
     ) -> Any:
         if objects not in ("raise", "list"):
-            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
+            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {as_given(objects)}")
         if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
             raise TypeError(
                 "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
-                f" {collate_fn_map!r}"
+                f" {as_given(collate_fn_map)}"
             )
         if not isinstance(batch, Iterable):
-            raise TypeError(f"default_collate: a batch must be an iterable of samples, got {batch!r}")
+            raise TypeError(f"default_collate: a batch must be an iterable of samples, got {as_given(batch)}")
         if is_array_of_samples(batch) and not collate_fn_map:
             return copied(batch)
         samples = batch if isinstance(batch, list) else list(batch)

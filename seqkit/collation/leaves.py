@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..casting import always_holds, holds, int_changed, not_held
 from ..context import empty
+from ..errors import as_given
 from ..view import View
 from .base import Place
 
@@ -363,7 +364,7 @@ def as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
         dtype = np.dtype(object)
     if dtype is not None and holds_objects(dtype):
         raise TypeError(
-            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {value!r}"
+            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {as_given(value)}"
         )
     return dtype
 
@@ -371,7 +372,7 @@ def as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
 def as_axis(value: Any, who: str, other: str = "") -> int:
     """Return the number of an axis, checked."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{who} must be an int{other}, got {value!r}")
+        raise TypeError(f"{who} must be an int{other}, got {as_given(value)}")
     return int(value)
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..casting import holds
 from ..checks import as_flag, optional_int, positive_int
+from ..errors import as_given
 from .base import Collate, Place
 from .leaves import (
     Array,
@@ -191,7 +192,7 @@ def _as_number(value: Any, who: str) -> Array:
     """Return a number as an array without axes."""
     number = np.asarray(value)
     if number.ndim or holds_objects(number.dtype):
-        raise TypeError(f"{who} must be a number, got {value!r}")
+        raise TypeError(f"{who} must be a number, got {as_given(value)}")
     return number
 
 

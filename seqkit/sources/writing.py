@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..casting import int_changed
 from ..context import private_memory
-from ..errors import EndOfSequence, EvaluationError, fail, summary
+from ..errors import EndOfSequence, EvaluationError, as_given, fail, summary
 from ..indices import Plan, Unsized
 from ..iteration import surviving
 from ..prefetch import prefetch
@@ -62,7 +62,10 @@ def write(
     if not source._n:
         raise ValueError("materialize: there are no items, so the type of the file is unknown")
     ahead = partial(prefetch, nworkers=nworkers, method=method, in_order=False)
-    ahead([])  # checks the arguments before anything is written
+    try:
+        ahead([])  # checks the arguments before anything is written
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("prefetch: ", "materialize: ", 1)) from None
     with _alone(f"{path}.partial") as folder:
         target = WRITERS[_suffix(path)](source, path, folder, chunk_size)
         written = Written(source, target)
@@ -81,7 +84,7 @@ def _suffix(path: str) -> str:
 
 def _checked_path(to: Any) -> str:
     if not isinstance(to, str | PathLike) or not isinstance(fspath(to), str):
-        raise TypeError(f"materialize: to must be a path that ends in .npy or .parquet, got {to!r}")
+        raise TypeError(f"materialize: to must be a path that ends in .npy or .parquet, got {as_given(to)}")
     path = os.path.abspath(to)
     suffix = _suffix(path)
     if suffix not in WRITERS:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..checks import optional_int
 from ..context import private_memory
-from ..errors import EvaluationError, errstate, summary
+from ..errors import EvaluationError, as_given, errstate, summary
 from ..frames import hiding_frames, warn
 from ..indices import UNBOUNDED, Unsized
 from ..progress import Progress, Report, check_progress, reporting
@@ -108,7 +108,9 @@ def materialize(
     chunk_size = optional_int(chunk_size, "materialize: chunk_size")
     check_progress(progress, "materialize: progress")
     if not callable(on_error) and on_error not in ("raise", "skip"):
-        raise ValueError(f"materialize: on_error must be 'raise', 'skip' or callable, got {on_error!r}")
+        raise ValueError(
+            f"materialize: on_error must be 'raise', 'skip' or callable, got {as_given(on_error)}"
+        )
     if to is None:
         for_files = {"nworkers": nworkers, "chunk_size": chunk_size}
         for name in [name for name, value in for_files.items() if value is not None]:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from ..context import private_memory
-from ..errors import fail
+from ..errors import as_given, fail
 from ..frames import hiding_frames
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
 from ..progress import Progress, check_progress, reporting
@@ -111,7 +111,7 @@ def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
 
 def _absolute(path: Any, who: str) -> str:
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{who}: path must be a path, got {path!r}")
+        raise TypeError(f"{who}: path must be a path, got {as_given(path)}")
     return os.path.abspath(path)
 
 

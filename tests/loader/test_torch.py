@@ -963,7 +963,7 @@ class Exported:
 
 
 def test_arrays_of_other_libraries_become_tensors() -> None:
-    batch = seqkit.torch.default_collate([{"x": Exported()}, {"x": Exported()}])
+    batch = ours.default_collate([{"x": Exported()}, {"x": Exported()}])
     assert batch["x"].dtype == torch.float32
     assert batch["x"].tolist() == [[1, 2], [1, 2]]
 
@@ -981,6 +981,6 @@ def test_arrays_of_other_libraries_become_tensors() -> None:
 )
 def test_ints_that_would_change_among_floats_are_refused(samples: Any) -> None:
     with pytest.raises(ValueError, match=r"batch\[[01]\] holds ints that do not fit into torch\.float"):
-        seqkit.torch.default_collate(samples)
+        ours.default_collate(samples)
     small = [sample * 0 + 3 for sample in samples]
-    assert torch.equal(seqkit.torch.default_collate(small), torch.utils.data.default_collate(small))
+    assert torch.equal(ours.default_collate(small), torch.utils.data.default_collate(small))

@@ -279,7 +279,7 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(tmp_path: Path)
         (TypeError, tmp_path / "a.npy", {"progress": 3}),
     ]
     for error, path, options in refused:
-        with pytest.raises(error, match=r"^(materialize|prefetch): "):
+        with pytest.raises(error, match=r"^materialize: "):
             sk.materialize(view, path, **options)
     with pytest.raises(ValueError, match="there are no items"):
         sk.materialize([], tmp_path / "a.npy")
@@ -599,7 +599,7 @@ def test_a_folder_of_an_older_version_is_refused(tmp_path: Path) -> None:
         ({"to": "a.h5"}, ValueError, r"got 'a\.h5'\. Processes cannot write .* in parallel\. Use \.npy"),
         ({"to": "a.zarr"}, ValueError, r"got 'a\.zarr'\. Processes cannot write"),
         ({"to": "a.csv"}, ValueError, r"materialize: to must end in \.npy or \.parquet, got 'a\.csv'$"),
-        ({"to": "a.npy", "method": "fast"}, ValueError, "prefetch: method must be one of"),
+        ({"to": "a.npy", "method": "fast"}, ValueError, "materialize: method must be one of"),
         ({"to": "a.npy", "on_error": "ignore"}, ValueError, "on_error must be 'raise', 'skip' or callable"),
         ({"nworkers": 2}, ValueError, "materialize: nworkers is for files, got to=None"),
         ({"chunk_size": 2}, ValueError, "materialize: chunk_size is for files, got to=None"),
