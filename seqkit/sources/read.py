@@ -129,6 +129,12 @@ def _check_arguments(reader: Any, path: str, arguments: Any, options: dict[str, 
         raise TypeError(f"read: sources.{reader.__name__}{shown} reads {path!r}, {error}") from None
 
 
+def _holds_only_parquet(folder: str) -> bool:
+    """Are all files and folders in a folder of Parquet, such as those that several ranks have written?"""
+    names = [name for name in os.listdir(folder) if not name.startswith((".", "_"))]
+    return bool(names) and all(name.endswith((".parquet", ".parquet.partial")) for name in names)
+
+
 def _is_pattern(path: str) -> bool:
     return has_magic(path) and not os.path.exists(path)
 
@@ -153,6 +159,8 @@ def _reader(path: str) -> str:
         return "files.files"
     if os.path.isdir(path):
         marks = [MARKS[name] for name in MARKS if os.path.exists(os.path.join(path, name))]
+        if not marks and _holds_only_parquet(path):
+            return READERS[".parquet"]
         return marks[0] if marks else "files.files"
     remedy = REMEDIES.get(suffix, "Pass open_fn= to say how the file is opened")
     raise ValueError(

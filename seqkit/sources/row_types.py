@@ -8,6 +8,7 @@ type                           values
 None                           None; the type of other items is not known yet
 "int", "str", …                values of this class of Python; see `PYTHON`
 ["datetime", tz]               datetimes of this time zone, or without one
+["timestamp", tz, unit]        the same of pandas
 ["scalar", dtype]              numpy scalars
 ["array", dtype, shape]        arrays; `shape` without the first axis, None for none
 ["list", type]                 lists
@@ -86,6 +87,8 @@ def type_of(value: Any) -> Type:
         return ["list", _type_of_elements(value)]
     if kind is datetime.datetime:
         return ["datetime", _zone(value)]
+    if kind.__name__ == "Timestamp" and kind.__module__.startswith("pandas"):
+        return ["timestamp", _zone(value), value.unit]
     if kind in (datetime.date, *_WITH_UNIT):
         return kind.__name__
     raise TypeError(f"a {kind.__name__} would come back as something else. {_ALLOWED}")
@@ -173,12 +176,13 @@ def _shown(kind: Type) -> str:
         return f"numpy.{np.dtype(kind[1])}"
     if kind[0] == "tuple":
         return f"a tuple of {len(kind[1])}"
-    return f"a {kind[0]}" if kind[0] != "datetime" else f"a datetime of the zone {kind[1]}"
+    is_time = kind[0] in ("datetime", "timestamp")
+    return f"a {kind[0]} of the zone {kind[1]}" if is_time else f"a {kind[0]}"
 
 
 def is_complete(kind: Type) -> bool:
     """Return whether no part of a type is unknown."""
-    if not isinstance(kind, list) or kind[0] in ("scalar", "array", "datetime"):
+    if not isinstance(kind, list) or kind[0] in ("scalar", "array", "datetime", "timestamp"):
         return kind is not None
     parts = kind[1].values() if kind[0] == "dict" else kind[1] if kind[0] == "tuple" else [kind[1]]
     return all(map(is_complete, parts))
@@ -191,7 +195,7 @@ def encoded(kind: Type, values: Sequence[Any]) -> Any:
     """Return an array of Arrow with values of a type, or None."""
     import pyarrow as pa
 
-    if not isinstance(kind, list) or kind[0] == "datetime":
+    if not isinstance(kind, list) or kind[0] in ("datetime", "timestamp"):
         return pa.array(values, type=_arrow_type(kind), from_pandas=False)
     nulls = np.fromiter((value is None for value in values), bool, len(values))
     name = kind[0]
@@ -239,7 +243,7 @@ def _arrow_type(kind: Type) -> Any:
     if kind is None:
         return pa.null()
     if isinstance(kind, list):
-        return pa.timestamp("us", kind[1])
+        return pa.timestamp("us" if kind[0] == "datetime" else kind[2], kind[1])
     python = _NAMES[kind]
     return getattr(pa, _WITH_UNIT[python])("us") if python in _WITH_UNIT else getattr(pa, PYTHON[python])()
 
@@ -282,6 +286,10 @@ def decoded(kind: Type, column: Any) -> list[Any]:
     """Return the values of an array of Arrow."""
     if not isinstance(kind, list) or kind[0] == "datetime":
         return column.to_pylist()  # type: ignore[no-any-return]
+    if kind[0] == "timestamp":
+        import pandas as pd
+
+        return [None if time is None else pd.Timestamp(time).as_unit(kind[2]) for time in column.to_pylist()]
     nulls = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else repeat(False)
     name = kind[0]
     if name == "scalar" or (name == "array" and kind[2] is None):

@@ -560,12 +560,15 @@ def test_shards_of_several_ranks_are_read_together(tmp_path: Path) -> None:
     expected = [row(i) for i in range(N)]
     assert same(sk.sources.parquet(paths), expected)
     assert same(sk.sources.parquet(folder), expected)
+    assert same(sk.read(folder), expected)
     assert same(sk.read(folder / "*.parquet"), expected)
     begun(view, folder / "rank-3.parquet")
     with pytest.raises(
         ValueError, match=r"rank-3\.parquet\.partial is not complete\. Call materialize again"
     ):
         sk.sources.parquet(folder)
+    with pytest.raises(ValueError, match="is not complete"):
+        sk.read(folder)
 
 
 def test_two_processes_do_not_write_to_one_path(tmp_path: Path) -> None:
@@ -640,3 +643,16 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
     journal.write_bytes(content)
     with pytest.raises(RuntimeError, match=r"item 0 in .*\.journal is damaged\. Delete this file"):
         sk.materialize(view, tmp_path / "a.parquet", nworkers=0)
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Oslo"])
+def test_timestamps_of_pandas_come_back(unit: Any, zone: str | None, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    time = pd.Timestamp("2020-07-01 12:00:01", tz=zone).as_unit(unit)
+    stored = sk.materialize([{"t": time}, {"t": None}], tmp_path / "a.parquet", nworkers=0)
+    found = stored[0]["t"]
+    assert (type(found), found, found.unit) == (pd.Timestamp, time, unit)
+    assert found.utcoffset() == time.utcoffset()
+    assert stored[1]["t"] is None
