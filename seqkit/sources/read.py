@@ -71,8 +71,8 @@ def read(
         ``.npy`` and ``.npz`` (numpy), ``.h5`` and ``.hdf5``, ``.zarr``, ``.parquet``, ``.arrow`` and
         ``.feather``, ``.csv``, ``.zip``, ``.tar``; an image or sound file; a data set that Hugging Face
         saved. With a glob pattern, the items of its files follow each other, in natural order of their names.
-        Items of any other folder or pattern are paths. Items of a URL such as ``"s3://bucket/*.jpg"`` are
-        bytes.
+        A folder of nothing but Parquet files or folders is read as one. Items of any other folder or pattern
+        are paths. Items of a URL such as ``"s3://bucket/*.jpg"`` are bytes.
     *arguments, **options
         Passed to the function of `seqkit.sources` for this kind: ``read("faces.h5", "image")``.
     open_fn : callable, optional
