@@ -55,6 +55,10 @@ from .views.uniter import uniter
 from .views.window import window
 
 if _typing.TYPE_CHECKING:
+    from . import observe as observe
+    from . import sources as sources
+    from . import testing as testing
+    from . import torch as torch
     from .collation import Append as Append
     from .collation import Dict as Dict
     from .collation import Group as Group
@@ -162,7 +166,7 @@ if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any 
     # The import above bound the package to this name. The function replaces it when it is first used, and is
     # never overwritten, because a package is bound only when it is first imported.
     del prefetch
-    __getattr__, __dir__ = _lazy_names(__name__, _LAZY)
+    __getattr__, __dir__ = _lazy_names(__name__, _LAZY, ("observe", "sources", "testing", "torch"))
 
 _function: _typing.Callable[..., _typing.Any]
 for _function in (

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .errors import as_given
 from .plain import as_index, plain
 
 _ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -130,7 +131,7 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
     TypeError: smap: f must be callable, got 'abs'
     """
     if not callable(value) and not (optional and value is None):
-        raise TypeError(f"{who} must be callable{' or None' * optional}, got {value!r}")
+        raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}")
     refuse_async(value, who)
 
 
@@ -197,7 +198,7 @@ def as_flag(value: Any, who: str) -> bool:
     ValueError: DataLoader: drop_last should be a boolean value, but got 'no'
     """
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{who} should be a boolean value, but got {value!r}")
+        raise ValueError(f"{who} should be a boolean value, but got {as_given(value)}")
     return bool(value)
 
 

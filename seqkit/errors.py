@@ -21,6 +21,7 @@ __all__ = [
     "ItemTimeout",
     "RemoteError",
     "WorkerDied",
+    "as_given",
     "brief",
     "errstate",
     "fail",
@@ -35,6 +36,7 @@ POLICIES = get_args(Policy)
 _MOST_STEPS = 8
 _MOST_LINES = 12
 _MOST_LETTERS = 800
+_MOST_SHOWN = 20  # elements of an argument
 
 _policy: ContextVar[Policy] = ContextVar("seqkit_errors", default="wrap")
 
@@ -321,16 +323,34 @@ def brief(value: Any) -> str:
     return " ".join(reprlib.repr(value).split())
 
 
-def summary(error: BaseException) -> str:
-    """Return type and text of an exception, even if its ``__str__`` fails.
+def as_given(value: Any) -> str:
+    """Return the `repr` of an argument, shortened if it is long, and without an address in memory.
 
-    >>> summary(ValueError("bad header"))
-    'ValueError: bad header'
+    >>> as_given("a" * 50) == repr("a" * 50), as_given(list(range(99))), as_given(object())
+    (True, '[0, 1, 2, 3, 4, 5, ...]', '<object>')
+    """
+    if isinstance(value, list | tuple | dict | set) and len(value) > _MOST_SHOWN:
+        return brief(value)
+    text = " ".join(repr(value).split())
+    if text.startswith("<") and " at 0x" in text:
+        return f"<{getattr(value, '__name__', type(value).__name__)}>"
+    return text if len(text) <= _MOST_LETTERS // 4 else brief(value)
+
+
+def summary(error: BaseException) -> str:
+    """Return type, text and one-line notes of an exception, even if its ``__str__`` fails.
+
+    >>> error = ValueError("bad header")
+    >>> error.add_note("file: a.png")
+    >>> summary(error)
+    'ValueError: bad header; file: a.png'
     """
     try:
-        text = _clipped(str(error))
+        text = _clipped(str(error).rstrip())
     except Exception:
         text = "<its text cannot be shown>"
+    notes = [str(note) for note in getattr(error, "__notes__", ()) if "\n" not in str(note)]
+    text = "; ".join([text, *notes] if text else notes)
     if isinstance(error, RemoteError):
         return text  # already a summary
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(
-    package: str, modules: Mapping[str, str]
+    package: str, modules: Mapping[str, str], packages: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a package that imports names when they are first used.
 
@@ -21,6 +21,8 @@ def lazy_names(
         The ``__name__`` of the package.
     modules : mapping of str to str
         The module that defines each name, relative to the package.
+    packages : iterable of str
+        Modules of the package that are names themselves.
 
     Examples
     --------
@@ -31,12 +33,19 @@ def lazy_names(
     namespace = vars(sys.modules[package])
 
     def __getattr__(name: str) -> Any:  # noqa: N807
+        if name in packages:
+            try:
+                return import_module(f"{package}.{name}")
+            except (
+                ImportError
+            ) as error:  # a library is not installed. `hasattr` and `dir` expect AttributeError
+                raise AttributeError(f"module {package!r} has no attribute {name!r}: {error}") from error
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found = namespace[name] = getattr(import_module(f"{package}.{modules[name]}"), name)
         return found
 
     def __dir__() -> list[str]:  # noqa: N807
-        return sorted({*namespace, *modules})
+        return sorted({*namespace, *modules, *packages})
 
     return __getattr__, __dir__

@@ -16,7 +16,7 @@ from .indices import UNKNOWN, Length
 
 __all__ = ["length_of", "recognise"]
 
-# Package and class, and the class of `sources` that reads it by position.
+# Package and class, and the class or function of `sources` that returns it as a sequence by position.
 READERS = {
     ("pandas", "DataFrame"): "pandas:Rows",
     ("pandas", "Series"): "pandas:Column",
@@ -27,6 +27,7 @@ READERS = {
     ("pyarrow", "RecordBatch"): "arrow:Rows",
     ("pyarrow", "ChunkedArray"): "arrow:Column",
     ("pyarrow", "Array"): "arrow:Column",
+    ("datasets", "Dataset"): "huggingface:as_rows",
     ("datasets", "Column"): "huggingface:Column",
     ("h5py", "Dataset"): "hdf5:Rows",
     ("zarr", "Array"): "zarr:Rows",
@@ -34,6 +35,9 @@ READERS = {
 # Package and class, and what to use in its place.
 REMEDIES = {
     ("polars", "LazyFrame"): "Call .collect() first",
+    ("pyarrow", "Dataset"): "Use sources.parquet(folder), or call .to_table() first",
+    ("pyarrow", "ParquetFile"): "Use sources.parquet(path)",
+    ("pyarrow", "RecordBatchReader"): "Call .read_all() first",
     ("pandas", "DataFrameGroupBy"): "Make a list of its groups: [frame for _, frame in groups]",
     ("datasets", "DatasetDict"): "Choose a split, such as data['train']",
     ("datasets", "IterableDataset"): "Use uniter, or load the data set without streaming=True",

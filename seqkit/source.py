@@ -7,21 +7,26 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
+from .casting import holds
 from .chaining import Chainable
-from .errors import EndOfSequence, fail
+from .errors import EndOfSequence, brief, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .recognise import length_of, recognise
 from .set_epoch import listeners, tell
-from .view import Indexable, T, T_co, View
+from .view import Indexable, T, T_co, Table, View
 
 __all__ = ["PLAIN", "Source", "as_view", "owned", "view"]
 
 
-def view(source: Indexable[T]) -> View[T]:
+@overload
+def view(source: Table) -> View[dict[str, Any]]: ...
+@overload
+def view(source: Indexable[T]) -> View[T]: ...
+def view(source: Any) -> View[Any]:
     """Return `source` as a view: itself if it is one, a thin wrapper otherwise.
 
     Views understand slices, index arrays, masks and method chaining.
@@ -156,6 +161,8 @@ class Source(View[T_co]):
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):
             raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
+        if isinstance(self._data, np.ndarray) and not _may_be_assigned(self._data.dtype, value):
+            raise ValueError(f"{self._name}: an array of {self._data.dtype} cannot hold {brief(value)}")
         return (partial(operator.setitem, self._data, i, value),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
@@ -253,6 +260,12 @@ class ToldSource(Source[T_co]):
 _READ = ("_array", "_column", "_dataset", "_frame", "_series", "_table")
 
 ToldSource._name = Source._name
+
+
+def _may_be_assigned(dtype: np.dtype[Any], value: Any) -> bool:
+    """Return whether numpy would not change a value of numbers, dates or text silently."""
+    return dtype.kind not in "biufcmMUS" or holds(dtype, value)
+
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
 _PLAIN = {list, tuple, range, str, bytes}

@@ -12,6 +12,7 @@ workers without a copy.
 from __future__ import annotations
 
 import math
+from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
 
-from .collation.leaves import is_masked, stack_arrays
+from .collation.base import Place
+from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
 from .context import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
 from .loader.loader import Batch
@@ -55,7 +57,8 @@ def default_collate(batch: Any) -> Any:
     Raises
     ------
     ValueError
-        If mappings have different keys. PyTorch leaves out keys that the first mapping lacks.
+        If mappings have different keys. PyTorch leaves out keys that the first mapping lacks. If an int
+        beside floats would change.
     TypeError
         For masked arrays, because their mask would be lost, and for samples that PyTorch refuses.
     RuntimeError
@@ -118,7 +121,9 @@ def _stack(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torc
         return _rules.collate_tensor_fn(batch)  # type: ignore[no-any-return] # raises an error
     tensors = list(batch)
     if not (is_placing() and _are_plain(tensors)):
-        return torch.stack(tensors)
+        stacked = torch.stack(tensors)
+        check_ints(tensors, stacked, Place("default_collate"))
+        return stacked
     return torch.stack(tensors, out=_empty((len(tensors), *first.shape), first.dtype))
 
 
@@ -159,7 +164,41 @@ def _are_alike(batch: Sequence[Any]) -> bool:
 _STACKED_BY_NUMPY = frozenset("?bhilqBHILQefdFD")
 
 
-_RULES = {**_rules.default_collate_fn_map, np.ndarray: _stack_arrays, torch.Tensor: _stack}
+class _ArrayLike(ABC):  # noqa: B024
+    """Arrays of other libraries, and lists of numbers from tables."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return is_array_like(kind)
+
+
+def _stack_array_likes(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    arrays = as_arrays(batch, Place("default_collate"))
+    return _stack_arrays([np.asarray(array) for array in arrays], collate_fn_map=collate_fn_map)
+
+
+def _keeping_ints(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule of PyTorch for numbers that refuses ints which a tensor of floats does not hold."""
+
+    def collate(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        stacked = rule(batch, collate_fn_map=collate_fn_map)
+        check_ints(batch, stacked, Place("default_collate"))
+        return stacked
+
+    return collate
+
+
+_OF_NUMBERS = (_rules.collate_float_fn, _rules.collate_int_fn, _rules.collate_numpy_scalar_fn)
+# PyTorch takes the first rule that fits, so the rule for arrays of other libraries comes last.
+_RULES = {
+    **{
+        kind: _keeping_ints(rule) if rule in _OF_NUMBERS else rule
+        for kind, rule in _rules.default_collate_fn_map.items()
+    },
+    np.ndarray: _stack_arrays,
+    torch.Tensor: _stack,
+    _ArrayLike: _stack_array_likes,
+}
 
 
 class _WorkerStart(WorkerStart):

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .casting import holds
 from .checks import as_bool, positive_int
 
 __all__ = ["ClipSequence", "PadSequence"]
@@ -100,12 +101,9 @@ class PadSequence:
 
     def _as(self, dtype: np.dtype[Any]) -> Any:
         """Return the pad value in the type of an array, which must be able to hold it."""
-        value = np.asarray(self.pad_val)
-        with np.errstate(all="ignore"):
-            held = value.astype(dtype)
-        if not (held == value).all() and not (held != held).all():
+        if not holds(dtype, self.pad_val):
             raise ValueError(f"PadSequence: an array of {dtype} cannot hold pad_val={self.pad_val!r}")
-        return held
+        return np.asarray(self.pad_val).astype(dtype)
 
     def __repr__(self) -> str:
         return f"PadSequence({self.length}, pad_val={self.pad_val!r}, clip={self.clip})"

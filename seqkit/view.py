@@ -62,6 +62,7 @@ __all__ = [
     "Ordered",
     "T",
     "T_co",
+    "Table",
     "U",
     "V",
     "View",
@@ -92,6 +93,27 @@ class Ordered:
     def whole_order(self) -> View[Any] | None:
         """Return the indices as a view, which `View.at_epoch` keys, or None if they must be iterated."""
         raise NotImplementedError(f"{type(self).__name__} must define whole_order()")
+
+
+class PandasTable(Protocol):
+    """The type of a DataFrame of pandas: a view of it has rows, although ``frame[i]`` is a column."""
+
+    @property
+    def iloc(self) -> Any: ...
+    @property
+    def columns(self) -> Any: ...
+    def itertuples(self) -> Any: ...
+
+
+class PolarsTable(Protocol):
+    """The type of a DataFrame of polars, whose rows are dicts in a view."""
+
+    @property
+    def columns(self) -> Any: ...
+    def iter_rows(self) -> Any: ...
+
+
+Table = PandasTable | PolarsTable
 
 
 class _FoundWhenNeeded:

@@ -35,14 +35,17 @@ MODULES = {
 VIEW = {"view", "source", "iteration", "trace", "frames", "errors", "indices", "checks", "context"} | {
     "plain",
     "values",
+    "casting",
+    "progress",
 }
 
 # Which rooms each room may import. A room is a module of the package, or a folder.
 ROOMS: dict[str, set[str]] = {
     "errors": {"frames"},
     "plain": set(),
+    "casting": set(),
     "indices": {"plain"},
-    "checks": {"plain"},
+    "checks": {"plain", "errors"},
     "values": {"indices", "plain", "source", "view"},
     "lazy": set(),
     "cached": set(),
@@ -50,15 +53,16 @@ ROOMS: dict[str, set[str]] = {
     "randomness": {"indices", "plain"},
     "chaining": {"frames"},
     "frames": set(),
+    "progress": {"errors"},
     "trace": {"errors", "frames"},
     "iteration": {"errors", "indices", "trace"},
     "recognise": {"indices"},
     "culprits": set(),
     "set_epoch": set(),
     "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "plain", "trace"},
-    "source": {"chaining", "view", "errors", "indices", "recognise", "set_epoch"},
+    "source": {"casting", "chaining", "view", "errors", "indices", "recognise", "set_epoch"},
     "serializable": {"checks"},
-    "transforms": {"checks"},
+    "transforms": {"casting", "checks"},
     "views": VIEW | {"cached", "randomness", "sources", "set_epoch"},
     "prefetch": VIEW | {"randomness", "executors", "culprits"},
     "executors": VIEW | {"prefetch", "culprits"},
@@ -75,6 +79,7 @@ ROOMS: dict[str, set[str]] = {
 # The parts of the engine that can be understood alone.
 SELF_CONTAINED = {"processes.linux", "processes.segment", "processes.slots", "codec", "window", "results"} | {
     "pickling",
+    "arrow",
     "tensors",
     "maps",
     "classes",

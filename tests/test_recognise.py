@@ -132,6 +132,26 @@ def test_data_sets_of_hugging_face_are_read_by_position() -> None:
         sk.view(datasets.DatasetDict({"train": data}))
 
 
+def test_numbers_of_a_categorical_column_have_one_type() -> None:
+    pd = pytest.importorskip("pandas")
+    column = pd.Series([1, 2, 1], dtype="category")
+    for view in (sk.view(column), sk.smap(lambda row: row["a"], pd.DataFrame({"a": column}))):
+        single, many = [*map(view.__getitem__, range(3))], list(view.__getitems__([0, 1, 2]))
+        assert [*map(type, single)] == [*map(type, many)]
+
+
+def test_handles_of_pyarrow_are_refused_with_what_to_use(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.dataset
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pyarrow.parquet.ParquetFile(tmp_path / "a.parquet") as file:
+        for opened in (file, pyarrow.dataset.dataset(tmp_path / "a.parquet")):
+            with pytest.raises(TypeError, match=r"Use sources\.parquet"):
+                sk.view(opened)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -180,6 +200,25 @@ libraries = {"pandas", "polars", "pyarrow", "h5py", "zarr", "datasets", "sqlite3
 assert not libraries & {*sys.modules}, libraries & {*sys.modules}
 from seqkit import sources
 assert not libraries & {*sys.modules}, libraries & {*sys.modules}
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert run.returncode == 0, run.stderr
+
+
+def test_rooms_are_attributes_of_the_package_and_imported_when_they_are_used() -> None:
+    code = """
+import sys, seqkit as sk
+rooms = ["observe", "sources", "testing"]
+assert not [name for name in rooms if f"seqkit.{name}" in sys.modules]
+assert {*rooms, "torch"} <= {*dir(sk)}
+for name in rooms:
+    assert getattr(sk, name) is sys.modules[f"seqkit.{name}"]
+sys.modules["torch"] = None  # as if it were not installed
+assert not hasattr(sk, "torch")
+try:
+    sk.torch
+except AttributeError as error:
+    assert "torch" in str(error.__cause__), error
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
     assert run.returncode == 0, run.stderr

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..checks import refuse_async
+from ..errors import as_given
 from .base import Collate, Place, as_collate
 from .default import TEXT, key_differences
 
@@ -120,7 +121,9 @@ class NamedTuple(Collate):
         if not (
             isinstance(container, type) and issubclass(container, tuple) and hasattr(container, "_fields")
         ):
-            raise TypeError(f"NamedTuple: container must be a class of named tuples, got {container!r}")
+            raise TypeError(
+                f"NamedTuple: container must be a class of named tuples, got {as_given(container)}"
+            )
         named = _by_field(container.__name__, container._fields, functions)
         self.container: Any = container
         self.functions = {
@@ -181,9 +184,11 @@ class Dict(Collate):
         self, functions: Mapping[Any, Any], extra: Literal["raise", "drop"] | Callable[..., Any] = "raise"
     ) -> None:
         if not isinstance(functions, Mapping):
-            raise TypeError(f"Dict: functions must be a mapping of keys to functions, got {functions!r}")
+            raise TypeError(
+                f"Dict: functions must be a mapping of keys to functions, got {as_given(functions)}"
+            )
         if isinstance(extra, str) and extra not in ("raise", "drop"):
-            raise ValueError(f"Dict: extra must be 'raise', 'drop' or a function, got {extra!r}")
+            raise ValueError(f"Dict: extra must be 'raise', 'drop' or a function, got {as_given(extra)}")
         self.functions = {
             key: _as_function(fn, f"Dict: the function for {key!r}") for key, fn in functions.items()
         }
@@ -279,7 +284,7 @@ def _as_function(value: Any, who: str) -> Collate:
     if isinstance(value, type) and issubclass(value, Collate):
         raise TypeError(f"{who} is the class {value.__name__}; pass what it makes: {value.__name__}(...)")
     if not callable(value):
-        raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {value!r}")
+        raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {as_given(value)}")
     refuse_async(value, who)
     return as_collate(value)
 
@@ -289,7 +294,7 @@ def _by_field(
 ) -> Mapping[str, Any]:
     """Return the functions of `NamedTuple` by name, one for each field."""
     if not isinstance(functions, list | tuple | Mapping):
-        raise TypeError(f"NamedTuple: functions must be a sequence or a mapping, got {functions!r}")
+        raise TypeError(f"NamedTuple: functions must be a sequence or a mapping, got {as_given(functions)}")
     if not isinstance(functions, Mapping):
         if len(functions) != len(fields):
             raise ValueError(

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import as_given
 from ..view import View
 from .base import Collate, Place, check_not_empty
 from .leaves import (
     ARRAYS,
+    as_arrays,
     copied,
+    is_array_like,
     is_array_of_samples,
     is_object_array,
     is_tensor,
@@ -49,6 +52,7 @@ class _DefaultCollate(Collate):
     numbers, numpy scalars, 0-d arrays             one array: int64, float64, bool, complex128, or their own
     masked arrays                                  one masked array
     str, bytes, bytearray, memoryview              the list of them
+    objects with ``__array__`` or DLPack           one array, as of JAX; lists of numbers in columns of tables
     mappings with the same keys                    the same type of mapping, every value collated
     tuples, named tuples, lists, other sequences   the same type, position by position
     PyTorch tensors                                one tensor
@@ -69,15 +73,17 @@ class _DefaultCollate(Collate):
     -------
     object
         Arrays own their memory, or lie in the slot of the current item in a process worker. The dtype is
-        the one that numpy promotes all samples to, not that of the first.
+        the one that numpy promotes all samples to, not that of the first. Ints stay ints.
 
     Raises
     ------
     ValueError
-        For an empty batch, different shapes, lengths, keys or fields, ints of more than 64 bits, and an
+        For an empty batch, different shapes, lengths, keys or fields, tables whose columns have other names,
+        numbers that would change in the common dtype, such as ints beyond 2**53 beside floats, and an
         unknown `objects`.
     TypeError
-        For None, arrays of objects or text, samples of different kinds, and objects of unknown type.
+        For None, arrays of objects or text, arrays with a unit, samples of different kinds, dtypes without a
+        common one, and objects of unknown type.
 
     Notes
     -----
@@ -115,14 +121,14 @@ class _DefaultCollate(Collate):
         objects: Literal["raise", "list"] = "raise",
     ) -> Any:
         if objects not in ("raise", "list"):
-            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {objects!r}")
+            raise ValueError(f"default_collate: objects must be 'raise' or 'list', got {as_given(objects)}")
         if collate_fn_map is not None and not isinstance(collate_fn_map, Mapping):
             raise TypeError(
                 "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
-                f" {collate_fn_map!r}"
+                f" {as_given(collate_fn_map)}"
             )
         if not isinstance(batch, Iterable):
-            raise TypeError(f"default_collate: a batch must be an iterable of samples, got {batch!r}")
+            raise TypeError(f"default_collate: a batch must be an iterable of samples, got {as_given(batch)}")
         if is_array_of_samples(batch) and not collate_fn_map:
             return copied(batch)
         samples = batch if isinstance(batch, list) else list(batch)
@@ -219,7 +225,7 @@ def _rule(kind: type, registry: CollateMap) -> Rule | None:
         return _list_text
     if issubclass(kind, TEXT):
         return _list_bytes
-    if issubclass(kind, ARRAYS):
+    if issubclass(kind, ARRAYS) or is_array_like(kind):
         return _stack
     if issubclass(kind, Mapping):
         return _collate_mappings
@@ -249,7 +255,7 @@ def _list_bytes(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
 def _stack(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:
     if rules.lists_objects and any(map(is_object_array, batch)):
         return list(batch)
-    return stack(batch, place)
+    return stack(as_arrays(batch, place), place)
 
 
 def _stack_tensors(batch: Sequence[Any], place: Place, rules: _Rules) -> Any:

@@ -13,7 +13,10 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from ..casting import always_holds, holds, int_changed, not_held
 from ..context import empty
+from ..errors import as_given
+from ..view import View
 from .base import Place
 
 __all__ = [
@@ -23,11 +26,14 @@ __all__ = [
     "as_arrays",
     "as_axis",
     "as_dtype",
+    "check_ints",
     "common_dtype",
     "copied",
     "counted",
+    "hold",
     "holds_objects",
     "inside",
+    "is_array_like",
     "is_array_of_samples",
     "is_masked",
     "is_object_array",
@@ -56,9 +62,14 @@ def stack(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> Any
         return _stack_masked(batch, place, dtype)
     _check_shapes(batch, place)
     common = common_dtype(batch, place, dtype)
+    hold(batch, common, place)
+    return _stacked(batch, common, place)
+
+
+def _stacked(batch: Sequence[Any], dtype: DType, place: Place) -> Any:
     if not getattr(batch[0], "shape", ()):
-        return _stack_scalars(batch, common, place)
-    return stack_arrays(batch if kinds == {np.ndarray} else list(map(np.asarray, batch)), common)
+        return _stack_scalars(batch, dtype, place)
+    return stack_arrays([array if type(array) is np.ndarray else np.asarray(array) for array in batch], dtype)
 
 
 _PYTHON_DTYPES = {
@@ -76,7 +87,10 @@ def _dtype(sample: Any) -> DType:
 
 
 def common_dtype(batch: Sequence[Any], place: Place, dtype: DType | None = None) -> DType:
-    """Return the dtype that holds all samples, in native byte order, or `dtype`; refuse objects and text."""
+    """Return the dtype of all samples, in native byte order, or `dtype`; refuse objects and text.
+
+    Ints stay ints. No dtype is common to dates and numbers.
+    """
     dtypes = _dtypes(batch)
     for found in dtypes:
         if holds_objects(found):
@@ -89,24 +103,53 @@ def common_dtype(batch: Sequence[Any], place: Place, dtype: DType | None = None)
     if common is None:
         i = next(i for i in range(len(batch)) if _promoted(_dtypes(batch[: i + 1])) is None)
         raise TypeError(
-            f"{place.who}: {place.at(i)} has dtype {_dtype(batch[i])}, {place.at(0)} has {_dtype(batch[0])};"
-            " no dtype holds both: convert them"
+            f"{place.who}: {place.at(i)} has dtype {_shown(_dtype(batch[i]))}, {place.at(0)} has"
+            f" {_shown(_dtype(batch[0]))}; no dtype holds both: convert them"
         )
     return common
 
 
-def _dtypes(batch: Sequence[Any]) -> set[DType]:
+def _dtypes(batch: Sequence[Any]) -> list[DType]:
+    # By identity, because dtypes with different metadata are equal.
     try:
-        return {sample.dtype for sample in batch}
+        return list({id(dtype := sample.dtype): dtype for sample in batch}.values())
     except AttributeError:  # numbers of Python
-        return set(map(_dtype, batch))
+        return list({id(dtype := _dtype(sample)): dtype for sample in batch}.values())
 
 
-def _promoted(dtypes: set[DType]) -> DType | None:
+def _promoted(dtypes: list[DType]) -> DType | None:
+    if len(dtypes) == 1:
+        return np.result_type(dtypes[0])
+    if any(dtype.metadata != dtypes[0].metadata for dtype in dtypes):
+        return None
+    kinds = {dtype.kind for dtype in dtypes}
+    if len(kinds) > 1 and kinds & {"m", "M"}:
+        return None
     try:
-        return np.result_type(*dtypes)
+        common = np.result_type(*dtypes)
     except TypeError:
         return None
+    if common.kind == "f" and kinds <= {"b", "i", "u"}:  # uint64 and a signed dtype
+        return np.dtype(np.int64)
+    return np.dtype(common, metadata=dict(dtypes[0].metadata)) if dtypes[0].metadata else common
+
+
+def _shown(dtype: DType) -> str:
+    return f"{dtype} with metadata {dict(dtype.metadata)}" if dtype.metadata else str(dtype)
+
+
+def hold(batch: Sequence[Any], dtype: DType, place: Place) -> None:
+    """Refuse samples with values that a dtype does not hold: overflows, inexact ints."""
+    if all(always_holds(dtype, found) for found in _dtypes(batch)):
+        return
+    for i, sample in enumerate(batch):
+        if not holds(dtype, sample):
+            array = np.asarray(sample)
+            value = array[not_held(dtype, array)].flat[0]
+            raise ValueError(
+                f"{place.who}: {place.at(i)} {'holds' if array.ndim else 'is'} {value}, which does not fit"
+                f" into {dtype}; convert it, or choose another dtype"
+            )
 
 
 def holds_objects(dtype: DType) -> bool:
@@ -129,19 +172,11 @@ def _stack_scalars(batch: Sequence[Any], dtype: DType, place: Place) -> Array:
     try:
         out[...] = batch
     except (OverflowError, TypeError, ValueError):
-        i = next(i for i, sample in enumerate(batch) if not _fits(sample, dtype))
+        i = next(i for i, sample in enumerate(batch) if not holds(dtype, sample))
         raise ValueError(
             f"{place.who}: {place.at(i)} is {batch[i]}, which does not fit into {dtype}"
         ) from None
     return out
-
-
-def _fits(number: Any, dtype: DType) -> bool:
-    try:
-        np.empty(1, dtype)[...] = [number]
-    except (OverflowError, TypeError, ValueError):
-        return False
-    return True
 
 
 def stack_arrays(arrays: Sequence[Array], dtype: DType) -> Array:
@@ -161,33 +196,109 @@ def copied(array: Array, dtype: DType | None = None) -> Array:
 
 
 def _stack_masked(batch: Sequence[Any], place: Place, dtype: DType | None) -> Any:
+    data = [np.ma.getdata(sample, subok=False) for sample in batch]
+    _check_shapes(data, place)
+    common = common_dtype(data, place, dtype)
+    hold([np.ma.compressed(sample) for sample in batch], common, place)  # what a mask hides does not matter
     masks = [np.ma.getmaskarray(sample) for sample in batch]
-    data = stack([np.ma.getdata(sample, subok=False) for sample in batch], place, dtype)
-    return np.ma.MaskedArray(data, mask=stack(masks, place))
+    with np.errstate(all="ignore"):
+        stacked = np.ma.MaskedArray(_stacked(data, common, place), mask=stack(masks, place))
+    kept = [sample for sample in batch if is_masked(type(sample)) and sample is not np.ma.masked]
+    fills = {np.asarray(sample.fill_value).tobytes(): sample.fill_value for sample in kept}
+    if len(fills) == 1 and holds(common, fill := fills.popitem()[1]):
+        stacked.fill_value = fill
+    return stacked
 
 
 def stack_tensors(batch: Sequence[Any], place: Place) -> Any:
     """Return one PyTorch tensor of many."""
     _check_shapes(batch, place)
-    return sys.modules["torch"].stack(list(batch))
+    stacked = sys.modules["torch"].stack(list(batch))
+    check_ints(batch, stacked, place)
+    return stacked
 
 
-def as_arrays(samples: Sequence[Any], place: Place) -> list[Any]:
+def check_ints(batch: Sequence[Any], stacked: Any, place: Place) -> None:
+    """Refuse a tensor of floats in which ints of the samples have changed."""
+    kinds = set(map(type, batch)) if stacked.is_floating_point() else set()
+    if not kinds or (kinds == {kind := type(batch[0])} and (not is_tensor(kind) or len(_dtypes(batch)) == 1)):
+        return
+    torch = sys.modules["torch"]
+    for i, sample in enumerate(batch):
+        tensor = torch.as_tensor(sample)
+        if not tensor.is_floating_point() and not torch.equal(stacked[i].to(tensor.dtype), tensor):
+            raise ValueError(
+                f"{place.who}: {place.at(i)} holds ints that do not fit into {stacked.dtype}; convert it, or"
+                " convert the samples to one dtype"
+            )
+
+
+def as_arrays(samples: Sequence[Any], place: Place) -> Sequence[Any]:
     """Return samples as arrays. Numbers stay numbers."""
+    kinds = set(map(type, samples)) - _PLAIN
+    if any(not issubclass(kind, _NUMBERS) for kind in kinds):
+        _check_names(samples, place)
+    elif not kinds & {list, tuple}:
+        return samples
     return [
         sample if isinstance(sample, ARRAYS) else _as_array(sample, place, i)
         for i, sample in enumerate(samples)
     ]
 
 
+_NUMBERS = (np.generic, bool, int, float, complex)
+_PLAIN = {np.ndarray, np.memmap, bool, int, float, complex}
+
+
+def _check_names(samples: Sequence[Any], place: Place) -> None:
+    """Refuse arrays with a unit, and arrays whose axes or columns have different names.
+
+    Their numbers alone would mean something else.
+    """
+    for i, sample in enumerate(samples):
+        unit = getattr(sample, "unit", getattr(sample, "units", None))
+        if unit is not None and not callable(unit):
+            raise TypeError(
+                f"{place.who}: {place.at(i)} has the unit {unit}, which an array does not keep; convert it to"
+                " numbers of one unit, or pass another collate_fn"
+            )
+        if _names(sample) != _names(samples[0]):
+            raise ValueError(
+                f"{place.who}: {place.at(i)} has the names {_names(sample)}, {place.at(0)} has"
+                f" {_names(samples[0])}; arrange them alike, or convert them to arrays"
+            )
+
+
+def _names(sample: Any) -> list[Any]:
+    """Return the names of the axes or columns of a table, or of an array with names."""
+    names: Any = getattr(sample, "columns", getattr(sample, "dims", ()))
+    labels: Any = getattr(sample, "index", None)
+    if hasattr(sample, "iloc") and getattr(labels, "dtype", None) in (object, "str", "string"):
+        names = [*names, *labels]  # of a row of a table
+    return [] if callable(names) else list(names)
+
+
+def is_array_like(kind: type) -> bool:
+    """Return whether instances of a class become arrays by a protocol of numpy, such as arrays of JAX."""
+    is_exported = hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")
+    return is_exported and not is_tensor(kind) and not issubclass(kind, View)
+
+
 def _as_array(sample: Any, place: Place, i: int) -> Array:
-    what = f"{place.who}: {place.at(i)} is of type {type(sample).__name__}"
+    kind = type(sample)
+    what = f"{place.who}: {place.at(i)} is of type {kind.__name__}"
     try:
-        array = np.asarray(sample)
+        is_exported = hasattr(kind, "__dlpack__") and not hasattr(kind, "__array__")
+        array = np.from_dlpack(sample) if is_exported else np.asarray(sample)
     except Exception as error:
         raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
     if holds_objects(array.dtype):
         raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
+    if kind in (list, tuple) and (changed := int_changed(sample, array)) is not None:
+        raise ValueError(
+            f"{place.who}: {place.at(i)} holds {changed!r}, which does not fit into {array.dtype}; numbers of"
+            " a list need one dtype: convert it"
+        )
     return array
 
 
@@ -253,7 +364,7 @@ def as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
         dtype = np.dtype(object)
     if dtype is not None and holds_objects(dtype):
         raise TypeError(
-            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {value!r}"
+            f"{who}: dtype must be one of numbers, bools, dates or records of them, got {as_given(value)}"
         )
     return dtype
 
@@ -261,7 +372,7 @@ def as_dtype(value: npt.DTypeLike | None, who: str) -> DType | None:
 def as_axis(value: Any, who: str, other: str = "") -> int:
     """Return the number of an axis, checked."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{who} must be an int{other}, got {value!r}")
+        raise TypeError(f"{who} must be an int{other}, got {as_given(value)}")
     return int(value)
 
 

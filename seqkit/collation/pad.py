@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..casting import holds
 from ..checks import as_flag, optional_int, positive_int
+from ..errors import as_given
 from .base import Collate, Place
 from .leaves import (
     Array,
@@ -18,6 +20,7 @@ from .leaves import (
     common_dtype,
     copied,
     counted,
+    hold,
     holds_objects,
     inside,
     padded,
@@ -41,8 +44,9 @@ class Pad(Collate):
         True: also return the lengths of the samples, an int64 array of shape ``(n,)``. With ``axis="all"``
         it has the shape ``(n, ndim)``, where ndim is the number of axes of a sample.
     dtype : dtype-like, optional
-        Dtype of the batch. Values are converted as by ``numpy.ndarray.astype``. None (the default) is the
-        dtype that numpy promotes all samples to.
+        Dtype of the batch. It must hold all values: floats are rounded to its precision, and nothing else
+        changes. None (the default) is the dtype that numpy promotes all samples to. Samples of ints give
+        ints.
     round_to : int, optional
         Fill up to a multiple of this (1 or more).
     to_length : int or sequence of int, optional
@@ -62,9 +66,9 @@ class Pad(Collate):
     TypeError
         For arguments of a wrong type, and for samples that are not arrays or are masked.
     ValueError
-        For arguments out of range, `round_to` together with `to_length`, a `pad_val` that the dtype cannot
-        hold, an empty batch, numbers of axes or lengths that differ elsewhere, and a sample longer than
-        `to_length`.
+        For arguments out of range, `round_to` together with `to_length`, values or a `pad_val` that the dtype
+        cannot hold, an empty batch, numbers of axes or lengths that differ elsewhere, and a sample longer
+        than `to_length`.
 
     Notes
     -----
@@ -132,6 +136,7 @@ class Pad(Collate):
         axes = self._axes(arrays[0].ndim, place)
         _check_other_axes(arrays, axes, place)
         dtype = common_dtype(arrays, place, self.dtype)
+        hold(arrays, dtype, place)
         filler = self._filler(dtype, place.at("..."))
         lengths = np.array([[array.shape[axis] for axis in axes] for array in arrays])
         shape = list(arrays[0].shape)
@@ -146,7 +151,7 @@ class Pad(Collate):
 
     def _filler(self, dtype: DType, what: str) -> Array:
         """Return what to fill with, as that dtype."""
-        if not _holds(dtype, self.pad_val):
+        if not holds(dtype, self.pad_val):
             raise ValueError(
                 f"Pad: {what} of dtype {dtype} cannot hold pad_val={self.pad_val}; choose another one, or"
                 " another dtype"
@@ -187,24 +192,8 @@ def _as_number(value: Any, who: str) -> Array:
     """Return a number as an array without axes."""
     number = np.asarray(value)
     if number.ndim or holds_objects(number.dtype):
-        raise TypeError(f"{who} must be a number, got {value!r}")
+        raise TypeError(f"{who} must be a number, got {as_given(value)}")
     return number
-
-
-def _holds(dtype: DType, number: Array) -> bool:
-    """Can arrays of a dtype hold a number, rounded to their precision but not changed otherwise?
-
-    >>> _holds(np.dtype("f4"), np.array(0.1)), _holds(np.dtype("u1"), np.array(-1))
-    (True, False)
-    """
-    if np.can_cast(number.dtype, dtype):
-        return True
-    with np.errstate(all="ignore"):
-        if dtype.kind in "fc":
-            of_its_kind = np.can_cast(number.dtype, dtype, "same_kind")
-            return of_its_kind and bool(np.isfinite(number.astype(dtype)) or not np.isfinite(number))
-        numeric = dtype.kind in "biu" and number.dtype.kind in "biuf"
-        return numeric and bool(number.astype(dtype) == number)
 
 
 def _alike(samples: Sequence[Any], arrays: list[Array]) -> list[Array]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..casting import holds
 from ..checks import as_flag
 from .base import Collate, Place
 from .leaves import (
@@ -17,6 +18,7 @@ from .leaves import (
     as_dtype,
     copied,
     counted,
+    hold,
     is_array_of_samples,
     plain_arrays,
     stack,
@@ -31,16 +33,17 @@ class Stack(Collate):
     Parameters
     ----------
     dtype : dtype-like, optional
-        Dtype of the batch. Values are converted as by ``numpy.ndarray.astype``. None (the default) is the
-        dtype that numpy promotes all samples to, in any order.
+        Dtype of the batch. It must hold all values: floats are rounded to its precision, and nothing else
+        changes. None (the default) is the dtype that numpy promotes all samples to, in any order. Samples of
+        ints give ints.
 
     Raises
     ------
     TypeError
         If `dtype` does not hold numbers, bools, dates or records of them, for samples that are not arrays
-        of these, and for dtypes without a common one.
+        of these or have a unit, and for dtypes without a common one.
     ValueError
-        For an empty batch, different shapes, and numbers that do not fit.
+        For an empty batch, different shapes, and numbers that do not fit into the dtype.
 
     Notes
     -----
@@ -63,7 +66,11 @@ class Stack(Collate):
         self.dtype = as_dtype(dtype, "Stack")
 
     def __call__(self, batch: Iterable[Any]) -> Any:
-        return copied(batch, self.dtype) if is_array_of_samples(batch) else super().__call__(batch)
+        if not is_array_of_samples(batch):
+            return super().__call__(batch)
+        if self.dtype is not None and not holds(self.dtype, batch):
+            hold(list(batch), self.dtype, Place("Stack"))  # names the sample
+        return copied(batch, self.dtype)
 
     def _collate(self, samples: Sequence[Any], place: Place) -> Any:
         return stack(as_arrays(samples, place), place, self.dtype)

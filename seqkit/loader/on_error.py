@@ -6,13 +6,15 @@ and the loader's iterator removes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
+from os import PathLike
 from typing import Any
 
 from ..errors import EndOfSequence, EvaluationError, errstate, summary
 from ..indices import Indices, Unsized, as_list
+from ..source import Source
 from ..view import View
 from ..views.uniter import Uniter
 from .options import OnError
@@ -29,7 +31,7 @@ class Recovered:
     values : list
         The samples that are left, or one batch of them.
     failed : list of (key, str)
-        Index or key, and error, of each sample that failed.
+        Index or key of each sample that failed, and its error with the path or text that it is made of.
     """
 
     values: list[Any]
@@ -64,7 +66,7 @@ class Tolerant(View[Any]):
             except EvaluationError as error:
                 if isinstance(error.view, Uniter):
                     raise
-                failed.append((getattr(i, "number", i), summary(error.__cause__ or error)))
+                failed.append((getattr(i, "number", i), described(error)))
                 if callable(self._on_error):
                     return Recovered([self._on_error(error)], failed)
         return Recovered([], failed)
@@ -86,6 +88,47 @@ class Tolerant(View[Any]):
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Tolerant(sources[0], self._on_error)
+
+
+def described(error: EvaluationError) -> str:
+    """Return the text of an error, and the texts that its item is made of, which may be paths.
+
+    >>> import seqkit as sk
+    >>> try:
+    ...     sk.smap(int, ["1.png"])[0]
+    ... except EvaluationError as error:
+    ...     described(error)
+    "ValueError: invalid literal for int() with base 10: '1.png'"
+    """
+    text = summary(error.__cause__ or error)
+    try:
+        inputs = [] if error.view is None else list(islice(_leaves(error.view, error.index), MOST_INPUTS))
+    except Exception:  # user code that says where an item comes from
+        inputs = []
+    shown = [repr(each)[:MOST_LETTERS] for each in inputs if _has_text(each) and str(each) not in text]
+    return f"{text}; input: {', '.join(shown)}" if shown else text
+
+
+MOST_INPUTS = 3
+MOST_LETTERS = 300
+
+
+def _leaves(view: View[Any], i: Any) -> Iterator[Any]:
+    """Yield the items of the user's objects that item `i` is made of. No function is called."""
+    for source, indices in view._parts(i):
+        for k in indices:
+            if isinstance(source, Source):
+                yield source._get(k)
+            else:
+                yield from _leaves(source, k)
+
+
+def _has_text(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    return isinstance(value, str | PathLike) or (
+        isinstance(value, tuple | list) and any(map(_has_text, value))
+    )
 
 
 class OnRecovered:

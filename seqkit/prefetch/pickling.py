@@ -29,11 +29,11 @@ import numpy as np
 from cloudpickle import cloudpickle as internals
 
 from ..context import MAIN
+from .arrow import compacted
 from .classes import fill, has_a_name, receive, reference, this_process
 from .maps import Maps
 from .tensors import reduce_tensor
 
-LEAST_SLICED_BYTES = 1 << 14  # memory outside of a slice that is not worth a copy
 
 
 def dumps(value: Any, **options: Any) -> bytes:
@@ -77,13 +77,11 @@ def _reduce_arrow(array: Any) -> Any:
 
     Tables and record batches pickle their columns, which are such arrays.
     """
-    reduced = array.__reduce_ex__
     try:
-        if array.get_total_buffer_size() > 2 * array.nbytes + LEAST_SLICED_BYTES:
-            reduced = sys.modules["pyarrow"].concat_arrays([array]).__reduce_ex__
+        array = compacted(array)
     except Exception:  # Arrow may not know the size of a type, or how to copy it
         pass
-    return reduced(pickle.HIGHEST_PROTOCOL)
+    return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 
 
 def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -> bytes:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
+from posixpath import dirname, join, normpath
 from typing import Any, BinaryIO
 
-from ..checks import check_callable
+from ..checks import as_bool, check_callable
+from ..source import as_view
 from ..view import View
-from .files import Progress
-from .per_process import per_process
+from ..views.smap import smap
+from .files import Progress, existing, name_file
+from .handles import Handles
+from .per_process import WithHandle
 
 __all__ = ["tar_members", "zip_members"]
 
 Member = tuple[str, bytes]
+Place = tuple[int, int]  # where the bytes of a member of a tar archive begin, and how many there are
+
+ENCRYPTED = 1  # a bit in the flags of a member of a zip archive
+MOST_LINKS = 40  # from one link to the next, as in Linux
 
 
 def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bool = False) -> View[Member]:
@@ -35,7 +44,8 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     Returns
     -------
     View
-        In the order of the archive.
+        In the order of the archive. A name that occurs twice is in the view twice. A symbolic link has the
+        bytes of its file. Folders are left out.
 
     Raises
     ------
@@ -43,6 +53,8 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
         If the archive cannot be read.
     FileNotFoundError
         If no name matches.
+    ValueError
+        If a file needs a password, or a link leads to no file of the archive.
 
     Examples
     --------
@@ -53,16 +65,69 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     >>> texts[1], list(sk.starmap(lambda name, data: data.decode(), texts))
     (('b.txt', b'bbb'), ['aaa', 'bbb'])
     """
+    archive_path = existing(path, "zip_members")
+    _check_pattern(pattern, "zip_members")
+    try:
+        members = _zip_directory(archive_path, pattern)
+    except zipfile.BadZipFile as error:
+        name_file(error, archive_path)
+        raise
+    _check_found(members, pattern, archive_path, "zip_members")
+    per_thread = as_bool(per_thread, "zip_members: per_thread")
+    handles = Handles(partial(zipfile.ZipFile, archive_path), per_thread, bounded=True)
+    return smap(WithHandle(handles, _read_zip, archive_path), as_view(members, "zip_members"))
+
+
+def _zip_directory(path: str, pattern: str) -> list[tuple[str, int]]:
+    """Return the name of each file, and the number of the member that has its bytes."""
     with zipfile.ZipFile(path) as archive:
-        names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    names = [name for name in names if fnmatch(name, pattern)]
-    _check_found(names, pattern, fspath(path), "zip_members")
-    open_fn = partial(zipfile.ZipFile, fspath(path))
-    return per_process(open_fn, _read_zip, names, per_thread=per_thread)
+        infos = archive.infolist()
+        places: dict[str, Any] = {normpath(info.filename): number for number, info in enumerate(infos)}
+        links = {
+            number: archive.read(info).decode()
+            for number, info in enumerate(infos)
+            if stat.S_ISLNK(info.external_attr >> 16)
+        }
+    for number, target in links.items():
+        name = normpath(infos[number].filename)
+        if places[name] == number:
+            places[name] = normpath(join(dirname(name), target))
+    members = []
+    for number, info in enumerate(infos):
+        if info.is_dir() or not fnmatch(info.filename, pattern):
+            continue
+        if info.flag_bits & ENCRYPTED:
+            raise ValueError(
+                f"zip_members: {info.filename!r} in {path} needs a password. Use per_process with a function"
+                " that opens the archive and calls setpassword."
+            )
+        if number in links:
+            target = normpath(join(dirname(info.filename), links[number]))
+            number = _followed(info.filename, target, places, path, "zip_members")
+            if infos[number].is_dir():
+                continue
+        members.append((info.filename, number))
+    return members
 
 
-def _read_zip(archive: zipfile.ZipFile, name: str) -> Member:
-    return name, archive.read(name)
+def _read_zip(archive: zipfile.ZipFile, member: tuple[str, int]) -> Member:
+    name, number = member
+    return name, archive.read(archive.filelist[number])  # by its place, because a name may occur twice
+
+
+def _followed(name: str, target: str, places: Mapping[str, Any], path: str, who: str) -> Any:
+    """Return the place of the file that a link leads to. `places` has names in place of links."""
+    place: Any = target
+    for _ in range(MOST_LINKS):
+        if not isinstance(place, str):
+            return place
+        place = places.get(place)
+        if place is None:
+            break
+    raise ValueError(
+        f"{who}: {name!r} in {path} is a link to {target!r}, where there is no file. Pass a pattern that"
+        " leaves it out, or unpack the archive."
+    )
 
 
 def tar_members(
@@ -82,12 +147,15 @@ def tar_members(
     Returns
     -------
     View
-        In the order of the archive. Links and folders are left out.
+        In the order of the archive. A name that occurs twice is in the view twice. A link has the bytes of
+        its file. Folders and devices are left out.
 
     Raises
     ------
     OSError, tarfile.ReadError
-        If the archive cannot be read, or is compressed.
+        If the archive cannot be read, is damaged or compressed.
+    ValueError
+        If a link leads to no file of the archive, or a file is sparse.
     FileNotFoundError
         If no name matches.
 
@@ -106,27 +174,81 @@ def tar_members(
     ('b.txt', b'bbb')
     """
     check_callable(progress, "tar_members: progress", optional=True)
-    members = []
-    for number, info in enumerate(_scan(fspath(path)), 1):
-        if info.isreg() and not info.issparse() and fnmatch(info.name, pattern):
-            members.append((info.name, info.offset_data, info.size))
+    archive_path = existing(path, "tar_members")
+    _check_pattern(pattern, "tar_members")
+    members = [(name, *place) for name, place in _tar_directory(archive_path, pattern, progress)]
+    _check_found(members, pattern, archive_path, "tar_members")
+    handles = Handles(partial(_open_tar, archive_path), bounded=True)
+    return smap(WithHandle(handles, _read_tar, archive_path), as_view(members, "tar_members"))
+
+
+def _tar_directory(path: str, pattern: str, progress: Progress | None) -> Iterator[tuple[str, Place]]:
+    places: dict[str, Place | str] = {}  # of files; and the names that links lead to
+    folders: set[str] = {"."}
+    listed: list[tuple[str, Place | str]] = []
+    for number, info in enumerate(_scan(path), 1):
+        name = normpath(info.name)
+        if info.isreg():
+            places[name] = info.offset_data, info.size
+        elif info.islnk():  # to a file before it
+            places[name] = places.get(normpath(info.linkname), normpath(info.linkname))
+        elif info.issym():
+            places[name] = normpath(join(dirname(name), info.linkname))
+        elif info.isdir():
+            folders.add(name)
+        if name in places and (info.isreg() or info.islnk() or info.issym()) and fnmatch(info.name, pattern):
+            if info.issparse():
+                raise ValueError(
+                    f"tar_members: {info.name!r} in {path} is sparse and cannot be read in place. Unpack the"
+                    " archive."
+                )
+            listed.append((info.name, places[name]))
         if progress is not None:
             progress(number, None)
-    _check_found(members, pattern, fspath(path), "tar_members")
-    return per_process(partial(_open_tar, fspath(path)), _read_tar, members)
+    for name, place in listed:
+        if isinstance(place, str) and place not in folders:
+            place = _followed(name, place, places, path, "tar_members")
+        if not isinstance(place, str):
+            yield name, place
 
 
 def _scan(path: str) -> Iterator[tarfile.TarInfo]:
-    try:
-        with tarfile.open(path, "r:") as archive:
-            while (info := archive.next()) is not None:
-                yield info
-                archive.members = []  # type: ignore[attr-defined]  # or it keeps all of them
-    except tarfile.ReadError as error:
-        raise tarfile.ReadError(
-            f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed archive has"
-            " no random access: unpack it, or make a zip archive."
-        ) from error
+    """Yield the members of a tar archive, and of archives that were appended to it with all their blocks."""
+    start: int | None = 0
+    with open(path, "rb") as file:
+        while start is not None:
+            file.seek(start)
+            found = 0
+            try:
+                with tarfile.open(fileobj=file, mode="r:") as archive:
+                    while (info := archive.next()) is not None:
+                        found += 1
+                        yield info
+                        archive.members = []  # type: ignore[attr-defined]  # or it keeps all of them
+            except tarfile.ReadError as error:
+                if start or found:
+                    raise tarfile.ReadError(
+                        f"tar_members: {path} is damaged or was cut short ({error}). Make it again."
+                    ) from error
+                raise tarfile.ReadError(
+                    f"tar_members: {path} is no tar archive, or it is compressed ({error}). A compressed"
+                    " archive has no random access: unpack it, or make a zip archive."
+                ) from error
+            end = start if start and not found else archive.offset
+            # tarfile takes a damaged header for the end of the archive.
+            start = _next_block(file, end)
+            if start == end:
+                raise tarfile.ReadError(f"tar_members: {path} is damaged at byte {end}. Make it again.")
+
+
+def _next_block(file: BinaryIO, start: int) -> int | None:
+    """Return where the first block with data begins after a position; None if there is none."""
+    file.seek(start)
+    while data := file.read(1 << 20):
+        if (zeros := len(data) - len(data.lstrip(b"\0"))) < len(data):
+            return start + zeros // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
+        start += len(data)
+    return None
 
 
 def _open_tar(path: str) -> BinaryIO:
@@ -140,6 +262,11 @@ def _read_tar(file: BinaryIO, member: tuple[str, int, int]) -> Member:
     if len(data) != size:
         raise EOFError(f"{name} has {size} bytes, but the archive ends after {len(data)} of them")
     return name, data
+
+
+def _check_pattern(pattern: Any, who: str) -> None:
+    if not isinstance(pattern, str):
+        raise TypeError(f"{who}: pattern must be a str such as '*.jpg', got {pattern!r}")
 
 
 def _check_found(members: list[Any], pattern: str, path: str, who: str) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from ..prefetch.arrow import compacted
 from ..view import View
-from .columns import check_names
+from .columns import as_rows, check_names
 from .files import existing
+from .number_lists import dtype_named, number_list
 from .per_process import PerProcess
+from .row_types import decoded, fields_of, row_type_in
 
 __all__ = ["Column", "Rows", "arrow"]
 
@@ -21,38 +25,109 @@ class Column:
 
     def __init__(self, array: Any) -> None:
         self._array = array
+        self._read = _reader(array.type)
 
     def __len__(self) -> int:
         return len(self._array)
 
     def __getitem__(self, i: int) -> Any:
-        return self._array[i].as_py()
+        return _value(self._array, i, self._read)
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        return self._array.take(np.asarray(indices, np.int64)).to_pylist()  # type: ignore[no-any-return]
+        try:
+            return _values(self._array.take(np.asarray(indices, np.int64)), self._read)
+        except NotImplementedError:  # pyarrow cannot take from some types
+            return [self[int(i)] for i in indices]
+
+    def __reduce__(self) -> Any:
+        return Column, (compacted(self._array),)
 
 
 class Rows:
-    """The rows of a Table or RecordBatch by position, each a dict from column to value."""
+    """The rows of a Table or RecordBatch by position, each a dict from column to value.
+
+    Rows of a file that `materialize` wrote are those that it was given.
+    """
 
     takes_arrays = True  # of indices: pyarrow takes three times as long to convert a list
 
     def __init__(self, table: Any) -> None:
-        check_names(table.schema.names, "Table")
+        names = table.schema.names
+        check_names(names, "a Table")
         batches: list[Any] = table.to_batches() if hasattr(table, "to_batches") else []
         self._table = batches[0] if len(batches) == 1 else table  # a RecordBatch has the same methods, faster
+        self._names = names
+        kind = row_type_in(table.schema.metadata)
+        known = {} if kind is None else fields_of(kind)
+        self._is_tuple = kind is not None and kind[0] == "tuple" and list(known) == names
+        self._reads = [
+            _decoder(known[field.name]) if field.name in known else _reader(field.type)
+            for field in table.schema
+        ]
 
     def __len__(self) -> int:
         return self._table.num_rows  # type: ignore[no-any-return]
 
-    def __getitem__(self, i: int) -> dict[str, Any]:
-        return {name: column[i].as_py() for name, column in self._named()}
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes  # type: ignore[no-any-return]
 
-    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        return self._table.take(np.asarray(indices, np.int64)).to_pylist()  # type: ignore[no-any-return]
+    def __getitem__(self, i: int) -> Any:
+        pairs = zip(self._table.columns, self._reads, strict=True)
+        values = [_value(column, i, read) for column, read in pairs]
+        return tuple(values) if self._is_tuple else dict(zip(self._names, values, strict=True))
 
-    def _named(self) -> Any:
-        return zip(self._table.schema.names, self._table.columns, strict=True)
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        try:
+            taken = self._table.take(np.asarray(indices, np.int64))
+        except NotImplementedError:  # pyarrow cannot take from some types
+            return [self[int(i)] for i in indices]
+        columns = [_values(column, read) for column, read in zip(taken.columns, self._reads, strict=True)]
+        if self._is_tuple:
+            return list(zip(*columns, strict=True))
+        return as_rows(self._names, columns, len(indices))
+
+    def __reduce__(self) -> Any:
+        return Rows, (compacted(self._table),)
+
+
+Read = Callable[[Any], list[Any]]
+
+
+def _value(column: Any, i: int, read: Read | None) -> Any:
+    if read is None:
+        return column[i].as_py()
+    return _values(column.slice(range(len(column))[i], 1), read)[0]
+
+
+def _values(column: Any, read: Read | None) -> list[Any]:
+    if read is None:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    return read(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
+
+
+def _decoder(kind: Any) -> Read | None:
+    is_of_python = not isinstance(kind, list) or kind[0] == "datetime"
+    return None if is_of_python else partial(decoded, kind)
+
+
+def _reader(kind: Any) -> Read | None:
+    """Return the function that reads values of a type, or None if Python objects say all."""
+    if type(kind).__name__ == "FixedShapeTensorType":
+        return _tensors
+    inner = kind
+    while "list" in str(inner).partition("<")[0] and hasattr(inner, "value_type"):
+        inner = inner.value_type
+    dtype = dtype_named(str(inner))
+    return None if inner is kind or dtype is None else partial(_number_lists, dtype)
+
+
+def _number_lists(dtype: Any, column: Any) -> list[Any]:
+    return [number_list(value, dtype) for value in column.to_pylist()]
+
+
+def _tensors(column: Any) -> list[Any]:
+    return [each.to_numpy().copy() if each.is_valid else None for each in column]
 
 
 def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
@@ -84,16 +159,18 @@ def arrow(path: str | PathLike[str]) -> View[dict[str, Any]]:
     >>> arrow(path)[1]
     {'city': 'Rome', 'people': 28}
     """
-    return PerProcess(partial(_open, existing(path, "arrow")))
+    path = existing(path, "arrow")
+    return PerProcess(partial(_open, path), path=path)
 
 
 def _open(path: str) -> Any:
     import pyarrow as pa
 
-    file = pa.memory_map(path)
-    try:
-        reader = pa.ipc.open_file(file)
-    except pa.ArrowInvalid:
-        file.seek(0)
-        reader = pa.ipc.open_stream(file)
-    return Rows(reader.read_all())
+    with pa.memory_map(path) as file:  # the buffers of the table keep the map
+        try:
+            table = pa.ipc.open_file(file).read_all()
+        except pa.ArrowInvalid:
+            file.seek(0)
+            table = pa.ipc.open_stream(file).read_all()
+    check_names(table.schema.names, path, "arrow")
+    return Rows(table)

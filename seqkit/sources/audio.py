@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from os import PathLike
 from typing import Any
 
 from ..view import View
-from .files import Progress, files
+from .files import Progress, files, name_file
 
 __all__ = ["audio", "read_audio"]
 
-SUFFIXES = (".aif", ".aiff", ".flac", ".mp3", ".ogg", ".wav")
+# The last line has formats that soundfile may not read. Its error is better than a file left out.
+SUFFIXES = (
+    *(
+        ".aif",
+        ".aifc",
+        ".aiff",
+        ".au",
+        ".caf",
+        ".flac",
+        ".mp3",
+        ".oga",
+        ".ogg",
+        ".opus",
+        ".rf64",
+        ".w64",
+        ".wav",
+    ),
+    *(".aac", ".m4a", ".wma"),
+)
+DTYPES = ("float32", "float64", "int16", "int32")
 
 
 def audio(
@@ -35,12 +55,15 @@ def audio(
 
     Raises
     ------
+    ValueError
+        If `dtype` is another one.
     FileNotFoundError
         If there is no sound file.
 
     Notes
     -----
-    soundfile decodes.
+    soundfile decodes. Items that fail are errors that name the file: those of an unknown format, those that
+    were cut short, and floats that are read as ints.
 
     Examples
     --------
@@ -51,6 +74,7 @@ def audio(
     >>> samples.shape, samples.dtype, rate
     ((800,), dtype('float32'), 8000)
     """
+    _check_dtype(dtype)
     return files(path, read=partial(read_audio, dtype=dtype), suffixes=SUFFIXES, progress=progress)
 
 
@@ -58,5 +82,43 @@ def read_audio(path: str, dtype: str = "float32") -> tuple[Any, int]:
     """Return the samples of a sound file and their rate; see `audio`."""
     import soundfile
 
-    samples, rate = soundfile.read(path, dtype=dtype)
-    return samples, rate
+    _check_dtype(dtype)
+    try:
+        with soundfile.SoundFile(path) as file:
+            if dtype.startswith("int") and file.subtype in ("FLOAT", "DOUBLE"):
+                raise ValueError(f"the samples are floats. Read them as 'float32', not {dtype!r}")
+            samples = file.read(dtype=dtype)
+            _check_complete(file, len(samples))
+            return samples, file.samplerate
+    except Exception as error:
+        name_file(error, str(path))
+        raise
+
+
+def _check_dtype(dtype: Any) -> None:
+    if dtype not in DTYPES:
+        raise ValueError(f"audio: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+
+
+def _check_complete(file: Any, n: int) -> None:
+    """Raise EOFError if the file says that it has more samples. soundfile returns those that are there."""
+    if n < file.frames and (file.format != "MP3" or _has_count(file.name)):
+        raise EOFError(f"the file has {file.frames} frames, but ends after {n} of them")
+    for said, there in _SIZES.findall(file.extra_info):
+        if int(there) + 8 < int(said) < STREAMED:
+            raise EOFError(f"the file has {said} bytes of samples, but ends after {there} of them")
+
+
+# In the log of libsndfile. A program that writes to a pipe says that there is as much as possible.
+_SIZES = re.compile(r"^ *(?:data|riff|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.M)
+STREAMED = 0x7FFF0000
+
+
+def _has_count(path: Any) -> bool:
+    """Does an MP3 file say how many frames it has? soundfile guesses the number of others."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(1 << 16)
+    except (OSError, TypeError):  # it may be an open file
+        return False
+    return b"Xing" in head or b"Info" in head

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Columns", "as_rows", "check_names"]
+__all__ = ["Columns", "as_names", "as_rows", "check_names", "choose"]
+
+MOST_NAMES = 20  # in a message
 
 
-def check_names(names: Sequence[Any], what: str) -> None:
+def check_names(names: Sequence[Any], what: str, who: str = "view") -> None:
     """Raise ValueError if two columns have one name, because a row is a dict.
 
-    >>> check_names(["x", "y", "x"], "DataFrame")
+    >>> check_names(["x", "y", "x"], "a DataFrame")
     Traceback (most recent call last):
     ValueError: view: the columns of a DataFrame need different names, got 'x' twice. Rename one of them.
     """
@@ -21,9 +23,80 @@ def check_names(names: Sequence[Any], what: str) -> None:
     for name in names:
         if name in seen:
             raise ValueError(
-                f"view: the columns of a {what} need different names, got {name!r} twice. Rename one of them."
+                f"{who}: the columns of {what} need different names, got {name!r} twice. Rename one of them."
             )
         seen.add(name)
+
+
+def as_names(names: Any, who: str) -> Any:
+    """Return the argument that chooses columns: a str, a list of str or None.
+
+    >>> as_names(("x", "y"), "npz: name")
+    ['x', 'y']
+    """
+    if names is None or isinstance(names, str):
+        return names
+    found = list(names) if isinstance(names, Iterable) else [names]
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in found):
+        raise TypeError(f"{who} must be a str, a sequence of str or None, got {names!r}")
+    if not found:
+        raise ValueError(f"{who} must not be empty. Leave it out to read all.")
+    return found
+
+
+def choose(
+    who: str, path: str, name: Any, known: Sequence[str], column: Callable[[str], Sequence[Any] | None]
+) -> Any:
+    """Return the rows of one array of a file, or of several as dicts.
+
+    Parameters
+    ----------
+    who, path : str
+        For messages.
+    name : str, list of str or None
+        The arrays to read. None: all of `known` that have rows.
+    known : sequence of str
+        Names of arrays in the file.
+    column : callable
+        Returns the rows of an array, or None if it has none because it has no dimensions. Raises KeyError if
+        there is no such array.
+
+    Examples
+    --------
+    >>> columns = {"x": [3, 4], "fps": None}
+    >>> choose("npz", "a.npz", None, ["x", "fps"], columns.__getitem__)
+    [3, 4]
+    >>> choose("npz", "a.npz", "y", ["x", "fps"], columns.__getitem__)
+    Traceback (most recent call last):
+    KeyError: "npz: there is no 'y' in a.npz. It has 'x', 'fps'."
+    """
+    if name is None:
+        columns = {key: rows for key in known if (rows := column(key)) is not None}
+        if not columns:
+            raise ValueError(
+                f"{who}: {path} has no arrays with rows at its top, but {listed(known)}. Pass a name."
+            )
+        return next(iter(columns.values())) if len(columns) == 1 else Columns(columns, path)
+    columns = {}
+    for key in [name] if isinstance(name, str) else name:
+        try:
+            rows = column(key)
+        except KeyError:
+            raise KeyError(f"{who}: there is no {key!r} in {path}. It has {listed(known)}.") from None
+        if rows is None:
+            raise ValueError(f"{who}: {key!r} in {path} has no rows, because it has no dimensions")
+        columns[key] = rows
+    return columns[name] if isinstance(name, str) else Columns(columns, path)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message.
+
+    >>> listed(["x", "y"]), listed([])
+    ("'x', 'y'", 'nothing')
+    """
+    shown = ", ".join(map(repr, names[:MOST_NAMES])) + (", …" if len(names) > MOST_NAMES else "")
+    return shown or "nothing"
 
 
 def as_rows(names: Sequence[Any], columns: Iterable[Sequence[Any]], n: int) -> list[dict[Any, Any]]:

@@ -1,30 +1,81 @@
-"""`csv`: rows of a CSV file."""
+"""`csv`: rows of a CSV file, with the same values for every library that reads it."""
 
 from __future__ import annotations
 
+import codecs
+import csv as standard
+import gzip
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from mmap import ACCESS_READ, mmap
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from ..view import View
+from .columns import Columns, check_names
 from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["csv"]
 
+ARROW_OPTIONS = {"convert_options", "memory_pool", "parse_options", "read_options"}
+# With one of these options, pandas decides about types and missing values.
+PANDAS_TYPES = {
+    *("converters", "date_format", "dayfirst", "decimal", "dtype", "dtype_backend", "false_values"),
+    *("index_col", "keep_default_na", "na_filter", "na_values", "parse_dates", "thousands", "true_values"),
+}
+# Fields that are missing values in a column of numbers or bools: those of pyarrow.
+MISSING = frozenset(
+    [
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A"),
+        *("NA", "NULL", "NaN", "n/a", "nan", "null"),
+    ]
+)
+BOOLS = {
+    **dict.fromkeys(("true", "True", "TRUE", "1"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "0"), False),
+}
+INT = re.compile(r"-?[0-9]+|0[xX][0-9a-fA-F]{1,16}").fullmatch
+FLOAT = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|[+-]?nan", re.I
+).fullmatch
+WIDEST = 2**63  # pyarrow rounds larger ints to floats
 
-def csv(path: str | PathLike[str], *, library: str | None = None, **options: Any) -> View[dict[str, Any]]:
+
+def csv(
+    path: str | PathLike[str],
+    *,
+    library: str | None = None,
+    delimiter: str = ",",
+    encoding: str | None = None,
+    **options: Any,
+) -> View[dict[str, Any]]:
     """Return a view of the rows of a CSV file, each a dict from column to value.
+
+    A column is of ints, floats or bools if all its fields are. Empty fields and words such as ``NA`` are then
+    None. All other columns are text as it is in the file: dates stay text, and an empty field is ``""``. A
+    column without any value is None.
 
     Parameters
     ----------
     path : path-like
-        The file. It is read into memory as a whole, when the first row or the length is needed.
+        The file, with the names of the columns in its first line. It is read into memory as a whole, when the
+        first row or the length is needed.
     library : "pyarrow" or "pandas", optional
-        What parses. None (the default): pyarrow if it is installed, else pandas.
+        The library that `options` are for. None (the default): pyarrow. Values do not depend on the library.
+        Neither needs to be installed if there are no options.
+    delimiter : str
+        One letter between two fields. The default is ``","``.
+    encoding : str, optional
+        Name of the encoding of the text. None (the default): UTF-8, or UTF-16 if the file begins with its
+        mark.
     **options
-        For `pyarrow.csv.read_csv` or `pandas.read_csv`.
+        For `pyarrow.csv.read_csv` or `pandas.read_csv`. With options for types or missing values, the rules
+        of the library apply in place of those above.
 
     Returns
     -------
@@ -32,8 +83,9 @@ def csv(path: str | PathLike[str], *, library: str | None = None, **options: Any
 
     Raises
     ------
-    ValueError
-        If `library` is unknown.
+    ValueError, TypeError
+        If `library` or an option is unknown. When the file is first read: if a line has too few or too many
+        fields, if two columns have one name, or if the text has another encoding.
     FileNotFoundError
         If there is no file.
 
@@ -45,25 +97,190 @@ def csv(path: str | PathLike[str], *, library: str | None = None, **options: Any
     Examples
     --------
     >>> with open(path := getfixture("tmp_path") / "cities.csv", "w") as file:
-    ...     _ = file.write("city,people\\nOslo,7\\nRome,28\\n")
-    >>> csv(path)[1]
-    {'city': 'Rome', 'people': 28}
+    ...     _ = file.write("city,people\\nOslo,7\\nRome,\\n")
+    >>> csv(path)[0], csv(path)[1]
+    ({'city': 'Oslo', 'people': 7}, {'city': 'Rome', 'people': None})
     """
     if library not in (None, "pyarrow", "pandas"):
         raise ValueError(f"csv: library must be 'pyarrow', 'pandas' or None, got {library!r}")
-    if library is None:
-        library = "pyarrow" if find_spec("pyarrow") else "pandas"
-    read = _read_with_arrow if library == "pyarrow" else _read_with_pandas
-    return PerProcess(partial(read, existing(path, "csv"), **options), inheritable=True)
+    if library == "pandas":
+        delimiter = options.pop("sep", delimiter)  # the name that pandas has for it
+    elif unknown := sorted(options.keys() - ARROW_OPTIONS):
+        raise TypeError(
+            f"csv: pyarrow has no option {unknown[0]!r}. Pass delimiter= or encoding=, or library='pandas'"
+            " and options of pandas.read_csv."
+        )
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        raise ValueError(f"csv: delimiter must be one letter, got {delimiter!r}")
+    if encoding is not None:
+        codecs.lookup(encoding)
+    read: Callable[..., Any] = _read_plain
+    if options:
+        read = _read_with_pandas if library == "pandas" else _read_with_arrow
+    elif library != "pandas" and find_spec("pyarrow"):
+        read = _read_with_arrow
+    name = existing(path, "csv")
+    return PerProcess(partial(_read, read, name, delimiter, encoding, **options), inheritable=True, path=name)
 
 
-def _read_with_arrow(path: str, **options: Any) -> Any:
-    from pyarrow.csv import read_csv
+def _read(read: Any, path: str, delimiter: str, encoding: str | None, **options: Any) -> Any:
+    try:
+        return read(path, delimiter, encoding or _encoding(path), **options)
+    except UnicodeDecodeError as error:
+        raise _not_decoded(path, encoding or "utf-8", str(error)) from None
 
-    return read_csv(path, **options)
+
+def _not_decoded(path: str, encoding: str, why: str) -> ValueError:
+    return ValueError(
+        f"csv: the text of {path} is not {encoding} ({why}). Pass its encoding, such as encoding='latin-1'."
+    )
 
 
-def _read_with_pandas(path: str, **options: Any) -> Any:
-    from pandas import read_csv
+def _encoding(path: str) -> str:
+    with open(path, "rb") as file:
+        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
 
-    return read_csv(path, **options)
+
+# -------------------------------------------------------------------- pyarrow
+
+
+def _read_with_arrow(path: str, delimiter: str, encoding: str, **options: Any) -> Any:
+    from pyarrow import csv as arrow
+
+    # A field in quotes may contain line breaks.
+    plain = {
+        "parse_options": arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        "read_options": arrow.ReadOptions(encoding=encoding),
+    }
+    table = arrow.read_csv(path, **{**plain, **options})
+    check_names(table.schema.names, path, "csv")
+    if "convert_options" in options:
+        return table
+    if as_text := [name for name in table.column_names if _is_doubtful(path, table[name])]:
+        types = arrow.ConvertOptions(column_types=dict.fromkeys(as_text, "string"))
+        texts = arrow.read_csv(path, **{**plain, **options}, convert_options=types)
+        for name in as_text:
+            k = table.schema.get_field_index(name)
+            table = table.set_column(k, name, _as_written(texts[name], table[name]))
+    if bad := [field.name for field in table.schema if str(field.type) == "binary"]:
+        raise _not_decoded(path, encoding, f"in the column {bad[0]!r}")
+    return table
+
+
+def _is_doubtful(path: str, values: Any) -> bool:
+    """May pyarrow have taken text for dates, or large ints for floats or for negative ints?"""
+    from pyarrow import compute, types
+
+    if types.is_temporal(values.type):
+        return True
+    if not types.is_floating(values.type) and not types.is_integer(values.type):
+        return False
+    least, most = compute.min_max(values).as_py().values()
+    if types.is_floating(values.type):
+        return most is not None and max(-least, most) >= WIDEST
+    # Hexadecimal ints from 2**63 on become negative.
+    return least is not None and least < 0 and _contains(path, b"0x", b"0X")
+
+
+def _contains(path: str, *words: bytes) -> bool:
+    with open(path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        return any(text.find(word) >= 0 for word in words)
+
+
+def _as_written(texts: Any, values: Any) -> Any:
+    """Return a column by its texts, if pyarrow changed their values."""
+    import pyarrow as pa
+
+    found = _typed(texts.to_pylist())
+    kinds = {type(value) for value in found if value is not None}
+    if kinds == {str}:
+        return texts
+    return values if kinds == {float} else pa.chunked_array([pa.array(found, _int_type(found))])
+
+
+def _int_type(values: Sequence[Any]) -> str:
+    return "int64" if max(value for value in values if value is not None) < WIDEST else "uint64"
+
+
+# -------------------------------------------------------------------- the module of Python, and pandas
+
+
+def _read_plain(path: str, delimiter: str, encoding: str) -> Any:
+    opened = gzip.open if path.endswith(".gz") else open
+    standard.field_size_limit(2**31 - 1)  # texts may be longer than the 128 KiB that Python allows
+    with opened(path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
+        lines = standard.reader(file, delimiter=delimiter)
+        names = next((line for line in lines if line), None)
+        if names is None:
+            raise ValueError(f"csv: {path} is empty, but needs a line with the names of its columns")
+        check_names(names, path, "csv")
+        rows = [line for line in lines if line]
+        if wrong := [row for row in rows if len(row) != len(names)]:
+            raise ValueError(
+                f"csv: each line of {path} needs {len(names)} fields, got {len(wrong[0])} in {wrong[0]!r}"
+            )
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return Columns({name: _column(texts) for name, texts in zip(names, columns, strict=True)}, path)
+
+
+def _read_with_pandas(path: str, delimiter: str, encoding: str, **options: Any) -> Any:
+    from pandas import RangeIndex, read_csv
+
+    if options.keys() & PANDAS_TYPES:
+        return read_csv(path, sep=delimiter, encoding=encoding, **options)
+    options = {"sep": delimiter, "encoding": encoding, "dtype": str, "na_filter": False, **options}
+    frame = read_csv(path, **options)
+    if not isinstance(frame.index, RangeIndex):
+        raise ValueError(f"csv: the lines of {path} have more fields than there are names of columns")
+    if not options.keys() & {"header", "names", "skiprows"}:  # pandas changes names that occur twice
+        first = read_csv(path, **{**options, "usecols": None, "nrows": 1}, header=None)
+        check_names(first.iloc[0].tolist(), path, "csv")
+    return Columns({name: _column(frame[name].tolist()) for name in frame.columns}, path)
+
+
+class Values:
+    """The values of an array by position, as Python objects."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._array.item(i)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return self._array[indices].tolist()
+
+
+def _column(texts: Sequence[str]) -> Any:
+    values = _typed(texts)
+    kinds = {*map(type, values)}
+    if kinds == {int}:
+        return Values(np.array(values, _int_type(values)))
+    return Values(np.array(values)) if kinds in ({bool}, {float}) else values
+
+
+def _typed(texts: Sequence[str]) -> Sequence[Any]:
+    """Return the values of a column.
+
+    >>> _typed(["1", "", "3"]), _typed(["1", "NA", "x"]), _typed(["NA", ""])
+    ([1, None, 3], ['1', 'NA', 'x'], [None, None])
+    """
+    trimmed = [None if text in MISSING else text.strip(" \t") for text in texts]
+    present = [text for text in trimmed if text is not None]
+    if all(map(INT, present)):
+        ints = [
+            None if text is None else int(text, 16 if text[1:2] in ("x", "X") else 10) for text in trimmed
+        ]
+        known = [value for value in ints if value is not None]
+        is_wide = known and not -WIDEST <= min(known) <= max(known) < WIDEST
+        if is_wide and (min(known) < 0 or max(known) >= 2 * WIDEST):
+            return texts
+        return ints
+    if all(text in BOOLS for text in texts if text not in MISSING):
+        return [BOOLS.get(text) for text in texts]
+    if all(map(FLOAT, present)):
+        return [None if text is None else float(text) for text in trimmed]
+    return texts

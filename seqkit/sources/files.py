@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from glob import iglob
+from glob import has_magic, iglob
 from os import PathLike, fspath
 from typing import Any
 
 from ..checks import check_callable
 from ..source import as_view
-from ..view import View
+from ..view import View, name_of
 from ..views.smap import smap
 
-__all__ = ["Progress", "existing", "files", "natural"]
+__all__ = ["Progress", "as_path", "existing", "files", "found", "name_file", "natural"]
 
 Progress = Callable[[int, int | None], Any]
 
@@ -31,8 +31,8 @@ def files(
     Parameters
     ----------
     path : path-like
-        A folder, or a glob pattern such as ``"photos/**/*.jpg"``. Files in subfolders are found, too. Hidden
-        files are left out.
+        A folder, or a glob pattern such as ``"photos/**/*.jpg"``. Files in subfolders are found, too, also
+        behind links. Hidden files are left out.
     read : callable, optional
         Called with a path, returns the item. None (the default): items are the paths.
     suffixes : sequence of str, optional
@@ -50,7 +50,11 @@ def files(
     TypeError
         If `read` or `progress` cannot be called.
     FileNotFoundError
-        If there is no file.
+        If there is no file, or a link leads nowhere.
+
+    Notes
+    -----
+    An error of `read` names the file.
 
     Examples
     --------
@@ -65,19 +69,85 @@ def files(
     """
     check_callable(read, "files: read", optional=True)
     check_callable(progress, "files: progress", optional=True)
-    endings = None if suffixes is None else tuple(suffix.lower() for suffix in suffixes)
-    root = fspath(path)
-    paths: list[str] = []
-    for found in _walk(root) if os.path.isdir(root) else _glob(root):
-        if endings is None or found.lower().endswith(endings):
-            paths.append(found)
-            if progress is not None:
-                progress(len(paths), None)
+    endings = None if suffixes is None else _endings(suffixes)
+    name = as_path(path, "files")
+    paths = found(name, "files", endings, progress)
     if not paths:
         kind = f" with a suffix of {list(endings)}" if endings is not None else ""
-        raise FileNotFoundError(f"files: there is no file{kind} at {root!r}. Check the path or the pattern.")
-    view = as_view(sorted(paths, key=natural), "files")
-    return view if read is None else smap(read, view)
+        raise FileNotFoundError(f"files: there is no file{kind} at {name!r}. Check the path or the pattern.")
+    view = as_view(paths, "files")
+    return view if read is None else smap(ReadFile(read), view)
+
+
+def _endings(suffixes: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(suffixes, str) or not all(isinstance(suffix, str) for suffix in suffixes):
+        raise TypeError(f"files: suffixes must be a sequence of str, such as ['.jpg'], got {suffixes!r}")
+    return tuple(suffix.lower() for suffix in suffixes)
+
+
+def found(
+    path: str, who: str, endings: tuple[str, ...] | None = None, progress: Progress | None = None
+) -> list[str]:
+    """Return the files of a folder or pattern in natural order. Raise FileNotFoundError for a dead link."""
+    paths: list[str] = []
+    for name in _walk(path, ()) if os.path.isdir(path) else _glob(path):
+        if endings is not None and not name.lower().endswith(endings):
+            continue
+        if os.path.islink(name) and not os.path.exists(name):
+            raise FileNotFoundError(
+                f"{who}: {name!r} is a link to {os.readlink(name)!r}, where there is nothing. Restore or"
+                " remove it, or choose other files with a pattern."
+            )
+        paths.append(name)
+        if progress is not None:
+            progress(len(paths), None)
+    return sorted(paths, key=lambda name: (natural(name), name))
+
+
+class ReadFile:
+    """``read(path)``. Its errors name the file."""
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self._read = read
+        self.__name__ = name_of(read)
+
+    def __call__(self, path: str) -> Any:
+        try:
+            return self._read(path)
+        except Exception as error:
+            name_file(error, path)
+            raise
+
+
+def name_file(error: Exception, path: str | None) -> None:
+    """Add the path of a file to an error as a note, unless the error names a file already.
+
+    >>> error = ValueError("bad header")
+    >>> name_file(error, "a.png")
+    >>> error.__notes__
+    ['file: a.png']
+    """
+    if path is None or any(note.startswith("file: ") for note in getattr(error, "__notes__", ())):
+        return
+    try:
+        is_named = path in str(error)
+    except Exception:
+        is_named = False
+    if not is_named:
+        error.add_note(f"file: {path}")
+
+
+def as_path(path: Any, who: str) -> str:
+    """Return a path as a str.
+
+    >>> as_path(3, "npy")
+    Traceback (most recent call last):
+    TypeError: npy: path must be a str or a path, got 3
+    """
+    name = path if isinstance(path, str) else fspath(path) if isinstance(path, PathLike) else None
+    if not isinstance(name, str):
+        raise TypeError(f"{who}: path must be a str or a path, got {path!r}")
+    return name
 
 
 def existing(path: str | PathLike[str], who: str) -> str:
@@ -87,20 +157,45 @@ def existing(path: str | PathLike[str], who: str) -> str:
     Traceback (most recent call last):
     FileNotFoundError: csv: there is nothing at 'missing.csv'. Check the path.
     """
-    name = fspath(path)
+    name = as_path(path, who)
     if "://" not in name and not os.path.exists(name):
-        raise FileNotFoundError(f"{who}: there is nothing at {name!r}. Check the path.")
+        hint = "For a pattern, use sources.read" if has_magic(name) else "Check the path"
+        raise FileNotFoundError(f"{who}: there is nothing at {name!r}. {hint}.")
     return name
 
 
-def _walk(root: str) -> Iterator[str]:
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
+def _walk(folder: str, above: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files in a folder at any depth. `above` are the real paths of the folders around it."""
+    above = (*above, os.path.realpath(folder))
+    with os.scandir(folder) as entries:
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+    for entry in shown:
+        is_link = entry.is_symlink()
+        if not (os.path.isdir(entry.path) if is_link else entry.is_dir()):
+            yield entry.path
+        elif not is_link or os.path.realpath(entry.path) not in above:  # or the link leads in a circle
+            yield from _walk(entry.path, above)
 
 
 def _glob(pattern: str) -> Iterator[str]:
-    return (path for path in iglob(pattern, recursive=True) if os.path.isfile(path))
+    if os.path.exists(pattern):  # a name may contain letters of patterns, such as "a[1].txt"
+        return iter([pattern])
+    folders: dict[str, frozenset[str] | None] = {}
+    return (
+        path
+        for path in iglob(pattern, recursive=True)
+        if not os.path.isdir(path) and _around(os.path.dirname(path), folders) is not None
+    )
+
+
+def _around(folder: str, known: dict[str, frozenset[str] | None]) -> frozenset[str] | None:
+    """Return the real paths of a folder and of those around it, or None if links lead in a circle."""
+    if folder not in known:
+        parent, real = os.path.dirname(folder), os.path.realpath(folder)
+        above = frozenset[str]() if parent == folder else _around(parent, known)
+        is_circle = above is None or (os.path.islink(folder) and real in above)
+        known[folder] = None if above is None or is_circle else above | {real}
+    return known[folder]
 
 
 def natural(path: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..view import View
-from .columns import Columns
+from .columns import as_names, choose
 from .files import existing
 from .per_process import PerProcess
 
@@ -30,7 +31,8 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
         The file. Each process opens it for reading when it first needs it.
     name : str or sequence of str, optional
         One name: items are the rows of this data set. Several: items are dicts from name to row. None (the
-        default): all data sets at the top of the file; a single one as with its name.
+        default): all data sets at the top of the file that have rows; a single one as with its name. Data
+        sets without dimensions, such as a scalar ``fps``, have no rows.
 
     Returns
     -------
@@ -42,7 +44,8 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     FileNotFoundError
         If there is no file.
     KeyError, ValueError
-        When the file is first opened: if a name does not exist, or if lengths differ.
+        When the file is first opened: if a name does not exist, if lengths differ, or if a link leads
+        nowhere.
 
     Examples
     --------
@@ -53,20 +56,63 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     >>> len(rows), rows[3]["label"], rows[3]["image"].shape, list(hdf5(path, "label")[::-2])
     (5, np.int64(3), (8, 8), [np.int64(4), np.int64(2), np.int64(0)])
     """
-    return PerProcess(partial(_open, existing(path, "hdf5"), name))
+    path = existing(path, "hdf5")
+    return PerProcess(partial(_open, path, as_names(name, "hdf5: name")), path=path)
 
 
-def _open(path: str, name: str | Sequence[str] | None) -> Any:
+def _open(path: str, name: Any) -> Any:
     import h5py
 
     file = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
-    if isinstance(name, str):
-        return Rows(file[name])
-    names = [key for key in file if isinstance(file[key], h5py.Dataset)] if name is None else list(name)
-    if not names:
-        raise ValueError(f"hdf5: {path} has no data sets at its top, but {list(file)}. Pass a name.")
-    columns = {key: Rows(file[key]) for key in names}
-    return columns[names[0]] if name is None and len(names) == 1 else Columns(columns, path)
+    known: list[str] = []
+    if name is None:
+        known = [key for key in file if isinstance(_item(file, key), h5py.Dataset | None)]
+    else:
+        file.visititems(lambda key, item: known.append(key) if isinstance(item, h5py.Dataset) else None)
+    if name is None and not known:
+        known = list(file)
+        raise ValueError(
+            f"hdf5: {path} has no data sets at its top, but {known}. Pass a name, such as 'group/images'."
+        )
+    return choose("hdf5", path, name, known, partial(_column, file))
+
+
+def _column(file: Any, key: str) -> Any:
+    import h5py
+
+    dataset = _item(file, key)
+    if dataset is None:
+        try:
+            where = file.id.links.get_val(key.encode())
+        except RuntimeError:
+            raise KeyError(key) from None
+        path, target = where if isinstance(where, tuple) else (b"", where)
+        place = f"{target.decode()!r}" + (f" of {path.decode()}" if path else "")
+        raise ValueError(f"hdf5: {key!r} is a link to {place}, where there is nothing. Choose other names.")
+    if not isinstance(dataset, h5py.Dataset):
+        kind, names = type(dataset).__name__.lower(), list(getattr(dataset, "keys", list)())
+        raise ValueError(f"hdf5: {key!r} is a {kind} and no data set. It has {names}.")
+    if not dataset.shape:  # a scalar, or nothing at all
+        return None
+    _check_sources(dataset)
+    return Rows(dataset)
+
+
+def _item(file: Any, key: str) -> Any:
+    """Return an object of the file, or None if there is none, perhaps because a link leads nowhere."""
+    try:
+        return file[key]
+    except (KeyError, OSError):
+        return None
+
+
+def _check_sources(dataset: Any) -> None:
+    """Refuse a virtual data set without its files: HDF5 would return fill values."""
+    folder = os.path.dirname(dataset.file.filename)
+    for source in dataset.virtual_sources() if dataset.is_virtual else ():
+        name = source.file_name
+        if name != "." and "%" not in name and not os.path.exists(os.path.join(folder, name)):
+            raise FileNotFoundError(f"hdf5: {dataset.name} is made of the file {name}, which is missing")
 
 
 class Rows:

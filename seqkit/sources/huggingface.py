@@ -8,25 +8,141 @@ from typing import Any
 
 from ..view import View
 from .files import existing
+from .number_lists import dtype_named, number_list
 from .per_process import PerProcess
 
-__all__ = ["Column", "huggingface"]
+__all__ = ["Column", "as_rows", "huggingface"]
+
+TABLES = ("arrow", "pandas", "polars")  # formats in which `data[i]` is a table of one row
 
 
-class Column:
-    """The values of a column by position; a batch of them is one call."""
+def as_rows(data: Any) -> Any:
+    """Return a data set whose items and batches agree: itself, or a wrapper if it formats its rows.
 
-    def __init__(self, column: Any) -> None:
-        self._column = column
+    Raises
+    ------
+    TypeError
+        If its items are tables.
+    """
+    kind = data.format["type"]
+    if kind in TABLES:
+        raise TypeError(
+            f"view: items of a data set in {kind} format are tables, not rows. Use data.with_format(None), or"
+            " the format 'numpy' or 'torch'."
+        )
+    if kind not in (None, "python", "custom"):
+        return Formatted(data)
+    return Rows(data) if kind != "custom" and _lists_of(data) else data
+
+
+class Rows:
+    """The rows of a data set, in which columns of lists of numbers are known as such."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._lists = _lists_of(data)
 
     def __len__(self) -> int:
-        return len(self._column)
+        return len(self._data)
 
     def __getitem__(self, i: int) -> Any:
-        return self._column[i]
+        return self._marked(self._data[i])
 
     def __getitems__(self, indices: list[int]) -> Any:
-        return self._column[indices]
+        return list(map(self._marked, self._data.__getitems__(indices)))
+
+    def _marked(self, row: dict[str, Any]) -> dict[str, Any]:
+        for name, dtype in self._lists.items():
+            row[name] = number_list(row[name], dtype)
+        return row
+
+    def __reduce__(self) -> Any:
+        return Rows, (self._data,)
+
+
+def _lists_of(data: Any) -> dict[str, Any]:
+    """Return the dtype of the numbers in each column of lists of numbers."""
+    dtypes = {name: _dtype_of_lists(data.features[name]) for name in data.format["columns"]}
+    return {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+
+
+def _dtype_of_lists(feature: Any) -> Any:
+    is_array = type(feature).__name__ in ("Array2D", "Array3D", "Array4D", "Array5D")
+    inner = feature
+    while type(inner).__name__ in ("List", "LargeList", "Sequence"):
+        inner = inner.feature
+    is_list = inner is not feature and type(inner).__name__ == "Value"
+    return dtype_named(inner.dtype) if is_array or is_list else None
+
+
+class Formatted:
+    """The rows of a data set that makes arrays or tensors of them.
+
+    Its batches are read in one call only if they have the types of single items. In a batch with a missing
+    value, `datasets` makes floats of ints.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._agree: bool | None = None
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._data[i]
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        if self._agree is None:
+            i = indices[0]
+            self._agree = self._is_full() and _types(self._data[i]) == _types(self._many([i, i])[0])
+        return self._many(indices) if self._agree else [self._data[i] for i in indices]
+
+    def _many(self, indices: list[int]) -> Any:
+        return self._data.__getitems__(indices)
+
+    def _is_full(self) -> bool:
+        """Has it no missing value?"""
+        table = self._data.data
+        return not any(table.column(name).null_count for name in self._data.format["columns"])
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._data,)
+
+
+class Column(Formatted):
+    """The values of a column by position. A batch is read in one call, as for `Formatted`."""
+
+    def __init__(self, column: Any) -> None:
+        super().__init__(column)
+        data = column.source
+        is_plain = hasattr(data, "features") and data.format["type"] in (None, "python")
+        self._dtype = _dtype_of_lists(data.features[column.column_name]) if is_plain else None
+
+    def __getitem__(self, i: int) -> Any:
+        value = self._data[i]
+        return value if self._dtype is None else number_list(value, self._dtype)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        if self._dtype is None:
+            return super().__getitems__(indices)
+        return [number_list(value, self._dtype) for value in self._data[indices]]
+
+    def _many(self, indices: list[int]) -> Any:
+        return self._data[indices]
+
+    def _is_full(self) -> bool:
+        data, name = self._data.source, self._data.column_name
+        if not hasattr(data, "data"):  # it is a column of structs
+            return False
+        return data.format["type"] in (None, "python") or not data.data.column(name).null_count
+
+
+def _types(value: Any) -> Any:
+    """Return the types and dtypes within a row."""
+    if isinstance(value, dict):
+        return {key: _types(each) for key, each in value.items()}
+    return type(value), getattr(value, "dtype", None), getattr(value, "shape", None)
 
 
 def huggingface(path: str | PathLike[str], split: str | None = None) -> View[dict[str, Any]]:
@@ -42,7 +158,9 @@ def huggingface(path: str | PathLike[str], split: str | None = None) -> View[dic
     Returns
     -------
     View
-        A batch is one call. Any other `datasets.Dataset` is read by ``view(dataset)``.
+        A batch is one call. Any other `datasets.Dataset` is read by ``view(dataset)``. The format may be
+        None, ``"numpy"``, ``"torch"`` or another one with rows. Formats with tables (arrow, pandas, polars)
+        are refused.
 
     Raises
     ------
@@ -60,7 +178,8 @@ def huggingface(path: str | PathLike[str], split: str | None = None) -> View[dic
     >>> huggingface(path)[1]
     {'city': 'Rome', 'people': 28}
     """
-    return PerProcess(partial(_load, existing(path, "huggingface"), split))
+    path = existing(path, "huggingface")
+    return PerProcess(partial(_load, path, split), path=path)
 
 
 def _load(path: str, split: str | None) -> Any:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from errno import EMFILE
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ..source import as_view
 from ..view import View
-from .columns import Columns
-from .files import existing
-from .per_process import PerProcess
+from .columns import as_names, check_names, choose
+from .files import existing, name_file
+from .per_process import PerProcess, read_many
 
 __all__ = ["npy", "npz"]
 
@@ -45,8 +47,59 @@ def npy(path: str | PathLike[str]) -> View[Any]:
     >>> list(npy(path)[::-2])
     [np.int64(16), np.int64(4), np.int64(0)]
     """
-    # A plain array over the map: each slice of a `numpy.memmap` runs Python code.
-    return as_view(np.asarray(np.load(fspath(path), mmap_mode="r")), "npy")
+    return as_view(_mapped(existing(path, "npy")), "npy")
+
+
+def _mapped(path: str) -> Any:
+    try:
+        # A plain array over the map: each slice of a `numpy.memmap` runs Python code.
+        array = np.asarray(np.load(path, mmap_mode="r"))
+    except Exception as error:
+        if "Python objects" in str(error):
+            raise ValueError(f"npy: {path} holds objects. Save it with another dtype.") from None
+        if isinstance(error, OSError) and error.errno == EMFILE:
+            error.add_note("Too many files are open. Pass a pattern to sources.read, which keeps few open.")
+        name_file(error, path)
+        raise
+    if not array.shape:
+        raise ValueError(f"npy: {path} is a single {array.dtype}, not an array with rows. Use numpy.load.")
+    return array
+
+
+def npy_of_many(path: str) -> View[Any]:
+    """Return the view of one of many files. It can be closed between two reads, because it copies rows."""
+    return PerProcess(partial(_copies, _mapped, existing(path, "npy")), path=path)
+
+
+def npz_of_many(path: str, name: str | Sequence[str] | None = None) -> View[Any]:
+    """Return the view of one of many files. It can be closed between two reads, because it copies rows."""
+    name = as_names(name, "npz: name")
+    return PerProcess(partial(_copies, _open, existing(path, "npz"), name), path=path)
+
+
+def _copies(open_fn: Callable[..., Any], *arguments: Any) -> Copies:
+    return Copies(open_fn(*arguments))
+
+
+class Copies:
+    """The rows of mapped arrays, without the map: it keeps its file open for as long as it lives."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return read_many(self._data, indices)
+
+    def __getitem__(self, i: int) -> Any:
+        row = self._data[i]
+        return {key: _copied(value) for key, value in row.items()} if isinstance(row, dict) else _copied(row)
+
+
+def _copied(value: Any) -> Any:
+    return np.array(value) if isinstance(value, np.ndarray) else value
 
 
 def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> View[Any]:
@@ -57,7 +110,8 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     path : path-like
     name : str or sequence of str, optional
         One name: items are the rows of this array. Several: items are dicts from name to row. None (the
-        default): all arrays of the file; a single one as with its name.
+        default): all arrays of the file that have rows; a single one as with its name. Arrays without
+        dimensions, such as a scalar ``fps``, have no rows.
 
     Returns
     -------
@@ -65,8 +119,8 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
 
     Raises
     ------
-    FileNotFoundError
-        If there is no file.
+    FileNotFoundError, zipfile.BadZipFile
+        If there is no file, or it has another format.
     KeyError, ValueError
         When the file is first opened: if a name does not exist, or if lengths differ.
 
@@ -86,7 +140,18 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     >>> npz(path, "x")[-1]
     np.float64(4.0)
     """
-    return PerProcess(partial(_open, existing(path, "npz"), name), inheritable=True)
+    path = existing(path, "npz")
+    open_fn = partial(_open, path, as_names(name, "npz: name"))
+    return PerProcess(open_fn, inheritable=_is_compressed(path), path=path)
+
+
+def _is_compressed(path: str) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist())
+    except zipfile.BadZipFile as error:
+        name_file(error, path)
+        raise
 
 
 _READ_HEADER = {
@@ -95,32 +160,40 @@ _READ_HEADER = {
 }
 
 
-def _open(path: str, name: str | Sequence[str] | None) -> Any:
+def _open(path: str, name: Any) -> Any:
     with zipfile.ZipFile(path) as archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        if isinstance(name, str):
-            return _array(path, archive, members[name])
-        names = list(members) if name is None else list(name)
-        if not names:
-            raise ValueError(f"npz: {path} holds no arrays")
-        arrays = {key: _array(path, archive, members[key]) for key in names}
-    return arrays[names[0]] if name is None and len(names) == 1 else Columns(arrays, path)
+        infos = archive.infolist()
+        known = [info.filename.removesuffix(".npy") for info in infos]
+        check_names(known, path, "npz")
+        members = dict(zip(known, infos, strict=True))
+        mapped = np.memmap(path, np.uint8, "r")  # one map for all arrays, because each map keeps a file open
+        return choose("npz", path, name, known, lambda key: _rows(path, archive, members[key], mapped))
 
 
-def _array(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
+def _rows(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, mapped: Any) -> Any:
+    try:
+        array = _array(path, archive, info, mapped)
+    except ValueError as error:
+        raise ValueError(f"npz: {info.filename!r} of {path} cannot be read: {error}") from error
+    return array if array.shape else None
+
+
+def _array(path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, mapped: Any) -> Any:
     with archive.open(info) as file:
-        if info.compress_type != zipfile.ZIP_STORED:
-            return np.lib.format.read_array(file)
         version = np.lib.format.read_magic(file)
         if version not in _READ_HEADER:  # of an array with names that are not Latin
             return np.load(path)[info.filename.removesuffix(".npy")]
         shape, is_fortran, dtype = _READ_HEADER[version](file)
         if dtype.hasobject:
-            raise ValueError(f"npz: {info.filename} of {path} holds objects. Save it with another dtype.")
+            raise ValueError("it holds objects. Save it with another dtype, or choose other names")
+        if info.compress_type != zipfile.ZIP_STORED:
+            file.seek(0)
+            return np.lib.format.read_array(file)
         start = _start_of_data(path, info) + file.tell()
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    return np.memmap(path, dtype, "r", start, shape, "F" if is_fortran else "C")
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
+        return np.zeros(shape, dtype)
+    return mapped[start : start + size].view(dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 def _start_of_data(path: str, info: zipfile.ZipInfo) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .columns import as_rows, check_names
+from .number_lists import NumberList, are_numbers
 
 __all__ = ["Column", "Rows"]
 
@@ -32,11 +33,10 @@ class Column:
         return len(self._series)
 
     def __getitem__(self, i: int) -> Any:
-        return self.values[i]
+        return _cell(self.values[i])
 
     def __getitems__(self, indices: list[int]) -> Any:
-        values = self.values[np.asarray(indices, np.intp)]
-        return values if isinstance(values, np.ndarray) else list(values)
+        return _several(self.values, np.asarray(indices, np.intp))
 
     def __reduce__(self) -> Any:
         return Column, (self._series,)
@@ -48,7 +48,7 @@ class Rows:
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self._names = list(frame.columns)
-        check_names(self._names, "DataFrame")
+        check_names(self._names, "a DataFrame")
 
     @cached_property
     def _columns(self) -> list[Any]:
@@ -60,11 +60,24 @@ class Rows:
     def __getitem__(self, i: int) -> dict[Any, Any]:
         if not 0 <= i < len(self._frame):  # a frame without columns has rows, too
             raise IndexError(f"row {i} is out of range for {len(self._frame)} rows")
-        return {name: column[i] for name, column in zip(self._names, self._columns, strict=True)}
+        return {name: _cell(column[i]) for name, column in zip(self._names, self._columns, strict=True)}
 
     def __getitems__(self, indices: list[int]) -> list[dict[Any, Any]]:
         wanted = np.asarray(indices, np.intp)
-        return as_rows(self._names, [column[wanted] for column in self._columns], len(indices))
+        return as_rows(self._names, [_several(column, wanted) for column in self._columns], len(indices))
 
     def __reduce__(self) -> Any:
         return Rows, (self._frame,)
+
+
+def _cell(value: Any) -> Any:
+    return NumberList(value) if type(value) is list and are_numbers(value) else value
+
+
+def _several(values: Any, wanted: Any) -> Any:
+    """Return some values of an array of numpy or pandas, of the same types as single ones."""
+    found = values[wanted]
+    if isinstance(found, np.ndarray):
+        return found if found.dtype != object else list(map(_cell, found))
+    # Iterating a categorical array turns numbers of numpy into numbers of Python.
+    return [found[k] for k in range(len(found))] if hasattr(found, "codes") else list(found)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from glob import escape, glob
+from glob import escape, has_magic, iglob
 from itertools import accumulate
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
 from ..checks import check_callable, positive_int
-from ..errors import brief
 from ..view import View
 from ..views.several import read_grouped
 from .arrow import Rows
-from .files import Progress, natural
+from .columns import as_names, check_names, listed
+from .files import Progress, as_path, found, name_file, natural
+from .handles import Handles
 from .per_process import PerProcess
 
 __all__ = ["ParquetRows", "parquet"]
@@ -28,7 +31,7 @@ CACHE_BYTES = 256 * 1024 * 1024
 
 
 def parquet(
-    path: str | PathLike[str],
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
     columns: Sequence[str] | None = None,
     *,
     cache_bytes: int = CACHE_BYTES,
@@ -38,8 +41,9 @@ def parquet(
 
     Parameters
     ----------
-    path : path-like
-        A file, a folder of files, or a glob pattern. Files follow each other in natural order of their names.
+    path : path-like or sequence of path-like
+        A file, a folder of files, or a glob pattern. Files follow each other in natural order of their names,
+        and several paths in the order given. Names that begin with ``_`` or ``.`` are left out.
     columns : str or sequence of str, optional
         Names of the columns to read. None (the default): all.
     cache_bytes : int
@@ -51,19 +55,23 @@ def parquet(
     Returns
     -------
     View
-        Files are scanned for their number of rows now. Each process opens them when it first needs them.
+        Files are scanned for their columns and rows now. Each process opens them when it first needs them.
+        Folders named ``year=2020`` below `path` add a column ``year``.
 
     Raises
     ------
     FileNotFoundError
         If there is no file.
+    ValueError
+        If files have different columns, or columns of different types, or if a column does not exist. If two
+        columns have one name. If the folder is a Delta table.
     pyarrow.ArrowInvalid
         If a file has another format.
 
     Notes
     -----
     A row costs about 1 µs per column if its group is decoded. In random order each read may decode a whole
-    group: use `shuffle_groups`, which reads one group after the other.
+    group: use `shuffle_groups`, which reads one group after the other. Few files are open at a time.
 
     Examples
     --------
@@ -75,42 +83,159 @@ def parquet(
     """
     check_callable(progress, "parquet: progress", optional=True)
     cache_bytes = positive_int(cache_bytes, "parquet: cache_bytes")
-    paths = _paths(fspath(path))
-    if columns is not None:
-        columns = _known_columns(paths[0], columns)
-    sizes = [_group_sizes(each, number, len(paths), progress) for number, each in enumerate(paths, 1)]
-    return PerProcess(partial(ParquetRows, paths, sizes, columns, cache_bytes))
+    chosen = as_names(columns, "parquet: columns")
+    names: list[str] | None = [chosen] if isinstance(chosen, str) else chosen
+    paths = _paths(path)
+    partitions = _typed([values for _, values in paths])
+    files = [
+        _scanned(name, number, len(paths), progress, partition)
+        for number, ((name, _), partition) in enumerate(zip(paths, partitions, strict=True), 1)
+    ]
+    sizes = [groups for groups, _ in files]
+    names = _common_columns([name for name, _ in paths], [kinds for _, kinds in files], names)
+    return PerProcess(
+        partial(ParquetRows, [name for name, _ in paths], sizes, names, cache_bytes, partitions)
+    )
 
 
-def _paths(path: str) -> list[str]:
+# -------------------------------------------------------------------- files and partitions
+
+
+def _paths(path: Any) -> list[tuple[str, dict[str, str | None]]]:
+    """Return the path of each file, and what the names of its folders say."""
+    if isinstance(path, Iterable) and not isinstance(path, str | PathLike):
+        return [pair for each in path for pair in _paths(each)]
+    name = as_path(path, "parquet")
+    base = name if os.path.isdir(name) else _base(name)
+    paths = [each for each in _files(name) if not re.search(r"(^|[/\\])_", os.path.relpath(each, base))]
+    if not paths:
+        raise FileNotFoundError(f"parquet: there is no Parquet file at {name!r}. Check the path.")
+    return [(each, _partition(os.path.relpath(each, base))) for each in paths]
+
+
+def _files(path: str) -> list[str]:
     if os.path.isdir(path):
-        found = glob(os.path.join(escape(path), "**", "*.parquet"), recursive=True)
-    else:
-        found = [path] if os.path.exists(path) else glob(path, recursive=True)
-    if not found:
-        raise FileNotFoundError(f"parquet: there is no Parquet file at {path!r}")
-    return sorted(found, key=natural)
+        unfinished = iglob(os.path.join(escape(path), "**", "*.parquet.partial"), recursive=True)
+        if (partial_folder := next(unfinished, None)) is not None:
+            raise ValueError(
+                f"parquet: {partial_folder} is not complete. Call materialize again to finish it, or delete"
+                " it."
+            )
+        if os.path.isdir(os.path.join(path, "_delta_log")):
+            raise ValueError(
+                f"parquet: {path} is a Delta table, whose files may hold deleted rows. Read it with the"
+                " library deltalake, for example DeltaTable(path).to_pyarrow_table()."
+            )
+        return found(path, "parquet", (".parquet",))
+    if os.path.exists(path):
+        return [path]
+    each = [_files(name) if os.path.isdir(name) else [name] for name in iglob(path, recursive=True)]
+    unique = {name for names in each for name in names}
+    return sorted(unique, key=lambda name: (natural(name), name))
 
 
-def _known_columns(path: str, columns: Sequence[str]) -> list[str]:
-    """Return the names of columns. pyarrow would leave out names that the file lacks."""
-    from pyarrow.parquet import read_schema
-
-    names = [columns] if isinstance(columns, str) else list(columns)
-    known = read_schema(path).names
-    missing = [name for name in names if name not in known]
-    if missing:
-        raise ValueError(f"parquet: columns must be among {brief(known)}, got {brief(missing)}")
-    return names
+def _base(path: str) -> str:
+    """Return the folder in which a pattern begins to choose, or that of a file."""
+    while has_magic(path):
+        path = os.path.dirname(path)
+    return path if os.path.isdir(path) else os.path.dirname(path)
 
 
-def _group_sizes(path: str, number: int, total: int, progress: Progress | None) -> list[int]:
+def _partition(path: str) -> dict[str, str | None]:
+    """Return the columns that the names of folders say.
+
+    >>> _partition("year=2020/town=K%C3%B6ln/part-0.parquet")
+    {'year': '2020', 'town': 'Köln'}
+    """
+    pairs = [folder.split("=", 1) for folder in path.split(os.sep)[:-1] if "=" in folder]
+    return {key: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for key, value in pairs}
+
+
+def _typed(partitions: list[dict[str, str | None]]) -> list[dict[str, Any]]:
+    """Turn the columns of which all values are ints into ints.
+
+    >>> _typed([{"year": "2020", "town": "7"}, {"year": None, "town": "x"}])
+    [{'year': 2020, 'town': '7'}, {'year': None, 'town': 'x'}]
+    """
+    texts = {key for values in partitions for key, value in values.items() if value and not _INT(value)}
+    return [
+        {key: value if value is None or key in texts else int(value) for key, value in values.items()}
+        for values in partitions
+    ]
+
+
+_INT = re.compile(r"-?\d{1,18}").fullmatch
+
+# -------------------------------------------------------------------- columns
+
+
+def _scanned(
+    path: str, number: int, total: int, progress: Progress | None, partition: dict[str, Any]
+) -> tuple[list[int], dict[str, str]]:
+    """Return the rows of each row group of a file, and the kind of each column."""
     from pyarrow.parquet import read_metadata
 
-    metadata = read_metadata(path)
+    try:
+        metadata = read_metadata(path)
+        schema = metadata.schema.to_arrow_schema()
+    except Exception as error:
+        name_file(error, path)
+        raise
+    check_names(schema.names, path, "parquet")
+    if twice := [key for key in partition if key in schema.names]:
+        raise ValueError(
+            f"parquet: {twice[0]!r} is a column of {path} and in the names of its folders. Pass the path"
+            " of each file."
+        )
     if progress is not None:
         progress(number, total)
-    return [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+    sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+    return sizes, {field.name: _kind(field.type) for field in schema} | dict.fromkeys(partition, "")
+
+
+def _kind(kind: Any) -> str:
+    """Return the same word for types whose values become the same Python objects; "" for nulls."""
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if types.is_null(kind):
+        return ""
+    if types.is_integer(kind):
+        return "int"
+    if types.is_floating(kind):
+        return "float"
+    return "string" if types.is_large_string(kind) else "binary" if types.is_large_binary(kind) else str(kind)
+
+
+def _common_columns(
+    paths: list[str], files: list[dict[str, str]], names: list[str] | None
+) -> list[str] | None:
+    """Return the names of the columns to read; None for all. Raise ValueError unless all files have them."""
+    first = files[0]
+    wanted = list(first) if names is None else names
+    kinds: dict[str, tuple[str, str]] = {}
+    for path, file in zip(paths, files, strict=True):
+        missing = [name for name in wanted if name not in file]
+        if missing and file is first:
+            raise ValueError(f"parquet: columns must be among {listed(list(file))}, got {missing}")
+        if missing or (names is None and len(file) > len(first)):
+            other = listed(missing or [name for name in file if name not in first])
+            raise ValueError(
+                f"parquet: all files must have the same columns, and only one of {paths[0]} and {path} has"
+                f" {other}. Pass columns=, or read the files apart and use concatenate."
+            )
+        for name in wanted:
+            if file[name] and kinds.setdefault(name, (file[name], path))[0] != file[name]:
+                kind, other = kinds[name]
+                raise ValueError(
+                    f"parquet: {name!r} is {kind} in {other} and {file[name]} in {path}. Convert one of them,"
+                    " pass columns= without it, or read the files apart."
+                )
+    return None if all(list(file) == wanted for file in files) else wanted
+
+
+# -------------------------------------------------------------------- rows
 
 
 class ParquetRows:
@@ -123,21 +248,29 @@ class ParquetRows:
         Rows of each row group of each file.
     columns : sequence of str or None
     cache_bytes : int
+    partitions : list of dict, optional
+        Further columns of each file, which have one value.
     """
 
     takes_arrays = True  # of indices
 
     def __init__(
-        self, paths: list[str], sizes: list[list[int]], columns: Sequence[str] | None, cache_bytes: int
+        self,
+        paths: list[str],
+        sizes: list[list[int]],
+        columns: Sequence[str] | None,
+        cache_bytes: int,
+        partitions: list[dict[str, Any]] | None = None,
     ) -> None:
         self._paths = paths
+        self._partitions = partitions or [{} for _ in paths]
         self._columns = None if columns is None else list(columns)
         self._cache_bytes = cache_bytes
         self._groups = [(file, k) for file, groups in enumerate(sizes) for k in range(len(groups))]
         self.group_sizes = [rows for groups in sizes for rows in groups]
         self._ends = list(accumulate(self.group_sizes))
-        self._files: dict[int, Any] = {}
-        self._decoded: OrderedDict[int, Any] = OrderedDict()
+        self._files = [Handles(partial(_open, path), bounded=True) for path in paths]
+        self._decoded: OrderedDict[int, Rows] = OrderedDict()
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -146,7 +279,7 @@ class ParquetRows:
         if not 0 <= i < len(self):
             raise IndexError(f"row {i} is out of range for {len(self)} rows")
         group = bisect_right(self._ends, i)
-        row: dict[str, Any] = Rows(self._table(group))[i - self._ends[group] + self.group_sizes[group]]
+        row: dict[str, Any] = self._table(group)[i - self._ends[group] + self.group_sizes[group]]
         return row
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
@@ -155,29 +288,42 @@ class ParquetRows:
 
         def read(group: int, positions: Any) -> list[dict[str, Any]]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
-            return self._table(group).take(rows).to_pylist()  # type: ignore[no-any-return]
+            return self._table(group).__getitems__(rows)
 
         return read_grouped(groups, read)
 
-    def _table(self, group: int) -> Any:
-        """Return a row group, decoded now or before."""
+    def _table(self, group: int) -> Rows:
+        """Return the rows of a row group, decoded now or before."""
         if group in self._decoded:
             self._decoded.move_to_end(group)
             return self._decoded[group]
         file, number = self._groups[group]
-        table = self._file(file).read_row_group(number, columns=self._columns, use_threads=False)
-        self._decoded[group] = table = table.combine_chunks()
-        while len(self._decoded) > 1 and sum(t.nbytes for t in self._decoded.values()) > self._cache_bytes:
+        try:
+            self._decoded[group] = rows = Rows(self._read(file, number))
+        except Exception as error:
+            name_file(error, self._paths[file])
+            raise
+        while len(self._decoded) > 1 and sum(r.nbytes for r in self._decoded.values()) > self._cache_bytes:
             self._decoded.popitem(last=False)
-        return table
+        return rows
 
-    def _file(self, number: int) -> Any:
-        if number not in self._files:
-            from pyarrow.parquet import ParquetFile
+    def _read(self, file: int, number: int) -> Any:
+        partition, columns = self._partitions[file], self._columns
+        names = None if columns is None else [name for name in columns if name not in partition]
+        table = self._files[file].call(_read_group, number, names)
+        if partition:
+            import pyarrow as pa
 
-            self._files[number] = ParquetFile(self._paths[number], memory_map=True)
-        return self._files[number]
+            for key, value in partition.items():
+                table = table.append_column(key, pa.array([value] * len(table)))
+        return table if columns is None else table.select(columns)
 
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
+
+def _open(path: str) -> Any:
+    from pyarrow.parquet import ParquetFile
+
+    return ParquetFile(path, memory_map=True)
+
+
+def _read_group(file: Any, number: int, names: list[str] | None) -> Any:
+    return file.read_row_group(number, columns=names, use_threads=False).combine_chunks()

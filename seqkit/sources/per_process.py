@@ -16,6 +16,7 @@ from ..recognise import length_of, recognise
 from ..source import as_view
 from ..view import Indexable, T, U, V, View, name_of
 from ..views.smap import smap
+from .files import name_file
 from .handles import Handles
 
 __all__ = ["PerProcess", "WithHandle", "open_sequence", "per_process", "read_many"]
@@ -93,21 +94,27 @@ def per_process(
 
 
 class WithHandle:
-    """``read(handle, item)`` as a function of `item`."""
+    """``read(handle, item)`` as a function of `item`. Errors name the file, if there is one."""
 
-    def __init__(self, handles: Handles, read: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, handles: Handles, read: Callable[[Any, Any], Any], path: str | None = None) -> None:
         self._handles = handles
         self._read = read
+        self._path = path
         self.__name__ = name_of(read)
 
     def __call__(self, item: Any) -> Any:
-        return self._handles.call(self._read, item)
+        try:
+            return self._handles.call(self._read, item)
+        except Exception as error:
+            name_file(error, self._path)
+            raise
 
 
 class PerProcess(View[Any]):
     """The view behind `per_process`: the items of a sequence that each process opens.
 
-    With `inheritable`, a forked process uses the sequence of its parent. It must be data in memory.
+    With `inheritable`, a forked process uses the sequence of its parent. It must be data in memory. With
+    `path`, the sequence is a file of this path: errors name it, and it may be closed between two reads.
     """
 
     _length_reads = True  # the sequence is opened
@@ -117,23 +124,34 @@ class PerProcess(View[Any]):
         open_fn: Callable[[], Any],
         per_thread: bool = False,
         inheritable: bool = False,
+        path: str | None = None,
     ) -> None:
         super().__init__(())
         self._open_fn = open_fn
-        self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable)
+        self._path = path
+        is_bounded = path is not None and not inheritable
+        self._handles = Handles(partial(open_sequence, open_fn), per_thread, inheritable, is_bounded)
 
     @property
     def group_sizes(self) -> Any:
         """Rows per group that is read in one piece, as the opened object has it; None if it has none."""
-        return self._handles.call(getattr, "group_sizes", None)
+        return self._opening(getattr, "group_sizes", None)
 
     def _length(self) -> int:
-        return int(self._handles.call(length_of))
+        return int(self._opening(length_of))
+
+    def _opening(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return self._handles.call(function, *arguments)
+        except Exception as error:
+            name_file(error, self._path)
+            raise
 
     def _get(self, i: int) -> Any:
         try:
             return self._handles.call(operator.getitem, i)
         except Exception as error:
+            name_file(error, self._path)
             fail(self, i, error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
@@ -142,6 +160,7 @@ class PerProcess(View[Any]):
         try:
             many = self._handles.call(read_many, indices)
         except Exception as error:
+            name_file(error, self._path)
             fail(self, indices[0], error, f"reading {len(indices)} items at once")
         return super()._getmany(indices) if many is None else many
 

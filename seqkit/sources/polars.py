@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .number_lists import dtype_named, number_list
+
 __all__ = ["Column", "Rows"]
 
 
@@ -12,15 +14,23 @@ class Column:
 
     def __init__(self, series: Any) -> None:
         self._series = series
+        self._dtype = _dtype_of_lists(series.dtype)
 
     def __len__(self) -> int:
         return len(self._series)
 
     def __getitem__(self, i: int) -> Any:
-        return self._series.slice(i, 1).to_list()[0]
+        return self._read(self._series.slice(i, 1))[0]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        return self._series.gather(indices).to_list()  # type: ignore[no-any-return]
+        return self._read(self._series.gather(indices))
+
+    def _read(self, series: Any) -> list[Any]:
+        values: list[Any] = series.to_list()
+        return values if self._dtype is None else [number_list(value, self._dtype) for value in values]
+
+    def __reduce__(self) -> Any:
+        return Column, (self._series,)
 
 
 class Rows:
@@ -29,15 +39,33 @@ class Rows:
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self._names = frame.columns
+        dtypes = {name: _dtype_of_lists(dtype) for name, dtype in frame.schema.items()}
+        self._lists = [(name, dtype) for name, dtype in dtypes.items() if dtype is not None]
 
     def __len__(self) -> int:
         return len(self._frame)
 
     def __getitem__(self, i: int) -> dict[str, Any]:
-        return dict(zip(self._names, self._frame.row(i), strict=True))
+        row = dict(zip(self._names, self._frame.row(i), strict=True))
+        for name, dtype in self._lists:
+            row[name] = number_list(row[name], dtype)
+        return row
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         # `frame[indices]` uses the threads of polars, which a forked process does not have. `named=True`
         # takes longer.
+        if self._lists:
+            return [self[i] for i in indices]
         row, names = self._frame.row, self._names
         return [dict(zip(names, row(i), strict=True)) for i in indices]
+
+    def __reduce__(self) -> Any:
+        return Rows, (self._frame,)
+
+
+def _dtype_of_lists(dtype: Any) -> Any:
+    """Return the dtype of the numbers in nested lists, or None if values are not lists of numbers."""
+    inner = dtype
+    while type(inner).__name__ in ("List", "Array"):
+        inner = inner.inner
+    return None if inner is dtype else dtype_named(str(inner))

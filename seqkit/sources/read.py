@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from glob import has_magic, iglob
 from importlib import import_module
-from os import PathLike, fspath
+from inspect import signature
+from os import PathLike
 from typing import Any
 
 from ..checks import check_callable
 from ..view import View
-from .files import existing
+from ..views.concatenate import concatenate
+from .files import as_path, existing, natural
 from .per_process import per_process
 
 __all__ = ["read"]
@@ -29,6 +32,23 @@ READERS = {
     ".csv": "csv.csv",
     ".zip": "archives.zip_members",
     ".tar": "archives.tar_members",
+}
+# Readers that take a folder or a pattern themselves. Other readers take one file.
+TAKE_PATTERNS = {"files.files", "images.images", "audio.audio", "parquet.parquet", "remote.remote"}
+# Suffixes that need more than a path, and what to use.
+DATABASES = (".db", ".sqlite", ".sqlite3")
+REMEDIES = {
+    **dict.fromkeys(DATABASES, "Use sources.sqlite(path, table)"),
+    ".tsv": "Use sources.csv(path, delimiter='\\t')",
+    **dict.fromkeys(
+        (".gz", ".tgz", ".bz2", ".xz", ".zst"),
+        "Compressed archives have no random access. Unpack the file, or make a zip archive of it",
+    ),
+    **dict.fromkeys(
+        (".txt", ".jsonl", ".json"),
+        "There is no reader for such text. Pass open_fn, such as"
+        " open_fn=lambda path: Path(path).read_text().splitlines()",
+    ),
 }
 # Folders of some formats contain a file of a certain name.
 MARKS = {
@@ -49,9 +69,10 @@ def read(
     ----------
     path : path-like or URL
         ``.npy`` and ``.npz`` (numpy), ``.h5`` and ``.hdf5``, ``.zarr``, ``.parquet``, ``.arrow`` and
-        ``.feather``, ``.csv``, ``.zip``, ``.tar``; a data set that Hugging Face saved; a glob pattern of
-        Parquet, image or sound files. Items of any other folder or pattern are paths. Items of a URL such as
-        ``"s3://bucket/*.jpg"`` are bytes.
+        ``.feather``, ``.csv``, ``.zip``, ``.tar``; an image or sound file; a data set that Hugging Face
+        saved. With a glob pattern, the items of its files follow each other, in natural order of their names.
+        A folder of nothing but Parquet files or folders is read as one. Items of any other folder or pattern
+        are paths. Items of a URL such as ``"s3://bucket/*.jpg"`` are bytes.
     *arguments, **options
         Passed to the function of `seqkit.sources` for this kind: ``read("faces.h5", "image")``.
     open_fn : callable, optional
@@ -64,6 +85,8 @@ def read(
 
     Raises
     ------
+    TypeError
+        If an argument is not one of the function for this kind.
     ValueError
         If the suffix is unknown.
     FileNotFoundError
@@ -80,38 +103,67 @@ def read(
     np.int64(16)
     """
     check_callable(open_fn, "read: open_fn", optional=True)
-    name = fspath(path)
+    name = as_path(path, "read")
     if open_fn is not None:
         return per_process(partial(open_fn, name, *arguments, **options))
-    module, function = _reader(name).split(".")
+    kind = _reader(name)
+    module, function = kind.split(".")
     reader: Callable[..., View[Any]] = getattr(import_module(f"seqkit.sources.{module}"), function)
-    return reader(name, *arguments, **options)
+    _check_arguments(reader, name, arguments, options)
+    if kind in TAKE_PATTERNS or not _is_pattern(name):
+        return reader(name, *arguments, **options)
+    paths = sorted(iglob(name, recursive=True), key=lambda path: (natural(path), path))
+    if not paths:
+        raise FileNotFoundError(f"read: there is no file at {name!r}. Check the pattern.")
+    reader = getattr(import_module(f"seqkit.sources.{module}"), f"{function}_of_many", reader)
+    return concatenate([reader(path, *arguments, **options) for path in paths])
+
+
+def _check_arguments(reader: Any, path: str, arguments: Any, options: dict[str, Any]) -> None:
+    takes = signature(reader)
+    try:
+        takes.bind(path, *arguments, **options)
+    except TypeError as error:
+        names = [each.replace(annotation=each.empty) for each in takes.parameters.values()]
+        shown = takes.replace(parameters=names, return_annotation=takes.empty)
+        raise TypeError(f"read: sources.{reader.__name__}{shown} reads {path!r}, {error}") from None
+
+
+def _holds_only_parquet(folder: str) -> bool:
+    """Are all files and folders in a folder of Parquet, such as those that several ranks have written?"""
+    names = [name for name in os.listdir(folder) if not name.startswith((".", "_"))]
+    return bool(names) and all(name.endswith((".parquet", ".parquet.partial")) for name in names)
+
+
+def _is_pattern(path: str) -> bool:
+    return has_magic(path) and not os.path.exists(path)
 
 
 def _reader(path: str) -> str:
-    if "://" in path:
-        return "remote.remote"
-    suffix = os.path.splitext(path.rstrip(os.sep))[1].lower()
-    if any(letter in path for letter in "*?[") and not os.path.exists(path):
-        return _of_pattern(suffix)
-    existing(path, "read")
-    if suffix in READERS:
-        return READERS[suffix]
-    if os.path.isdir(path):
-        marks = [MARKS[name] for name in MARKS if os.path.exists(os.path.join(path, name))]
-        return marks[0] if marks else "files.files"
-    raise ValueError(
-        f"read: the suffix {suffix!r} is unknown, got {path!r}. Known are {', '.join(READERS)}. Pass open_fn="
-        " to say how the file is opened."
-    )
-
-
-def _of_pattern(suffix: str) -> str:
     from .audio import SUFFIXES as SOUNDS
     from .images import SUFFIXES as IMAGES
 
-    if suffix == ".parquet":
+    if "://" in path:
+        return "remote.remote"
+    suffix = os.path.splitext(path.rstrip(os.sep))[1].lower()
+    is_pattern = _is_pattern(path)
+    if not is_pattern:
+        existing(path, "read")
+    if suffix in READERS:
         return READERS[suffix]
-    if suffix in IMAGES:
+    if suffix in IMAGES and not os.path.isdir(path):
         return "images.images"
-    return "audio.audio" if suffix in SOUNDS else "files.files"
+    if suffix in SOUNDS and not os.path.isdir(path):
+        return "audio.audio"
+    if is_pattern and suffix not in DATABASES:
+        return "files.files"
+    if os.path.isdir(path):
+        marks = [MARKS[name] for name in MARKS if os.path.exists(os.path.join(path, name))]
+        if not marks and _holds_only_parquet(path):
+            return READERS[".parquet"]
+        return marks[0] if marks else "files.files"
+    remedy = REMEDIES.get(suffix, "Pass open_fn= to say how the file is opened")
+    raise ValueError(
+        f"read: the suffix {suffix!r} is unknown, got {path!r}. {remedy}. Known are {', '.join(READERS)},"
+        " images and sound."
+    )

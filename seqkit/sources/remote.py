@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from glob import has_magic
 from typing import Any, BinaryIO
 
 from ..checks import check_callable
 from ..source import as_view
 from ..view import View
 from ..views.smap import smap
-from .files import natural
+from .files import name_file, natural
 
 __all__ = ["remote"]
 
@@ -40,7 +41,7 @@ def remote(
     Raises
     ------
     TypeError
-        If `read` cannot be called.
+        If `url` is no str, or `read` cannot be called.
     ValueError
         If the file system is unknown.
     FileNotFoundError
@@ -48,7 +49,8 @@ def remote(
 
     Notes
     -----
-    To read each file once, wrap the view in `add_cache`, or put ``"simplecache::"`` before the URL.
+    An error of an item names the URL of its file. To read each file once, wrap the view in `add_cache`, or
+    put ``"simplecache::"`` before the URL.
 
     Examples
     --------
@@ -59,16 +61,22 @@ def remote(
     """
     from fsspec.core import url_to_fs
 
+    if not isinstance(url, str):
+        raise TypeError(f"remote: url must be a str such as 's3://bucket/*.jpg', got {url!r}")
     check_callable(read, "remote: read", optional=True)
     options = dict(storage_options or {})
     fs, path = url_to_fs(url, **options)
-    if any(letter in path for letter in "*?["):
+    if has_magic(path) and not fs.exists(path):
         found = fs.glob(path, detail=True)
-        paths = sorted((name for name in found if found[name]["type"] == "file"), key=natural)
+        paths = sorted((name for name in found if found[name]["type"] != "directory"), key=natural)
     else:
         paths = [path] if fs.isfile(path) else []
     if not paths:
-        raise FileNotFoundError(f"remote: there is no file at {url!r}. Check the address or the pattern.")
+        is_folder = not has_magic(path) and fs.isdir(path)
+        hint = (
+            f"It is a folder: pass {url.rstrip('/')}/**" if is_folder else "Check the address or the pattern"
+        )
+        raise FileNotFoundError(f"remote: there is no file at {url!r}. {hint}.")
     return smap(partial(_read, url=url, options=options, read=read), as_view(paths, "remote"))
 
 
@@ -77,5 +85,9 @@ def _read(path: str, url: str, options: dict[str, Any], read: Callable[[BinaryIO
 
     # fsspec keeps one file system for each process, and makes another one after a fork.
     fs, _ = url_to_fs(url, **options)
-    with fs.open(path, "rb") as file:
-        return file.read() if read is None else read(file)
+    try:
+        with fs.open(path, "rb") as file:
+            return file.read() if read is None else read(file)
+    except Exception as error:
+        name_file(error, fs.unstrip_protocol(path))
+        raise

@@ -15,7 +15,8 @@ from ..source import as_view
 from ..values import values_of
 from ..view import Indexable, View
 from ..views.smap import smap
-from .files import existing
+from .columns import check_names, listed
+from .files import existing, name_file
 from .handles import Handles
 from .per_process import WithHandle
 
@@ -34,7 +35,7 @@ def sqlite(
     path : path-like
         The database. Each thread of each process opens it for reading when it first needs it.
     query : str
-        The name of a table, or a query with one ``?`` for the id of a row:
+        The name of a table or of a view, or a query with one ``?`` for the id of a row:
         ``"SELECT image, label FROM samples WHERE rowid = ?"``.
     ids : View, indexable or str, optional
         The ids in the order of the view, or a query that selects them. A list, array, tensor or column is
@@ -47,7 +48,8 @@ def sqlite(
     Raises
     ------
     ValueError
-        If `query` has no ``?``, or if it is a query and there are no `ids`.
+        If `query` has no ``?``, or if there are no `ids` and the table has no row ids. If the query has two
+        columns of one name.
     FileNotFoundError
         If there is no file.
     sqlite3.Error
@@ -74,20 +76,48 @@ def sqlite(
     name = existing(path, "sqlite")
     if not isinstance(ids, View | range | str | None):
         ids = values_of(ids, "sqlite: ids")
-    if not any(letter.isspace() for letter in query):
+    if not isinstance(query, str):
+        raise TypeError(f"sqlite: query must be a str, got {query!r}")
+    try:
+        with closing(_connect(name)) as database:
+            query, ids = _prepared(database, name, query, ids)
+    except sqlite3.Error as error:
+        name_file(error, name)
+        raise
+    handles = Handles(partial(Rows, name, query), per_thread=True, bounded=True)
+    return smap(WithHandle(handles, Rows.read, name), as_view(ids, "sqlite"), batched=True)
+
+
+def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> tuple[str, Any]:
+    """Return a query for the row of an id, and the ids."""
+    known = [
+        row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+    ]
+    if query in known or not any(letter.isspace() for letter in query):
+        if query not in known:
+            raise sqlite3.OperationalError(
+                f"sqlite: there is no table {query!r} in {path}. It has {listed(known)}."
+            )
         table = '"' + query.replace('"', '""') + '"'
-        query = f"SELECT * FROM {table} WHERE rowid = ?"
         if ids is None:
             ids = f"SELECT rowid FROM {table} ORDER BY rowid"
+            try:
+                has_ids = database.execute(f"SELECT rowid FROM {table} LIMIT 1").fetchone() != (None,)
+            except sqlite3.OperationalError:
+                has_ids = False
+            if not has_ids:
+                raise ValueError(
+                    f"sqlite: {query!r} in {path} has no row ids. Pass a query with ? for a key, and the"
+                    f" keys: 'SELECT * FROM {query} WHERE key = ?', 'SELECT key FROM {query}'."
+                )
+        query = f"SELECT * FROM {table} WHERE rowid = ?"
     if "?" not in query:
         raise ValueError(f"sqlite: query needs a ? for the id of a row, got {query!r}")
     if ids is None:
         raise ValueError("sqlite: a query needs ids. Pass a sequence of ids, or a query that selects them.")
-    if isinstance(ids, str):
-        with closing(_connect(name)) as database:
-            ids = [row[0] for row in database.execute(ids)]
-    handles = Handles(partial(Rows, name, query), per_thread=True)
-    return smap(WithHandle(handles, Rows.read), as_view(ids, "sqlite"), batched=True)
+    columns = database.execute(query, (None,)).description
+    check_names([column[0] for column in columns], "the query", "sqlite")
+    return query, [row[0] for row in database.execute(ids)] if isinstance(ids, str) else ids
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..view import View
-from .columns import Columns
+from .columns import as_names, choose
 from .files import existing
 from .per_process import PerProcess
 
 __all__ = ["Rows", "zarr"]
 
-CACHE_BYTES = 64 * 1024 * 1024  # larger chunks are not kept
+CACHE_BYTES = 64 * 1024 * 1024  # larger groups of rows are not kept
 
 
 def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) -> View[Any]:
@@ -29,12 +29,14 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
         A Zarr array or group. Each process opens it for reading when it first needs it.
     name : str or sequence of str, optional
         One name: items are the rows of this array of the group. Several: items are dicts from name to row.
-        None (the default): the array itself, or all arrays of the group.
+        None (the default): the array itself, or all arrays of the group that have rows. Arrays without
+        dimensions, such as a scalar ``fps``, have no rows.
 
     Returns
     -------
     View
-        A batch decodes every chunk once.
+        A batch decodes every chunk once. ``group_sizes`` is the number of rows in a chunk, or in a shard if
+        the array has shards.
 
     Raises
     ------
@@ -45,7 +47,8 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
 
     Notes
     -----
-    A row decodes its whole chunk, which is kept until a row of another chunk is read. See `shuffle_groups`.
+    A row decodes its whole chunk or shard, which is kept until a row of another one is read. Chunks of more
+    than 64 MiB are not kept: each row is read alone. See `shuffle_groups`.
 
     Examples
     --------
@@ -57,30 +60,42 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     >>> len(rows), rows[4]
     (6, array([8, 9]))
     """
-    return PerProcess(partial(_open, existing(store, "zarr"), name))
+    path = existing(store, "zarr")
+    return PerProcess(partial(_open, path, as_names(name, "zarr: name")), path=path)
 
 
-def _open(store: str, name: str | Sequence[str] | None) -> Any:
+def _open(store: str, name: Any) -> Any:
     import zarr
 
     node: Any = zarr.open(store, mode="r")
     if not hasattr(node, "keys"):
-        return Rows(node)
-    if isinstance(name, str):
-        return Rows(node[name])
-    names = [key for key in node if hasattr(node[key], "shape")] if name is None else list(name)
-    if not names:
-        raise ValueError(f"zarr: {store} has no arrays at its top, but {list(node)}. Pass a name.")
-    columns = {key: Rows(node[key]) for key in names}
-    return columns[names[0]] if name is None and len(names) == 1 else Columns(columns, store)
+        if name is not None:
+            raise ValueError(
+                f"zarr: {store} is an array and no group, so it has no {name!r}. Leave name out."
+            )
+        return _rows(node) if node.shape else choose("zarr", store, None, [], _rows)
+    if name is None:
+        known = [key for key in node if hasattr(node[key], "shape")]
+        if not known:
+            raise ValueError(f"zarr: {store} has no arrays at its top, but {list(node)}. Pass a name.")
+    else:
+        known = [key for key, item in node.members(max_depth=None) if hasattr(item, "shape")]
+    return choose("zarr", store, name, known, lambda key: _rows(node[key]))
+
+
+def _rows(node: Any) -> Any:
+    if not hasattr(node, "shape"):
+        raise ValueError(f"zarr: {node.name!r} is a group and no array. It has {list(node)}.")
+    return Rows(node) if node.shape else None
 
 
 class Rows:
-    """The rows of a Zarr array. The chunks of the rows that were read last stay decoded."""
+    """The rows of a Zarr array. The chunk or shard of the rows that were read last stays decoded."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
-        self.group_sizes: int = array.chunks[0]
+        unit = getattr(array, "shards", None) or array.chunks  # a shard is a file of several chunks
+        self.group_sizes: int = unit[0]
         self._bytes_per_group = self.group_sizes * array.dtype.itemsize * math.prod(array.shape[1:])
         self._last: tuple[int, Any] = (-1, None)  # replaced as a whole, so threads may share it
 
@@ -91,8 +106,9 @@ class Rows:
         if not 0 <= i < len(self):
             raise IndexError(f"row {i} is out of range for {len(self)} rows")
         if self._bytes_per_group > CACHE_BYTES:
-            return self._array[i]
-        return self._group(i // self.group_sizes)[i % self.group_sizes].copy()
+            return self._array[i][()]  # a number or string is an array without dimensions
+        row = self._group(i // self.group_sizes)[i % self.group_sizes]
+        return row.copy() if isinstance(row, np.ndarray) else row
 
     def __getitems__(self, indices: list[int]) -> Any:
         wanted = np.asarray(indices, np.int64)

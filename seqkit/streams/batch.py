@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..casting import holds
 from .lanes import Row
 from .memory import Memory
 
@@ -205,19 +206,9 @@ def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
     Traceback (most recent call last):
     ValueError: StreamLoader: chunks of int64 cannot hold pad_value=nan. Set one that they can ...
     """
-    if not _holds(dtype, value):
+    if not holds(dtype, value):
         raise ValueError(
             f"StreamLoader: chunks of {dtype} cannot hold pad_value={value!r}. Set one that they can hold,"
             " such as 0, and tell padding by batch.mask; or let open_fn return floats"
         )
     return np.full(shape, value, dtype)
-
-
-def _holds(dtype: np.dtype[Any], value: Any) -> bool:
-    """Return whether a type holds a value exactly, or nearly if it is a type of floats."""
-    try:
-        with np.errstate(invalid="ignore"):
-            held = np.full(np.shape(value), value, dtype)
-    except (OverflowError, TypeError, ValueError):
-        return False
-    return dtype.kind not in "biu" or bool((held == value).all())

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import check_callable, optional_int
 from ..context import private_memory
-from ..errors import EndOfSequence, fail
+from ..errors import EndOfSequence, as_given, fail
 from ..indices import Indices, Plan, as_list, ends
 from ..iteration import surviving
 from ..source import as_view
@@ -101,11 +101,11 @@ def add_cache(
     cache_size = optional_int(cache_size, "add_cache: cache_size", least=0)
     max_bytes = optional_int(max_bytes, "add_cache: max_bytes")
     if policy not in ("lru", "fifo"):
-        raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {policy!r}")
+        raise ValueError(f"add_cache: policy must be 'lru' or 'fifo', got {as_given(policy)}")
     if cache is not None:
         check_mapping(cache)
     if store is not None and not isinstance(store, str | os.PathLike):
-        raise TypeError(f"add_cache: store must be a path, got {store!r}")
+        raise TypeError(f"add_cache: store must be a path, got {as_given(store)}")
     check_callable(key, "add_cache: key", optional=True)
     if key is not None and store is None:
         raise ValueError("add_cache: key needs a store, got store=None")

@@ -7,6 +7,7 @@ from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ..errors import as_given
 from ..indices import Unsized
 from ..view import View
 from .contents import Contents
@@ -55,7 +56,7 @@ class Settings:
 
 def check_mapping(cache: Any) -> None:
     if isinstance(cache, type | MutableSequence):  # `i in list` would look for an item i
-        raise TypeError(f"add_cache: cache must be a mapping, got {cache!r}")
+        raise TypeError(f"add_cache: cache must be a mapping, got {as_given(cache)}")
     for method in ("__contains__", "__getitem__", "__setitem__", "__delitem__"):
         if not hasattr(cache, method):
-            raise TypeError(f"add_cache: cache must be a mapping with {method}, got {cache!r}")
+            raise TypeError(f"add_cache: cache must be a mapping with {method}, got {as_given(cache)}")

@@ -9,7 +9,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from ..casting import holds
 from ..context import MAIN
+from ..indices import Unsized
+from ..progress import Report
 from ..source import Source
 from ..view import View, in_order
 from .layouts import Array, ByteStrings, Layout, Numbers, Pickles, Ragged, Rows, Scalars, Strings
@@ -17,8 +20,8 @@ from .layouts import Array, ByteStrings, Layout, Numbers, Pickles, Ragged, Rows,
 __all__ = ["lay_out"]
 
 
-def lay_out(source: View[Any]) -> Layout:
-    """Evaluate all items of a sequence and lay them out.
+def lay_out(source: View[Any], report: Report | None = None) -> Layout:
+    """Evaluate all items of a sequence and lay them out. `report` is told how many are done.
 
     >>> import seqkit as sk
     >>> lay_out(sk.view([3, 300])).arrays()
@@ -27,12 +30,15 @@ def lay_out(source: View[Any]) -> Layout:
     if isinstance(source, Source) and _is_plain_array(source._data):
         return Rows(source._data) if source._data.ndim > 1 else Scalars(source._data)
     builder: _Builder | None = None
+    total = None if isinstance(source._n, Unsized) else source._n
     for count, item in enumerate(in_order(source)):
         if builder is None:
             builder = _builder(item)
         if not builder.add(item):
             builder = _as_pickles(builder, count)
             builder.add(item)
+        if report is not None:
+            report(count + 1, total)
     return Pickles(np.empty(0, np.uint8), np.zeros(1, np.uint32)) if builder is None else builder.built()
 
 
@@ -60,7 +66,10 @@ def _as_pickles(builder: _Builder, count: int) -> _Builder:
 
 
 def _is_plain_array(value: Any) -> bool:
-    return type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject and value.dtype.itemsize > 0
+    if type(value) not in (np.ndarray, np.memmap):
+        return False
+    dtype = value.dtype
+    return not dtype.hasobject and dtype.itemsize > 0 and dtype.metadata is None  # a pickle keeps metadata
 
 
 class _Builder(Protocol):
@@ -94,9 +103,9 @@ class _NumberBuilder:
 def _narrowed(values: Array) -> Array:
     """Return ints in the smallest dtype that holds them all. Floats are returned unchanged."""
     if values.dtype.kind == "i":
-        least, most = np.min(values), np.max(values)
-        for dtype in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
-            if np.iinfo(dtype).min <= least and most <= np.iinfo(dtype).max:
+        extremes = np.array([values.min(), values.max()])
+        for dtype in map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4")):
+            if holds(dtype, extremes):
                 return values.astype(dtype)
     return values
 
@@ -113,7 +122,7 @@ class _ArrayBuilder:
         self._lengths = array("q")
 
     def add(self, item: Any) -> bool:
-        if type(item) not in self._kinds or item.dtype != self._dtype:
+        if type(item) not in self._kinds or item.dtype != self._dtype or item.dtype.metadata:
             return False
         if item.ndim != self._ndim or item.shape[1:] != self._trailing:
             return False

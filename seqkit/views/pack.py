@@ -8,9 +8,10 @@ from itertools import chain
 from typing import Any
 
 from ..context import private_memory
-from ..errors import fail
+from ..errors import as_given, fail
 from ..frames import hiding_frames
 from ..indices import UNBOUNDED, Cursor, Indices, Plan
+from ..progress import Progress, check_progress, reporting
 from ..source import as_view
 from ..view import Indexable, T, View
 from .lay_out import lay_out
@@ -20,7 +21,7 @@ from .packed_file import read_layout, write_layout
 __all__ = ["Pack", "load_packed", "pack"]
 
 
-def pack(sequence: Indexable[T]) -> Pack[T]:
+def pack(sequence: Indexable[T], *, progress: Progress | None = None) -> Pack[T]:
     """Return the view of the same items, all computed now and stored in one or two arrays.
 
     A forked worker copies the objects of a long list page by page, because it counts references to them. A
@@ -31,6 +32,9 @@ def pack(sequence: Indexable[T]) -> Pack[T]:
     sequence : View or indexable
         Not unbounded. Numbers, strings, bytes, and arrays of one dtype that differ only in the length of
         their first dimension are stored directly. Mixtures and other objects are pickled one by one.
+    progress : True, callable or bar, optional
+        True shows a bar. A function is called with the number of items that are stored and of all items,
+        which is None if it is unknown. A bar of tqdm is moved.
 
     Returns
     -------
@@ -41,7 +45,8 @@ def pack(sequence: Indexable[T]) -> Pack[T]:
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or is unbounded, or if an item cannot be pickled.
+        If `sequence` cannot be indexed or is unbounded, if an item cannot be pickled, or for a wrong
+        `progress`.
 
     Notes
     -----
@@ -59,8 +64,9 @@ def pack(sequence: Indexable[T]) -> Pack[T]:
     source = as_view(sequence, "pack")
     if source._n is UNBOUNDED:
         raise TypeError("pack: the sequence must end, got an unbounded one. Use sequence[:n].")
-    with hiding_frames(), private_memory():
-        return Pack(lay_out(source))
+    check_progress(progress, "pack: progress")
+    with hiding_frames(), private_memory(), reporting(progress, "pack") as report:
+        return Pack(lay_out(source, report))
 
 
 def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
@@ -105,7 +111,7 @@ def load_packed(path: str | os.PathLike[str]) -> Pack[Any]:
 
 def _absolute(path: Any, who: str) -> str:
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{who}: path must be a path, got {path!r}")
+        raise TypeError(f"{who}: path must be a path, got {as_given(path)}")
     return os.path.abspath(path)
 
 

@@ -11,7 +11,7 @@ from ..indices import Indices, Length, Plan, as_list, nth
 from ..iteration import Progress, restarting
 from ..source import as_view
 from ..trace import locate
-from ..view import Indexable, T, U, V, View, name_of, sized
+from ..view import Indexable, T, Table, U, V, View, name_of, sized
 from .batched_smap import BatchedSmap
 from .chain import Chain, Step, joined
 from .in_step import Zip, common_length
@@ -19,6 +19,15 @@ from .in_step import Zip, common_length
 __all__ = ["Smap", "Zip", "smap"]
 
 
+@overload
+def smap(
+    f: Callable[[dict[str, Any]], U],
+    table: Table,
+    /,
+    *,
+    zip: Zip = "strict",
+    batched: Literal[False] = False,
+) -> View[U]: ...
 @overload
 def smap(
     f: Callable[[T], U], sequence: Indexable[T], /, *, zip: Zip = "strict", batched: Literal[False] = False

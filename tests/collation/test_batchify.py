@@ -205,7 +205,7 @@ def test_pad_promotes_all_samples_not_the_first(batch: Any) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_pad_gives_the_dtype_that_is_asked_for(dtype: str) -> None:
-    same(Pad(dtype=dtype)([[1, 2], [3.5]]), np.array([[1, 2], [3.5, 0]]).astype(dtype))
+    same(Pad(dtype=dtype)([[1, 2], [3.0]]), np.array([[1, 2], [3, 0]]).astype(dtype))
 
 
 def test_samples_may_be_empty() -> None:

@@ -610,3 +610,154 @@ def test_numpy_results_have_the_values_that_torch_gives():
         same(found[key], expected[key].numpy())
     assert found["s"] == expected["s"]
     assert torch is not None
+
+
+# -------------------------------------------------------------------- nothing is changed
+
+
+class Exported:
+    """An array of another library, which numpy reads by a protocol."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+
+class ByArray(Exported):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values if dtype is None else self.values.astype(dtype)
+
+
+class ByDLPack(Exported):
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.values.__dlpack_device__()
+
+
+@pytest.mark.parametrize("kind", [ByArray, ByDLPack])
+def test_arrays_of_other_libraries_are_stacked(kind: type[Exported]) -> None:
+    values = np.arange(6, dtype="f4").reshape(2, 3)
+    for function in (default_collate, sk.Stack()):
+        same(function([kind(row) for row in values]), values)
+        same(function([kind(values[0]), values[1]]), values)
+    same(default_collate([{"x": kind(1), "y": (kind([1, 2]),)}])["y"][0], np.array([[1, 2]]))
+    same(sk.Pad()([kind([1, 2]), kind([3])]), np.array([[1, 2], [3, 0]]))
+
+
+class OnADevice(Exported):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise TypeError("implicit copies from the device are forbidden")
+
+
+@pytest.mark.parametrize("function", [default_collate, sk.Stack()])
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (
+            [OnADevice([1])],
+            r"batch\[0\] is of type OnADevice, of which numpy makes no array: implicit copies",
+        ),
+        ([ByArray([1]), ByArray([None])], r"batch\[1\] is of type ByArray; allowed are"),
+        ([ByArray([1, 2]), ByArray([1])], r"batch\[1\] has shape \(1,\)"),
+    ],
+)
+def test_arrays_that_cannot_be_exported_are_refused_by_name(
+    function: Any, samples: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        function(samples)
+
+
+class Quantity(np.ndarray):
+    unit = "m"
+
+
+class Wrapped(ByArray):
+    units = "km"
+
+
+def in_metres(*values: float) -> Any:
+    return np.array(values).view(Quantity)
+
+
+SECONDS, DAYS = np.timedelta64(1, "s"), np.timedelta64(1, "D")
+METRES, FEET = (np.dtype("i4", metadata={"unit": unit}) for unit in ("m", "ft"))
+
+
+@pytest.mark.parametrize("function", [default_collate, sk.Stack()])
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([0.5, 2**53 + 1], r"batch\[1\] is 9007199254740993, which does not fit into float64"),
+        ([np.array([2**53 + 1]), np.array([0.5])], r"batch\[0\] holds 9007199254740993"),
+        (
+            [np.uint64(2**63), np.int8(-1)],
+            r"batch\[0\] is 9223372036854775808, which does not fit into int64",
+        ),
+        ([np.uint64(2**63), 1], r"batch\[0\] is 9223372036854775808"),
+        ([np.datetime64("2020-01-01", "ns"), np.datetime64("2500-01-01", "s")], r"batch\[1\] is 2500-01-01"),
+        ([SECONDS, 3], r"batch\[1\] has dtype int64, batch\[0\] has timedelta64\[s\]; no dtype holds both"),
+        ([np.datetime64("2020-01-01"), DAYS], r"batch\[1\] has dtype timedelta64\[D\]"),
+        ([SECONDS, np.timedelta64(3)], r"batch\[1\] is 3 generic time units"),
+        ([np.array([1], METRES), np.array([1], FEET)], r"batch\[1\] has dtype int32 with metadata .*'ft'"),
+        ([np.array([1], METRES), np.array([1], "i4")], r"batch\[1\] has dtype int32, batch\[0\] .*'m'"),
+        ([np.array([(1,)], [("a", int)]), np.array([(1,)], [("b", int)])], r"no dtype holds both"),
+        ([in_metres(1), in_metres(2)], r"batch\[0\] has the unit m, which an array does not keep"),
+        ([np.ones(1), Wrapped([1])], r"batch\[1\] has the unit km"),
+        ([1, None], r"batch\[1\] is"),
+    ],
+)
+def test_samples_that_no_array_can_hold_unchanged_are_refused(
+    function: Any, samples: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        function(samples)
+    with pytest.raises((TypeError, ValueError), match=r"\['x'\]"):
+        sk.Dict({"x": function})([{"x": sample} for sample in samples])
+
+
+@pytest.mark.parametrize("function", [default_collate, sk.Stack()])
+def test_ints_stay_ints_and_dates_stay_dates(function: Any) -> None:
+    large = 2**53 + 1
+    same(function([large, True]), np.array([large, 1]))
+    same(function([np.uint64(3), np.int64(large)]), np.array([3, large]))
+    same(function([np.array([3], "u8"), np.array([-large])]), np.array([[3], [-large]]))
+    same(function([np.float16(0.5), np.float64(1e300)]), np.array([0.5, 1e300]))
+    day, nat = np.datetime64("2020-01-01"), np.datetime64("NaT")
+    same(function([day, np.datetime64("2020-01-01T05")]), np.array([day, "2020-01-01T05"], "M8[h]"))
+    assert np.isnat(function([nat, day])).tolist() == [True, False]
+    assert function([np.array([1], METRES)] * 2).dtype.metadata == {"unit": "m"}
+
+
+@pytest.mark.parametrize(
+    "numbers", [[2**63, -1], [2**53 + 1, 0.5], [np.uint64(2**63), -1], [SECONDS, 3]], ids=str
+)
+def test_ints_in_lists_that_numpy_would_change_are_refused(numbers: Any) -> None:
+    for sample in (numbers, tuple(numbers), [numbers]):
+        with pytest.raises(ValueError, match=r"batch\[1\] holds .*, which does not fit into"):
+            sk.Stack()([np.zeros(np.shape(sample)), sample])
+    same(sk.Stack()([[2**60, 0.5]]), np.array([[2**60, 0.5]]))
+
+
+def test_masks_hide_values_that_do_not_fit_and_fill_values_are_kept_if_they_agree() -> None:
+    hidden = np.ma.array([300, 1], mask=[True, False], fill_value=-9)
+    out = sk.Stack("i1")([hidden, np.array([2, 3])])
+    assert out.tolist() == [[None, 1], [2, 3]]
+    assert out.fill_value == -9
+    with pytest.raises(ValueError, match=r"batch\[1\] holds 300"):
+        sk.Stack("i1")([hidden, np.ma.array([300, 1])])
+    other = np.ma.array([5, 6], mask=[True, False], fill_value=7)
+    assert default_collate([hidden, other]).fill_value == np.ma.default_fill_value(np.zeros(1, int))
+    assert default_collate([np.ma.masked, 3.0]).tolist() == [None, 3.0]
+
+
+def test_tables_are_stacked_only_if_their_names_agree() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
+    same(default_collate([frame, frame + 1]), np.stack([frame.to_numpy(), frame.to_numpy() + 1]))
+    same(default_collate([frame["a"], frame["b"]]), np.array([[1, 2], [3, 4]]))
+    for samples in ([frame, frame[["b", "a"]]], [frame.iloc[0], frame[["b", "a"]].iloc[1]]):
+        for function in (default_collate, sk.Stack()):
+            with pytest.raises(ValueError, match=r"batch\[1\] has the names \['b', 'a'\]"):
+                function(samples)

@@ -1040,3 +1040,34 @@ def test_arrays_beside_something_else_are_collated_as_torch_does(batch: list[Any
 
 def test_arrays_that_run_backwards_are_stacked() -> None:  # torch refuses them
     assert ours.default_collate([np.arange(3)[::-1], np.arange(3)]).tolist() == [[2, 1, 0], [0, 1, 2]]
+
+
+class Exported:
+    """An array of another library, which has the protocol of numpy."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array([1, 2], np.float32)
+
+
+def test_arrays_of_other_libraries_become_tensors() -> None:
+    batch = ours.default_collate([{"x": Exported()}, {"x": Exported()}])
+    assert batch["x"].dtype == torch.float32
+    assert batch["x"].tolist() == [[1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [2**24 + 1, 0.5],
+        [0.5, 2**53 + 1],
+        [np.float32(1), 2**24 + 1],
+        [torch.tensor([2**24 + 1]), torch.tensor([0.5])],
+        [np.array([2**53 + 1]), np.array([0.5])],
+    ],
+    ids=str,
+)
+def test_ints_that_would_change_among_floats_are_refused(samples: Any) -> None:
+    with pytest.raises(ValueError, match=r"batch\[[01]\] holds ints that do not fit into torch\.float"):
+        ours.default_collate(samples)
+    small = [sample * 0 + 3 for sample in samples]
+    assert torch.equal(ours.default_collate(small), torch.utils.data.default_collate(small))

@@ -17,6 +17,8 @@ import pytest
 import seqkit as sk
 from seqkit import sources
 
+from .test_table import same
+
 # -------------------------------------------------------------------- files, images, audio
 
 
@@ -119,7 +121,7 @@ def test_members_are_chosen_by_pattern_in_the_order_of_the_archive(tmp_path: Pat
             info = tarfile.TarInfo(name)
             info.size = len(name)
             tar.addfile(info, io.BytesIO(name.encode()))
-        link = tarfile.TarInfo("link.txt")
+        link = tarfile.TarInfo("link.png")
         link.type, link.linkname = tarfile.SYMTYPE, "c.png"
         tar.addfile(link)
     told: list[tuple[int, int | None]] = []
@@ -362,6 +364,117 @@ def test_unknown_suffixes_and_missing_files_are_refused(tmp_path: Path) -> None:
         sk.read(tmp_path / "a.xyz")
     with pytest.raises(FileNotFoundError, match="read: there is nothing at"):
         sk.read(tmp_path / "b.xyz")
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("a.db", r"Use sources\.sqlite\(path, table\)"),
+        ("a.sqlite3", r"Use sources\.sqlite\(path, table\)"),
+        ("a.txt", r"There is no reader for such text\. Pass open_fn"),
+        ("a.jsonl", r"There is no reader for such text\. Pass open_fn"),
+        ("a.tsv", r"Use sources\.csv\(path, delimiter='\\t'\)"),
+        ("a.tar.gz", "no random access"),
+    ],
+)
+def test_suffixes_without_a_reader_say_what_to_use(name: str, remedy: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=remedy):
+        sk.read(tmp_path / name)
+    if name == "a.db":
+        with pytest.raises(ValueError, match=remedy):
+            sk.read(tmp_path / "*.db")
+
+
+@pytest.mark.parametrize("name", ["npy", "npz", "h5", "zarr", "csv", "feather", "zip", "tar", "png", "wav"])
+def test_a_pattern_gives_the_items_of_its_files_for_every_suffix(name: str, tmp_path: Path) -> None:
+    for number in (10, 2):
+        write_one(tmp_path / f"{number}.{name}", number)
+    single = [item for number in (2, 10) for item in sk.read(tmp_path / f"{number}.{name}")]
+    assert same(list(sk.read(tmp_path / f"*.{name}")), single)
+    assert len(single) >= 2
+    with pytest.raises(FileNotFoundError, match=r"there is no file"):
+        sk.read(tmp_path / f"none*.{name}")
+
+
+def write_one(path: Path, number: int) -> None:
+    array = np.array([number, number], np.uint8)
+    if path.suffix == ".npy":
+        np.save(path, array)
+    elif path.suffix == ".npz":
+        np.savez(path, x=array, y=array)
+    elif path.suffix == ".h5":
+        with pytest.importorskip("h5py").File(path, "w") as file:
+            file["x"] = array
+    elif path.suffix == ".zarr":
+        pytest.importorskip("zarr").create_array(path, data=array)
+    elif path.suffix == ".csv":
+        path.write_text(f"x\n{number}\n")
+    elif path.suffix == ".feather":
+        pytest.importorskip("pyarrow.feather").write_feather(
+            pytest.importorskip("pyarrow").table({"x": [number]}), str(path)
+        )
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a", str(number))
+    elif path.suffix == ".tar":
+        with tarfile.open(path, "w") as archive:
+            archive.addfile(tarfile.TarInfo(f"a{number}"))
+    elif path.suffix == ".png":
+        pytest.importorskip("PIL.Image").fromarray(array.reshape(1, 2)).save(path)
+    else:
+        pytest.importorskip("soundfile").write(path, array.astype(np.int16), 8000)
+
+
+def test_an_argument_that_the_reader_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    message = (
+        r"read: sources\.npz\(path, name=None\) reads '.*a\.npz', got an unexpected keyword argument 'nmae'"
+    )
+    with pytest.raises(TypeError, match=message):
+        sk.read(tmp_path / "a.npz", nmae="x")
+    with pytest.raises(TypeError, match=r"reads '.*a\.npz', too many positional arguments"):
+        sk.read(tmp_path / "a.npz", "x", "y")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sk.read(3), "read: path must be a str or a path, got 3"),
+        (lambda: sources.files(None), "files: path must be a str or a path, got None"),
+        (lambda: sources.files(".", suffixes=".png"), "files: suffixes must be a sequence of str"),
+        (lambda: sources.npy(b"a"), "npy: path must be a str or a path, got b'a'"),
+        (lambda: sources.hdf5(__file__, 3), "hdf5: name must be a str, a sequence of str or None, got 3"),
+        (
+            lambda: sources.npz(__file__, [1]),
+            r"npz: name must be a str, a sequence of str or None, got \[1\]",
+        ),
+        (lambda: sources.parquet(__file__, 3), "parquet: columns must be a str, a sequence of str or None"),
+        (lambda: sources.sqlite(__file__, 3), "sqlite: query must be a str, got 3"),
+        (lambda: sources.zip_members(__file__, 3), "zip_members: pattern must be a str"),
+        (
+            lambda: sources.images(".", 3),
+            "images: mode must be a mode of Pillow such as 'RGB', or None, got 3",
+        ),
+        (
+            lambda: sources.images(".", frame=1.5),
+            "images: frame must be an int of at least 0 or 'all', got 1.5",
+        ),
+        (lambda: sources.remote(3), "remote: url must be a str such as"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_refused_at_once(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        call()
+
+
+def test_values_of_arguments_are_checked_at_once() -> None:
+    with pytest.raises(
+        ValueError, match="audio: dtype must be one of float32, float64, int16, int32, got 'int8'"
+    ):
+        sources.audio(".", "int8")
+    with pytest.raises(ValueError, match="hdf5: name must not be empty"):
+        sources.hdf5(__file__, [])
 
 
 @pytest.mark.parametrize("name", ["csv", "npz", "hdf5", "zarr", "arrow", "parquet", "zip", "tar"])

@@ -84,7 +84,7 @@ def test_any_indexable_object_is_a_source() -> None:
 
 def test_what_cannot_be_indexed_is_no_source() -> None:
     with pytest.raises(TypeError):
-        sk.view(3)  # type: ignore[arg-type]
+        sk.view(3)  # type: ignore[call-overload]
     with pytest.raises(TypeError):
         sk.shuffle({1, 2})  # type: ignore[arg-type]
     with pytest.raises(TypeError):

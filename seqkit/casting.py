@@ -1,0 +1,135 @@
+"""Whether a dtype holds numbers: the one rule of all functions that convert values.
+
+A conversion may round floats to the precision of the dtype. It changes nothing else: integers stay exact,
+nothing overflows, and dates keep their time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["always_holds", "holds", "int_changed", "not_held"]
+
+DType = np.dtype[Any]
+Flags = npt.NDArray[np.bool_]
+
+
+def holds(dtype: DType, values: npt.ArrayLike) -> bool:
+    """Return whether a dtype holds all values, with floats rounded to its precision.
+
+    >>> holds(np.dtype("f4"), 0.1), holds(np.dtype("u1"), [3, 300]), holds(np.dtype("f4"), 2**24 + 1)
+    (True, False, False)
+    """
+    array = np.asarray(values)
+    return always_holds(dtype, array.dtype) or not not_held(dtype, array).any()
+
+
+def always_holds(dtype: DType, found: DType) -> bool:
+    """Return whether a dtype holds all values of another dtype.
+
+    >>> always_holds(np.dtype("f8"), np.dtype("i4")), always_holds(np.dtype("f8"), np.dtype("i8"))
+    (True, False)
+    """
+    if found == dtype:
+        return True
+    if found.kind not in "biufc" or dtype.kind not in "biufc":
+        return False
+    if found.kind in "iu" and dtype.kind in "fc" and found.itemsize * 8 > _exact_bits(dtype):
+        return False  # numpy calls int64 to float64 safe
+    return np.can_cast(found, dtype)
+
+
+def not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
+    """Return an array that is True for the values that a dtype does not hold.
+
+    >>> not_held(np.dtype("i1"), np.array([1, 300, 1.5]))
+    array([False,  True,  True])
+    """
+    found = values.dtype
+    if always_holds(dtype, found):
+        return np.zeros(values.shape, bool)
+    if found.names is not None and dtype.names == found.names:
+        return _fields_not_held(dtype, values)
+    with np.errstate(all="ignore"):
+        if found.kind in "biuf" and dtype.kind in "biu":
+            return _outside(dtype, values)
+        if found.kind in "iu" and dtype.kind in "fc":
+            return _rounded(dtype, values)
+        if found.kind in "fc" and dtype.kind in "fc" and (dtype.kind == "c" or found.kind == "f"):
+            return np.asarray(np.isfinite(values) & ~np.isfinite(values.astype(dtype)))
+        if found.kind == dtype.kind and found.kind in "mM" and np.can_cast(found, dtype, "same_kind"):
+            return _other_time(dtype, values)
+        if found.kind == dtype.kind and found.kind in "US":
+            return np.asarray(values.astype(dtype) != values)
+    return np.full(values.shape, not _is_known_cast(dtype, found))
+
+
+def int_changed(sample: Any, array: npt.NDArray[Any]) -> Any:
+    """Return an int in nested lists that numpy changed when it made an array of them, or None.
+
+    >>> int_changed([2**53 + 1, 0.5], np.asarray([2**53 + 1, 0.5]))
+    9007199254740993
+    """
+    if array.dtype.kind in "fc":
+        if len(sample) < 100 and set(map(type, sample)) == {float}:  # faster than the next check
+            return None
+        with np.errstate(all="ignore"):
+            if not np.count_nonzero(abs(array) >= 2.0**53):
+                return None
+    elif array.dtype.kind not in "mM":
+        return None
+    numbers = list(np.asarray(sample, object).flat)
+    ints = [n for n in numbers if isinstance(n, int) or getattr(n, "dtype", np.dtype("O")).kind in "iu"]
+    if len(ints) == len(numbers):
+        return max(ints)  # no dtype of ints holds them all
+    return next((number for number in ints if not holds(array.dtype, number)), None)
+
+
+def _exact_bits(dtype: DType) -> int:
+    """Return how many bits an integer may have that a dtype of floats holds."""
+    return int(np.finfo(dtype).nmant) + 1
+
+
+def _outside(dtype: DType, values: npt.NDArray[Any]) -> Flags:
+    """Return where numbers are no ints, or out of the range of a dtype of ints or bools."""
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if values.dtype.kind == "f":  # the float next to `most` may be larger than it
+        inside: Flags = (values >= least) & (values < float(most + 1))
+        return np.asarray(~(inside & (values == np.trunc(values))))
+    return np.asarray((values < least) | (values > most))
+
+
+def _rounded(dtype: DType, values: npt.NDArray[Any]) -> Flags:
+    """Return where ints are not exact as floats."""
+    exact = 1 << _exact_bits(dtype)
+    suspects = np.asarray((values > exact) | (values < -exact))
+    if suspects.any():
+        pairs = zip(values[suspects].tolist(), values[suspects].astype(dtype), strict=True)
+        suspects[suspects] = [not np.isfinite(held) or int(held.real) != value for value, held in pairs]
+    return suspects
+
+
+def _other_time(dtype: DType, values: npt.NDArray[Any]) -> Flags:
+    """Return where dates or durations change with their unit."""
+    held = values.astype(dtype)
+    if np.datetime_data(values.dtype)[0] == "generic":  # a number without a unit
+        return np.asarray(~np.isnat(values))
+    return np.asarray(~np.isnat(values) & (np.isnat(held) | (held.astype(values.dtype) != values)))
+
+
+def _fields_not_held(dtype: DType, values: npt.NDArray[Any]) -> Flags:
+    wrong = np.zeros(values.shape, bool)
+    for name in dtype.names or ():
+        if dtype[name].shape != values.dtype[name].shape:
+            return np.ones(values.shape, bool)
+        field = not_held(dtype[name].base, values[name])
+        wrong |= field.any(axis=tuple(range(values.ndim, field.ndim)))
+    return wrong
+
+
+def _is_known_cast(dtype: DType, found: DType) -> bool:
+    """Return whether numpy calls a cast safe that is not one of numbers, such as of a dtype of a library."""
+    return dtype.kind not in "mM" and found.names is None and np.can_cast(found, dtype)

@@ -1,0 +1,1318 @@
+"""Every source with the oddities of real files: each cell of the table is read right, or refused by name.
+
+A cell is a function that writes files into a folder and returns how to open them, and what must come of it:
+the items, or `Refused` with the words that the error must have. An error may come when the view is built,
+when its length is needed, or when an item is read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import os
+import pickle
+import re
+import resource
+import sqlite3
+import stat
+import tarfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit import sources
+
+from .test_table import same
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The error must contain each of these patterns."""
+
+    patterns: tuple[str, ...]
+
+
+def refused(*patterns: str) -> Refused:
+    return Refused(patterns)
+
+
+Cell = Callable[[Path], tuple[Callable[[], Any], Any]]
+CELLS: dict[tuple[str, str], tuple[Cell, tuple[str, ...]]] = {}
+
+
+def cell(source: str, oddity: str, *needs: str) -> Callable[[Cell], Cell]:
+    def register(make: Cell) -> Cell:
+        assert (source, oddity) not in CELLS
+        CELLS[source, oddity] = make, needs
+        return make
+
+    return register
+
+
+def text_of(error: BaseException) -> str:
+    """Return what a person reads: the error, its notes and its causes."""
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    cause = "" if error.__cause__ is None else text_of(error.__cause__)
+    return f"{type(error).__name__}: {error}\n{notes}\n{cause}"
+
+
+@pytest.mark.parametrize(("source", "oddity"), CELLS)
+def test_cell_is_read_right_or_refused_by_name(source: str, oddity: str, tmp_path: Path) -> None:
+    make, needs = CELLS[source, oddity]
+    for library in needs:
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+    open_view, expected = make(tmp_path)
+    if isinstance(expected, Refused):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - the text is checked below
+            list(open_view())
+        for pattern in expected.patterns:
+            assert re.search(pattern, text_of(caught.value)), text_of(caught.value)
+        return
+    view = open_view()
+    assert same(list(view), expected)
+    again = pickle.loads(pickle.dumps(view))
+    indices = list(range(len(expected)))[::-1]
+    for read in (view, again):
+        assert same([read[i] for i in indices], expected[::-1])
+        assert same(list(read.__getitems__(indices)), expected[::-1])
+
+
+# -------------------------------------------------------------------- files
+
+
+@cell("files", "link to a file")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").touch()
+    (folder / "b.txt").symlink_to("a.txt")
+    return lambda: sources.files(folder), [str(folder / "a.txt"), str(folder / "b.txt")]
+
+
+@cell("files", "link to a folder")
+def _(folder: Path) -> Any:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "a.txt").touch()
+    (folder / "shown").mkdir()
+    (folder / "shown" / "link").symlink_to("../deep")
+    return lambda: sources.files(folder / "shown"), [str(folder / "shown" / "link" / "a.txt")]
+
+
+@cell("files", "links in a circle")
+def _(folder: Path) -> Any:
+    (folder / "a").mkdir()
+    (folder / "b").mkdir()
+    (folder / "a" / "1.txt").touch()
+    (folder / "a" / "up").symlink_to("..")
+    (folder / "a" / "other").symlink_to("../b")
+    (folder / "b" / "back").symlink_to("../a")
+    found = [str(folder / "a" / "1.txt"), str(folder / "b" / "back" / "1.txt")]
+    return lambda: sources.files(folder), found
+
+
+@cell("files", "links in a circle, pattern")
+def _(folder: Path) -> Any:
+    (folder / "a").mkdir()
+    (folder / "a" / "1.txt").touch()
+    (folder / "a" / "up").symlink_to("..")
+    return lambda: sources.files(folder / "**" / "*.txt"), [str(folder / "a" / "1.txt")]
+
+
+@cell("files", "dead link")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").touch()
+    (folder / "b.txt").symlink_to("gone.txt")
+    return lambda: sources.files(folder), refused(r"b\.txt' is a link to 'gone\.txt'", "remove it")
+
+
+@cell("files", "dead link, pattern")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").touch()
+    (folder / "b.txt").symlink_to("gone.txt")
+    return lambda: sources.files(folder / "*.txt"), refused(r"b\.txt' is a link to 'gone\.txt'")
+
+
+@cell("files", "dead link of another suffix")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").touch()
+    (folder / "b.log").symlink_to("gone.txt")
+    return lambda: sources.files(folder, suffixes=[".txt"]), [str(folder / "a.txt")]
+
+
+@cell("files", "name with letters of patterns")
+def _(folder: Path) -> Any:
+    (folder / "a[1].txt").touch()
+    (folder / "a1.txt").touch()
+    return lambda: sources.files(folder / "a[1].txt"), [str(folder / "a[1].txt")]
+
+
+@cell("files", "names of one number")
+def _(folder: Path) -> Any:
+    names = ["01", "1", "001"]
+    for name in names:
+        (folder / name).touch()
+    return lambda: sources.files(folder), [str(folder / name) for name in sorted(names)]
+
+
+@cell("files", "broken file")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").write_text("x")
+    return lambda: sources.files(folder, read=lambda path: int(Path(path).read_text())), refused(r"a\.txt")
+
+
+@cell("files", "empty folder")
+def _(folder: Path) -> Any:
+    return lambda: sources.files(folder), refused("there is no file")
+
+
+# -------------------------------------------------------------------- images
+
+PIXELS = np.arange(4 * 8 * 3, dtype=np.uint8).reshape(4, 8, 3)
+
+
+def image_cells(library: str) -> None:
+    needs = ("PIL",) if library == "pillow" else ("PIL", "imageio")
+    name = f"images, {library}"
+
+    def images(folder: Path, mode: str | None = "RGB", **options: Any) -> Callable[[], Any]:
+        return lambda: sources.images(folder, mode, library=library, **options)
+
+    def turned(folder: Path, suffix: str) -> Any:
+        from PIL import Image
+
+        exif = Image.Exif()
+        exif[0x0112] = 6  # the camera was turned
+        Image.fromarray(PIXELS).save(folder / f"a{suffix}", exif=exif)
+        return images(folder), [np.rot90(PIXELS, -1)]
+
+    for suffix in (".png", ".tif"):
+        cell(name, f"orientation, {suffix}", *needs)(lambda folder, suffix=suffix: turned(folder, suffix))
+
+    @cell(name, "orientation, jpeg", *needs)
+    def _(folder: Path) -> Any:
+        from PIL import Image
+
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.fromarray(np.full((4, 8, 3), 9, np.uint8)).save(folder / "a.jpg", exif=exif)
+        return images(folder), [np.full((8, 4, 3), 9, np.uint8)]
+
+    def frames(folder: Path, suffix: str, **options: Any) -> Callable[[], Any]:
+        from PIL import Image
+
+        pages = [Image.new("L", (3, 2), 40 * k) for k in range(3)]
+        pages[0].save(folder / f"a{suffix}", save_all=True, append_images=pages[1:])
+        return images(folder, "L", **options)
+
+    def pages_refused(folder: Path, suffix: str) -> Any:
+        return frames(folder, suffix), refused("has 3 frames", "frame=0", rf"a\{suffix}")
+
+    def pages_read(folder: Path, suffix: str) -> Any:
+        values = np.array([0, 40, 80], np.uint8).reshape(3, 1, 1)
+        return frames(folder, suffix, frame="all"), [np.broadcast_to(values, (3, 2, 3))]
+
+    def page_read(folder: Path, suffix: str) -> Any:
+        return frames(folder, suffix, frame=1), [np.full((2, 3), 40, np.uint8)]
+
+    for suffix in (".gif", ".tif", ".png"):
+        for oddity, make in (("refused", pages_refused), ("all", pages_read), ("one", page_read)):
+            cell(name, f"frames, {suffix}, {oddity}", *needs)(
+                lambda folder, make=make, suffix=suffix: make(folder, suffix)
+            )
+
+    @cell(name, "frame that does not exist", *needs)
+    def _(folder: Path) -> Any:
+        return frames(folder, ".gif", frame=3), refused("has 3 frames, so there is no frame 3")
+
+    deep = np.array([[0, 300, 30000, 65535]], np.uint16)
+
+    def saved(folder: Path, array: Any, suffix: str) -> None:
+        from PIL import Image
+
+        Image.fromarray(array).save(folder / f"a{suffix}")
+
+    @cell(name, "16 bit", *needs)
+    def _(folder: Path) -> Any:
+        saved(folder, deep, ".png")
+        return images(folder, None), [deep]
+
+    @cell(name, "16 bit as RGB", *needs)
+    def _(folder: Path) -> Any:
+        saved(folder, deep, ".png")
+        return images(folder), refused("'RGB' would clip", "mode=None", r"a\.png")
+
+    @cell(name, "floats", *needs)
+    def _(folder: Path) -> Any:
+        floats = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+        saved(folder, floats, ".tif")
+        return images(folder, None), [floats]
+
+    @cell(name, "floats as L", *needs)
+    def _(folder: Path) -> Any:
+        saved(folder, np.zeros((2, 3), np.float32), ".tif")
+        return images(folder, "L"), refused("'L' would clip", r"a\.tif")
+
+    @cell(name, "32 bit without a sign", *needs, "tifffile")
+    def _(folder: Path) -> Any:
+        import tifffile
+
+        large = np.array([[0, 3_000_000_000]], np.uint32)
+        tifffile.imwrite(folder / "a.tif", large)
+        return images(folder, None), [large]
+
+    @cell(name, "signed 8 bit", *needs, "tifffile")
+    def _(folder: Path) -> Any:
+        import tifffile
+
+        signed = np.array([[0, -1]], np.int8)
+        tifffile.imwrite(folder / "a.tif", signed)
+        return images(folder, None), [signed] if library == "imageio" else refused("signed", r"a\.tif")
+
+    @cell(name, "16 bit colour", *needs, "tifffile")
+    def _(folder: Path) -> Any:
+        import tifffile
+
+        colour = np.stack([deep] * 3, -1)
+        tifffile.imwrite(folder / "a.tif", colour, photometric="rgb")
+        if library == "imageio":
+            return images(folder, None), [colour]
+        return images(folder, None), refused("upper 8 of its 16 bits", "mode='RGB'", r"a\.tif")
+
+    @cell(name, "stack of 16 bit colour", *needs, "tifffile")
+    def _(folder: Path) -> Any:
+        import tifffile
+
+        stack = np.arange(3 * 4 * 5 * 3, dtype=np.uint16).reshape(3, 4, 5, 3)
+        tifffile.imwrite(folder / "a.tif", stack, photometric="rgb")
+        if library == "imageio":
+            return images(folder, None, frame="all"), [stack]
+        return images(folder, None, frame="all"), refused("16 bits", r"a\.tif")
+
+    @cell(name, "palette as it is", *needs)
+    def _(folder: Path) -> Any:
+        from PIL import Image
+
+        image = Image.new("P", (2, 2), 3)
+        image.putpalette([1, 2, 3] * 256)
+        image.save(folder / "a.png")
+        return images(folder, None), [np.full((2, 2), 3, np.uint8)]
+
+    @cell(name, "palette with alpha as RGB", *needs)
+    def _(folder: Path) -> Any:
+        from PIL import Image
+
+        image = Image.new("P", (2, 2))
+        image.putpalette([1, 2, 3] * 256)
+        image.save(folder / "a.png", transparency=bytes([0, 255]))
+        return images(folder), [np.full((2, 2, 3), [1, 2, 3], np.uint8)]
+
+    @cell(name, "alpha as it is", *needs)
+    def _(folder: Path) -> Any:
+        pixels = np.full((2, 3, 4), [1, 2, 3, 4], np.uint8)
+        saved(folder, pixels, ".png")
+        return images(folder, None), [pixels]
+
+    @cell(name, "CMYK as it is", *needs)
+    def _(folder: Path) -> Any:
+        from PIL import Image
+
+        Image.new("CMYK", (3, 2), (1, 2, 3, 4)).save(folder / "a.tif")
+        return images(folder, None), [np.full((2, 3, 4), [1, 2, 3, 4], np.uint8)]
+
+    @cell(name, "CMYK as RGB", *needs)
+    def _(folder: Path) -> Any:
+        from PIL import Image
+
+        Image.new("CMYK", (3, 2), (0, 0, 0, 0)).save(folder / "a.tif")
+        return images(folder), [np.full((2, 3, 3), 255, np.uint8)]
+
+    @cell(name, "photo with a second image", *needs)
+    def _(folder: Path) -> Any:
+        from PIL import Image
+
+        grey = [Image.new("RGB", (3, 2), (k, k, k)) for k in (50, 90)]
+        grey[0].save(folder / "a.jpg", "MPO", save_all=True, append_images=grey[1:])
+        return images(folder), [np.full((2, 3, 3), 50, np.uint8)]
+
+    @cell(name, "broken file", *needs)
+    def _(folder: Path) -> Any:
+        rng = np.random.default_rng(0)
+        saved(folder, rng.integers(0, 255, (64, 64, 3), dtype=np.uint8), ".jpg")
+        os.truncate(folder / "a.jpg", (folder / "a.jpg").stat().st_size // 2)
+        return images(folder), refused(r"smap\[0\] failed: .*runcated.*; file: .*a\.jpg")
+
+    @cell(name, "format without a decoder", *needs)
+    def _(folder: Path) -> Any:
+        (folder / "a.heic").write_bytes(b"    ftypheic")
+        return images(folder), refused(r"a\.heic")
+
+
+for each in ("pillow", "imageio"):
+    image_cells(each)
+
+
+# -------------------------------------------------------------------- audio
+
+WAVE = np.arange(-4000, 4000, dtype=np.int16)
+
+
+def sound(folder: Path, name: str = "a.wav", **options: Any) -> Path:
+    import soundfile
+
+    soundfile.write(folder / name, WAVE, 8000, **options)
+    return folder / name
+
+
+@cell("audio", "no frames", "soundfile")
+def _(folder: Path) -> Any:
+    import soundfile
+
+    soundfile.write(folder / "a.wav", np.zeros((0, 2)), 8000)
+    return lambda: sources.audio(folder), [(np.zeros((0, 2), np.float32), 8000)]
+
+
+@cell("audio", "floats as ints", "soundfile")
+def _(folder: Path) -> Any:
+    sound(folder, subtype="FLOAT")
+    return lambda: sources.audio(folder, "int16"), refused("samples are floats", "'float32'", r"a\.wav")
+
+
+@cell("audio", "24 bit", "soundfile")
+def _(folder: Path) -> Any:
+    sound(folder, subtype="PCM_24")
+    return lambda: sources.audio(folder, "int32"), [(WAVE.astype(np.int32) << 16, 8000)]
+
+
+@cell("audio", "size unknown to the writer", "soundfile")
+def _(folder: Path) -> Any:
+    data = bytearray(sound(folder).read_bytes())
+    at = data.index(b"data") + 4
+    data[4:8] = data[at : at + 4] = b"\xff\xff\xff\xff"
+    (folder / "a.wav").write_bytes(data)
+    return lambda: sources.audio(folder, "int16"), [(WAVE, 8000)]
+
+
+def cut_sound(folder: Path, name: str) -> Any:
+    path = sound(folder, name)
+    os.truncate(path, path.stat().st_size // 2)
+    return lambda: sources.audio(folder), refused(re.escape(name))
+
+
+for each in ("a.wav", "a.aiff", "a.flac", "a.ogg", "a.au", "a.w64", "a.mp3"):
+    cell("audio", f"broken file, {each}", "soundfile")(lambda folder, name=each: cut_sound(folder, name))
+
+
+@cell("audio", "format without a decoder", "soundfile")
+def _(folder: Path) -> Any:
+    (folder / "a.m4a").write_bytes(b"no sound")
+    return lambda: sources.audio(folder), refused(r"a\.m4a")
+
+
+# -------------------------------------------------------------------- numpy
+
+
+@cell("npy", "scalar")
+def _(folder: Path) -> Any:
+    np.save(folder / "a.npy", np.array(5))
+    return lambda: sk.read(folder / "a.npy"), refused(r"a\.npy is a single int64", "numpy.load")
+
+
+@cell("npy", "objects")
+def _(folder: Path) -> Any:
+    np.save(folder / "a.npy", np.array([None, 1]))
+    return lambda: sk.read(folder / "a.npy"), refused(r"a\.npy holds objects", "another dtype")
+
+
+@cell("npy", "no rows")
+def _(folder: Path) -> Any:
+    np.save(folder / "a.npy", np.zeros((0, 3)))
+    return lambda: sk.read(folder / "a.npy"), []
+
+
+@cell("npy", "columns and bytes in another order")
+def _(folder: Path) -> Any:
+    array = np.asfortranarray(np.arange(6, dtype=">i4").reshape(3, 2))
+    np.save(folder / "a.npy", array)
+    return lambda: sk.read(folder / "a.npy"), [*array]
+
+
+@cell("npy", "broken file")
+def _(folder: Path) -> Any:
+    np.save(folder / "a.npy", np.arange(100))
+    os.truncate(folder / "a.npy", 300)
+    return lambda: sk.read(folder / "a.npy"), refused(r"a\.npy")
+
+
+@cell("npy", "files of other lengths")
+def _(folder: Path) -> Any:
+    np.save(folder / "2.npy", np.arange(2))
+    np.save(folder / "10.npy", np.arange(3))
+    return lambda: sk.read(folder / "*.npy"), [0, 1, 0, 1, 2]
+
+
+@cell("npz", "scalar beside an array")
+def _(folder: Path) -> Any:
+    np.savez(folder / "a.npz", x=np.arange(3.0), fps=30)
+    return lambda: sk.read(folder / "a.npz"), [0.0, 1.0, 2.0]
+
+
+@cell("npz", "scalar by its name")
+def _(folder: Path) -> Any:
+    np.savez(folder / "a.npz", x=np.arange(3.0), fps=30)
+    return lambda: sk.read(folder / "a.npz", "fps"), refused(r"'fps' in .*a\.npz has no rows")
+
+
+@cell("npz", "scalars alone")
+def _(folder: Path) -> Any:
+    np.savez(folder / "a.npz", fps=30)
+    return lambda: sk.read(folder / "a.npz"), refused(r"a\.npz has no arrays with rows", "'fps'")
+
+
+@cell("npz", "equal names")
+def _(folder: Path) -> Any:
+    data = io.BytesIO()
+    np.save(data, np.arange(3))
+    with warnings.catch_warnings(), zipfile.ZipFile(folder / "a.npz", "w") as archive:
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            archive.writestr("x.npy", data.getvalue())
+    return lambda: sk.read(folder / "a.npz"), refused(r"a\.npz need different names, got 'x' twice")
+
+
+@cell("npz", "unknown name")
+def _(folder: Path) -> Any:
+    np.savez(folder / "a.npz", x=np.arange(3), y=np.arange(3))
+    return lambda: sk.read(folder / "a.npz", "z"), refused(r"no 'z' in .*a\.npz. It has 'x', 'y'")
+
+
+@cell("npz", "objects, compressed")
+def _(folder: Path) -> Any:
+    np.savez_compressed(folder / "a.npz", x=np.array([None]), y=np.arange(1))
+    return lambda: sk.read(folder / "a.npz"), refused(r"'x\.npy' of .*a\.npz", "holds objects", "other names")
+
+
+@cell("npz", "other lengths")
+def _(folder: Path) -> Any:
+    np.savez(folder / "a.npz", x=np.arange(3), y=np.arange(2))
+    return lambda: sk.read(folder / "a.npz"), refused(r"a\.npz differ in length: {'x': 3, 'y': 2}")
+
+
+@cell("npz", "broken file")
+def _(folder: Path) -> Any:
+    np.savez(folder / "a.npz", x=np.arange(300))
+    os.truncate(folder / "a.npz", 300)
+    return lambda: sk.read(folder / "a.npz"), refused(r"a\.npz")
+
+
+# -------------------------------------------------------------------- archives
+
+
+def tar(folder: Path, *members: tuple[str, Any], name: str = "a.tar") -> Path:
+    with tarfile.open(folder / name, "w") as archive:
+        for member, content in members:
+            info = tarfile.TarInfo(member)
+            if isinstance(content, bytes):
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+            else:
+                info.type, info.linkname = content
+                archive.addfile(info)
+    return folder / name
+
+
+@cell("tar", "links")
+def _(folder: Path) -> Any:
+    members = [
+        ("x/a", b"old"),
+        ("hard", (tarfile.LNKTYPE, "x/a")),
+        ("x/soft", (tarfile.SYMTYPE, "a")),
+        ("late", (tarfile.SYMTYPE, "z")),
+        ("z", b"zz"),
+        ("twice", (tarfile.SYMTYPE, "x/soft")),
+    ]
+    path = tar(folder, *members)
+    contents = [b"old", b"old", b"old", b"zz", b"zz", b"old"]
+    return lambda: sk.read(path), [(name, data) for (name, _), data in zip(members, contents, strict=True)]
+
+
+@cell("tar", "dead link")
+def _(folder: Path) -> Any:
+    path = tar(folder, ("a", b"1"), ("link", (tarfile.SYMTYPE, "/gone")))
+    return lambda: sk.read(path), refused(r"'link' in .*a\.tar is a link to '/gone'", "pattern")
+
+
+@cell("tar", "equal names")
+def _(folder: Path) -> Any:
+    path = tar(folder, ("a", b"1"), ("a", b"2"))
+    return lambda: sk.read(path), [("a", b"1"), ("a", b"2")]
+
+
+@cell("tar", "empty member")
+def _(folder: Path) -> Any:
+    path = tar(folder, ("a", b""), ("b", b"1"))
+    return lambda: sk.read(path), [("a", b""), ("b", b"1")]
+
+
+@cell("tar", "late members")
+def _(folder: Path) -> Any:
+    first, second = tar(folder, ("a", b"1" * 600)), tar(folder, ("b", b"2"), name="b.tar")
+    (folder / "all.tar").write_bytes(first.read_bytes() + second.read_bytes())
+    return lambda: sk.read(folder / "all.tar"), [("a", b"1" * 600), ("b", b"2")]
+
+
+@cell("tar", "damaged header")
+def _(folder: Path) -> Any:
+    path = tar(folder, ("a", b"1"), ("b", b"2"), ("c", b"3"))
+    data = bytearray(path.read_bytes())
+    data[1024 + 10] = 99
+    path.write_bytes(data)
+    return lambda: sk.read(path), refused(r"a\.tar is damaged at byte 1024")
+
+
+@cell("tar", "broken file")
+def _(folder: Path) -> Any:
+    path = tar(folder, ("a", b"1" * 600), ("b", b"2"))
+    os.truncate(path, 700)
+    return lambda: sk.read(path), refused(r"a\.tar is damaged or was cut short")
+
+
+@cell("tar", "no members")
+def _(folder: Path) -> Any:
+    path = tar(folder)
+    return lambda: sk.read(path), refused(r"no file in .*a\.tar")
+
+
+@cell("zip", "equal names")
+def _(folder: Path) -> Any:
+    with warnings.catch_warnings(), zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        warnings.simplefilter("ignore")
+        archive.writestr("a", "1")
+        archive.writestr("a", "2")
+    return lambda: sk.read(folder / "a.zip"), [("a", b"1"), ("a", b"2")]
+
+
+def linked_zip(folder: Path, target: str) -> Any:
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        link = zipfile.ZipInfo("x/link")
+        link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, target)
+        archive.writestr("b", "bbb")
+    return lambda: sk.read(folder / "a.zip")
+
+
+@cell("zip", "links")
+def _(folder: Path) -> Any:
+    return linked_zip(folder, "../b"), [("x/link", b"bbb"), ("b", b"bbb")]
+
+
+@cell("zip", "dead link")
+def _(folder: Path) -> Any:
+    return linked_zip(folder, "gone"), refused(r"'x/link' in .*a\.zip is a link to 'x/gone'", "pattern")
+
+
+@cell("zip", "password")
+def _(folder: Path) -> Any:
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("a", "1")
+    data = bytearray((folder / "a.zip").read_bytes())
+    data[6] |= 1
+    data[data.index(b"PK\1\2") + 8] |= 1
+    (folder / "a.zip").write_bytes(data)
+    return lambda: sk.read(folder / "a.zip"), refused(r"'a' in .*a\.zip needs a password")
+
+
+@cell("zip", "damaged member")
+def _(folder: Path) -> Any:
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("a", "12345")
+    data = (folder / "a.zip").read_bytes().replace(b"12345", b"12945")
+    (folder / "a.zip").write_bytes(data)
+    return lambda: sk.read(folder / "a.zip"), refused(r"file: .*a\.zip", "'a'")
+
+
+@cell("zip", "broken file")
+def _(folder: Path) -> Any:
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("a", "12345")
+    os.truncate(folder / "a.zip", 40)
+    return lambda: sk.read(folder / "a.zip"), refused(r"file: .*a\.zip")
+
+
+# -------------------------------------------------------------------- HDF5
+
+
+def hdf5(folder: Path, name: Any = None, **items: Any) -> Callable[[], Any]:
+    import h5py
+
+    with h5py.File(folder / "a.h5", "w") as file:
+        for key, value in items.items():
+            file[key] = value
+    return lambda: sk.read(folder / "a.h5") if name is None else sk.read(folder / "a.h5", name)
+
+
+@cell("hdf5", "scalar and empty beside an array", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    return hdf5(folder, x=np.arange(3), fps=30, none=h5py.Empty("f4")), [0, 1, 2]
+
+
+@cell("hdf5", "empty by its name", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    return hdf5(folder, "none", none=h5py.Empty("f4")), refused(r"'none' in .*a\.h5 has no rows")
+
+
+@cell("hdf5", "dead link", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    return hdf5(folder, x=np.arange(3), y=h5py.SoftLink("/gone")), refused(
+        "'y' is a link to '/gone'", r"a\.h5"
+    )
+
+
+@cell("hdf5", "dead external link", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    link = h5py.ExternalLink("gone.h5", "/x")
+    return hdf5(folder, "y", y=link), refused(r"'y' is a link to '/x' of gone\.h5", r"a\.h5")
+
+
+@cell("hdf5", "dead link beside a chosen name", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    return hdf5(folder, "x", x=np.arange(3), y=h5py.SoftLink("/gone")), [0, 1, 2]
+
+
+@cell("hdf5", "link", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    return hdf5(folder, x=np.arange(2), y=h5py.SoftLink("/x")), [{"x": i, "y": i} for i in range(2)]
+
+
+@cell("hdf5", "virtual data set without its file", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    layout = h5py.VirtualLayout((4,), "i4")
+    layout[:] = h5py.VirtualSource("gone.h5", "x", (4,))
+    with h5py.File(folder / "a.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+    return lambda: sk.read(folder / "a.h5"), refused("/x is made of the file gone.h5", r"a\.h5")
+
+
+@cell("hdf5", "unknown name", "h5py")
+def _(folder: Path) -> Any:
+    return hdf5(folder, "z", x=np.arange(3), **{"g/y": np.arange(3)}), refused(
+        r"no 'z' in .*a\.h5. It has 'g/y', 'x'"
+    )
+
+
+@cell("hdf5", "group by its name", "h5py")
+def _(folder: Path) -> Any:
+    return hdf5(folder, "g", **{"g/y": np.arange(3)}), refused(r"'g' is a group", "'y'", r"a\.h5")
+
+
+@cell("hdf5", "strings", "h5py")
+def _(folder: Path) -> Any:
+    return hdf5(folder, x=["a", "é"]), [b"a", "é".encode()]
+
+
+@cell("hdf5", "no rows", "h5py")
+def _(folder: Path) -> Any:
+    return hdf5(folder, x=np.zeros((0, 2))), []
+
+
+@cell("hdf5", "broken file", "h5py")
+def _(folder: Path) -> Any:
+    (folder / "a.h5").write_bytes(b"no HDF5")
+    return lambda: sk.read(folder / "a.h5"), refused(r"a\.h5")
+
+
+# -------------------------------------------------------------------- Zarr
+
+
+def zarr_group(folder: Path, name: Any = None, **items: Any) -> Callable[[], Any]:
+    import zarr
+
+    group = zarr.create_group(folder / "a.zarr")
+    for key, value in items.items():
+        group.create_array(key, data=np.asarray(value))
+    return lambda: sk.read(folder / "a.zarr") if name is None else sk.read(folder / "a.zarr", name)
+
+
+@cell("zarr", "scalar beside an array", "zarr")
+def _(folder: Path) -> Any:
+    return zarr_group(folder, x=np.arange(3), fps=30), [0, 1, 2]
+
+
+@cell("zarr", "scalar", "zarr")
+def _(folder: Path) -> Any:
+    import zarr
+
+    zarr.create_array(folder / "a.zarr", data=np.array(30))
+    return lambda: sk.read(folder / "a.zarr"), refused(r"a\.zarr has no arrays with rows")
+
+
+@cell("zarr", "unknown name", "zarr")
+def _(folder: Path) -> Any:
+    return zarr_group(folder, "z", x=np.arange(3), y=np.arange(3)), refused("no 'z'", "'x'", "'y'")
+
+
+@cell("zarr", "strings", "zarr")
+def _(folder: Path) -> Any:
+    import zarr
+
+    array = zarr.create_array(folder / "a.zarr", shape=(4,), dtype=str, chunks=(2,))
+    array[:] = ["a", "bb", "", "é"]
+    return lambda: sk.read(folder / "a.zarr"), ["a", "bb", "", "é"]
+
+
+@cell("zarr", "shards", "zarr")
+def _(folder: Path) -> Any:
+    import zarr
+
+    array = zarr.create_array(folder / "a.zarr", shape=(40,), dtype="i4", chunks=(2,), shards=(16,))
+    array[:] = np.arange(40)
+    assert sources.zarr(folder / "a.zarr").group_sizes == 16  # type: ignore[attr-defined]
+    return lambda: sk.read(folder / "a.zarr"), [*range(40)]
+
+
+@cell("zarr", "large chunks", "zarr")
+def _(folder: Path) -> Any:
+    import zarr
+
+    rows = 9 * 1024 * 1024  # of 8 bytes: not kept
+    zarr.create_array(folder / "a.zarr", shape=(rows,), dtype="f8", chunks=(rows,), fill_value=2.0)
+    return lambda: sk.read(folder / "a.zarr")[:2], [np.float64(2), np.float64(2)]
+
+
+@cell("zarr", "broken file", "zarr")
+def _(folder: Path) -> Any:
+    import zarr
+
+    zarr.create_array(folder / "a.zarr", data=np.arange(8), chunks=(8,))
+    (folder / "a.zarr" / "c" / "0").write_bytes(b"no chunk")
+    return lambda: sk.read(folder / "a.zarr"), refused(r"a\.zarr")
+
+
+# -------------------------------------------------------------------- Parquet
+
+
+def parquet(folder: Path, **files: Any) -> Path:
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    for name, columns in files.items():
+        path = folder / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path)
+    return folder
+
+
+@cell("parquet", "partitions", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow.parquet import write_to_dataset
+
+    table = pa.table({"x": [1, 2, 3], "year": [2020, 2021, 2021], "town": ["a b", "ö/é", None]})
+    write_to_dataset(table, folder, partition_cols=["year", "town"])
+    rows = [
+        {"x": 1, "year": 2020, "town": "a b"},
+        {"x": 2, "year": 2021, "town": "ö/é"},
+        {"x": 3, "year": 2021, "town": None},
+    ]
+    return lambda: sources.parquet(folder), rows
+
+
+@cell("parquet", "partition alone", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, **{"year=2020/a": {"x": [1, 2]}, "year=next/a": {"x": [3]}})
+    years = [{"year": "2020"}, {"year": "2020"}, {"year": "next"}]
+    return lambda: sources.parquet(folder, "year"), years
+
+
+@cell("parquet", "partition and column of one name", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, **{"x=1/a": {"x": [1, 2]}})
+    return lambda: sources.parquet(folder), refused(r"'x' is a column of .*a\.parquet and in the names")
+
+
+@cell("parquet", "partition of some files", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, **{"year=2020/a": {"x": [1]}, "b": {"x": [2]}})
+    return lambda: sources.parquet(folder), refused(r"b\.parquet", "'year'", "columns=")
+
+
+@cell("parquet", "column in some files", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]}, b={"x": [2], "y": [3]})
+    return lambda: sources.parquet(folder), refused(r"a\.parquet and .*b\.parquet has 'y'", "columns=")
+
+
+@cell("parquet", "chosen column in some files", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1], "y": [1]}, b={"x": [2]})
+    return lambda: sources.parquet(folder, ["y"]), refused(r"b\.parquet has 'y'")
+
+
+@cell("parquet", "columns in another order", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1], "y": [2]}, b={"y": [4], "x": [3]})
+    return lambda: sources.parquet(folder), [{"x": 1, "y": 2}, {"x": 3, "y": 4}]
+
+
+@cell("parquet", "types that differ", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]}, b={"x": [2.5]})
+    return lambda: sources.parquet(folder), refused(r"'x' is int in .*a\.parquet and float in .*b\.parquet")
+
+
+@cell("parquet", "types of one kind", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+
+    parquet(folder, a={"x": pa.array([1], "int8")}, b={"x": pa.array([2], "int64")}, c={"x": pa.nulls(1)})
+    return lambda: sources.parquet(folder), [{"x": 1}, {"x": 2}, {"x": None}]
+
+
+@cell("parquet", "equal names", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+
+    parquet(folder, a=pa.table([[1], [2]], names=["x", "x"]))
+    return lambda: sources.parquet(folder), refused(r"a\.parquet need different names, got 'x' twice")
+
+
+@cell("parquet", "no rows", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]}, b={"x": []}, c={"x": [2]})
+    return lambda: sources.parquet(folder), [{"x": 1}, {"x": 2}]
+
+
+@cell("parquet", "files of the writer", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, **{"a": {"x": [1]}, "_temporary/b": {"x": [2]}, "_metadata": {"x": [3]}})
+    return lambda: sources.parquet(folder), [{"x": 1}]
+
+
+@cell("parquet", "Delta table", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]})
+    (folder / "_delta_log").mkdir()
+    return lambda: sources.parquet(folder), refused("is a Delta table", "deltalake")
+
+
+@cell("parquet", "name with a dot", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1], "x.y": [2]})
+    return lambda: sources.parquet(folder, ["x"]), [{"x": 1}]
+
+
+@cell("parquet", "several paths", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]}, b={"x": [2]})
+    return lambda: sources.parquet([folder / "b.parquet", folder / "a.parquet"]), [{"x": 2}, {"x": 1}]
+
+
+@cell("parquet", "link to a folder", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder / "deep", a={"x": [1]})
+    (folder / "shown").mkdir()
+    (folder / "shown" / "link").symlink_to("../deep")
+    return lambda: sources.parquet(folder / "shown"), [{"x": 1}]
+
+
+@cell("parquet", "dead link", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]})
+    (folder / "b.parquet").symlink_to("gone")
+    return lambda: sources.parquet(folder), refused(r"b\.parquet' is a link to 'gone'")
+
+
+@cell("parquet", "broken file", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]})
+    (folder / "b.parquet").write_bytes(b"PAR1 nothing PAR1")
+    return lambda: sources.parquet(folder), refused(r"b\.parquet")
+
+
+@cell("parquet", "damaged group", "pyarrow")
+def _(folder: Path) -> Any:
+    path = parquet(folder, a={"x": [1, 2, 3]}) / "a.parquet"
+    data = bytearray(path.read_bytes())
+    data[4:30] = b"\xff" * 26
+    path.write_bytes(data)
+    return lambda: sources.parquet(folder), refused(r"file: .*a\.parquet")
+
+
+# -------------------------------------------------------------------- Arrow
+
+
+def feather(folder: Path, table: Any) -> Callable[[], Any]:
+    import pyarrow.feather
+
+    pyarrow.feather.write_feather(table, str(folder / "a.feather"))
+    return lambda: sk.read(folder / "a.feather")
+
+
+@cell("arrow", "equal names", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+
+    with pa.OSFile(str(folder / "a.arrow"), "wb") as file:
+        table = pa.table([[1], [2]], names=["x", "x"])
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write(table)
+    return lambda: sk.read(folder / "a.arrow"), refused(r"a\.arrow need different names, got 'x' twice")
+
+
+@cell("arrow", "no rows", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+
+    return feather(folder, pa.table({"x": pa.array([], "int8")})), []
+
+
+@cell("arrow", "broken file", "pyarrow")
+def _(folder: Path) -> Any:
+    (folder / "a.feather").write_bytes(b"nothing")
+    return lambda: sk.read(folder / "a.feather"), refused(r"a\.feather")
+
+
+@cell("arrow", "types that pyarrow cannot take from", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+
+    if not hasattr(pa, "string_view"):
+        pytest.skip("an old pyarrow")
+    table = pa.table({"x": pa.array(["a", "b"], pa.string_view())})
+    return lambda: sk.view(table), [{"x": "a"}, {"x": "b"}]
+
+
+# -------------------------------------------------------------------- CSV
+
+LIBRARIES = {"pyarrow": ("pyarrow",), "pandas": (), "pandas with options": ("pandas",)}
+
+
+def csv_cell(oddity: str, text: str | bytes, expected: Any, **options: Any) -> None:
+    for library, needs in LIBRARIES.items():
+
+        def make(folder: Path, library: str = library) -> Any:
+            path = folder / "a.csv"
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            known = {"quotechar": '"'} if library == "pandas with options" else {}
+            return lambda: sources.csv(path, library=library.split()[0], **options, **known), expected
+
+        cell(f"csv, {library}", oddity, *needs)(make)
+
+
+csv_cell(
+    "missing values",
+    "a,b,c\n1,,x\n,2,\n",
+    [{"a": 1, "b": None, "c": "x"}, {"a": None, "b": 2, "c": ""}],
+)
+csv_cell("words for missing", "a,b\nNA,NA\n1.5,x\n", [{"a": None, "b": "NA"}, {"a": 1.5, "b": "x"}])
+csv_cell("column without values", "a,b\n,1\nNA,2\n", [{"a": None, "b": 1}, {"a": None, "b": 2}])
+csv_cell("bools", "a\ntrue\nFALSE\nNA\n", [{"a": True}, {"a": False}, {"a": None}])
+csv_cell("dates", "a\n2020-01-01\n2021-01-01\n", [{"a": "2020-01-01"}, {"a": "2021-01-01"}])
+csv_cell("times", "a,b\n12:30,2020-01-01T10:00:00.5Z\n", [{"a": "12:30", "b": "2020-01-01T10:00:00.5Z"}])
+csv_cell("large ints", "a\n18446744073709551615\n1\n", [{"a": 2**64 - 1}, {"a": 1}])
+csv_cell("larger ints", "a\n99999999999999999999\n1\n", [{"a": "99999999999999999999"}, {"a": "1"}])
+csv_cell("hexadecimal", "a\n0xFFFFFFFFFFFFFFFF\n0x1f\n", [{"a": 2**64 - 1}, {"a": 31}])
+csv_cell("floats", "a\n0.1\n1e3\n-inf\n2\n", [{"a": 0.1}, {"a": 1000.0}, {"a": -np.inf}, {"a": 2.0}])
+csv_cell("ints and text", "a\n1\nx\n", [{"a": "1"}, {"a": "x"}])
+csv_cell("spaces", "a,b\n 1,x \n", [{"a": 1, "b": "x "}])
+csv_cell(
+    "line breaks in quotes", 'a,b\n1,"x\ny, z"\n2,"q""q"\n', [{"a": 1, "b": "x\ny, z"}, {"a": 2, "b": 'q"q'}]
+)
+csv_cell("equal names", "a,a\n1,2\n", refused(r"a\.csv need different names, got 'a' twice"))
+csv_cell("name without text", 'a,""\n1,2\n', [{"a": 1, "": 2}])
+csv_cell("too many fields", "a,b\n1,2,3\n4,5,6\n", refused(r"a\.csv"))
+csv_cell("one line with too many fields", "a,b\n1,2\n4,5,6\n", refused(r"a\.csv"))
+csv_cell("no rows", "a,b\n", [])
+csv_cell("empty file", "", refused(r"a\.csv"))
+csv_cell("Latin-1", "a\né\n".encode("latin-1"), refused(r"a\.csv is not utf-8", "encoding='latin-1'"))
+csv_cell("Latin-1 in a name", "é\n1\n".encode("latin-1"), refused(r"a\.csv is not utf-8", "encoding="))
+csv_cell("Latin-1 by its name", "a\né\n".encode("latin-1"), [{"a": "é"}], encoding="latin-1")
+csv_cell("mark of UTF-8", "a\né\n".encode("utf-8-sig"), [{"a": "é"}])
+csv_cell("UTF-16", "a,b\n1,é\n".encode("utf-16"), [{"a": 1, "b": "é"}])
+csv_cell("delimiter", "a;b\n1;2\n", [{"a": 1, "b": 2}], delimiter=";")
+csv_cell("Windows", "a,b\r\n1,x\r\n", [{"a": 1, "b": "x"}])
+del CELLS["csv, pandas with options", "name without text"]  # pandas calls it "Unnamed: 1"
+
+
+@cell("csv, pyarrow", "too few fields", "pyarrow")
+@cell("csv, pandas", "too few fields")
+def _(folder: Path) -> Any:
+    (folder / "a.csv").write_text("a,b\n1,2\n3\n")
+    return lambda: sources.csv(folder / "a.csv"), refused(r"a\.csv")
+
+
+def test_csv_is_read_without_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1,\n,x\n")
+    monkeypatch.setattr(importlib.import_module("seqkit.sources.csv"), "find_spec", lambda name: None)
+    assert [*sources.csv(tmp_path / "a.csv")] == [{"a": 1, "b": ""}, {"a": None, "b": "x"}]
+
+
+def test_options_of_pandas_apply_its_own_rules(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    (tmp_path / "a.csv").write_text("day\n2020-01-01\n")
+    rows = sources.csv(tmp_path / "a.csv", library="pandas", parse_dates=["day"])
+    assert rows[0] == {"day": pd.Timestamp("2020-01-01")}
+
+
+def test_options_of_another_library_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(TypeError, match=r"csv: pyarrow has no option 'sep'. Pass delimiter="):
+        sources.csv(tmp_path / "a.csv", sep=";")
+    with pytest.raises(ValueError, match="csv: delimiter must be one letter, got ';;'"):
+        sources.csv(tmp_path / "a.csv", delimiter=";;")
+    with pytest.raises(LookupError, match="latin-99"):
+        sources.csv(tmp_path / "a.csv", encoding="latin-99")
+
+
+# -------------------------------------------------------------------- SQLite
+
+
+def database(folder: Path, *statements: str) -> Path:
+    opened = sqlite3.connect(folder / "a.db")
+    for statement in statements:
+        opened.execute(statement)
+    opened.commit()
+    opened.close()
+    return folder / "a.db"
+
+
+@cell("sqlite", "equal names")
+def _(folder: Path) -> Any:
+    path = database(folder, "CREATE TABLE t (x, y)", "INSERT INTO t VALUES (1, 2)")
+    query = "SELECT x, y AS x FROM t WHERE rowid = ?"
+    return lambda: sources.sqlite(path, query, [1]), refused("the query need different names, got 'x' twice")
+
+
+@cell("sqlite", "table with a space in its name")
+def _(folder: Path) -> Any:
+    path = database(folder, "CREATE TABLE 'my table' (x)", "INSERT INTO 'my table' VALUES (1)")
+    return lambda: sources.sqlite(path, "my table"), [{"x": 1}]
+
+
+@cell("sqlite", "table without row ids")
+def _(folder: Path) -> Any:
+    path = database(folder, "CREATE TABLE t (k PRIMARY KEY, y) WITHOUT ROWID")
+    return lambda: sources.sqlite(path, "t"), refused(r"'t' in .*a\.db has no row ids", "SELECT key FROM t")
+
+
+@cell("sqlite", "view")
+def _(folder: Path) -> Any:
+    path = database(
+        folder, "CREATE TABLE t (x)", "INSERT INTO t VALUES (1)", "CREATE VIEW v AS SELECT x FROM t"
+    )
+    return lambda: sources.sqlite(path, "v"), refused(r"'v' in .*a\.db has no row ids")
+
+
+@cell("sqlite", "gaps in row ids")
+def _(folder: Path) -> Any:
+    rows = [f"INSERT INTO t VALUES ({i})" for i in range(4)]
+    path = database(folder, "CREATE TABLE t (x)", *rows, "DELETE FROM t WHERE x = 1")
+    return lambda: sources.sqlite(path, "t"), [{"x": 0}, {"x": 2}, {"x": 3}]
+
+
+@cell("sqlite", "no rows")
+def _(folder: Path) -> Any:
+    path = database(folder, "CREATE TABLE t (x)")
+    return lambda: sources.sqlite(path, "t"), []
+
+
+@cell("sqlite", "unknown name")
+def _(folder: Path) -> Any:
+    path = database(folder, "CREATE TABLE t (x)")
+    return lambda: sources.sqlite(path, "z"), refused(r"no table 'z' in .*a\.db. It has 't'")
+
+
+@cell("sqlite", "text of another encoding")
+def _(folder: Path) -> Any:
+    path = database(folder, "CREATE TABLE t (x TEXT)", "INSERT INTO t VALUES (CAST(x'ff' AS TEXT))")
+    return lambda: sources.sqlite(path, "t"), refused("'x'", r"file: .*a\.db")
+
+
+@cell("sqlite", "broken file")
+def _(folder: Path) -> Any:
+    (folder / "a.db").write_text("no database" * 100)
+    return lambda: sources.sqlite(folder / "a.db", "t"), refused(r"file: .*a\.db")
+
+
+# -------------------------------------------------------------------- Hugging Face
+
+
+def of_format(kind: str | None, **columns: Any) -> Callable[[], Any]:
+    import datasets
+
+    return lambda: sk.view(datasets.Dataset.from_dict(columns).with_format(kind))
+
+
+for each in ("pandas", "arrow", "polars"):
+    cell("huggingface", f"{each} format", "datasets", each.replace("arrow", "pyarrow"))(
+        lambda folder, kind=each: (
+            of_format(kind, x=[1, 2]),
+            refused(f"in {kind} format are tables", r"with_format\(None\)"),
+        )
+    )
+
+
+@cell("huggingface", "numpy format", "datasets")
+def _(folder: Path) -> Any:
+    return of_format("numpy", x=[1, 2]), [{"x": 1}, {"x": 2}]
+
+
+@cell("huggingface", "saved with a format", "datasets")
+def _(folder: Path) -> Any:
+    import datasets
+
+    datasets.disable_progress_bars()
+    data = datasets.Dataset.from_dict({"x": [1, 2]}).with_format("pandas")
+    data.save_to_disk(folder / "a")
+    return lambda: sk.read(folder / "a"), refused("in pandas format are tables", "file: .*a$")
+
+
+@cell("huggingface", "broken file", "datasets")
+def _(folder: Path) -> Any:
+    (folder / "a").mkdir()
+    (folder / "a" / "state.json").write_text("{")
+    return lambda: sk.read(folder / "a"), refused(rf"{folder}/a\b")
+
+
+def test_items_and_batches_of_formatted_data_have_the_same_types() -> None:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict({"full": [1, 2, 3], "gaps": [1, None, 3], "words": list("abc")})
+    data = data.cast_column("full", datasets.Value("int8"))
+    for kind in ("numpy", "torch", None):
+        if kind == "torch":
+            pytest.importorskip("torch")
+        formatted = data.with_format(kind)
+        for view in (sk.view(formatted), *(sk.view(formatted[name]) for name in data.column_names)):
+            single, many = [*map(view.__getitem__, range(3))], list(view.__getitems__([0, 1, 2]))
+            assert [*map(repr, single)] == [*map(repr, many)]
+
+
+# -------------------------------------------------------------------- files behind a URL
+
+
+@cell("remote", "folder", "fsspec")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").touch()
+    return lambda: sources.remote(f"file://{folder}"), refused("It is a folder: pass", r"/\*\*")
+
+
+@cell("remote", "name with letters of patterns", "fsspec")
+def _(folder: Path) -> Any:
+    (folder / "a[1].txt").write_text("x")
+    return lambda: sources.remote(f"file://{folder}/a[1].txt"), [b"x"]
+
+
+@cell("remote", "broken file", "fsspec")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").write_text("x")
+    return lambda: sources.remote(f"file://{folder}/*.txt", read=lambda file: int(file.read())), refused(
+        r"file: file://.*a\.txt"
+    )
+
+
+# -------------------------------------------------------------------- many files
+
+MANY = 120
+
+
+@pytest.fixture
+def _few_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def write_many(folder: Path, kind: str) -> Callable[[], Any]:
+    """Write files with the numbers 0, 1, 2, …, and return how to read their numbers."""
+    pattern = folder / f"*.{kind}"
+    for i in range(MANY):
+        path = folder / f"{i}.{kind}"
+        if kind == "npy":
+            np.save(path, np.array([i]))
+        elif kind == "npz":
+            np.savez(path, x=np.array([i]))
+        elif kind == "h5":
+            h5py = pytest.importorskip("h5py")
+            with h5py.File(path, "w") as file:
+                file["x"] = np.array([i])
+        elif kind == "zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("a", str(i))
+        elif kind == "tar":
+            tar(folder, ("a", str(i).encode()), name=path.name)
+        elif kind == "db":
+            (folder / "new").mkdir()
+            database(folder / "new", "CREATE TABLE t (x)", f"INSERT INTO t VALUES ({i})").rename(path)
+            (folder / "new").rmdir()
+        elif kind == "csv":
+            path.write_text(f"x\n{i}\n")
+        else:
+            pa = pytest.importorskip("pyarrow")
+            import pyarrow.feather
+            import pyarrow.parquet
+
+            write = pyarrow.parquet.write_table if kind == "parquet" else pyarrow.feather.write_feather
+            write(pa.table({"x": [i]}), str(path))
+    if kind == "db":
+        return lambda: sk.concatenate([sources.sqlite(folder / f"{i}.db", "t") for i in range(MANY)])
+    return lambda: sk.read(pattern)
+
+
+def number(item: Any) -> int:
+    if isinstance(item, tuple):
+        return int(item[1])
+    return int(item["x"] if isinstance(item, dict) else item)
+
+
+@pytest.mark.usefixtures("_few_descriptors")
+@pytest.mark.parametrize("kind", ["npy", "npz", "h5", "zip", "tar", "db", "csv", "parquet", "feather"])
+def test_few_files_are_open_at_once(kind: str, tmp_path: Path) -> None:
+    view = write_many(tmp_path, kind)()
+    before = len(os.listdir("/proc/self/fd"))
+    kept = list(view)  # rows do not keep their files open
+    assert [*map(number, kept)] == [*range(MANY)]
+    order = sk.shuffle(range(MANY), seed=0)
+    assert [number(item) for item in sk.gather(view, order)] == [*order]
+    assert len(os.listdir("/proc/self/fd")) <= before + 40
+    with view.prefetch(2, "thread") as ahead:
+        assert [*map(number, ahead)] == [*range(MANY)]
+
+
+def test_a_file_that_was_closed_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("seqkit.sources.handles"), "most_open", lambda: 2)
+    view = write_many(tmp_path, "zip")()
+    assert [number(view[i]) for i in (0, 1, 2, 0, 1, 2, 0)] == [0, 1, 2, 0, 1, 2, 0]
+
+
+# -------------------------------------------------------------------- the table
+
+SOURCES = [
+    *("files", "images, pillow", "images, imageio", "audio", "npy", "npz", "tar", "zip", "hdf5", "zarr"),
+    *("parquet", "arrow", "sqlite", "huggingface", "remote"),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_has_a_cell_for_broken_files(source: str) -> None:
+    assert [oddity for name, oddity in CELLS if name == source and "broken" in oddity]
