@@ -12,6 +12,7 @@ from ..errors import EvaluationError, seterr
 from ..frames import hide_frames, warn
 from ..iteration import Progress, restarting
 from ..samplers.base import Sampler, draw, order_of
+from .keyed import by_number
 from .on_error import Recovered
 
 __all__ = ["Epoch", "Position", "check_state", "load_sampler_state", "rest", "sampler_state"]
@@ -153,6 +154,8 @@ class Epoch(Iterator[Any]):
                 self._uncounted += not self._was_cut_short
                 if isinstance(error, Exception):
                     self._count()
+                if isinstance(error, EvaluationError):
+                    error.index = by_number(error.index)
                 hide_frames(error)
                 raise
             self._was_cut_short = False

@@ -64,6 +64,7 @@ class Tolerant(View[Any]):
             except EvaluationError as error:
                 if isinstance(error.view, Uniter):
                     raise
+                error.index = getattr(error.index, "number", error.index)
                 failed.append((getattr(i, "number", i), summary(error.__cause__ or error)))
                 if callable(self._on_error):
                     return Recovered([self._on_error(error)], failed)

@@ -17,12 +17,14 @@ from weakref import WeakSet
 
 from ..context import get_worker_info, in_process_worker
 from ..errors import EndOfSequence, EvaluationError
+from ..frames import warn
 from ..indices import UNKNOWN, Endless, Plan
 from ..iteration import Progress, restarting
 from ..prefetch.errors import record, reraise
 from ..randomness import node_key
 from ..view import View, in_order
 from .keyed import Sample
+from .on_error import Recovered
 from .options import Options
 
 __all__ = ["Blocks", "InTurn"]
@@ -34,7 +36,7 @@ class Blocks:
 
     A block is the number of its samples, a value, and an error with its worker or None. The value of a full
     block is a batch, and that of a short block a list of transformed samples. An error of a sample costs its
-    block. An error of the part itself ends the part.
+    block. An error of the part itself ends the part. Unless `on_error` is "raise", the others go on at once.
 
     Parameters
     ----------
@@ -122,6 +124,7 @@ class InTurn(View[Any]):
             min(options.num_workers, blocks.parts),
             list,
             padding="drop_rows",
+            resume="start",
             seed=node_key("parts", options.seed or 0, self._epoch, 0),
             timeout=options.timeout,
             worker_init_fn=start_hook,
@@ -143,7 +146,9 @@ class InTurn(View[Any]):
         if not isinstance(plan, Endless):
             return super()._iter(plan)
         options, blocks, joined, _ = self._given
-        return restarting(Turns(self._rounds(), self._begun, blocks, joined, options.last == "keep"))
+        turns = Turns(self._rounds(), self._begun, blocks, joined, options.last == "keep")
+        turns.skips_errors = options.on_error != "raise"
+        return restarting(turns)
 
     def _get(self, i: int) -> Any:
         for item in islice(self._iter(self._plan()), i, None):
@@ -178,7 +183,14 @@ class Turns:
         See `InTurn`.
     keeps_last : bool
         Whether to yield a last batch that is short.
+
+    Attributes
+    ----------
+    skips_errors : bool
+        Whether to go on without the rest of a part that fails, with a warning.
     """
+
+    skips_errors = False
 
     def __init__(
         self, rounds: Iterator[Any], begun: WeakSet[Any], blocks: Blocks, joined: View[Any], keeps_last: bool
@@ -217,7 +229,11 @@ class Turns:
             part, block = error.index
             old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
             error.message = error.message.replace(old, new)
-            raise
+            if not self.skips_errors:
+                raise
+            warn(f"DataLoader: went on without the rest of part {part}: {error.message}", RuntimeWarning)
+            self._blocks.append((self._size, Recovered([], [(part, error.message)]), None))
+            return True
         self._blocks.extend([] if found is None else found.data)
         return bool(self._blocks)
 

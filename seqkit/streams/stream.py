@@ -291,34 +291,43 @@ class _Shuffled(Stream[T]):
 # Each of these begins the pass of its source at once, and returns an iterator that survives errors.
 
 
-class _Failed:
-    """Stands for a step of a stream in its errors: item i is computed again in a new pass."""
+class _Items:
+    """Reads item i of a stream in a new pass, for an error of item i."""
+
+    def __init__(self, items: Iterable[Any], first: int) -> None:
+        self._items = items
+        self._first = first  # number of the first item
+
+    def _get(self, i: int) -> Any:
+        items, left = in_order(self._items), i - self._first
+        while True:
+            with suppress(EvaluationError):  # an item that fails has no number
+                item = next(items, _END)
+                if item is _END:
+                    raise IndexError(f"this pass of the stream has no item {i}")
+                if not left:
+                    return item
+                left -= 1
+
+
+class _Step:
+    """Stands for a step of a stream in its errors, as a view that computes item i in a new pass."""
 
     def __init__(self, name: str, f: Callable[[Any], Any], items: Iterable[Any], first: int = 0) -> None:
         self._name = name
         self._f = f
-        self._items = items
-        self._first = first
-
-    def __getitem__(self, i: int) -> Any:
-        return self._f(self._get(i))
+        self._items = _Items(items, first)
 
     def _get(self, i: int) -> Any:
-        items = in_order(self._items)
-        left = i - self._first
-        while True:
-            try:
-                item = next(items)
-            except StopIteration:
-                raise IndexError(f"{self._name}: this pass has no item {i}") from None
-            except EvaluationError:
-                continue  # it has no number here
-            if not left:
-                return item
-            left -= 1
+        return self._f(self._items._get(i))
 
-    def _parts(self, i: int) -> list[tuple[_Failed, list[int]]]:
-        return [(self, [i])]
+    __getitem__ = _get
+
+    def _parts(self, i: int) -> list[tuple[_Items, list[int]]]:
+        return [(self._items, [i])]
+
+
+_END = object()
 
 
 def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
@@ -338,7 +347,7 @@ def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator[Any]:
-    source, counted, me = iter(items), Progress(), _Failed("smap", f, items, first)
+    source, counted, me = iter(items), Progress(), _Step("smap", f, items, first)
     drawn = counted.counted(source)
 
     def run(progress: Progress) -> Iterator[Any]:
@@ -354,7 +363,7 @@ def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator
 
 
 def _filter(predicate: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    source, counted, me = iter(items), Progress(), _Failed("filter", predicate, items)
+    source, counted, me = iter(items), Progress(), _Step("filter", predicate, items)
     drawn = counted.counted(source)
 
     def run(progress: Progress) -> Iterator[Any]:
