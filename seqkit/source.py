@@ -13,7 +13,7 @@ import numpy as np
 from .chaining import Chainable
 from .errors import EndOfSequence, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
-from .recognise import length_of, recognise
+from .recognise import length_of, reads_alike, recognise
 from .view import Indexable, T, T_co, View
 
 __all__ = ["Source", "as_view", "view"]
@@ -85,8 +85,10 @@ class Source(View[T_co]):
 
     The object needs only ``[i]`` for non-negative ints, and ``len`` for a known length. Its exceptions are
     reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
-    StopIteration.
+    StopIteration. ``__getitems__`` reads several items, if its first one has the types that ``[i]`` gives.
     """
+
+    _reads_many: bool | None = None  # whether `__getitems__` gives the items that `[i]` gives; None: unknown
 
     def __init__(self, data: Any) -> None:
         super().__init__((), length_of(data))
@@ -122,10 +124,15 @@ class Source(View[T_co]):
             if isinstance(indices, range):
                 return cast(Sequence[T_co], data[as_slice(indices)])
             return cast(Sequence[T_co], data[as_array(indices)])
-        if getattr(data, "__getitems__", None) and len(indices) and self._n is not UNKNOWN:
-            return self._getitems(as_list(indices))
-        items: list[T_co] = []
         wanted = as_list(indices)
+        can_read_many = self._reads_many is not False and getattr(data, "__getitems__", None)
+        if can_read_many and len(indices) and self._n is not UNKNOWN:
+            many = self._getitems(wanted)
+            if self._reads_many is None:
+                self._reads_many = reads_alike(data, wanted[0], next(iter(many)))
+            if self._reads_many:
+                return many
+        items: list[T_co] = []
         try:
             for i in wanted:
                 items.append(data[i])

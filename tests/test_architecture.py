@@ -62,7 +62,7 @@ ROOMS: dict[str, set[str]] = {
     "loader": VIEW | {"samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},
     "streams": VIEW | {"views", "prefetch", "randomness", "sources"},
-    "torch": VIEW | {"loader", "collation", "views", "prefetch"},
+    "torch": VIEW | {"loader", "streams", "collation", "views", "prefetch"},
     "testing": VIEW | {"views"},
 }
 

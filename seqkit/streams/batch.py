@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .lanes import Row
 from .memory import Memory
-from .padding import Pad, as_array, fields, filled, full, group_of, is_tensor, like
+from .padding import Pad, as_array, fields, filled, full, group_of, like
 
 __all__ = ["Collation", "StreamBatch", "Unequal"]
 
@@ -187,7 +187,7 @@ def _lengths_in(value: Any) -> Iterator[int]:
     if isinstance(value, dict | tuple):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _lengths_in(part)
-    elif is_tensor(value):
-        yield from value.shape[:1]
-    elif (array := as_array(value)) is not None and array.ndim:
-        yield len(array)
+    elif isinstance(shape := getattr(value, "shape", None), tuple):
+        yield from shape[:1]
+    elif isinstance(value, list) and as_array(value) is not None:
+        yield len(value)

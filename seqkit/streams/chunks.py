@@ -92,7 +92,7 @@ class Opener:
         What the user said that `open_fn` or its iterators can do. Without it, only views and streams of
         seqkit, and files, are trusted to go on at a chunk.
     epoch : int
-        Told to what `open_fn` returns, if that has `set_epoch`.
+        That of the views that `open_fn` returns. It is told to other objects that have `set_epoch`.
     """
 
     def __init__(self, open_fn: Callable[..., Iterable[Any]], resume: Resume = None, epoch: int = 0) -> None:
@@ -121,6 +121,8 @@ class Opener:
         return _Open(items, 0, can_seek)
 
     def _told(self, opened: Iterable[Any]) -> Iterable[Any]:
+        if isinstance(opened, View):
+            return opened.at_epoch(self._epoch)
         set_epoch = getattr(opened, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(self._epoch)

@@ -31,7 +31,8 @@ class Pad(NamedTuple):
             return self
         if field not in self.value:
             raise ValueError(
-                f"StreamLoader: pad_value has no value for the field {field!r} of a chunk. Add one"
+                f"StreamLoader: pad_value={self.value!r} has no value for the field {field!r} of the chunks."
+                " Add one"
             )
         return Pad(self.value[field], True)
 
@@ -88,7 +89,7 @@ def form_of(chunk: Any) -> Any:
         return like(chunk, [form_of(part) for part in chunk])
     if is_tensor(chunk):
         return chunk.new_empty(()).expand(chunk.shape)
-    array = as_array(chunk)
+    array = as_array(chunk) if isinstance(chunk, np.ndarray | list) else None  # others may be costly
     return chunk if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
 
@@ -112,10 +113,8 @@ def filled(form: Any, pad: Pad) -> Any:
     array = as_array(form)
     if array is not None:
         return full(array.shape, pad.value, array.dtype)
-    is_for_arrays = not pad.is_of_field and isinstance(
-        pad.value, int | float | complex | np.number | np.bool_
-    )
-    return None if is_for_arrays else pad.value
+    is_number = isinstance(pad.value, int | float | complex | np.number | np.bool_)
+    return None if is_number and not pad.is_of_field else pad.value
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
@@ -165,15 +164,11 @@ def _holds(dtype: np.dtype[Any], value: Any) -> bool:
         return given.dtype.kind in (dtype.kind, "O")
     if dtype.kind not in _NUMBERS:
         return True
-    if given.dtype.kind not in _NUMBERS or given.ndim:
+    if given.dtype.kind not in _NUMBERS or given.ndim or (np.iscomplex(given) and dtype.kind != "c"):
         return False
     try:
         with np.errstate(invalid="ignore", over="ignore"):
             held = np.full((), value, dtype)
     except (OverflowError, TypeError, ValueError):
         return False
-    if dtype.kind in "fc":
-        return bool(np.isfinite(held) == np.isfinite(given)) and (
-            dtype.kind == "c" or not np.iscomplex(given)
-        )
-    return bool(held == given)
+    return bool(np.isfinite(held) == np.isfinite(given) if dtype.kind in "fc" else held == given)
