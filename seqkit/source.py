@@ -129,7 +129,8 @@ class Source(View[T_co]):
         if can_read_many and len(indices) and self._n is not UNKNOWN:
             many = self._getitems(wanted)
             if self._reads_many is None:
-                self._reads_many = reads_alike(data, wanted[0], next(iter(many)))
+                is_own = type(data).__module__.startswith("seqkit.")
+                self._reads_many = is_own or reads_alike(data, wanted[0], next(iter(many)))
             if self._reads_many:
                 return many
         items: list[T_co] = []
