@@ -1,7 +1,7 @@
 """Sequential sources: batched in step, lazily transformed, cut into rows of text.
 
-`StreamLoader` reads many streams side by side, one in each row of a batch. `count_chunks` tells how long they
-are. `Stream` transforms iterables lazily. `bptt`, `bptt_rows` and `files` prepare text.
+`StreamLoader` reads many streams side by side, one in each row of a batch. `count_chunks` counts their
+chunks. `Stream` transforms iterables lazily. `bptt`, `bptt_rows` and `files` prepare text.
 """
 
 from typing import TYPE_CHECKING

@@ -92,7 +92,7 @@ class Opener:
         What the user said that `open_fn` or its iterators can do. Without it, only views and streams of
         seqkit, and files, are trusted to go on at a chunk.
     epoch : int
-        That of the views that `open_fn` returns. It is told to other objects that have `set_epoch`.
+        Number of the epoch for views, and for other objects with `set_epoch`, that `open_fn` returns.
     """
 
     def __init__(self, open_fn: Callable[..., Iterable[Any]], resume: Resume = None, epoch: int = 0) -> None:
@@ -108,8 +108,8 @@ class Opener:
     def open(self, stream: Any, key: Key) -> _Open:
         """Open a stream at `key.chunk`, or before an earlier chunk."""
         if self._resume == "start":
-            return _Open(in_order(self._told(self.open_fn(stream, start=key.chunk))), key.chunk)
-        opened = self._told(self.open_fn(stream))
+            return _Open(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
+        opened = self._at_epoch(self.open_fn(stream))
         if key.chunk and isinstance(opened, View | Stream):
             rest = opened[key.chunk :] if isinstance(opened, View) else opened.skip(key.chunk)
             return _Open(in_order(rest), key.chunk)
@@ -120,7 +120,7 @@ class Opener:
             return _Open(items, key.base, can_seek)
         return _Open(items, 0, can_seek)
 
-    def _told(self, opened: Iterable[Any]) -> Iterable[Any]:
+    def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
         if isinstance(opened, View):
             return opened.at_epoch(self._epoch)
         set_epoch = getattr(opened, "set_epoch", None)

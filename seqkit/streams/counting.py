@@ -48,8 +48,8 @@ def count_chunks(
 
     Notes
     -----
-    Reads every stream once, chunk by chunk. If the format of your files tells the number, ask the files. Save
-    the result beside the data.
+    Reads every stream once, chunk by chunk. If your files hold the number, read it from them. Save the
+    result with the data.
 
     Examples
     --------

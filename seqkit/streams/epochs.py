@@ -137,8 +137,8 @@ class Epochs:
     def _view(self, epoch: int) -> Any:
         return self.streams.at_epoch(epoch) if isinstance(self.streams, View) else self.streams
 
-    def tell(self, epoch: int) -> None:
-        """Tell streams that are no view the number of an epoch that begins, if they have `set_epoch`."""
+    def begin(self, epoch: int) -> None:
+        """Call `set_epoch` of the streams, if they have it. Views get the epoch in `order`."""
         set_epoch = getattr(self._given, "set_epoch", None)
         if not isinstance(self._given, View) and callable(set_epoch):
             set_epoch(epoch)

@@ -26,7 +26,7 @@ __all__ = ["StreamLoader"]
 
 
 class _Zero(int):
-    """The default of `pad_value`, which can be told from a 0 that was passed."""
+    """The default of `pad_value`. It differs from a 0 that the user passes."""
 
 
 ZERO = _Zero()
@@ -280,7 +280,7 @@ class StreamLoader:
                 " something that can be iterated again"
             )
         self._has_begun = True
-        self._epochs.tell(self._epoch)
+        self._epochs.begin(self._epoch)
         iterator = StreamIterator(self._epoch, *self._lanes(self._epoch), self._collate(), self._start)
         self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
         self._alive.add(iterator)

@@ -146,7 +146,7 @@ def _full_tensor(form: Any, value: Any) -> Any:
 def _refuse(dtype: Any, value: Any) -> NoReturn:
     raise ValueError(
         f"StreamLoader: chunks of {dtype} cannot hold pad_value={value!r}. Set one that they can hold, such"
-        " as 0 for numbers or '' for text, and tell padding by batch.mask. A dict has a pad_value for each"
+        " as 0 for numbers or '' for text, and find padding by batch.mask. A dict has a pad_value for each"
         " field"
     )
 

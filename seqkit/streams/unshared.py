@@ -14,7 +14,7 @@ from .padding import is_tensor, like
 
 __all__ = ["unshared"]
 
-# Parts of these types may change. The parts of a list are alike, so its first one tells about all.
+# Parts of these types may change. The parts of a list are alike, so only its first one is looked at.
 _MUTABLE = (dict, list, tuple, np.ndarray, bytearray, array.array, memoryview)
 
 
@@ -22,8 +22,8 @@ def unshared(held: list[Any]) -> Any:
     """Return the only item of a list, a chunk, with copies of what its stream may still change.
 
     An array that was made for this chunk is passed on as it is: the list, or a new container in the list,
-    holds the only reference to it and to its memory. Other arrays, containers and all tensors of PyTorch are
-    copied. Objects of other types are not.
+    holds the only reference to it and to its memory. So is a read-only array. Other arrays, containers and
+    all tensors of PyTorch are copied. Objects of other types are not.
 
     >>> buffer = np.zeros(2)
     >>> kept = unshared([{"x": buffer, "name": "a"}])
@@ -38,7 +38,8 @@ def _unshared(holder: Any, key: Any, is_shared: bool) -> Any:
     is_shared = is_shared or getrefcount(holder[key]) > _ALONE
     value = holder[key]
     if isinstance(value, np.ndarray):
-        return value.copy() if is_shared or not _owns_memory(value) else value
+        is_ours = not is_shared and _owns_memory(value)
+        return value if is_ours or _is_constant(value) else value.copy()
     if isinstance(value, dict):
         return _with_parts(value, value.keys(), is_shared)
     if isinstance(value, list):
@@ -59,6 +60,12 @@ def _with_parts(value: Any, keys: Iterable[Any], is_shared: bool) -> Any:
     for key, part in parts:
         copied[key] = part
     return copied
+
+
+def _is_constant(value: Any) -> bool:
+    """Return whether neither an array nor the array that it is a part of can be written to."""
+    base = value if value.base is None else value.base
+    return type(base) in (np.ndarray, np.memmap) and not (value.flags.writeable or base.flags.writeable)
 
 
 def _owns_memory(value: Any) -> bool:
