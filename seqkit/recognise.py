@@ -6,7 +6,6 @@ is used, and never imports the libraries themselves.
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
@@ -129,17 +128,24 @@ def _is_like(one: Any, other: Any) -> bool:
     return True
 
 
+# Modules with a global generator, and its functions.
+_GENERATORS = (
+    ("random", "getstate", "setstate"),
+    ("numpy.random", "get_state", "set_state"),
+    ("torch", "get_rng_state", "set_rng_state"),
+)
+
+
 @contextmanager
 def _generators_kept() -> Iterator[None]:
-    torch = sys.modules.get("torch")
-    states = random.getstate(), np.random.get_state(), torch and torch.get_rng_state()
+    """Put the global generators of imported modules back afterwards."""
+    modules = [(sys.modules[name], get, put) for name, get, put in _GENERATORS if name in sys.modules]
+    states = [getattr(module, get)() for module, get, _ in modules]
     try:
         yield
     finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        if torch is not None:
-            torch.set_rng_state(states[2])
+        for (module, _, put), state in zip(modules, states, strict=True):
+            getattr(module, put)(state)
 
 
 def length_of(data: Any) -> Length:

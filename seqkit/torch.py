@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -240,6 +240,15 @@ class StreamBatch(_StreamBatch):
             [ True, False]])
     """
 
+    if TYPE_CHECKING:
+        lane: torch.Tensor  # type: ignore[assignment]
+        stream: torch.Tensor  # type: ignore[assignment]
+        chunk: torch.Tensor  # type: ignore[assignment]
+        is_first: torch.Tensor  # type: ignore[assignment]
+        is_padding: torch.Tensor  # type: ignore[assignment]
+        lengths: torch.Tensor | None  # type: ignore[assignment]
+        is_last: torch.Tensor | None  # type: ignore[assignment]
+
     @property
     def mask(self) -> torch.Tensor:  # type: ignore[override]
         """True where `data` comes from a stream, False in padding: the weights of a loss."""
@@ -270,6 +279,10 @@ class StreamLoader(_StreamLoader):
     tensor([0, 0]) tensor([False, False])
     tensor([1, 0]) tensor([False,  True])
     """
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[StreamBatch]: ...  # type: ignore[override]
 
     def _collate(self) -> Callable[[Any, Any], StreamBatch]:
         collate = super()._collate()
