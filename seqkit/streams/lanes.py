@@ -244,9 +244,7 @@ class Lanes:
         try:
             found = self._where.read(stream, key)
         except StreamFailed as failure:
-            stream.is_over = True
-            self.lost.add(stream.id)
-            self._failed(failure, stream, key.chunk)
+            self._lose(stream, key, failure)
             return
         if found is None:
             stream.is_over = True
@@ -266,6 +264,12 @@ class Lanes:
             key,
             after,
         )
+
+    def _lose(self, stream: Opened, key: Key, failure: StreamFailed) -> None:
+        """Go on without the rest of a stream, unless the failure is to be raised."""
+        stream.is_over = True
+        self.lost.add(stream.id)
+        self._failed(failure, stream, key.chunk)
 
     def _empty(self, lane: _Lane) -> Row | None:
         if self._ends.padding == "drop_rows":
@@ -310,7 +314,12 @@ class Lanes:
             stream = lane.stream
             if stream is None or stream.is_over or stream.is_padding:
                 continue
-            if self._where.read(stream, lane.next_key()) is not None:
+            try:
+                found = self._where.read(stream, lane.next_key())
+            except StreamFailed as failure:
+                self._lose(stream, lane.next_key(), failure)
+                continue
+            if found is not None:
                 raise ValueError(
                     f"StreamLoader: stream {stream.id} is longer than lengths says. Correct lengths"
                 )

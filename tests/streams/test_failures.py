@@ -501,6 +501,22 @@ def test_lengths_of_streams_that_fail_are_no_error(
         assert len(found) == len(expected)
 
 
+@every_kind
+def test_a_stream_that_fails_after_its_last_chunk_is_named(workers: int, method: Any) -> None:
+    def open_fn(length: int) -> Iterator[int]:
+        yield from numbers(length)
+        if length == 3:
+            raise OSError("no trailer")
+
+    loader = StreamLoader([3, 1], open_fn, 1, workers, lengths=[3, 1], method=method)
+    with pytest.raises(sk.EvaluationError, match=r"chunk 3 of stream 0 \(3\) failed: OSError: no trailer"):
+        list(loader)
+    loader = StreamLoader([1, 3], open_fn, 1, workers, lengths=[1, 3], on_error="skip", method=method)
+    with pytest.warns(RuntimeWarning, match="without the rest of stream 1"):
+        assert shown(loader) == batches([[*numbers(1)], [*numbers(3)]], 1, "value")
+    assert [failure[:2] for failure in loader.failed] == [(1, 3)]
+
+
 @skipped
 def test_lengths_of_streams_that_fail_are_no_error_in_any_order() -> None:
     rng = random.Random(0)
