@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 from ..context import close_with_worker, in_process_worker
 from ..errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
 from ..indices import UNKNOWN
-from ..view import View, in_order, name_of
+from ..view import View, in_order, is_measured, name_of
 from .order import Order
 from .stream import Stream
 from .unshared import unshared
@@ -110,9 +110,10 @@ class Opener:
         if self._resume == "start":
             return _Open(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
         opened = self._at_epoch(self.open_fn(stream))
-        if key.chunk and isinstance(opened, View | Stream):
-            rest = opened[key.chunk :] if isinstance(opened, View) else opened.skip(key.chunk)
-            return _Open(in_order(rest), key.chunk)
+        if key.chunk and isinstance(opened, View) and is_measured(opened):
+            return _Open(in_order(opened[key.chunk :]), key.chunk)
+        if key.chunk and isinstance(opened, Stream):
+            return _Open(iter(opened.skip(key.chunk)), key.chunk)
         items = in_order(opened)
         can_seek = self._can_seek(items)
         if can_seek and key.base and key.mark is not None:

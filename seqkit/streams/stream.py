@@ -14,7 +14,7 @@ from ..checks import as_bool, check_callable, int_at_least, positive_int
 from ..errors import EvaluationError, fail
 from ..iteration import Progress, restarting
 from ..randomness import as_seed, node_key
-from ..view import T, U, View, in_order, name_of
+from ..view import T, U, View, in_order, is_measured, name_of
 
 __all__ = ["Stream", "shuffle_buffer"]
 
@@ -173,7 +173,7 @@ class Stream(Generic[T]):
         """
         count = int_at_least(count, "skip: count", 0)
         source, upstream = self._source, self._upstream()
-        if isinstance(source, View):
+        if isinstance(source, View) and is_measured(source):
             rest = Stream(source[count:])
             rest._epoch = self._epoch
             return rest

@@ -87,6 +87,7 @@ OPENED: dict[str, Callable[[Path], Callable[..., Any]]] = {
     "array": lambda folder: lambda stream: FRAMES + stream,
     "view": lambda folder: lambda stream: sk.smap(lambda i: i + 100 * stream, range(9)),
     "view without a length": lambda folder: lambda stream: sk.uniter(lambda: blocks(stream)),
+    "filter view": lambda folder: lambda stream: sk.filter(lambda i: i % 3, range(20)),
     "random view": lambda folder: lambda stream: sk.shuffle(range(9), seed=stream),
     "stream": lambda folder: lambda stream: Stream(lambda: blocks(stream)).smap(lambda x: x + 1),
     "filtered": lambda folder: lambda stream: Stream(range(30)).filter(lambda x: x % 3).smap(lambda x: x + 1),

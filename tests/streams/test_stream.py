@@ -247,6 +247,8 @@ SKIPPED: list[Callable[[], Any]] = [
     lambda: Stream(lambda: iter(range(20))),
     lambda: Stream(sk.smap(abs, range(20))),
     lambda: Stream(sk.shuffle(range(20), seed=0)),
+    lambda: Stream(sk.filter(lambda x: x % 3, range(20))),
+    lambda: Stream(sk.uniter(lambda: iter(range(20)))).smap(str),
     lambda: Stream(range(20)).smap(str),
     lambda: Stream(range(20)).filter(lambda x: x % 3).smap(str),
     lambda: Stream(range(20)).smap(str).batch(3),
