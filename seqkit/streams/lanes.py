@@ -289,6 +289,7 @@ class Lanes:
             except (StreamFailed, EvaluationError):
                 continue
             if found is not None:
+                stream.close()
                 return found.value
         raise NoChunk(
             "StreamLoader: a batch would consist of padding only, and no stream has a chunk whose shape and"
