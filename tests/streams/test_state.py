@@ -51,7 +51,7 @@ class Seeking:
 @pytest.mark.parametrize("padding", ["value", "restart", "drop_rows"])
 @pytest.mark.parametrize(
     ("open_fn", "resume"),
-    [(numbers, None), (seekable, None), (seekable, "start"), (Seeking, None), (Seeking, "seek")],
+    [(numbers, None), (seekable, "start"), (Seeking, "seek")],
 )
 def test_a_state_goes_on_exactly_with_other_workers(
     workers: int, method: Any, padding: Any, open_fn: Any, resume: Any
