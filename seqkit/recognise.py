@@ -6,7 +6,9 @@ is used, and never imports the libraries themselves.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Set
+import sys
+from collections.abc import Generator, Iterator, Mapping, Set
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 
 from .indices import UNKNOWN, Length
 
-__all__ = ["length_of", "recognise"]
+__all__ = ["length_of", "reads_alike", "recognise"]
 
 # Package and class, and the class or function of `sources` that returns it as a sequence by position.
 READERS = {
@@ -99,6 +101,55 @@ def _refuse_builtins(source: Any, who: str) -> None:
             f"{who}: items are read at 0, 1, 2, …, and this {kind} has other keys, such as {first!r}. Use"
             " list(d.values()), or pass the dict to DataLoader with a sampler of its keys."
         )
+
+
+def reads_alike(data: Any, index: Any, item: Any) -> bool:
+    """Return whether `item`, which ``data.__getitems__`` gave for an index, is what ``data[index]`` gives.
+
+    Compares types, those of the parts of a dict or tuple too. The global generators stay where they are.
+
+    >>> class Table:
+    ...     def __getitem__(self, i):
+    ...         return {"x": np.float64(i)}
+    >>> reads_alike(Table(), 3, {"x": np.float64(3)}), reads_alike(Table(), 3, {"x": 3.0})
+    (True, False)
+    """
+    with _generators_kept():
+        try:
+            single = data[index]
+        except Exception:
+            return True  # it can be read in batches only
+    return _is_like(single, item)
+
+
+def _is_like(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_like(part, other[key]) for key, part in one.items())
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_is_like, one, other))
+    return True
+
+
+# Modules with a global generator, and its functions.
+_GENERATORS = (
+    ("random", "getstate", "setstate"),
+    ("numpy.random", "get_state", "set_state"),
+    ("torch", "get_rng_state", "set_rng_state"),
+)
+
+
+@contextmanager
+def _generators_kept() -> Iterator[None]:
+    """Put the global generators of imported modules back afterwards."""
+    modules = [(sys.modules[name], get, put) for name, get, put in _GENERATORS if name in sys.modules]
+    states = [getattr(module, get)() for module, get, _ in modules]
+    try:
+        yield
+    finally:
+        for (module, _, put), state in zip(modules, states, strict=True):
+            getattr(module, put)(state)
 
 
 def length_of(data: Any) -> Length:

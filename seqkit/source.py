@@ -15,7 +15,7 @@ from .casting import holds
 from .chaining import Chainable
 from .errors import EndOfSequence, brief, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
-from .recognise import length_of, recognise
+from .recognise import length_of, reads_alike, recognise
 from .set_epoch import listeners, tell
 from .view import Indexable, T, T_co, Table, View
 
@@ -96,8 +96,10 @@ class Source(View[T_co]):
 
     The object needs only ``[i]`` for non-negative ints, and ``len`` for a known length. Its exceptions are
     reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
-    StopIteration.
+    StopIteration. ``__getitems__`` reads several items, if its first one has the types that ``[i]`` gives.
     """
+
+    _reads_many: bool | None = None  # whether `__getitems__` gives the items that `[i]` gives; None: unknown
 
     def __init__(self, data: Any) -> None:
         super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
@@ -132,12 +134,18 @@ class Source(View[T_co]):
     def _getmany(self, indices: Indices) -> Sequence[T_co]:
         data = self._data
         if isinstance(data, np.ndarray):
-            many = data[as_slice(indices) if isinstance(indices, range) else as_array(indices)]
-            return cast(Sequence[T_co], owned(many))
-        if getattr(data, "__getitems__", None) and len(indices) and self._n is not UNKNOWN:
-            return self._getitems(as_list(indices))
-        items: list[T_co] = []
+            rows = data[as_slice(indices) if isinstance(indices, range) else as_array(indices)]
+            return cast(Sequence[T_co], owned(rows))
         wanted = as_list(indices)
+        can_read_many = self._reads_many is not False and getattr(data, "__getitems__", None)
+        if can_read_many and len(indices) and self._n is not UNKNOWN:
+            many = self._getitems(wanted)
+            if self._reads_many is None:
+                is_own = type(data).__module__.startswith("seqkit.")
+                self._reads_many = is_own or reads_alike(data, wanted[0], next(iter(many)))
+            if self._reads_many:
+                return many
+        items: list[T_co] = []
         try:
             for i in wanted:
                 items.append(data[i])

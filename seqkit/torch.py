@@ -1,5 +1,5 @@
 """A `DataLoader` that is a drop-in replacement for PyTorch's: batches of tensors by its rules, in shared
-memory.
+memory. And a `StreamLoader` of tensors.
 
 To port a script, change one import::
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,9 +35,11 @@ from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
 from .randomness import as_seed
+from .streams.batch import StreamBatch as _StreamBatch
+from .streams.loader import StreamLoader as _StreamLoader
 from .view import View
 
-__all__ = ["DataLoader", "default_collate", "default_convert"]
+__all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
 
 def default_collate(batch: Any) -> Any:
@@ -310,6 +312,88 @@ class DataLoader(_loader.DataLoader[Batch]):
 
     def _can_pin(self) -> bool:
         return torch.cuda.is_available()
+
+
+class StreamBatch(_StreamBatch):
+    """A `seqkit.streams.StreamBatch` of tensors: its arrays of numbers, also in `data`, are tensors.
+
+    Examples
+    --------
+    >>> loader = StreamLoader([[1, 2], [3]], lambda steps: [np.array(steps)], 2, pad_value=0)
+    >>> next(iter(loader)).mask
+    tensor([[ True,  True],
+            [ True, False]])
+    """
+
+    if TYPE_CHECKING:
+        lane: torch.Tensor  # type: ignore[assignment]
+        stream: torch.Tensor  # type: ignore[assignment]
+        chunk: torch.Tensor  # type: ignore[assignment]
+        is_first: torch.Tensor  # type: ignore[assignment]
+        is_padding: torch.Tensor  # type: ignore[assignment]
+        lengths: torch.Tensor | None  # type: ignore[assignment]
+        is_last: torch.Tensor | None  # type: ignore[assignment]
+
+    @property
+    def mask(self) -> torch.Tensor:  # type: ignore[override]
+        """True where `data` comes from a stream, False in padding: the weights of a loss."""
+        is_real: Any = ~self.is_padding
+        if self.lengths is None or self.steps is None:
+            return is_real  # type: ignore[no-any-return]
+        mask = (torch.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
+        return mask.T if self.time_first else mask  # type: ignore[no-any-return]
+
+
+class StreamLoader(_StreamLoader):
+    """A `seqkit.streams.StreamLoader` of tensors.
+
+    Parameters
+    ----------
+    arguments
+        Those of `seqkit.streams.StreamLoader`.
+
+    Notes
+    -----
+    The tensors share the memory of the arrays. Text, other objects, and the result of a `collate_fn` stay as
+    they are.
+
+    Examples
+    --------
+    >>> for batch in StreamLoader([2, 1], range, 2):
+    ...     print(batch.data, batch.is_padding)
+    tensor([0, 0]) tensor([False, False])
+    tensor([1, 0]) tensor([False,  True])
+    """
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[StreamBatch]: ...  # type: ignore[override]
+
+    def _collate(self) -> Callable[[Any, Any], StreamBatch]:
+        collate = super()._collate()
+
+        def as_tensors(rows: Any, form: Any) -> StreamBatch:
+            batch = collate(rows, form)
+            data = _tensors(batch.data) if self._collating[0] is None else batch.data
+            return StreamBatch(data, *map(_tensors, batch[1:]))
+
+        return as_tensors
+
+
+def _tensors(value: Any) -> Any:
+    """Return a structure with tensors in place of arrays of numbers."""
+    if isinstance(value, dict):
+        return {key: _tensors(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        parts = [_tensors(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if (
+        isinstance(value, np.ndarray)
+        and value.dtype.char in _STACKED_BY_NUMPY | {"e"}
+        and value.dtype.isnative
+    ):
+        return torch.from_numpy(value)
+    return value
 
 
 class CudaPinner:

@@ -72,7 +72,7 @@ ROOMS: dict[str, set[str]] = {
     "loader": VIEW | {"set_epoch", "samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},
     "streams": VIEW | {"set_epoch", "views", "prefetch", "randomness", "sources"},
-    "torch": VIEW | {"loader", "collation", "views", "prefetch", "randomness"},
+    "torch": VIEW | {"loader", "streams", "collation", "views", "prefetch", "randomness"},
     "testing": VIEW | {"views"},
 }
 

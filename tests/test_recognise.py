@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import tarfile
@@ -222,3 +223,92 @@ except AttributeError as error:
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
     assert run.returncode == 0, run.stderr
+
+
+# -------------------------------------------------------------------- `__getitems__`
+
+
+class Rows:
+    """A data set whose batches may hold something else than its items."""
+
+    def __init__(self, one: Any, in_a_batch: Any) -> None:
+        self.one = one
+        self.in_a_batch = in_a_batch
+        self.singles = self.batches = 0
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> Any:
+        self.singles += 1
+        return self.one(i)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        self.batches += 1
+        return [self.in_a_batch(i) for i in indices]
+
+
+ALIKE: list[tuple[Any, Any]] = [
+    (int, int),
+    (np.float32, np.float32),
+    (lambda i: {"x": i, "name": "a"}, lambda i: {"name": "a", "x": i}),
+    (lambda i: (np.arange(i), i), lambda i: (np.arange(i), i)),
+    (lambda i: [i] * i, lambda i: [i] * i),
+    (lambda i: [i] * np.random.randint(9), lambda i: [i] * np.random.randint(9)),
+]
+UNLIKE: list[tuple[Any, Any]] = [
+    (int, float),
+    (int, np.int64),
+    (lambda i: (i, i), lambda i: [i, i]),
+    (lambda i: (i, i), lambda i: (i, i, i)),
+    (lambda i: {"x": i}, lambda i: {"y": i}),
+    (lambda i: {"x": i}, lambda i: {"x": np.int64(i)}),
+    (lambda i: {"x": (i, "a")}, lambda i: {"x": (i, b"a")}),
+    (lambda i: UserDict({"x": i}), lambda i: {"x": i}),
+    (lambda i: np.array([i]), lambda i: np.array([i]).view(np.recarray)),
+]
+
+
+@pytest.mark.parametrize(("one", "in_a_batch"), ALIKE)
+def test_batches_that_hold_the_items_are_read_at_once(one: Any, in_a_batch: Any) -> None:
+    data = Rows(one, in_a_batch)
+    assert len(list(sk.batch(sk.view(data), 5))) == 2
+    assert (data.singles, data.batches) == (1, 2)  # one item, to compare
+
+
+@pytest.mark.parametrize(("one", "in_a_batch"), UNLIKE)
+def test_batches_that_hold_something_else_are_read_item_by_item(one: Any, in_a_batch: Any) -> None:
+    data = Rows(one, in_a_batch)
+    view = sk.view(data)
+    for batch in sk.batch(view, 5):
+        assert {type(item) for item in batch} == {type(one(1))}
+    assert str(sk.batch(view, 5)[1]) == str([one(i) for i in range(5, 10)])
+    assert data.batches == 1
+    with sk.DataLoader(data, 5, collate_fn=str) as loader:
+        assert list(loader) == [str([one(i) for i in range(first, first + 5)]) for first in (0, 5)]
+
+
+def test_a_data_set_that_is_read_in_batches_only_is_believed() -> None:
+    def fail(i: int) -> int:
+        raise NotImplementedError
+
+    assert list(sk.batch(sk.view(Rows(fail, int)), 5)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+def test_the_comparison_leaves_the_global_generators_where_they_are() -> None:
+    torch = pytest.importorskip("torch")
+
+    def draw(i: int) -> tuple[float, float, float]:
+        return random.random(), np.random.random(), torch.rand(1).item()
+
+    def drawn(data: Any) -> list[Any]:
+        random.seed(1)
+        np.random.seed(1)
+        torch.manual_seed(1)
+        return [sk.view(data)._getmany([0, 1]), draw(0)]
+
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    expected = [draw(0), draw(1), draw(0)]
+    assert drawn(Rows(draw, draw)) == [expected[:2], expected[2]]

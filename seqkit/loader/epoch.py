@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from ..errors import EvaluationError, seterr
 from ..frames import hide_frames, warn
 from ..samplers.base import Sampler, draw, order_of
+from .keyed import by_number
 from .on_error import Recovered
 from .state import check_key, key_digest
 
@@ -228,6 +229,8 @@ class Epoch(Iterator[Any]):
                 self._uncounted += not self._was_cut_short
                 if isinstance(error, Exception):
                     self._count()
+                if isinstance(error, EvaluationError):
+                    error.index = by_number(error.index)
                 hide_frames(error)
                 raise
             self._was_cut_short = False

@@ -10,17 +10,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, islice
 from typing import Any, NoReturn
 
 from ..context import WorkerInfo, get_worker_info
 from ..indices import UNKNOWN
-from ..view import View
+from ..view import View, in_order
 from ..views.passes import Passes
 from ..views.uniter import Uniter
 from .keyed import Sample
 
-__all__ = ["Reader", "WorkerParts", "is_iterable_only", "refuse_second_epoch", "samples_of"]
+__all__ = [
+    "Reader",
+    "WorkerParts",
+    "is_iterable_only",
+    "refuse_second_epoch",
+    "sample_again",
+    "sample_of_part",
+    "samples_of",
+]
 
 
 def is_iterable_only(dataset: Any) -> bool:
@@ -58,6 +66,23 @@ class Reader:
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+
+def sample_again(dataset: Any, number: int) -> Any:
+    """Return a sample from a new pass over a data set."""
+    if isinstance(dataset, Iterator):
+        raise RuntimeError("DataLoader: the data set is an iterator, so no sample can be read again")
+    for item in islice(in_order(dataset), number, None):
+        return item
+    raise IndexError(f"DataLoader: a new pass over the data set has no sample {number}")
+
+
+def sample_of_part(dataset: Any, key: tuple[int, int]) -> Any:
+    """Return a sample from a new pass over the part that it belongs to."""
+    part, number = key
+    for item in islice(in_order(dataset.split(part, dataset.parts)), number, None):
+        return item
+    raise IndexError(f"DataLoader: a new pass over part {part} has no sample {number}")
 
 
 @dataclass(frozen=True)

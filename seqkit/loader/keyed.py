@@ -18,7 +18,7 @@ from ..source import Source
 from ..view import View, name_of
 from .on_error import OnRecovered
 
-__all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys"]
+__all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys", "by_number"]
 
 # Sequences that cannot be indexed by a list of keys.
 _PLAIN = (list, tuple, range, str, bytes)
@@ -95,21 +95,52 @@ class Sample:
     def __reduce__(self) -> tuple[Any, ...]:
         return Sample, (self.number, self.value)
 
+    def __eq__(self, other: object) -> bool:
+        return self.number == getattr(other, "number", other)
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
     def __repr__(self) -> str:
         return str(self.number)
 
 
-class Given(View[Any]):
-    """The view of the values at `Sample` keys."""
+def by_number(index: Any) -> Any:
+    """Return the index of an error with numbers in place of samples.
 
-    def __init__(self) -> None:
+    >>> by_number([Sample(3, "a"), Sample((0, 1), "b")])
+    [3, (0, 1)]
+    """
+    if isinstance(index, Sample):
+        return index.number
+    return list(map(by_number, index)) if type(index) is list else index
+
+
+class Given(View[Any]):
+    """The view of the values at `Sample` keys.
+
+    Parameters
+    ----------
+    find : callable, optional
+        Reads the value of the sample with a number from the data set. Errors let the caller read it again.
+    """
+
+    def __init__(self, find: Callable[[Any], Any] | None = None) -> None:
         super().__init__((), UNBOUNDED)
+        self._find = find
 
     def _get(self, key: Any) -> Any:
-        return key.value
+        if isinstance(key, Sample):
+            return key.value
+        if self._find is None:
+            raise RuntimeError(f"DataLoader: sample {key} is not known any more. Read it from the data set")
+        return self._find(key)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Given, ()  # workers get samples
 
 
 class Samples(View[Any]):

@@ -147,8 +147,9 @@ class DataLoader(Attributes, Generic[Batch]):
         whole parts, the iterables that ``dataset.split(part, dataset.parts)`` returns. "reader": the calling
         process reads samples, and the workers transform and collate them. "workers": every worker iterates
         the data set, which chooses its part by `get_worker_info`. The order then depends on the number of
-        workers, and there is no `state_dict`. None (the default) is "parts" if the data set has `split` and
-        `parts`, "reader" if it is an iterator and workers are processes, otherwise "none".
+        workers, and there is no `state_dict`. None (the default) is "parts" if the data set has
+        ``split(part, parts)`` and `parts`, "reader" if it is an iterator and workers are processes, otherwise
+        "none".
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ class DataLoader(Attributes, Generic[Batch]):
         As given, or the object that the loader uses instead, or None. The other arguments are attributes,
         too. None of them can be changed. A `sampler` that was not given shows the order of the next epoch.
     failed : list of (key, str)
-        The samples that failed, with `on_error`.
+        The samples that failed, with `on_error`. Of data sets that split themselves also parts that failed.
 
     Raises
     ------

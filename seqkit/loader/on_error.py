@@ -66,6 +66,7 @@ class Tolerant(View[Any]):
             except EvaluationError as error:
                 if isinstance(error.view, Uniter):
                     raise
+                error.index = getattr(error.index, "number", error.index)
                 failed.append((getattr(i, "number", i), described(error)))
                 if callable(self._on_error):
                     return Recovered([self._on_error(error)], failed)

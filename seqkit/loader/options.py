@@ -283,8 +283,8 @@ def as_iterable_split(dataset: Any, options: Options) -> str:
     """
     # Other processes do not have the iterator.
     is_local = is_one_shot(dataset) and options.num_workers > 0 and options.method == "process"
-    can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
-    split = options.iterable_split or ("reader" if is_local else "parts" if can_split else "none")
+    default = "reader" if is_local else "parts" if _splits_itself(dataset) else "none"
+    split = options.iterable_split or default
     if split == "none" and options.last in ("pad", "rollover"):
         return "reader"  # the last batch needs samples of another batch or epoch
     if split != "reader" and is_local and isinstance(dataset, Generator):
@@ -292,6 +292,7 @@ def as_iterable_split(dataset: Any, options: Options) -> str:
             f"DataLoader: with iterable_split={split!r} workers iterate the data set, but a generator cannot"
             " be sent to a process. Leave iterable_split out, or set it to 'reader'"
         )
+    can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
     if split == "parts" and not can_split:
         raise ValueError(
             "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
@@ -311,6 +312,20 @@ def as_iterable_split(dataset: Any, options: Options) -> str:
                 " iterable_split to 'reader' or 'none'"
             )
     return split
+
+
+def _splits_itself(dataset: Any) -> bool:
+    """Return whether a data set has an attribute `parts` and a method ``split(part, parts)``.
+
+    Methods of this name with other parameters mean something else.
+    """
+    split = getattr(dataset, "split", None)
+    if not callable(split) or not hasattr(getattr(dataset, "parts", None), "__index__"):
+        return False
+    try:
+        return list(signature(split).parameters)[:2] == ["part", "parts"]
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
 
 
 def _check_weights(sampler: Any, dataset: Any) -> None:

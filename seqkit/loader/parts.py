@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from ..context import get_worker_info, in_process_worker
 from ..errors import EndOfSequence, EvaluationError
+from ..frames import warn
 from ..indices import UNKNOWN, Endless, Plan
 from ..iteration import Progress, restarting
 from ..prefetch.errors import record, reraise
@@ -24,6 +25,7 @@ from ..randomness import node_key
 from ..set_epoch import listeners, tell
 from ..view import View, in_order
 from .keyed import Sample
+from .on_error import Recovered
 from .options import Options
 
 __all__ = ["Blocks", "InTurn"]
@@ -35,7 +37,7 @@ class Blocks:
 
     A block is the number of its samples, a value, and an error with its worker or None. The value of a full
     block is a batch, and that of a short block a list of transformed samples. An error of a sample costs its
-    block. An error of the part itself ends the part.
+    block. An error of the part itself ends the part. Unless `on_error` is "raise", the others go on at once.
 
     Parameters
     ----------
@@ -133,6 +135,7 @@ class InTurn(View[Any]):
             min(options.num_workers, blocks.parts),
             list,
             padding="drop_rows",
+            resume="start",
             seed=node_key("parts", options.seed or 0, self._epoch, 0),
             timeout=options.timeout,
             worker_init_fn=start_hook,
@@ -157,6 +160,7 @@ class InTurn(View[Any]):
         options, blocks, joined, _ = self._given
         start = plan.start if isinstance(plan, range) else 0
         turns = Turns(self._rounds(start), self._begun, blocks, joined, options.last == "keep", start)
+        turns.skips_errors = options.on_error != "raise"
         items = restarting(turns)
         return islice(items, len(plan)) if isinstance(plan, range) else items
 
@@ -195,7 +199,14 @@ class Turns:
         Whether to yield a last batch that is short.
     read_before : int
         Number of batches to pass over.
+
+    Attributes
+    ----------
+    skips_errors : bool
+        Whether to go on without the rest of a part that fails, with a warning.
     """
+
+    skips_errors = False
 
     def __init__(
         self,
@@ -253,10 +264,14 @@ class Turns:
             part, block = error.index
             old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
             error.message = error.message.replace(old, new)
-            if not self._passes_over():
+            if self._passes_over():
+                self._last_error = error
+                return self._next_round()
+            if not self.skips_errors:
                 raise
-            self._last_error = error
-            return self._next_round()
+            warn(f"DataLoader: went on without the rest of part {part}: {error.message}", RuntimeWarning)
+            self._blocks.append((self._size, Recovered([], [(part, error.message)]), None))
+            return True
         self._blocks.extend([] if found is None else found.data)
         return bool(self._blocks)
 

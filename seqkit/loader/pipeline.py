@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from ..context import WorkerInfo, get_worker_info, set_worker_info
@@ -18,7 +19,7 @@ from ..view import View
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap import smap
-from .iterable import Reader, WorkerParts, samples_of
+from .iterable import Reader, WorkerParts, sample_again, sample_of_part, samples_of
 from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -64,7 +65,8 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart, order: View[Any
     if split == "workers":
         dataset = WorkerParts(dataset, max(options.num_workers, 1), start.introduce)
     if split in ("parts", "workers"):
-        samples = _prepared(Given(), options)
+        find = partial(sample_of_part, dataset) if split == "parts" else None
+        samples = _prepared(Given(find), options)
         blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, _batches(samples, options))
         return InTurn(options, blocks, _batches(Given(), options), start)
     items = _items(dataset, options)
@@ -89,7 +91,9 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart, order: View[Any
 def _items(dataset: Any, options: Options) -> View[Any]:
     is_iterable = options.iterable_split is not None
     if reads_keys(options):
-        keyed: View[Any] = Given() if is_iterable else Samples(as_view(dataset, "DataLoader"))
+        keyed: View[Any] = (
+            Given(partial(sample_again, dataset)) if is_iterable else Samples(as_view(dataset, "DataLoader"))
+        )
         return _batches(_prepared(keyed, options), options)
     samples = _prepared(samples_of(dataset) if is_iterable else as_view(dataset, "DataLoader"), options)
     if options.shuffle:

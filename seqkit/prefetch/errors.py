@@ -47,10 +47,25 @@ def record(error: BaseException, pipeline: View[Any]) -> Record:
     """Convert an error of a worker to a `Record`, which can be pickled."""
     if not isinstance(error, EvaluationError):
         return Record.of(error)
-    index = error.index if isinstance(error.index, int | str | None) else repr(error.index)
+    index = _plain(error.index)
     place = None if error.view is None else route(pipeline, error.view)
     cause = error.__cause__ or error
     return Record.of(cause, about=(error.message, index, place))
+
+
+def _plain(index: Any) -> Any:
+    """Return an index of ints, text, lists and tuples. A sample stands for its number, other objects for
+    their text.
+
+    >>> _plain([3, (0, "a"), {7}])
+    [3, (0, 'a'), '{7}']
+    """
+    if isinstance(index, int | str | None):
+        return index
+    if isinstance(index, list | tuple):
+        parts = map(_plain, index)
+        return list(parts) if isinstance(index, list) else tuple(parts)
+    return _plain(index.number) if hasattr(index, "number") else repr(index)
 
 
 def reraise(problem: Any, node: View[Any], index: Any, pipeline: View[Any], worker: int | None) -> NoReturn:

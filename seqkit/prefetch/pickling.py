@@ -35,7 +35,6 @@ from .maps import Maps
 from .tensors import reduce_tensor
 
 
-
 def dumps(value: Any, **options: Any) -> bytes:
     """Pickle like `pickle.dumps`, but send tensors as their memory, and Arrow slices without the rest."""
     if "torch" in sys.modules or "pyarrow" in sys.modules:

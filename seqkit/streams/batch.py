@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import holds
 from .lanes import Row
 from .memory import Memory
+from .padding import Pad, as_array, fields, filled, full, group_of, like
 
 __all__ = ["Collation", "StreamBatch", "Unequal"]
 
@@ -39,11 +39,13 @@ class StreamBatch(NamedTuple):
         True where a row only fills the batch: it holds the padding value, or a stream that is read again.
     lengths : array of int, or None
         Steps of each chunk, before short ones were filled up; 0 for a padding value. None if chunks have no
-        length, or with `collate_fn`.
+        length.
     steps : int or None
         Steps of the longest chunk.
     time_first : bool
         Whether the axis of time comes before that of rows.
+    is_last : array of bool, or None
+        True where a stream ends. None if the loader was not given `lengths`.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class StreamBatch(NamedTuple):
     lengths: Ints | None
     steps: int | None
     time_first: bool
+    is_last: Flags | None = None
 
     @property
     def mask(self) -> Flags:
@@ -84,11 +87,13 @@ class Collation:
     collate_fn : callable or None
         Makes the data from a list of chunks. None stacks arrays.
     pad_value : Any
-        Fills rows of padding, and short chunks.
+        Fills rows of padding, and short chunks. A dict has a value for each field.
     unequal : "pad" or "refuse"
         Whether chunks of one batch may differ in length.
     time_first : bool
         Whether the axis of time comes before that of rows.
+    chunks : list of int or None
+        How many chunks the stream with each id has, if that is known.
     """
 
     def __init__(
@@ -97,19 +102,20 @@ class Collation:
         pad_value: Any,
         unequal: Unequal,
         time_first: bool,
+        chunks: list[int] | None = None,
     ) -> None:
         self._collate_fn = collate_fn
-        self._pad_value = pad_value
+        self._pad = Pad(pad_value)
         self._unequal = unequal
         self._time_first = time_first
+        self._chunks = chunks
         self._memory = Memory()
 
-    def batch(self, rows: list[Row], template: Any) -> StreamBatch:
-        """Return the batch of some rows. Rows of the padding value have the form of
-        the chunk `template`."""
-        values = [filled(template, self._pad_value) if row.number < 0 else row.value for row in rows]
-        data = (self._collate_fn or self._stacked)(values)
-        lengths = None if self._collate_fn else _lengths(values)
+    def batch(self, rows: list[Row], form: Any) -> StreamBatch:
+        """Return the batch of some rows. Rows of the padding value have a form that `form_of` returned."""
+        values = [filled(form, self._pad) if row.number < 0 else row.value for row in rows]
+        lengths = _lengths(values)  # before a collate function may change the chunks
+        data = self._stacked(values, self._pad) if self._collate_fn is None else self._collate_fn(values)
         chunk = np.array([row.chunk for row in rows])
         return StreamBatch(
             data,
@@ -121,27 +127,38 @@ class Collation:
             None if lengths is None else np.where(chunk < 0, 0, lengths),
             None if lengths is None else max(lengths),
             self._time_first,
+            None if self._chunks is None else np.array([row.chunk == self._last(row.id) for row in rows]),
         )
 
-    def _stacked(self, values: list[Any]) -> Any:
+    def _last(self, stream: int) -> int | None:
+        """Return the number of the last chunk of a stream; None for a row of the padding value."""
+        assert self._chunks is not None
+        return None if stream < 0 else self._chunks[stream] - 1
+
+    def _stacked(self, values: list[Any], pad: Pad) -> Any:
         first = values[0]
         if isinstance(first, dict):
-            return {key: self._stacked([value[key] for value in values]) for key in first}
+            if any(not isinstance(value, dict) or value.keys() != first.keys() for value in values):
+                raise ValueError("StreamLoader: chunks of one batch are dicts with different keys")
+            return {key: self._stacked([value[key] for value in values], pad.of(key)) for key in first}
         if isinstance(first, tuple):
-            if any(len(value) != len(first) for value in values):
+            if any(not isinstance(value, tuple) or len(value) != len(first) for value in values):
                 raise ValueError("StreamLoader: chunks of one batch are tuples of different lengths")
-            fields = [self._stacked(list(field)) for field in zip(*values, strict=True)]
-            return type(first)(*fields) if hasattr(first, "_fields") else type(first)(fields)
-        if not _is_array(first):
-            return values
-        return self._stacked_arrays([np.asarray(value) for value in values])
+            parts = zip(fields(first), zip(*values, strict=True), strict=True)
+            return like(first, [self._stacked(list(part), pad.of(field)) for field, part in parts])
+        arrays = [as_array(value) for value in values]
+        groups = {"none" if array is None else group_of(array.dtype) for array in arrays}
+        if "none" in groups or len(groups - {"O"}) > 1:
+            return values  # numpy would turn numbers beside text into text
+        return self._stacked_arrays(arrays, pad)
 
-    def _stacked_arrays(self, arrays: list[Any]) -> Any:
+    def _stacked_arrays(self, arrays: list[Any], pad: Pad) -> Any:
         axis = int(self._time_first and arrays[0].ndim > 0)
         shape = arrays[0].shape
+        dtype = np.result_type(*[array for array in arrays if array.size] or arrays)
         if all(array.shape == shape for array in arrays):
             sizes = (*shape[:axis], len(arrays), *shape[axis:])
-            return np.stack(arrays, axis, out=self._memory.empty(sizes, np.result_type(*arrays)))
+            return np.stack(arrays, axis, out=self._memory.empty(sizes, dtype))
         shapes = sorted({array.shape for array in arrays})
         if len({shape[1:] for shape in shapes}) > 1 or () in shapes:
             raise ValueError(
@@ -154,18 +171,10 @@ class Collation:
                 " unequal='pad' to fill up the short ones, or pass a collate_fn"
             )
         steps, rest = shapes[-1][0], shapes[0][1:]
-        dtype = np.result_type(*arrays)
-        together = full((len(arrays), steps, *rest), self._pad_value, dtype)
+        together = full((len(arrays), steps, *rest), pad.value, dtype)
         for row, array in zip(together, arrays, strict=True):
             row[: len(array)] = array
         return np.ascontiguousarray(together.swapaxes(0, 1)) if axis else together
-
-
-def _is_array(value: Any) -> bool:
-    """Return whether a chunk, or a part of one, becomes an array: arrays, numbers, and lists of numbers."""
-    if isinstance(value, list):
-        return not value or isinstance(value[0], int | float | complex | np.number | np.bool_)
-    return isinstance(value, int | float | complex | np.generic) or hasattr(value, "__array__")
 
 
 def _lengths(chunks: list[Any]) -> list[int] | None:
@@ -178,37 +187,7 @@ def _lengths_in(value: Any) -> Iterator[int]:
     if isinstance(value, dict | tuple):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _lengths_in(part)
-    elif _is_array(value) and np.ndim(value):
+    elif isinstance(shape := getattr(value, "shape", None), tuple):
+        yield from shape[:1]
+    elif isinstance(value, list) and as_array(value) is not None:
         yield len(value)
-
-
-def filled(template: Any, value: Any) -> Any:
-    """Return a chunk like another one, in which arrays and numbers are `value`, and everything else is None.
-
-    >>> filled({"x": np.arange(3), "name": "a"}, 7)
-    {'x': array([7, 7, 7]), 'name': None}
-    """
-    if isinstance(template, dict):
-        return {key: filled(part, value) for key, part in template.items()}
-    if isinstance(template, tuple):
-        fields = [filled(part, value) for part in template]
-        return type(template)(*fields) if hasattr(template, "_fields") else type(template)(fields)
-    if not _is_array(template):
-        return None
-    array = np.asarray(template)
-    return full(array.shape, value, array.dtype)
-
-
-def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array full of a padding value. Unlike numpy, refuse a value that the type cannot hold.
-
-    >>> full((2,), float("nan"), np.dtype(np.int64))
-    Traceback (most recent call last):
-    ValueError: StreamLoader: chunks of int64 cannot hold pad_value=nan. Set one that they can ...
-    """
-    if not holds(dtype, value):
-        raise ValueError(
-            f"StreamLoader: chunks of {dtype} cannot hold pad_value={value!r}. Set one that they can hold,"
-            " such as 0, and tell padding by batch.mask; or let open_fn return floats"
-        )
-    return np.full(shape, value, dtype)

@@ -17,20 +17,26 @@ Relies on
 from __future__ import annotations
 
 import inspect
+import io
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import count
 from time import monotonic_ns
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ..context import close_with_worker
+from ..context import close_with_worker, in_process_worker
 from ..errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
 from ..indices import UNKNOWN
-from ..view import View
+from ..view import View, in_order, is_measured, name_of
 from .order import Order
+from .stream import Stream
+from .unshared import unshared
 
-__all__ = ["Chunks", "Found", "Key", "OpenStreams", "Opener", "keys"]
+__all__ = ["Chunks", "Found", "Key", "OpenStreams", "Opener", "Resume", "keys"]
+
+Resume = Literal["start", "seek"] | None
 
 # How many ended streams a worker remembers: more than jobs can be in flight for one worker.
 MOST_OVER = 4096
@@ -77,35 +83,98 @@ class Found(NamedTuple):
 
 
 class Opener:
-    """Opens a stream: ``open_fn(stream)``, or ``open_fn(stream, start=chunk)`` if it has that parameter."""
+    """Opens a stream at a chunk, or as near before it as `resume` allows.
 
-    def __init__(self, open_fn: Callable[..., Iterable[Any]]) -> None:
+    Parameters
+    ----------
+    open_fn : callable
+    resume : "start", "seek" or None
+        What the user said that `open_fn` or its iterators can do. Without it, only views and streams of
+        seqkit, and files, are trusted to go on at a chunk.
+    epoch : int
+        Number of the epoch for views, and for other objects with `set_epoch`, that `open_fn` returns.
+    """
+
+    def __init__(self, open_fn: Callable[..., Iterable[Any]], resume: Resume = None, epoch: int = 0) -> None:
         self.open_fn = open_fn
-        try:
-            self._takes_start = "start" in inspect.signature(open_fn).parameters
-        except (TypeError, ValueError):  # a builtin without a signature
-            self._takes_start = False
+        self._resume = resume
+        self._epoch = epoch
+        if resume == "start":
+            _check_start(open_fn)
 
-    def open(self, stream: Any, key: Key) -> tuple[Iterator[Any], int]:
-        """Return an iterator of the stream, and the chunk that it stands before: `key.chunk` or an
-        earlier one."""
-        if self._takes_start:
-            return iter(self.open_fn(stream, start=key.chunk)), key.chunk
-        items = iter(self.open_fn(stream))
-        if key.base and key.mark is not None and hasattr(items, "seek"):
-            items.seek(key.mark)
-            return items, key.base
-        return items, 0
+    def at_epoch(self, epoch: int) -> Opener:
+        return Opener(self.open_fn, self._resume, epoch)
+
+    def open(self, stream: Any, key: Key) -> _Open:
+        """Open a stream at `key.chunk`, or before an earlier chunk."""
+        if self._resume == "start":
+            return _Open(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
+        opened = self._at_epoch(self.open_fn(stream))
+        if key.chunk and isinstance(opened, View) and is_measured(opened):
+            return _Open(in_order(opened[key.chunk :]), key.chunk)
+        if key.chunk and isinstance(opened, Stream):
+            return _Open(iter(opened.skip(key.chunk)), key.chunk)
+        items = in_order(opened)
+        can_seek = self._can_seek(items)
+        if can_seek and key.base and key.mark is not None:
+            items.seek(key.mark)  # type: ignore[attr-defined]
+            return _Open(items, key.base, can_seek)
+        return _Open(items, 0, can_seek)
+
+    def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
+        if isinstance(opened, View):
+            return opened.at_epoch(self._epoch)
+        set_epoch = getattr(opened, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(self._epoch)
+        return opened
+
+    def _can_seek(self, items: Any) -> bool:
+        if self._resume != "seek":
+            return _is_file(items)
+        if not (hasattr(items, "tell") and hasattr(items, "seek")):
+            raise TypeError(
+                "StreamLoader: resume='seek' needs an open_fn whose iterators have tell and seek, got"
+                f" {type(items).__name__}"
+            )
+        return True
+
+
+def _check_start(open_fn: Callable[..., Any]) -> None:
+    """Refuse `resume="start"` for a function that takes no `start`, or that has one already."""
+    if isinstance(open_fn, partial) and "start" in open_fn.keywords:
+        raise ValueError(
+            f"StreamLoader: resume='start' sets start, but open_fn has start={open_fn.keywords['start']!r}"
+            " already. Leave out one of them"
+        )
+    try:
+        parameters = inspect.signature(open_fn).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    if "start" not in parameters and all(it.kind is not it.VAR_KEYWORD for it in parameters.values()):
+        raise ValueError(
+            f"StreamLoader: resume='start' needs an open_fn with a parameter start, got {name_of(open_fn)}"
+        )
+
+
+def _is_file(items: Any) -> bool:
+    """Return whether an iterator is a file of Python, whose `tell` is right after each line.
+
+    >>> _is_file(io.BytesIO()), _is_file(iter("ab"))
+    (True, False)
+    """
+    makers = (kind.__module__ for kind in type(items).__mro__ if "__next__" in vars(kind))
+    return isinstance(items, io.IOBase) and next(makers, "") in ("io", "_io")
 
 
 class _Open:
     """An open stream. `position` is the chunk that comes next, `wanted` the one it is being moved on to."""
 
-    def __init__(self, items: Iterator[Any], position: int) -> None:
+    def __init__(self, items: Iterator[Any], position: int, can_seek: bool = False) -> None:
         self.items = items
         self.position = position
         self.wanted: int | None = None
-        self.can_seek = hasattr(items, "seek") and hasattr(items, "tell")
+        self.can_seek = can_seek
 
     def mark(self) -> Any:
         """Return where the next chunk begins, if the stream can say."""
@@ -135,12 +204,18 @@ class OpenStreams:
     opener : Opener
     patience_ns : int
         How long to move a reopened stream on before returning None.
+    is_ahead : bool
+        Whether the next chunk of a stream may be read while the consumer has this one. Then a stream must not
+        change this one: see `unshared`.
     """
 
-    def __init__(self, order: Order | None, opener: Opener, patience_ns: int = sys.maxsize) -> None:
+    def __init__(
+        self, order: Order | None, opener: Opener, patience_ns: int = sys.maxsize, is_ahead: bool = False
+    ) -> None:
         self._order = order
         self._opener = opener
         self._patience_ns = patience_ns
+        self._is_ahead = is_ahead
         self._open: dict[int, _Open] = {}
         self._over: dict[int, int] = {}  # number of an ended stream, and of its chunks
 
@@ -167,16 +242,17 @@ class OpenStreams:
             if monotonic_ns() - begun > self._patience_ns:
                 return None
         began = monotonic_ns()
-        value = self._draw(key, stream)
+        drawn = [self._draw(key, stream)]
         stream.wanted = None
+        value = unshared(drawn) if self._is_ahead else drawn[0]
         return Found(value, stream.mark(), monotonic_ns() - began)
 
     def _begin(self, key: Key) -> _Open:
         if key.chunk >= self._over.get(key.number, sys.maxsize):
             raise EndOfSequence("the stream has ended")
         try:
-            item = key.item if self._order is None else self._order.item(key.number)
-            stream = _Open(*self._opener.open(item, key))
+            order = None if key.has_item else self._order
+            stream = self._opener.open(key.item if order is None else order.item(key.number), key)
         except BaseException as error:
             self._fail(key, key.chunk, error)
         self._open[key.number] = stream
@@ -244,14 +320,27 @@ class Chunks(View[Any]):
         self._opener = opener
         self._patience_ns = patience_ns
         self._local = _Local()
+        # By the number of a stream: the chunk that is being read, and by which thread.
+        self._being_read: dict[int, tuple[int, OpenStreams]] = {}
 
     def _get(self, i: Any) -> Any:
         streams = self._local.streams
         if streams is None:
-            streams = self._local.streams = OpenStreams(self._order, self._opener, self._patience_ns)
-        found = streams.read(
-            Key(*i) if type(i) is tuple else Key(i >> CHUNK_BITS, i & ((1 << CHUNK_BITS) - 1))
-        )
+            is_ahead = not in_process_worker()  # processes send copies
+            streams = OpenStreams(self._order, self._opener, self._patience_ns, is_ahead)
+            self._local.streams = streams
+        key = Key(*i) if type(i) is tuple else Key(i >> CHUNK_BITS, i & ((1 << CHUNK_BITS) - 1))
+        chunk, reader = self._being_read.get(key.number, (key.chunk, streams))
+        if reader is not streams and chunk < key.chunk:  # opened again, the stream would be stuck again
+            raise EvaluationError(
+                f"chunk {key.chunk} failed: a thread that was given up still reads chunk {chunk}"
+            )
+        self._being_read[key.number] = key.chunk, streams
+        try:
+            found = streams.read(key)
+        finally:
+            if self._being_read.get(key.number) == (key.chunk, streams):
+                del self._being_read[key.number]
         return None if found is None else tuple(found)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:

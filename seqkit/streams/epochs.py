@@ -45,6 +45,7 @@ class Epochs:
         lengths: Any,
         batches_per_epoch: Any,
     ) -> None:
+        self._given = streams
         self.streams, self.n = _as_streams(streams)
         self.rank = int_at_least(rank, "StreamLoader: rank", 0)
         self.world_size = positive_int(world_size, "StreamLoader: world_size")
@@ -55,6 +56,7 @@ class Epochs:
         self._batches = optional_int(batches_per_epoch, "StreamLoader: batches_per_epoch")
         self._check_streams(strict)
         self._check_batches()
+        self._check_view()
         if self.world_size > 1:
             self._check_ranks(has_seed)
 
@@ -101,6 +103,14 @@ class Epochs:
             other = f"padding={self._padding!r}" if self.lengths is None else "lengths"
             raise ValueError(f"StreamLoader: batches_per_epoch contradicts {other}. Leave out one of them")
 
+    def _check_view(self) -> None:
+        """Refuse lengths if the order of streams depends on the epoch: they would be of other streams."""
+        if self.lengths is not None and self._view(1) is not self._view(0):
+            raise ValueError(
+                "StreamLoader: lengths belong to streams in one order, but these have another order in each"
+                " epoch. Pass the streams in their own order, and shuffle=True"
+            )
+
     def _check_ranks(self, has_seed: bool) -> None:
         if self.is_shuffled and not has_seed:
             raise ValueError("StreamLoader: shuffle with several ranks needs a seed, the same in each rank")
@@ -121,10 +131,14 @@ class Epochs:
 
     def order(self, epoch: int, seed: int, rank: int | None = None) -> Order:
         """Return the streams of an epoch."""
+        streams = self._view(epoch)
         if self.n is None:
-            return Drawn(self.streams)
+            return Drawn(streams)
         shuffled_by = seed if self.is_shuffled else None
-        return Listed(self.streams, shuffled_by, epoch, self.rank if rank is None else rank, self.world_size)
+        return Listed(streams, shuffled_by, epoch, self.rank if rank is None else rank, self.world_size)
+
+    def _view(self, epoch: int) -> Any:
+        return self.streams.at_epoch(epoch) if isinstance(self.streams, View) else self.streams
 
     def batches(self, epoch: int, seed: int) -> int | None:
         """Return how many batches an epoch has, the same on all ranks, or None if it is unknown."""

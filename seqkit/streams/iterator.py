@@ -7,9 +7,12 @@ from typing import Any
 from weakref import ref
 
 from .batch import StreamBatch
-from .lanes import Lanes, Row, Where
+from .lanes import Lanes, NoChunk, Row, Where
+from .padding import form_of
 
 __all__ = ["Progress", "StreamIterator"]
+
+_NONE = object()  # no chunk, which may be anything
 
 
 class Progress:
@@ -47,10 +50,10 @@ class StreamIterator(Iterator[StreamBatch]):
         self._collate = collate
         self._is_closed = self._is_over = False
         self._failed_at: dict[str, Any] | None = None
-        self._template: Any = None
-        self._has_template = False
+        self._form: Any = _NONE  # of the first chunk, for batches of padding only
+        self._is_form_of_first = False  # not of the first chunk after a resume
         if start is not None and start["lanes"] is not None:
-            self._lanes.restore(start["batch"], start["lanes"])
+            self._lanes.restore(start["batch"], start["lanes"], start["lost"])
         self.progress = Progress(self)
 
     def __next__(self) -> StreamBatch:
@@ -66,7 +69,10 @@ class StreamIterator(Iterator[StreamBatch]):
             self.close()
             raise StopIteration
         try:
-            batch = self._collate(rows, self._padding_template(rows))
+            batch = self._collate(rows, self._padding_form(rows))
+        except NoChunk:
+            self.close()
+            raise
         except Exception:
             self._lanes.advance()
             raise
@@ -79,26 +85,41 @@ class StreamIterator(Iterator[StreamBatch]):
             self._where.interrupt()
             return
         state = self.state()
-        if state == self._failed_at:  # workers that cannot start would fail without end
-            self.close()
+        if state == self._failed_at or isinstance(error, NoChunk):
+            self.close()  # otherwise workers that cannot start would fail without end
         self._failed_at = state
 
-    def _padding_template(self, rows: list[Any]) -> Any:
-        """Return a chunk whose form rows of the padding value get."""
-        if all(row.number >= 0 for row in rows):
-            return None
-        for row in rows:
-            if row.number >= 0:
-                return row.value
-        if not self._has_template:
-            self._template, self._has_template = self._lanes.first_chunk(), True
-        return self._template
+    def _padding_form(self, rows: list[Row]) -> Any:
+        """Return the form that rows of the padding value get: that of the first chunk beside them.
+
+        If there is none, it is that of the first chunk of the epoch. After a resume it is read once more, if
+        streams can be read again.
+        """
+        chunk = next((row.value for row in rows if row.number >= 0), _NONE)
+        if chunk is not _NONE:
+            if self._form is _NONE:
+                self._form, self._is_form_of_first = form_of(chunk), rows[0].batch == 0
+            return chunk
+        if not self._is_form_of_first:
+            try:
+                self._form = form_of(self._lanes.first_chunk())
+            except NoChunk:
+                if self._form is _NONE:
+                    raise
+            self._is_form_of_first = True
+        return self._form
 
     def state(self) -> dict[str, Any]:
         """Return which epoch and batch come next, and where each lane reads on."""
         if self._is_over:
-            return {"epoch": self._epoch + 1, "batch": 0, "lanes": None}
-        return {"epoch": self._epoch, "batch": self._lanes.batch, "lanes": self._lanes.state()}
+            return {"epoch": self._epoch + 1, "batch": 0, "lanes": None, "lost": []}
+        lanes = self._lanes
+        return {
+            "epoch": self._epoch,
+            "batch": lanes.batch,
+            "lanes": lanes.state(),
+            "lost": sorted(lanes.lost),
+        }
 
     def close(self) -> None:
         """End the workers and close all open streams. Idempotent."""

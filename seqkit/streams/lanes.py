@@ -19,14 +19,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from ..errors import EvaluationError
 from .chunks import Found, Key
 from .order import Order
 from .workers import Opened, StreamFailed
 
-__all__ = ["Ends", "Lanes", "Padding", "Row", "Where", "count_batches"]
+__all__ = ["Ends", "Lanes", "NoChunk", "Padding", "Row", "Where", "count_batches"]
 
 Padding = str  # one of PADDING
 PADDING = ("value", "restart", "drop_rows", "stop")
+
+
+class NoChunk(RuntimeError):
+    """Padding cannot be made, in this batch and in all later ones."""
 
 
 class Row(NamedTuple):
@@ -126,6 +131,7 @@ class Lanes:
         self._ahead: dict[int, Opened] = {}
         self._has_begun = False
         self.batch = 0
+        self.lost: set[int] = set()  # ids of the streams that failed
 
     def read(self) -> list[Row] | None:
         """Return the rows of the next batch, or None after the last batch. Call `advance` once it is
@@ -140,7 +146,8 @@ class Lanes:
         full = [
             lane for lane in self._lanes if lane.has(t) and lane.row is not None and not lane.row.is_padding
         ]
-        if not full and ends.batches is None:
+        # If streams fail, rows that are dropped can run out before the number of batches is reached.
+        if not full and (ends.batches is None or ends.padding == "drop_rows"):
             return None
         if ends.padding == "stop" and len(full) < len(self._lanes):
             return None
@@ -195,9 +202,14 @@ class Lanes:
         """Give a lane the next unread stream, or the next one to read again. Return whether there is one."""
         number = self._next_number()
         if again:
-            assert self._order.length is not None
-            number = max(number, self._order.length)
-        elif not self._order.find(number):
+            length = self._order.length
+            assert length is not None
+            first = max(number, length)
+            sound = (
+                later for later in range(first, first + length) if self._order.id(later) not in self.lost
+            )
+            number = next(sound, -1)
+        if number < 0 or not (again or self._order.find(number)):
             return False
         lane.stream = self._ahead.get(number) or self._opened(number, again)
         self._ahead.pop(number, None)
@@ -221,9 +233,8 @@ class Lanes:
         fruitless = 0
         while not lane.has(self.batch):
             if lane.needs_stream():
-                if fruitless > (self._order.length or 0):
-                    raise RuntimeError("StreamLoader: padding='restart' found no chunk in any stream")
-                self._hand_over(lane, again=True)
+                if fruitless > (self._order.length or 0) or not self._hand_over(lane, again=True):
+                    raise NoChunk("StreamLoader: padding='restart' finds no chunk in any stream")
                 fruitless += 1
             self._read(lane)
 
@@ -233,8 +244,7 @@ class Lanes:
         try:
             found = self._where.read(stream, key)
         except StreamFailed as failure:
-            stream.is_over = True
-            self._failed(failure, stream, key.chunk)
+            self._lose(stream, key, failure)
             return
         if found is None:
             stream.is_over = True
@@ -255,22 +265,36 @@ class Lanes:
             after,
         )
 
+    def _lose(self, stream: Opened, key: Key, failure: StreamFailed) -> None:
+        """Go on without the rest of a stream, unless the failure is to be raised."""
+        stream.is_over = True
+        self.lost.add(stream.id)
+        self._failed(failure, stream, key.chunk)
+
     def _empty(self, lane: _Lane) -> Row | None:
         if self._ends.padding == "drop_rows":
             return None
         return Row(self.batch, lane.number, -1, -1, -1, True, None, None, None)
 
     def first_chunk(self) -> Any:
-        """Return the first chunk of any stream. Rows of the padding value get its form."""
-        number = 0
-        while self._order.may_find(number):
-            stream = self._opened(number)
-            stream.start = stream.start._replace(number=-1 - number)  # a lane may read it too
-            found = self._where.read(stream, stream.start)
+        """Return the first chunk of any stream, also of other ranks. Rows of the padding value get its form.
+
+        Streams that fail are passed over: the rank that reads them reports them.
+        """
+        for id_ in self._order.ids():
+            try:
+                item = self._order.stream(id_)
+                stream = Opened(Key(-1 - id_, 0, item=item, has_item=True), id_)  # a lane may read it too
+                found = self._where.read(stream, stream.start)
+            except (StreamFailed, EvaluationError):
+                continue
             if found is not None:
+                stream.close()
                 return found.value
-            number += 1
-        raise RuntimeError("StreamLoader: no stream has a chunk whose form padding could have")
+        raise NoChunk(
+            "StreamLoader: a batch would consist of padding only, and no stream has a chunk whose shape and"
+            " type the padding could have"
+        )
 
     # ---------------------------------------------------------------- known lengths
 
@@ -285,13 +309,18 @@ class Lanes:
 
     def _check_end(self) -> None:
         """Raise an error if streams go on after the number of batches that follows from their lengths."""
-        if self._ends.lengths is None or self._ends.padding == "stop":
-            return
+        if self._ends.lengths is None or self._ends.padding == "stop" or self.lost:
+            return  # without the rest of a stream, others may be read in other batches
         for lane in self._lanes:
             stream = lane.stream
             if stream is None or stream.is_over or stream.is_padding:
                 continue
-            if self._where.read(stream, lane.next_key()) is not None:
+            try:
+                found = self._where.read(stream, lane.next_key())
+            except StreamFailed as failure:
+                self._lose(stream, lane.next_key(), failure)
+                continue
+            if found is not None:
                 raise ValueError(
                     f"StreamLoader: stream {stream.id} is longer than lengths says. Correct lengths"
                 )
@@ -317,9 +346,10 @@ class Lanes:
                 return [stream.number, -1, None, 0, is_padding]
         return [key.number, key.chunk, key.mark, key.base, is_padding]
 
-    def restore(self, batch: int, state: list[list[Any]]) -> None:
+    def restore(self, batch: int, state: list[list[Any]], lost: list[int]) -> None:
         """Go on from a state."""
         self.batch = batch
+        self.lost.update(lost)
         for number, lane in sorted(
             zip([saved[0] for saved in state], self._lanes, strict=True), key=_by_number
         ):

@@ -15,16 +15,23 @@ from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from ..randomness import as_seed
 from ..set_epoch import listeners, tell
-from .batch import Collation, Unequal
-from .chunks import Chunks, Opener, OpenStreams
+from .batch import Collation, StreamBatch, Unequal
+from .chunks import Chunks, Opener, OpenStreams, Resume
 from .epochs import Epochs
 from .iterator import Progress, StreamIterator
-from .lanes import PADDING, Ends, Lanes, Where
+from .lanes import PADDING, Ends, Lanes, Row, Where
 from .order import Listed, Order, described
 from .state import check_state
 from .workers import Here, Limits, Opened, StreamFailed, Workers, introduced
 
 __all__ = ["StreamLoader"]
+
+
+class _Zero(int):
+    """The default of `pad_value`. It differs from a 0 that the user passes."""
+
+
+ZERO = _Zero()
 
 
 class StreamLoader:
@@ -41,9 +48,7 @@ class StreamLoader:
         drawn in the consumer's process, as far as needed. It may be endless.
     open_fn : callable
         ``open_fn(stream)`` returns an iterable of chunks, the same ones each time. A generator function is
-        typical. Called just in time, in a worker. If it has a parameter ``start``, it is called with the
-        number of the first chunk wanted, which makes resuming cheap. So do ``seek`` and ``tell`` of the
-        iterator it returns.
+        typical. Called just in time, in a worker. See `resume` for streams that can begin at a chunk.
     batch_size : int
         Number of rows: how many streams are read at a time (1 or more).
     num_workers : int
@@ -56,12 +61,14 @@ class StreamLoader:
         default): `pad_value`. "restart": streams read again from the start of the list, flagged as padding.
         "drop_rows": nothing, so batches get smaller. "stop": the epoch ends at the first batch that has not
         all rows. The chunks left over are dropped.
-    pad_value : Any, optional
-        Fills rows of padding and short chunks. Required with ``padding="value"``. A batch of chunks whose
-        type cannot hold it, such as -1 in unsigned or NaN in any integers, is a ValueError.
+    pad_value : Any
+        Fills rows of padding and short chunks. A dict has a value for each field of the chunks: a key of a
+        dict, a name of a named tuple, or a place in a tuple. Text and other objects are None in rows of
+        padding if it is a number for all fields. A batch of chunks whose type cannot hold it, such as -1 in
+        unsigned integers or 0 in text, is a ValueError. 0 by default, which fills no short chunks.
     unequal : "pad" or "refuse", optional
         What to do with chunks of one batch that differ in length: fill up short ones with `pad_value`, or
-        raise ValueError. The default is "pad" if there is a `pad_value`.
+        raise ValueError. The default is "pad" if `pad_value` is passed.
     time_first : bool
         False (the default) gives arrays of shape (rows, steps, …), True of shape (steps, rows, …).
     strict : bool
@@ -74,7 +81,8 @@ class StreamLoader:
         Read every `world_size`-th stream from number `rank` on, in the order of the epoch. All ranks make the
         same number of batches: `batches_per_epoch`, or the number that follows from `lengths`.
     lengths : sequence of int, optional
-        Number of chunks of each stream. With it, `len` of the loader is known.
+        Number of chunks of each stream, for example from `count_chunks`. With it, `len` of the loader and
+        ``batch.is_last`` are known.
     batches_per_epoch : int, optional
         Number of batches of each epoch (1 or more). Longer epochs are cut, shorter ones go on with padding.
     on_error : "raise" or "skip"
@@ -102,11 +110,17 @@ class StreamLoader:
         Most unread streams that are open ahead of need (0 or more). None (the default) is `batch_size`. One
         is opened when a worker has read a stream to its end, which is up to `max_buffered` batches before
         its row needs it.
+    resume : "start" or "seek", optional
+        How a stream that is opened again gets to its next chunk: after a resume, or when its worker died.
+        "start": `open_fn` takes ``start=chunk``, the number of the first chunk wanted. "seek": its iterators
+        have `tell`, which is kept after each chunk, and `seek`, which goes there. None (the default) reads
+        the chunks before it once more, except in binary files, views and `Stream`, which can go there.
 
     Attributes
     ----------
     failed : list of tuple
-        The id, the chunk and the error text of each stream that failed with ``on_error="skip"``.
+        The id, the chunk and the error text of each stream that failed with ``on_error="skip"``. A part of
+        the state.
 
     Raises
     ------
@@ -143,7 +157,7 @@ class StreamLoader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         *,
         padding: Literal["value", "restart", "drop_rows", "stop"] = "value",
-        pad_value: Any = None,
+        pad_value: Any = ZERO,
         unequal: Unequal | None = None,
         time_first: bool = False,
         strict: bool = False,
@@ -163,6 +177,7 @@ class StreamLoader:
         max_buffered: int = 16,
         max_bytes: int = 1 << 28,
         streams_ahead: int | None = None,
+        resume: Resume = None,
     ) -> None:
         who = "StreamLoader"
         check_callable(open_fn, f"{who}: open_fn")
@@ -180,15 +195,17 @@ class StreamLoader:
                 f"{who}: padding='value' needs pad_value. Pass one, or set padding to 'restart',"
                 " 'drop_rows' or 'stop'"
             )
-        unequal = unequal or ("refuse" if pad_value is None else "pad")
+        unequal = unequal or ("refuse" if pad_value is None or pad_value is ZERO else "pad")
         _check_choice(unequal, ("pad", "refuse"), f"{who}: unequal")
         if unequal == "pad" and pad_value is None:
             raise ValueError(f"{who}: unequal='pad' needs pad_value")
         self._streams = streams
-        self._opener = Opener(open_fn)
+        if resume is not None:
+            _check_choice(resume, ("start", "seek"), f"{who}: resume")
+        self._opener = Opener(open_fn, resume)
         self._padding = padding
         time_first = as_bool(time_first, f"{who}: time_first")
-        self._collation = partial(Collation, collate_fn, pad_value, unequal, time_first)
+        self._collating = collate_fn, pad_value, unequal, time_first
         self.seed = as_seed(seed, f"{who}: seed")
         self._seed_was_drawn = seed is None
         self._epochs = Epochs(
@@ -266,9 +283,7 @@ class StreamLoader:
             )
         self._has_begun = True
         tell(listeners(self._streams), self._epoch)  # before workers get a copy
-        iterator = StreamIterator(
-            self._epoch, *self._lanes(self._epoch), self._collation().batch, self._start
-        )
+        iterator = StreamIterator(self._epoch, *self._lanes(self._epoch), self._collate(), self._start)
         self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
         self._alive.add(iterator)
         return iterator
@@ -282,6 +297,10 @@ class StreamLoader:
             raise TypeError("StreamLoader has no length: pass lengths or batches_per_epoch")
         return batches
 
+    def _collate(self) -> Callable[[list[Row], Any], StreamBatch]:
+        """Return the function that makes the batches of one epoch."""
+        return Collation(*self._collating, self._epochs.lengths).batch
+
     def _lanes(self, epoch: int) -> tuple[Lanes, Where]:
         """Return the lanes of an epoch, and where they read."""
         order = self._epochs.order(epoch, self.seed)
@@ -291,13 +310,14 @@ class StreamLoader:
         if self.num_workers:
             where = Workers(self._nodes(known, epoch), self._limits, name)
         else:
-            where = Here(OpenStreams(known, self._opener), name)
+            where = Here(OpenStreams(known, self._opener.at_epoch(epoch)), name)
         ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         return Lanes(order, where, self.batch_size, ends, self._limits.streams, self._fail), where
 
     def _nodes(self, order: Order | None, epoch: int) -> list[Prefetch[Any]]:
         timeout, workers = self._options["timeout"], self.num_workers
-        chunks = Chunks(order, self._opener, sys.maxsize if timeout is None else int(timeout * 1e9 / 4))
+        patience_ns = sys.maxsize if timeout is None else int(timeout * 1e9 / 4)
+        chunks = Chunks(order, self._opener.at_epoch(epoch), patience_ns)
         shm_size = self._options["shm_size"]
         # So many results can be held, or on their way, without copies. All streams may be with one worker.
         most = min(256, max(16, self._limits.chunks * self.batch_size))
@@ -339,10 +359,10 @@ class StreamLoader:
         """
         latest = self._latest
         if latest is None:
-            state = self._start or {"epoch": self._epoch, "batch": 0, "lanes": None}
+            state = self._start or {"epoch": self._epoch, "batch": 0, "lanes": None, "lost": []}
         else:
             state = latest.state()
-        return {**state, **self._identity()}
+        return {**state, "failed": [list(failure) for failure in self.failed], **self._identity()}
 
     def _identity(self) -> dict[str, Any]:
         """Return the fields that a state and the loader that goes on from it must share."""
@@ -360,7 +380,8 @@ class StreamLoader:
         """Let the next `iter` begin with the batch that was next when `state_dict` was called.
 
         Streams that were open are opened again and moved on to their next chunk. That is exact. It is cheap
-        for streams that can seek. Others read the chunks before it once more, in the workers.
+        with `resume`. Others read the chunks before it once more, in the workers. Streams that have failed
+        are not read again.
 
         Parameters
         ----------
@@ -386,6 +407,8 @@ class StreamLoader:
             self.seed = state["seed"]
         self._epoch, self._latest = state["epoch"], None
         self._start = {name: state[name] for name in ("epoch", "batch", "lanes")}
+        self._start["lost"] = state.get("lost", [])
+        self.failed[:] = [(stream, chunk, text) for stream, chunk, text in state.get("failed", ())]
 
     # ---------------------------------------------------------------- end
 

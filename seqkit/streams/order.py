@@ -7,6 +7,7 @@ user passed. Numbers beyond the last stream stand for the same streams, read aga
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from ..errors import brief, fail
@@ -44,6 +45,14 @@ class Order:
     def forget(self, number: int) -> None:
         """Forget the streams up to this number."""
 
+    def ids(self) -> Iterable[int]:
+        """Return the ids of all streams that can be read again: those of this order first."""
+        raise NotImplementedError
+
+    def stream(self, id_: int) -> Any:
+        """Return the user's object for the stream with an id."""
+        raise NotImplementedError
+
 
 class Listed(Order):
     """Streams that can be indexed: those of one rank, shuffled for an epoch if there is a seed.
@@ -74,7 +83,15 @@ class Listed(Order):
         return place if self._permutation is None else self._permutation.one(place)
 
     def item(self, number: int) -> Any:
-        return self._streams[self.id(number)]
+        return self.stream(self.id(number))
+
+    def ids(self) -> Iterator[int]:
+        own = [self.id(number) for number in range(self.length)]
+        yield from own
+        yield from sorted({*range(len(self._streams))}.difference(own))  # of other ranks
+
+    def stream(self, id_: int) -> Any:
+        return self._streams[id_]
 
 
 class Drawn(Order):
@@ -128,6 +145,14 @@ class Drawn(Order):
 
     def sent(self, number: int) -> tuple[Any, bool]:
         return self.item(number), True
+
+    def ids(self) -> Iterable[int]:
+        if isinstance(self._streams, Iterator):
+            return ()
+        return range(self._count) if self.length is None else range(self.length)
+
+    def stream(self, id_: int) -> Any:
+        return next(islice(in_order(self._streams), id_, None))
 
     def forget(self, number: int) -> None:
         for old in [kept for kept in self._kept if kept <= number]:

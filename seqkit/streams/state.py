@@ -21,7 +21,7 @@ FIELDS = (
 
 
 def check_state(state: Any) -> None:
-    """Raise TypeError unless this is a state of a `StreamLoader`.
+    """Raise TypeError unless this is a state of a `StreamLoader`. Older ones have no `lost` and `failed`.
 
     >>> check_state({"epoch": 1})
     Traceback (most recent call last):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, Generic
@@ -10,10 +11,10 @@ from typing import Any, Generic
 import numpy as np
 
 from ..checks import as_bool, check_callable, int_at_least, positive_int, refuse_async
-from ..errors import fail
+from ..errors import EvaluationError, fail
 from ..iteration import Progress, is_one_shot, restarting
 from ..randomness import as_seed, node_key
-from ..view import T, U, in_order, name_of
+from ..view import T, U, View, in_order, is_measured, name_of
 
 __all__ = ["Stream", "shuffle_buffer"]
 
@@ -54,9 +55,12 @@ class Stream(Generic[T]):
         refuse_async(source, "Stream: source")
         self._source = source
         self._is_spent = False
+        self._epoch: int | None = None
 
     def __iter__(self) -> Iterator[T]:
         source = self._source
+        if isinstance(source, View) and self._epoch is not None:
+            source = source.at_epoch(self._epoch)
         if not isinstance(source, Iterable):
             return in_order(source())
         if is_one_shot(source):
@@ -82,7 +86,7 @@ class Stream(Generic[T]):
         ['A', 'B']
         """
         check_callable(f, "smap: f")
-        return Stream(partial(_smap, f, self))
+        return Stream(partial(_smap, f, 0, self))
 
     def filter(self, predicate: Callable[[T], Any]) -> Stream[T]:
         """Return a stream of the items that satisfy a predicate.
@@ -152,10 +156,73 @@ class Stream(Generic[T]):
             raise ValueError(f"split: part must be below parts {parts}, got {part}")
         return Stream(partial(_split, part, parts, self))
 
+    def skip(self, count: int) -> Stream[T]:
+        """Return a stream without the first `count` items.
+
+        Functions of `smap` are not called for them, and views are not read. An item that would fail counts,
+        too.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `count` is not an int of at least 0.
+
+        Examples
+        --------
+        >>> list(Stream("abcde").smap(str.upper).batch(2).skip(1))
+        [['C', 'D'], ['E']]
+        """
+        count = int_at_least(count, "skip: count", 0)
+        source, upstream = self._source, self._upstream()
+        if isinstance(source, View) and is_measured(source):
+            rest = Stream(source[count:])
+            rest._epoch = self._epoch
+            return rest
+        step, arguments = (source.func, source.args[:-1]) if isinstance(source, partial) else (None, ())
+        if upstream is not None and step is _smap:
+            f, first = arguments
+            return Stream(partial(_smap, f, first + count, upstream.skip(count)))
+        if upstream is not None and step is _batch:
+            return Stream(partial(_batch, *arguments, upstream.skip(arguments[0] * count)))
+        if upstream is not None and step is _split:
+            return Stream(partial(_split, *arguments, upstream.skip(arguments[1] * count)))
+        return Stream(partial(_skip, count, self))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the following passes be those of epoch number `epoch` (0 or more).
+
+        It reaches shuffle buffers, views that draw random numbers, and sources with a method `set_epoch`. The
+        loaders call it before each epoch.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `epoch` is not an int of at least 0.
+
+        Examples
+        --------
+        >>> stream = Stream(range(9)).shuffle_buffer(9, seed=0)
+        >>> first = list(stream)
+        >>> stream.set_epoch(1)
+        >>> list(stream) == first
+        False
+        """
+        self._epoch = int_at_least(epoch, "set_epoch: epoch", 0)
+        upstream = self._upstream()
+        tell = getattr(self._source if upstream is None else upstream, "set_epoch", None)
+        if callable(tell):
+            tell(self._epoch)
+
+    def _upstream(self) -> Stream[Any] | None:
+        """Return the stream that this one is a step of, or None."""
+        last = self._source.args[-1:] if isinstance(self._source, partial) else ()
+        return last[0] if last and isinstance(last[0], Stream) else None
+
     def __repr__(self) -> str:
-        source = self._source
-        if isinstance(source, partial):
-            return f"Stream({name_of(source.func).strip('_')} of {source.args[-1]!r})"
+        source: Any = self._source
+        upstream = self._upstream()
+        if upstream is not None:
+            return f"Stream({name_of(source).strip('_')} of {upstream!r})"
         return f"Stream({type(source).__name__ if isinstance(source, Iterable) else name_of(source)})"
 
 
@@ -181,7 +248,7 @@ def shuffle_buffer(
     Returns
     -------
     Stream
-        All its passes have the same order.
+        All its passes have the same order, until its `set_epoch` is called. The loaders do that.
 
     Raises
     ------
@@ -202,21 +269,86 @@ def shuffle_buffer(
     number = as_seed(seed, "shuffle_buffer: seed")
     epoch = int_at_least(epoch, "shuffle_buffer: epoch", 0)
     source = iterable if isinstance(iterable, Stream) else Stream(iterable)
-    return Stream(partial(_shuffle_buffer, size, number, epoch, source))
+    return _Shuffled(size, number, epoch, source)
+
+
+class _Shuffled(Stream[T]):
+    """The stream that `shuffle_buffer` returns."""
+
+    def __init__(self, size: int, seed: int, epoch: int, source: Stream[T]) -> None:
+        super().__init__(source)
+        self._size = size
+        self._seed = seed
+        self._epoch: int = epoch
+        self._buffered = source
+
+    def __iter__(self) -> Iterator[T]:
+        return _shuffle_buffer(self._size, self._seed, self._epoch, self._buffered)
+
+    def __repr__(self) -> str:
+        return f"Stream(shuffle_buffer of {self._buffered!r})"
 
 
 # Each of these begins the pass of its source at once, and returns an iterator that survives errors.
 
 
+class _Items:
+    """Reads item i of a stream in a new pass, for an error of item i."""
+
+    def __init__(self, items: Iterable[Any], first: int) -> None:
+        self._items = items
+        self._first = first  # number of the first item
+
+    def _get(self, i: int) -> Any:
+        items, left = in_order(self._items), i - self._first
+        while True:
+            with suppress(EvaluationError):  # an item that fails has no number
+                item = next(items, _END)
+                if item is _END:
+                    raise IndexError(f"this pass of the stream has no item {i}")
+                if not left:
+                    return item
+                left -= 1
+
+
 class _Step:
-    """Stands for a step of a stream in error messages."""
+    """Stands for a step of a stream in its errors, as a view that computes item i in a new pass."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, f: Callable[[Any], Any], items: Iterable[Any], first: int = 0) -> None:
         self._name = name
+        self._f = f
+        self._items = _Items(items, first)
+
+    def _get(self, i: int) -> Any:
+        return self._f(self._items._get(i))
+
+    __getitem__ = _get
+
+    def _parts(self, i: int) -> list[tuple[_Items, list[int]]]:
+        return [(self._items, [i])]
 
 
-def _smap(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    source, counted, me = iter(items), Progress(), _Step("smap")
+_END = object()
+
+
+def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
+    source = in_order(items)
+    left = count
+
+    def run(progress: Progress) -> Iterator[Any]:
+        nonlocal left
+        while left:
+            left -= 1  # also for an item that fails
+            with suppress(EvaluationError):
+                next(source, None)
+        yield from source
+        progress.done = True
+
+    return restarting(run)
+
+
+def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator[Any]:
+    source, counted, me = iter(items), Progress(), _Step("smap", f, items, first)
     drawn = counted.counted(source)
 
     def run(progress: Progress) -> Iterator[Any]:
@@ -224,7 +356,7 @@ def _smap(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
             try:
                 value = f(item)
             except Exception as error:
-                fail(me, counted.position - 1, error)
+                fail(me, first + counted.position - 1, error)
             yield value
         progress.done = True
 
@@ -232,7 +364,7 @@ def _smap(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _filter(predicate: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    source, counted, me = iter(items), Progress(), _Step("filter")
+    source, counted, me = iter(items), Progress(), _Step("filter", predicate, items)
     drawn = counted.counted(source)
 
     def run(progress: Progress) -> Iterator[Any]:

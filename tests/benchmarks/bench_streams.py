@@ -290,7 +290,33 @@ def cpu() -> None:
     table(f"CPU of the main process for a batch of {LANES} rows", rows)
 
 
+def plain_rate(chunk: Any) -> float:
+    """Return batches per second of a loop that stacks a chunk of each of `LANES` streams."""
+    streams = [_fresh((200, chunk)) for _ in range(LANES)]
+    return 200 / seconds(lambda: consume(map(np.stack, zip(*streams, strict=True))))
+
+
+def loader_rate(chunk: Any, method: Any, workers: int) -> float:
+    loader = StreamLoader([(200, chunk)] * LANES, _fresh, LANES, workers, padding="drop_rows", method=method)
+    iterator = iter(loader)
+    next(iterator)
+    return 199 / seconds(lambda: consume(iterator))
+
+
+def limit() -> None:
+    chunk = np.ones(1 << 20, np.uint8)
+    runs = {"plain loop": lambda: plain_rate(chunk)}
+    for workers, method in ((0, "thread"), (2, "thread"), (2, "process")):
+        runs[f"{workers} {method}"] = lambda method=method, workers=workers: apart(  # type: ignore[misc]
+            lambda: loader_rate(chunk, method, workers)
+        )
+    rows: list[tuple[str, ...]] = [("workers", "batches per second")]
+    rows += [(name, f"{figure:.0f}") for name, figure in in_turn(runs).items()]
+    table(f"{LANES} rows of 1 MiB that cost nothing but a copy", rows)
+
+
 def main() -> None:
     overhead()
+    limit()
     cpu()
     spread()

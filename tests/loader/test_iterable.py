@@ -661,3 +661,169 @@ def test_shuffling_needs_a_buffer_and_the_error_says_so() -> None:
 def test_what_does_not_go_with_the_data_set_is_refused(dataset: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^DataLoader: .*{message}"):
         sk.DataLoader(dataset, **options)
+
+
+# -------------------------------------------------------------------- names of samples in errors
+
+
+def fail_at(value: int) -> Any:
+    def transform(i: int) -> int:
+        if i == value:
+            raise ValueError("bad value")
+        return i
+
+    return transform
+
+
+@in_every_way
+def test_an_error_has_the_number_of_its_sample(way: Any) -> None:
+    for dataset, options, value, number in (
+        (Stream(8), {"iterable_split": "reader"}, 3, 3),
+        (Stream(8), {"iterable_split": "reader", "batch_size": None}, 3, 3),
+        (Shards(2, 5), {}, 103, (1, 3)),
+        (Shards(2, 5), {"batch_size": None}, 103, (1, 3)),
+    ):
+        with sk.DataLoader(
+            dataset, **{"batch_size": 2, **options}, transform=fail_at(value), **way
+        ) as loader:
+            (error,) = [item for item in drawn(iter(loader)) if isinstance(item, Exception)]
+        assert isinstance(error, sk.EvaluationError)
+        assert error.index == number
+        assert type(error.index) is type(number)
+        assert error.inputs() == [value]
+
+
+@in_every_way
+def test_an_error_of_a_batch_has_the_numbers_of_its_samples(way: Any) -> None:
+    for options in ({"collate_fn": fail_at_list}, {"batch_transform": fail_at_array}):
+        with sk.DataLoader(Stream(6), 2, iterable_split="reader", **options, **way) as loader:  # type: ignore[arg-type]
+            (error,) = [item for item in drawn(iter(loader)) if isinstance(item, Exception)]
+        assert error.index == [2, 3]
+        assert list(map(type, error.index)) == [int, int]
+
+
+def fail_at_list(samples: list[int]) -> Any:
+    return fail_at_array(np.array(samples))
+
+
+def fail_at_array(batch: Any) -> Any:
+    if 3 in batch:
+        raise ValueError("bad batch")
+    return batch
+
+
+@in_every_way
+def test_a_function_for_errors_gets_the_number_of_the_sample(way: Any) -> None:
+    def replace(error: sk.EvaluationError) -> int:
+        return -error.index
+
+    options: Any = {"iterable_split": "reader", "transform": fail_at(3), "on_error": replace}
+    with sk.DataLoader(Stream(5), 5, **options, **way) as loader:
+        assert plain(loader) == [[0, 1, 2, -3, 4]]
+
+
+def test_samples_of_an_iterator_cannot_be_read_again_and_the_error_says_so() -> None:
+    with sk.DataLoader(iter(range(5)), 2, transform=fail_at(3), iterable_split="reader") as loader:
+        (error,) = [item for item in drawn(iter(loader)) if isinstance(item, Exception)]
+    assert error.index == 3
+    with pytest.raises(RuntimeError, match="the data set is an iterator, so no sample can be read again"):
+        error.inputs()
+
+
+@in_every_way
+def test_the_others_go_on_without_the_rest_of_a_broken_part(way: Any) -> None:
+    expected = [[0, 1], [100, 101], [200, 201], [2, 3], [102, 202]]
+    for on_error in ("skip", "replace", lambda error: 0):
+        with sk.DataLoader(Shards(4, 6, 3, bad=(1, 3)), 2, on_error=on_error, **way) as loader:
+            with pytest.warns(RuntimeWarning, match="without the rest of part 1: batch 2 of part 1 failed"):
+                assert plain(loader) == expected
+            assert loader.failed == [(1, "batch 2 of part 1 failed: OSError: broken file")]
+
+
+@pytest.mark.filterwarnings("ignore:DataLoader. went on without:RuntimeWarning")
+@pytest.mark.parametrize("read", [1, 3, 5])
+def test_a_state_is_exact_beside_a_broken_part(read: int) -> None:
+    def make(workers: int = 0) -> Any:
+        dataset = Shards(4, 6, 5, bad=(1, 3))
+        return sk.DataLoader(dataset, 2, on_error="skip", num_workers=workers, method="thread")
+
+    whole = plain(make())
+    loader = make()
+    batches = iter(loader)
+    for _ in range(read):
+        next(batches)
+    with make(2) as other:
+        other.load_state_dict(loader.state_dict())
+        assert plain(other) == whole[read:]
+
+
+@pytest.mark.filterwarnings("ignore:DataLoader. went on without:RuntimeWarning")
+def test_the_others_go_on_without_a_part_that_kills_its_workers() -> None:
+    def die(i: int) -> int:
+        if i == 104:
+            os._exit(3)
+        return i
+
+    with sk.DataLoader(Shards(8, 8, 8), 2, num_workers=2, transform=die, on_error="skip") as loader:
+        found = plain(loader)
+        ((part, text),) = loader.failed
+    assert [batch for batch in found if batch[0] // 100 == 1] == [[100, 101], [102, 103]]
+    assert len(found) == 10
+    assert part == 1
+    assert text.startswith("batch 2 of part 1")
+
+
+# -------------------------------------------------------------------- methods that mean something else
+
+
+class Fractions(Stream):
+    """A data set whose `split` divides it into training and validation."""
+
+    parts = 2
+
+    def split(self, fraction: float, seed: int = 0) -> Any:
+        raise AssertionError("this is no part")
+
+
+class Words(Stream):
+    parts = 3
+
+    def split(self, separator: str | None = None, maxsplit: int = -1) -> Any:
+        raise AssertionError("this is no part")
+
+
+class Folders(Shards):
+    """Names of its parts, as of a path."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.parts: Any = ("a", "b")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+class NoSplit(Stream):
+    parts = 4
+    split = "train"
+
+
+@every_way
+@pytest.mark.parametrize(
+    "dataset", [Fractions(3), Words(3), Folders(), NoSplit(3)], ids=lambda it: type(it).__name__
+)
+def test_a_method_that_only_is_called_split_is_left_alone(dataset: Any, way: Any) -> None:
+    with sk.DataLoader(dataset, 2, **way) as loader:
+        assert plain(loader) == [[0, 1], [2]]
+
+
+def test_a_split_with_other_names_can_be_asked_for() -> None:
+    class Ranks(Shards):
+        def split(self, rank: int, world_size: int) -> Iterator[int]:  # type: ignore[override]
+            return super().split(rank, world_size)
+
+        def __iter__(self) -> Iterator[int]:
+            return iter([7, 8, 9])
+
+    assert plain(sk.DataLoader(Ranks(2, 2), 2)) == [[7, 8], [9]]
+    assert plain(sk.DataLoader(Ranks(2, 2), 2, iterable_split="parts")) == [[0, 1], [100, 101]]

@@ -1071,3 +1071,71 @@ def test_ints_that_would_change_among_floats_are_refused(samples: Any) -> None:
         ours.default_collate(samples)
     small = [sample * 0 + 3 for sample in samples]
     assert torch.equal(ours.default_collate(small), torch.utils.data.default_collate(small))
+
+
+# -------------------------------------------------------------------- streams
+
+
+class Frame(NamedTuple):
+    image: Any
+    name: str
+
+
+def frames(stream: list[int]) -> Iterator[Frame]:
+    for chunk, steps in enumerate(stream):
+        yield Frame(np.full((steps, 2), 10 * len(stream) + chunk, np.float32), "abc"[chunk])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("method", ["thread", "process"])
+@pytest.mark.parametrize("time_first", [False, True])
+def test_a_stream_loader_gives_the_same_batches_as_tensors(
+    workers: int, method: Any, time_first: bool
+) -> None:
+    options: dict[str, Any] = {"pad_value": 0, "time_first": time_first, "lengths": [3, 1, 2]}
+    streams = [[3, 3, 2], [4], [1, 2]]
+    plain = list(sk.streams.StreamLoader(streams, frames, 2, **options))
+    loader = ours.StreamLoader(streams, frames, 2, workers, method=method, **options)
+    batches = list(loader)
+    assert len(batches) == len(plain)
+    for batch, expected in zip(batches, plain, strict=True):
+        assert isinstance(batch, ours.StreamBatch)
+        assert isinstance(batch.data, Frame)
+        assert batch.data.name == expected.data.name
+        assert batch.data.image.dtype == torch.float32
+        for one, other in zip(
+            (batch.data.image, *batch[1:7], batch.is_last, batch.mask),
+            (expected.data.image, *expected[1:7], expected.is_last, expected.mask),
+            strict=True,
+        ):
+            assert isinstance(one, torch.Tensor)
+            assert one.tolist() == other.tolist()  # type: ignore[union-attr]
+
+
+def test_the_mask_of_chunks_without_a_length_has_one_value_a_row() -> None:
+    for batch in ours.StreamLoader([2, 1], range, 2):
+        assert torch.equal(batch.mask, ~batch.is_padding)
+
+
+def test_tensors_are_chunks_too() -> None:
+    streams = [[1.0, 2.0], [3.0]]
+
+    def tensors(stream: list[float]) -> Iterator[torch.Tensor]:
+        yield from map(torch.tensor, [[x] for x in stream])
+
+    batches = list(ours.StreamLoader(streams, tensors, 2, pad_value=-1))
+    assert [batch.data.tolist() for batch in batches] == [[[1], [3]], [[2], [-1]]]
+    collated = list(ours.StreamLoader(streams, tensors, 2, 0, torch.stack, pad_value=-1))
+    assert [batch.data.tolist() for batch in collated] == [[[1], [3]], [[2], [-1]]]
+    with pytest.raises(ValueError, match=r"chunks of torch.int64 cannot hold pad_value=0\.5"):
+        list(ours.StreamLoader([1], lambda n: [torch.arange(3)], 2, 0, torch.stack, pad_value=0.5))
+
+
+def test_a_recurrent_state_is_kept_by_lane() -> None:
+    state = torch.zeros(2)
+    totals = {}
+    for batch in ours.StreamLoader([[3, 3, 2], [4], [1, 2]], frames, 2, pad_value=0):
+        state[batch.lane[batch.is_first]] = 0
+        state[batch.lane] += (batch.data.image[..., 0] * batch.mask).sum(dim=1)
+        totals.update(zip(batch.stream.tolist(), state.tolist(), strict=True))
+    assert totals == {0: 3 * 30 + 3 * 31 + 2 * 32, 1: 40, 2: 20 + 2 * 21}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -11,9 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import seqkit as sk
@@ -444,3 +447,227 @@ def test_ctrl_c_while_a_batch_is_made_loses_nothing(workers: int, method: Any) -
     found = drawn(iter(loader))
     assert isinstance(found.pop(2), KeyboardInterrupt)
     assert [batch.data for batch in found] == [batch.data for batch in plain]
+
+
+# -------------------------------------------------------------------- without the rest of a stream
+
+skipped = pytest.mark.filterwarnings("ignore:StreamLoader. went on without:RuntimeWarning")
+
+
+class BrokenAt:
+    """Numbers, but each stream of a dict breaks at a chunk."""
+
+    def __init__(self, places: dict[int, int]) -> None:
+        self.places = places
+        self.opened: list[int] = []
+
+    def __call__(self, length: int) -> Iterator[int]:
+        self.opened.append(length)
+        for chunk, number in enumerate(numbers(length)):
+            if self.places.get(length) == chunk:
+                raise OSError("bad disk")
+            yield number
+
+    def left(self, lengths: list[int]) -> list[list[int]]:
+        return [[*numbers(n)][: self.places.get(n)] for n in lengths]
+
+
+@every_kind
+@skipped
+@pytest.mark.parametrize("padding", ["value", "drop_rows", "stop"])
+@pytest.mark.parametrize("places", [{5: 1}, {2: 0}, {5: 0, 2: 0}, {5: 2, 3: 1}], ids=str)
+def test_lengths_of_streams_that_fail_are_no_error(
+    workers: int, method: Any, padding: Any, places: dict[int, int]
+) -> None:
+    lengths, open_fn = [5, 2, 3], BrokenAt(places)
+    loader = StreamLoader(
+        lengths,
+        open_fn,
+        2,
+        workers,
+        padding=padding,
+        pad_value=-1,
+        lengths=lengths,
+        on_error="skip",
+        method=method,
+    )
+    found = shown(loader)
+    expected = batches(open_fn.left(lengths), 2, padding, -1)
+    assert found[: len(expected)] == expected
+    if padding == "value":
+        assert len(found) == len(loader)  # as many as on other ranks
+        assert all(row[4] for batch in found[len(expected) :] for row in batch)
+    else:
+        assert len(found) == len(expected)
+
+
+@every_kind
+def test_a_stream_that_fails_after_its_last_chunk_is_named(workers: int, method: Any) -> None:
+    def open_fn(length: int) -> Iterator[int]:
+        yield from numbers(length)
+        if length == 3:
+            raise OSError("no trailer")
+
+    loader = StreamLoader([3, 1], open_fn, 1, workers, lengths=[3, 1], method=method)
+    with pytest.raises(sk.EvaluationError, match=r"chunk 3 of stream 0 \(3\) failed: OSError: no trailer"):
+        list(loader)
+    loader = StreamLoader([1, 3], open_fn, 1, workers, lengths=[1, 3], on_error="skip", method=method)
+    with pytest.warns(RuntimeWarning, match="without the rest of stream 1"):
+        assert shown(loader) == batches([[*numbers(1)], [*numbers(3)]], 1, "value")
+    assert [failure[:2] for failure in loader.failed] == [(1, 3)]
+
+
+@skipped
+def test_lengths_of_streams_that_fail_are_no_error_in_any_order() -> None:
+    rng = random.Random(0)
+    for _ in range(300):
+        lengths = rng.sample(range(1, 40), rng.randint(1, 9))
+        open_fn = BrokenAt({n: rng.randrange(n) for n in lengths if rng.random() < 0.4})
+        padding: Any = rng.choice(["value", "drop_rows", "stop", "restart"])
+        loader = StreamLoader(
+            lengths,
+            open_fn,
+            rng.randint(1, 4),
+            padding=padding,
+            pad_value=-1,
+            lengths=lengths,
+            on_error="skip",
+        )
+        with suppress(RuntimeError):  # no stream without an error is left to read again
+            found = shown(loader)
+            most = sum(map(len, open_fn.left(lengths)))
+            assert len([row for batch in found for row in batch if not row[4]]) <= most
+
+
+@every_kind
+@skipped
+def test_failed_streams_are_not_read_again_to_fill_rows(workers: int, method: Any) -> None:
+    lengths, open_fn = [3, 2, 12], BrokenAt({2: 1})
+    loader = StreamLoader(lengths, open_fn, 2, workers, padding="restart", on_error="skip", method=method)
+    found = shown(loader)
+    assert len(loader.failed) == 1
+    assert {row[1] for batch in found for row in batch if row[4]} == {0, 2}
+    if not workers:
+        assert open_fn.opened.count(2) == 1
+    again = StreamLoader(lengths, open_fn, 2, workers, padding="restart", on_error="skip", method=method)
+    for _ in islice(again, 5):
+        pass
+    other = StreamLoader(lengths, open_fn, 2, padding="restart", on_error="skip")
+    other.load_state_dict(json.loads(json.dumps(again.state_dict())))
+    assert other.failed == again.failed
+    assert shown(other) == found[5:]
+    assert len(other.failed) == 1
+
+
+@skipped
+def test_a_stream_that_failed_is_tried_again_in_the_next_epoch() -> None:
+    loader = StreamLoader([3, 2], BrokenAt({2: 1}), 2, padding="restart", on_error="skip")
+    assert shown(loader) == shown(loader)
+    assert [failure[:2] for failure in loader.failed] == [(1, 1), (1, 1)]
+
+
+def test_a_timed_out_stream_is_not_opened_again() -> None:
+    over, opened = threading.Event(), []
+
+    def stuck(length: int) -> Iterator[int]:
+        opened.append(length)
+        for chunk, number in enumerate(numbers(length)):
+            if length == 6 and chunk == 3:
+                over.wait()
+            yield number
+
+    loader = StreamLoader(LENGTHS, stuck, 2, 1, pad_value=-1, method="thread", timeout=0.2)
+    try:
+        found = drawn(iter(loader))
+    finally:
+        over.set()
+    assert [type(item).__name__ for item in found if isinstance(item, Exception)] == ["ItemTimeout"]
+    assert sorted(opened) == sorted(LENGTHS)
+
+
+# -------------------------------------------------------------------- chunks in the same memory
+
+
+def refilled(make: Any, change: Any) -> Any:
+    """Return an `open_fn` that yields one object again and again, changed in between."""
+
+    def open_fn(stream: int) -> Iterator[Any]:
+        buffer = make()
+        for chunk in range(6):
+            change(buffer, chunk)
+            yield buffer
+
+    return open_fn
+
+
+def set_all(buffer: Any, chunk: int) -> None:
+    buffer[:] = [chunk] * len(buffer)
+
+
+def part(stream: int) -> Iterator[Any]:
+    table = np.zeros((2, 3), int)
+    for chunk in range(6):
+        table[:] = chunk
+        yield table[1]
+
+
+def two(stream: int) -> Iterator[Any]:
+    buffers = np.zeros(2, int), np.zeros(2, int)
+    for chunk in range(6):
+        buffers[chunk % 2][:] = chunk
+        yield buffers[chunk % 2]
+
+
+def from_torch(stream: int) -> Iterator[Any]:
+    torch = pytest.importorskip("torch")
+    buffer = torch.zeros(2)
+    for chunk in range(6):
+        buffer.fill_(chunk)
+        yield buffer
+
+
+REFILLED: dict[str, Any] = {
+    "array": refilled(lambda: np.zeros(2, int), set_all),
+    "part of an array": part,
+    "two arrays": two,
+    "list": refilled(lambda: [0, 0], set_all),
+    "list of text": refilled(lambda: ["", ""], lambda buffer, chunk: set_all(buffer, str(chunk))),
+    "bytearray": refilled(lambda: bytearray(2), set_all),
+    "dict": refilled(dict, lambda buffer, chunk: buffer.update(x=chunk)),
+    "array in a dict": refilled(
+        lambda: {"x": np.zeros(2)}, lambda buffer, chunk: set_all(buffer["x"], chunk)
+    ),
+    "array in a tuple": refilled(lambda: (np.zeros(2), 1), lambda buffer, chunk: set_all(buffer[0], chunk)),
+    "lists in a list": refilled(lambda: [[0]], lambda buffer, chunk: set_all(buffer[0], chunk)),
+    "tensor": from_torch,
+}
+
+
+@pytest.mark.parametrize(("workers", "method"), KINDS[:5])
+@pytest.mark.parametrize("name", REFILLED)
+def test_a_stream_may_refill_its_buffer(name: str, workers: int, method: Any) -> None:
+    loader = StreamLoader([0, 1], REFILLED[name], 2, workers, str, padding="stop", method=method)
+    texts = [batch.data for batch in loader]
+    expected = [batch.data for batch in StreamLoader([0, 1], REFILLED[name], 2, 0, str, padding="stop")]
+    assert texts == expected
+    assert len(set(texts)) == 6
+
+
+def test_threads_do_not_copy_arrays_that_are_made_for_each_chunk() -> None:
+    places: list[int] = []
+
+    def fresh(stream: int) -> Iterator[Any]:
+        for _ in range(3):
+            array = np.zeros(4)
+            places.append(array.ctypes.data)
+            held = [{"x": array}]
+            del array
+            yield held.pop()
+
+    def where(chunks: list[Any]) -> list[int]:
+        kept.append(chunks)  # so that no memory is used again
+        return [chunk["x"].ctypes.data for chunk in chunks]
+
+    kept: list[Any] = []
+    loader = StreamLoader([0], fresh, 1, 1, where, padding="stop", method="thread")
+    assert [batch.data[0] for batch in loader] == places

@@ -49,17 +49,22 @@ class Seeking:
 
 @every_kind
 @pytest.mark.parametrize("padding", ["value", "restart", "drop_rows"])
-@pytest.mark.parametrize("open_fn", [numbers, seekable, Seeking], ids=["skip", "start", "seek"])
+@pytest.mark.parametrize(
+    ("open_fn", "resume"),
+    [(numbers, None), (seekable, "start"), (Seeking, "seek")],
+)
 def test_a_state_goes_on_exactly_with_other_workers(
-    workers: int, method: Any, padding: Any, open_fn: Any
+    workers: int, method: Any, padding: Any, open_fn: Any, resume: Any
 ) -> None:
     expected = batches([[*numbers(n)] for n in LENGTHS], 3, padding, -1)
     for done in range(len(expected) + 1):
-        first = StreamLoader(LENGTHS, open_fn, 3, 0, padding=padding, pad_value=-1)
+        first = StreamLoader(LENGTHS, open_fn, 3, 0, padding=padding, pad_value=-1, resume=resume)
         for _ in islice(first, done):
             pass
         state = json.loads(json.dumps(first.state_dict()))
-        second = StreamLoader(LENGTHS, open_fn, 3, workers, padding=padding, pad_value=-1, method=method)
+        second = StreamLoader(
+            LENGTHS, open_fn, 3, workers, padding=padding, pad_value=-1, method=method, resume=resume
+        )
         second.load_state_dict(state)
         assert second.state_dict() == state
         assert shown(second) == expected[done:]
@@ -86,10 +91,10 @@ def test_streams_that_can_seek_are_not_read_again() -> None:
         started.append((length, start))
         return seekable(length, start)
 
-    loader = StreamLoader([9, 9], open_fn, 2, pad_value=0)
+    loader = StreamLoader([9, 9], open_fn, 2, pad_value=0, resume="start")
     for _ in islice(loader, 5):
         pass
-    other = StreamLoader([9, 9], open_fn, 2, pad_value=0)
+    other = StreamLoader([9, 9], open_fn, 2, pad_value=0, resume="start")
     other.load_state_dict(loader.state_dict())
     started.clear()
     assert next(iter(other)).chunk.tolist() == [5, 5]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, count, islice
 from typing import Any
 
 import pytest
 
 import seqkit as sk
-from seqkit.streams import Stream, shuffle_buffer
+from seqkit.streams import Stream, StreamLoader, shuffle_buffer
 from tests.prefetch.traces import drawn
+
+from .model import KINDS
 
 
 def squares() -> Iterator[int]:
@@ -194,3 +196,151 @@ def test_text_from_an_iterator_is_read_once() -> None:
     assert len(list(rows)) == 2
     with pytest.raises(RuntimeError, match="which an earlier pass has read"):
         list(rows)
+
+
+# -------------------------------------------------------------------- errors, skip, epochs
+
+
+def invert(x: int) -> float:
+    return 1 / x
+
+
+def is_even_or_fails(x: int) -> bool:
+    return 6 % x == 0
+
+
+STEPS: dict[str, tuple[Callable[[], Any], int, Any]] = {
+    "smap": (lambda: Stream([1, 0, 2]).smap(invert), 1, 0),
+    "filter": (lambda: Stream([3, 0, 2]).filter(is_even_or_fails), 1, 0),
+    "after a filter": (
+        lambda: Stream(range(6)).filter(lambda x: x % 2 == 0).smap(lambda x: 1 // (x - 4)),
+        2,
+        4,
+    ),
+    "in a batch": (lambda: Stream([1, 2, 0, 3]).smap(invert).batch(2), 2, 0),
+    "skipped": (lambda: Stream([7, 1, 0, 2]).smap(invert).skip(1), 2, 0),
+    "source": (lambda: Stream(lambda: iter([1, 0])).smap(invert), 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_hints_of_an_error_work(name: str) -> None:
+    make, index, item = STEPS[name]
+    with pytest.raises(sk.EvaluationError, match="to reproduce: error") as caught:
+        list(make())
+    error = caught.value
+    assert error.index == index
+    assert error.inputs() == [item]
+    with pytest.raises(ZeroDivisionError):
+        error.view[index]
+
+
+def test_an_error_of_a_one_shot_source_says_why_it_cannot_be_reproduced() -> None:
+    with pytest.raises(sk.EvaluationError) as caught:
+        list(Stream(iter([0])).smap(invert))
+    with pytest.raises(RuntimeError, match="an earlier pass has read"):
+        caught.value.inputs()
+
+
+SKIPPED: list[Callable[[], Any]] = [
+    lambda: Stream(range(20)),
+    lambda: Stream(lambda: iter(range(20))),
+    lambda: Stream(sk.smap(abs, range(20))),
+    lambda: Stream(sk.shuffle(range(20), seed=0)),
+    lambda: Stream(sk.filter(lambda x: x % 3, range(20))),
+    lambda: Stream(sk.uniter(lambda: iter(range(20)))).smap(str),
+    lambda: Stream(range(20)).smap(str),
+    lambda: Stream(range(20)).filter(lambda x: x % 3).smap(str),
+    lambda: Stream(range(20)).smap(str).batch(3),
+    lambda: Stream(range(20)).smap(str).batch(3, drop_last=True).smap(len),
+    lambda: Stream(range(20)).smap(str).split(1, 3),
+    lambda: Stream(range(20)).shuffle_buffer(5, seed=0).smap(str),
+    lambda: Stream(range(20)).skip(3).smap(str).skip(2),
+    lambda: Stream(Stream(range(20)).smap(str)),
+]
+
+
+@pytest.mark.parametrize("make", SKIPPED)
+def test_skip_leaves_out_the_first_items(make: Callable[[], Any]) -> None:
+    whole = list(make())
+    for left_out in (0, 1, 4, len(whole), len(whole) + 2):
+        assert list(make().skip(left_out)) == whole[left_out:]
+    with pytest.raises(ValueError, match="skip: count must be an int of at least 0"):
+        make().skip(-1)
+
+
+def test_an_item_that_fails_can_be_skipped() -> None:
+    for stream in (Stream([1, 0, 2]).smap(invert), Stream([2, 0, 1]).filter(is_even_or_fails)):
+        assert len(list(stream.skip(2))) == 1
+
+
+def by_epoch(make: Callable[[], Any]) -> list[str]:
+    found = []
+    for epoch in (0, 1, 0):
+        stream = make()
+        stream.set_epoch(epoch)
+        found.append(str(list(stream)))
+        assert found[-1] == str(list(stream))
+    return found
+
+
+class Told:
+    """A data set that has `set_epoch`."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10 * self.epoch, 10 * self.epoch + 10))
+
+
+EPOCHS: list[Callable[[], Any]] = [
+    lambda: Stream(range(20)).shuffle_buffer(10, seed=0),
+    lambda: Stream(range(20)).shuffle_buffer(10, seed=0).smap(str).filter(len).batch(2).split(0, 2).skip(1),
+    lambda: Stream(sk.shuffle(range(20), seed=0)).smap(str),
+    lambda: Stream(sk.shuffle(range(20), seed=0)).skip(2).smap(str),
+    lambda: Stream(Told()).batch(3),
+    lambda: Stream(Stream(Told())),
+]
+
+
+@pytest.mark.parametrize("make", EPOCHS)
+def test_the_epoch_reaches_every_step(make: Callable[[], Any]) -> None:
+    first, second, again = by_epoch(make)
+    assert first != second
+    assert first == again == str(list(make()))
+
+
+@pytest.mark.parametrize(("workers", "method"), KINDS[:4:3])
+@pytest.mark.parametrize("make", EPOCHS)
+def test_a_loader_tells_the_epoch_to_what_open_fn_returns(
+    make: Callable[[], Any], workers: int, method: Any
+) -> None:
+    loader = StreamLoader([0, 0], lambda n: make(), 2, workers, str, padding="drop_rows", method=method)
+    first, second = ([batch.data for batch in loader] for _ in range(2))
+    assert first != second
+    loader.set_epoch(0)
+    assert [batch.data for batch in loader] == first
+    loader.set_epoch(1)
+    for _ in islice(loader, 2):
+        pass
+    other = StreamLoader([0, 0], lambda n: make(), 2, 0, str, padding="drop_rows")
+    other.load_state_dict(loader.state_dict())
+    assert [batch.data for batch in other] == second[2:]
+
+
+@pytest.mark.parametrize("make", EPOCHS)
+def test_a_loader_tells_the_epoch_to_its_streams(make: Callable[[], Any]) -> None:
+    loader = StreamLoader(make(), lambda x: [str(x)], 1)
+    first, second = (str([batch.data for batch in loader]) for _ in range(2))
+    assert first != second
+    loader.set_epoch(0)
+    assert str([batch.data for batch in loader]) == first
+
+
+def test_lengths_of_streams_in_another_order_in_each_epoch_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"lengths belong to streams in one order.*shuffle=True"):
+        StreamLoader(sk.shuffle([1, 2], seed=0), range, 1, lengths=[1, 2])
+    StreamLoader(sk.smap(abs, [1, 2]), range, 1, lengths=[1, 2])

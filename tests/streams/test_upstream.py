@@ -310,7 +310,7 @@ def test_5c15_workers_have_a_hook_and_information(method: Any) -> None:
 def test_5c17_a_loader_that_could_not_be_made_is_collected_quietly(recwarn: pytest.WarningsRecorder) -> None:
     """5.C.17: `__del__` raises if the constructor failed."""
     with pytest.raises(ValueError, match="needs pad_value"):
-        StreamLoader([1], numbers, 1)
+        StreamLoader([1], numbers, 1, pad_value=None)
     gc.collect()
     assert not recwarn.list
 

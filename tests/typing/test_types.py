@@ -403,3 +403,16 @@ def test_functions_say_what_items_their_views_have(name: str) -> None:
     kind = typing.get_origin(returned)
     if isinstance(kind, type) and issubclass(kind, sk.View):
         assert typing.get_args(returned) != (Any,)
+
+
+def test_batches_of_streams() -> None:
+    stream = sk.streams.Stream(numbers).smap(str).skip(1)
+    assert_type(stream, sk.streams.Stream[str])
+    assert_type(sk.streams.count_chunks(numbers, range), list[int])
+    for batch in sk.streams.StreamLoader(numbers, range, 2, lengths=numbers, resume=None):
+        assert_type(batch, sk.streams.StreamBatch)
+        assert_type(batch.is_last, npt.NDArray[np.bool_] | None)
+    with pytest.raises(ValueError, match="resume must be one of"):
+        sk.streams.StreamLoader(numbers, range, 2, resume="tell")  # type: ignore[arg-type]
+    torch = pytest.importorskip("seqkit.torch")
+    assert isinstance(next(iter(torch.StreamLoader(numbers, range, 2))), torch.StreamBatch)

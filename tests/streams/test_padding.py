@@ -1,0 +1,312 @@
+"""Padding is what `pad_value` says, of the form of real chunks, and never changes other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.streams import StreamLoader, count_chunks
+
+from .model import KINDS, numbers, shown
+
+every_kind = pytest.mark.parametrize(("workers", "method"), KINDS)
+
+
+def given(stream: list[Any]) -> list[Any]:
+    return stream
+
+
+def first(*streams: list[Any], rows: int | None = None, **options: Any) -> Any:
+    """Return the data of the first batch of streams that are lists of chunks."""
+    return next(iter(StreamLoader(streams, given, rows or len(streams) + 1, **options))).data
+
+
+class Frame(NamedTuple):
+    image: Any
+    name: str
+
+
+# -------------------------------------------------------------------- text, numbers, fields
+
+MIXED: list[tuple[list[Any], list[Any]]] = [
+    ([1, "a"], [1, "a"]),
+    (["a", 1], ["a", 1]),
+    ([1.5, None], [1.5, None]),
+    ([[1, "a"], [2, "b"]], [[1, "a"], [2, "b"]]),
+    ([[1, 2], ["a", "b"]], [[1, 2], ["a", "b"]]),
+    ([[1, [2]], [3, [4]]], [[1, [2]], [3, [4]]]),
+    ([b"a", "a"], [b"a", "a"]),
+    ([2**70, 1], [2**70, 1]),
+    ([[2**70], [1]], [[2**70], [1]]),
+]
+
+
+@pytest.mark.parametrize(("chunks", "expected"), MIXED, ids=str)
+def test_numbers_beside_other_values_stay_what_they_are(chunks: list[Any], expected: list[Any]) -> None:
+    found = first(*([chunk] for chunk in chunks), rows=len(chunks))
+    assert list(found) == expected
+    assert [type(part) for part in found] == [type(part) for part in expected]
+
+
+def test_arrays_of_numbers_and_of_text_are_not_joined() -> None:
+    number, text, time = np.array([1]), np.array(["a"]), np.array([0], "M8[s]")
+    for one, other in ((number, text), (text, number), (number, time), (np.array([b"a"]), text)):
+        found = first([one], [other], rows=2)
+        assert [row.dtype for row in found] == [one.dtype, other.dtype]
+
+
+def test_an_empty_list_does_not_turn_numbers_into_floats() -> None:
+    data = first([[1, 2]], [[]], rows=2, pad_value=0)
+    assert data.tolist() == [[1, 2], [0, 0]]
+    assert data.dtype.kind == "i"
+
+
+@pytest.mark.parametrize(
+    ("chunk", "pad_value", "expected"),
+    [
+        ("abc", "", ["abc", ""]),
+        ("abc", "<pad>", ["abc", "<pad>"]),
+        (b"abc", b"", [b"abc", b""]),
+        ("abc", 0, ["abc", None]),
+        (["to", "be"], "", [["to", "be"], ""]),
+        (np.array(["abc", "de"]), "", [["abc", "de"], ["", ""]]),
+        (np.array(["abc"]), "<padding>", [["abc"], ["<padding>"]]),
+        (np.array([b"abc"]), b"", [[b"abc"], [b""]]),
+        (np.array([3], "M8[s]"), np.datetime64("NaT"), None),
+        (np.array([None, 2], object), 0, [[None, 2], [0, 0]]),
+    ],
+    ids=str,
+)
+def test_rows_of_padding_are_what_the_pad_value_says(chunk: Any, pad_value: Any, expected: Any) -> None:
+    found = first([chunk], pad_value=pad_value)
+    if expected is None:
+        assert np.isnat(found[1]).all()
+    else:
+        assert np.asarray(found, object).tolist() == expected if isinstance(found, list) else True
+        assert (found if isinstance(found, list) else found.tolist()) == expected
+
+
+@pytest.mark.parametrize(
+    ("chunk", "pad_value"),
+    [
+        (np.array(["abc"]), 0),
+        (np.array([b"abc"]), "a"),
+        (np.array([1]), "5"),
+        (np.array([1.0]), "5"),
+        (np.array([1.0]), 1j),
+        (np.array([1], np.float16), 1e6),
+        (np.array([0], "M8[s]"), 0),
+        (np.array([0], "m8[s]"), 0),
+        (np.array([1]), None),
+        (np.array([1]), [1]),
+    ],
+    ids=str,
+)
+def test_a_pad_value_is_never_changed_into_another_one(chunk: Any, pad_value: Any) -> None:
+    with pytest.raises(ValueError, match=r"cannot hold pad_value=|needs pad_value"):
+        first([chunk], pad_value=pad_value)
+
+
+FIELDS: list[tuple[Any, Any, Any]] = [
+    ({"x": np.array([1]), "name": "a"}, {"x": -1, "name": ""}, {"x": [[1], [-1]], "name": ["a", ""]}),
+    ({"x": 1, "name": "a"}, {"x": -1, "name": 0}, {"x": [1, -1], "name": ["a", 0]}),
+    ({"a": {"b": 1}, "c": 2}, {"a": {"b": 7}, "c": 8}, {"a": {"b": [1, 7]}, "c": [2, 8]}),
+    ({"a": {"b": 1}, "c": 2}, {"a": 7, "c": 8}, {"a": {"b": [1, 7]}, "c": [2, 8]}),
+    (Frame(np.array([1]), "a"), {"image": 9, "name": "?"}, Frame([[1], [9]], ["a", "?"])),  # type: ignore[arg-type]
+    ((1, "a"), {0: 5, 1: ""}, ([1, 5], ["a", ""])),
+    ({"x": 1, "name": "a"}, 3, {"x": [1, 3], "name": ["a", None]}),
+]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        parts = [plain(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+@pytest.mark.parametrize(("chunk", "pad_value", "expected"), FIELDS, ids=str)
+def test_each_field_can_have_a_pad_value_of_its_own(chunk: Any, pad_value: Any, expected: Any) -> None:
+    assert plain(first([chunk], pad_value=pad_value)) == expected
+
+
+def test_short_chunks_are_filled_with_the_value_of_their_field() -> None:
+    chunks = [{"x": np.array([1, 2]), "t": np.array(["a", "b"])}, {"x": np.array([3]), "t": np.array(["c"])}]
+    data = first(*([chunk] for chunk in chunks), rows=2, pad_value={"x": -1, "t": "<none>"})
+    assert plain(data) == {"x": [[1, 2], [3, -1]], "t": [["a", "b"], ["c", "<none>"]]}
+
+
+def test_a_field_without_a_pad_value_is_named() -> None:
+    with pytest.raises(ValueError, match=r"pad_value=\{'x': 0\} has no value for the field 'name'"):
+        first([{"x": 1, "name": "a"}], pad_value={"x": 0})
+
+
+def test_dicts_with_other_keys_are_refused() -> None:
+    for one, other in (({"x": 1}, {"x": 1, "y": 2}), ({"x": 1, "y": 2}, {"x": 1}), ({"x": 1}, 3)):
+        with pytest.raises(ValueError, match="dicts with different keys"):
+            first([one], [other], rows=2)
+
+
+def test_the_defaults_pad_with_zeros_and_fill_no_short_chunks() -> None:
+    batches = list(StreamLoader([3, 1], range, 2))
+    assert [batch.data.tolist() for batch in batches] == [[0, 0], [1, 0], [2, 0]]
+    assert [batch.is_padding.tolist() for batch in batches] == [[False, False], [False, True], [False, True]]
+    with pytest.raises(ValueError, match=r"have 1 to 2 steps\. Set pad_value"):
+        first([np.zeros(2)], [np.zeros(1)], rows=2)
+    assert first(["a"]) == ["a", None]
+
+
+# -------------------------------------------------------------------- batches of padding only
+
+
+def arrays(length: int) -> Iterator[np.ndarray]:
+    if length == 99:
+        raise OSError("cannot be opened")
+    for chunk in range(length):
+        yield np.full((2, 3), chunk, np.float32)
+
+
+PADDED: dict[str, dict[str, Any]] = {
+    "first stream fails": {"streams": [99, 2, 1], "on_error": "skip"},
+    "last stream fails": {"streams": [2, 1, 99], "on_error": "skip"},
+    "empty streams": {"streams": [0, 0, 2, 0]},
+    "one-shot": {"streams": "iter"},
+    "rank with empty streams": {"streams": [2, 0, 1, 0], "rank": 1, "world_size": 2},
+    "rank with failing streams": {"streams": [2, 99, 1, 99], "rank": 1, "world_size": 2, "on_error": "skip"},
+}
+
+
+@every_kind
+@pytest.mark.filterwarnings("ignore:StreamLoader. went on without:RuntimeWarning")
+@pytest.mark.parametrize("name", PADDED)
+def test_a_batch_of_padding_has_the_form_of_real_chunks(name: str, workers: int, method: Any) -> None:
+    options = dict(PADDED[name])
+    streams = options.pop("streams")
+    streams = iter([2, 1]) if streams == "iter" else streams
+    loader = StreamLoader(
+        streams, arrays, 2, workers, pad_value=7, batches_per_epoch=5, method=method, **options
+    )
+    batches = list(loader)
+    assert [batch.data.shape for batch in batches] == [(2, 2, 3)] * 5
+    assert {batch.data.dtype for batch in batches} == {np.dtype(np.float32)}
+    assert (batches[-1].data == 7).all()
+    assert batches[-1].is_padding.all()
+
+
+def test_no_stream_is_opened_again_for_its_form() -> None:
+    opened = []
+
+    def open_fn(length: int) -> Iterator[np.ndarray]:
+        opened.append(length)
+        return arrays(length)
+
+    assert len(list(StreamLoader([2, 1], open_fn, 2, batches_per_epoch=6))) == 6
+    assert opened == [2, 1]
+
+
+@every_kind
+def test_the_form_after_a_resume_is_that_of_the_first_chunk(workers: int, method: Any) -> None:
+    def growing(length: int) -> Iterator[np.ndarray]:
+        for chunk in range(length):
+            yield np.full(5 - chunk, chunk)
+
+    def make(workers: int = 0) -> StreamLoader:
+        return StreamLoader([0, 3, 2], growing, 2, workers, pad_value=0, batches_per_epoch=5, method=method)
+
+    whole = [batch.data.shape for batch in make()]
+    loader = make()
+    for _ in islice(loader, 1):
+        pass
+    other = make(workers)
+    other.load_state_dict(loader.state_dict())
+    assert [batch.data.shape for batch in other] == whole[1:]
+
+
+def test_a_resumed_one_shot_iterator_pads_with_a_form_that_it_has_seen() -> None:
+    loader = StreamLoader(iter([2, 2]), arrays, 2, batches_per_epoch=4)
+    next(iter(loader))
+    other = StreamLoader(iter([2, 2]), arrays, 2, batches_per_epoch=4)
+    other.load_state_dict(loader.state_dict())
+    assert [batch.data.shape for batch in other] == [(2, 2, 3)] * 3
+
+
+@every_kind
+@pytest.mark.parametrize("padding", ["value", "restart"])
+def test_an_epoch_without_any_chunk_is_one_error(workers: int, method: Any, padding: Any) -> None:
+    loader = StreamLoader(
+        [0, 0], arrays, 2, workers, padding=padding, batches_per_epoch=3, method=method, pad_value=0
+    )
+    iterator = iter(loader)
+    with pytest.raises(RuntimeError, match=r"StreamLoader: .*no(| stream has a) chunk"):
+        next(iterator)
+    assert list(iterator) == []
+
+
+# -------------------------------------------------------------------- lengths
+
+
+@every_kind
+@pytest.mark.parametrize("padding", ["value", "restart", "drop_rows", "stop"])
+def test_the_last_chunk_of_a_stream_is_known_with_lengths(workers: int, method: Any, padding: Any) -> None:
+    lengths = [3, 1, 0, 4]
+    loader = StreamLoader(
+        lengths, numbers, 2, workers, padding=padding, pad_value=-1, lengths=lengths, method=method
+    )
+    for batch in loader:
+        for stream, chunk, is_last in zip(batch.stream, batch.chunk, batch.is_last, strict=True):  # type: ignore[arg-type]
+            assert is_last == (stream >= 0 and chunk == lengths[stream] - 1)
+    assert next(iter(StreamLoader(lengths, numbers, 2))).is_last is None
+
+
+def test_batches_of_a_collate_fn_have_lengths() -> None:
+    def ragged(sizes: list[int]) -> Iterator[dict[str, Any]]:
+        yield from ({"name": "a", "x": np.zeros((size, 2))} for size in sizes)
+
+    def clear(chunks: list[Any]) -> int:
+        chunks.clear()
+        return 0
+
+    streams = [[3, 2], [4]]
+    plain, own, emptied = (
+        list(StreamLoader(streams, ragged, 2, 0, collate_fn, pad_value=0))
+        for collate_fn in (None, list, clear)
+    )
+    for batches in (plain, own, emptied):
+        assert [batch.lengths.tolist() for batch in batches] == [[3, 4], [2, 0]]
+        assert [batch.mask.tolist() for batch in batches] == [batch.mask.tolist() for batch in plain]
+
+
+def test_views_as_chunks_are_not_computed_for_their_length() -> None:
+    def fail(i: int) -> int:
+        raise AssertionError("computed")
+
+    def open_fn(stream: int) -> list[Any]:
+        return [sk.smap(fail, range(3))]
+
+    assert next(iter(StreamLoader([0], open_fn, 2, 0, len, padding="drop_rows"))).data == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_chunks_are_counted(workers: int, method: Any) -> None:
+    lengths = [3, 0, 5]
+    assert count_chunks(lengths, numbers, workers, method=method) == lengths
+    assert count_chunks(sk.view(lengths), sk.arange, workers, method=method) == lengths
+    loader = StreamLoader(lengths, numbers, 2, lengths=count_chunks(lengths, numbers))
+    assert len(loader) == len(shown(loader))
+
+
+def test_a_stream_that_cannot_be_counted_is_named() -> None:
+    with pytest.raises(sk.EvaluationError, match=r"smap\[1\] failed: OSError: cannot be opened"):
+        count_chunks([1, 99], arrays)
+    with pytest.raises(TypeError, match="count_chunks: open_fn must be callable"):
+        count_chunks([1], 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="count_chunks: num_workers must be an int of at least 0"):
+        count_chunks([1], range, -1)
