@@ -85,6 +85,45 @@ def _is_a_number(source: Any) -> bool:
     return hasattr(type(source), "ndim") and source.ndim == 0
 
 
+def _copier(data: Any) -> Callable[[Any], Any] | None:
+    """Return what copies an item of an object if items are parts of its memory, which users could change."""
+    if not isinstance(data, np.ndarray):
+        return owned if _is_tensor(data) else None
+    if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
+        return None
+    return np.ndarray.copy if type(data) is np.ndarray and data.ndim > 1 else owned
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def owned(item: T) -> T:
+    """Return an item, or a copy of it if it is a part of the memory of a larger array or tensor.
+
+    >>> table = np.zeros((2, 3))
+    >>> row = owned(table[0])
+    >>> row += 1
+    >>> table.sum()
+    np.float64(0.0)
+    """
+    if type(item) in PLAIN:
+        return item
+    if isinstance(item, np.ndarray | np.void):
+        is_part = item.base is not None and item.flags.writeable
+        if not is_part:
+            return item
+        return cast(T, np.array(item) if isinstance(item, np.memmap) else item.copy())
+    if _is_tensor(item):
+        tensor: Any = item
+        return cast(T, tensor.clone() if tensor._is_view() or tensor.is_inference() else tensor)
+    return item
+
+
+PLAIN = {int, float, str, bytes, list, tuple, dict, bool, type(None), np.float64, np.int64}
+
+
 class Source(View[T_co]):
     """The leaf of every expression: an indexable object that is not a view itself.
 
@@ -92,6 +131,8 @@ class Source(View[T_co]):
     reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
     StopIteration.
     """
+
+    _copy: Callable[[Any], Any] | None = None  # copies an item that shares memory with the object
 
     def __init__(self, data: Any) -> None:
         super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
@@ -164,57 +205,6 @@ class Source(View[T_co]):
         n = "?" if isinstance(self._n, Unsized) else self._n
         return f"<{type(self._data).__name__} of {n}>"
 
-
-def _copier(data: Any) -> Callable[[Any], Any] | None:
-    """Return what copies an item of an object if items are parts of its memory, which users could change."""
-    if not isinstance(data, np.ndarray):
-        return owned if _is_tensor(data) else None
-    if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
-        return None
-    return np.ndarray.copy if type(data) is np.ndarray and data.ndim > 1 else owned
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
-def owned(item: T) -> T:
-    """Return an item, or a copy of it if it is a part of the memory of a larger array or tensor.
-
-    >>> table = np.zeros((2, 3))
-    >>> row = owned(table[0])
-    >>> row += 1
-    >>> table.sum()
-    np.float64(0.0)
-    """
-    if type(item) in PLAIN:
-        return item
-    if isinstance(item, np.ndarray | np.void):
-        is_part = item.base is not None and item.flags.writeable
-        if not is_part:
-            return item
-        return cast(T, np.array(item) if isinstance(item, np.memmap) else item.copy())
-    if _is_tensor(item):
-        tensor: Any = item
-        return cast(T, tensor.clone() if tensor._is_view() or tensor.is_inference() else tensor)
-    return item
-
-
-PLAIN = {
-    int,
-    float,
-    str,
-    bytes,
-    list,
-    tuple,
-    dict,
-    bool,
-    type(None),
-    np.float32,
-    np.float64,
-    np.int64,
-}
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
 _PLAIN = {list, tuple, range, str, bytes}

@@ -107,12 +107,13 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
     _length_reads = False
-    _streams: Any = False  # or a property
-    _has_parts: Any = True  # or a property
-    _reads_on_demand: Any = False  # or a property
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
+    # Properties in some views.
+    _streams: Any = False
+    _has_parts: Any = True
+    _reads_on_demand: Any = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

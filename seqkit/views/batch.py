@@ -13,7 +13,7 @@ from ..source import as_view
 from ..view import Indexable, T, U, View, sized
 from .grouped import Grouped
 from .last import Last, check_last
-from .stacked import stacked
+from .stacked import Stacked
 
 __all__ = ["Batch", "batch"]
 
@@ -159,7 +159,7 @@ class Batch(Grouped):
         return Expanded(plan, self._members)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
-        if self._collate_fn not in (None, list, tuple, stacked):
+        if self._collate_fn not in (None, list, tuple) and not isinstance(self._collate_fn, Stacked):
             raise TypeError("batch does not support assignment through this collate_fn")
         members, values = self._members(i), list(value)
         padded = self._last == "pad" and len(values) == self._size

@@ -13,7 +13,7 @@ from ..indices import UNKNOWN, Length, Unsized
 from ..view import View, name_of, sized
 from .columns import Columns, selected
 from .last import Last
-from .stacked import ARRAY_COLLATES, borrowed, stacked
+from .stacked import borrowed, in_shared_memory
 
 __all__ = ["Grouped"]
 
@@ -34,7 +34,7 @@ class Grouped(Columns[Any]):
         self._last = last
         self._pad = pad
         self._given_fn = collate_fn
-        self._collate_fn = stacked if collate_fn in ARRAY_COLLATES else collate_fn
+        self._collate_fn = in_shared_memory(collate_fn)
         # A collate function with this attribute gets the items of an array source as one array.
         self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
 
@@ -55,7 +55,7 @@ class Grouped(Columns[Any]):
         if len(items) < self._size:
             return self._finish(i, items)
         try:
-            return self._collate_fn(items)  # type: ignore
+            return self._collate_fn(items)
         except Exception as error:
             fail(self, i, error, "in collate_fn")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,41 @@ from ..source import Source
 from ..view import View
 from .gather import Gather
 
-__all__ = ["ARRAY_COLLATES", "borrowed", "stacked"]
-
-# The functions of numpy in whose place `stacked` is called.
-ARRAY_COLLATES = (np.asarray, np.array, np.stack)
+__all__ = ["Stacked", "borrowed", "in_shared_memory"]
 
 
-def stacked(items: Any) -> Any:
-    """Return the items as one new array, in a process worker in shared memory."""
-    if isinstance(items, list) and not _alike(items):
-        return np.asarray(items)
-    if isinstance(items, np.ndarray):
-        if items.base is None:
-            return items
-        if not is_placing():
-            return items.copy() if type(items) is np.ndarray else np.array(items)
-        out = empty(items.shape, items.dtype)
-        out[...] = items
-        return out
-    out = empty((len(items), *items[0].shape), np.result_type(*items))
-    return np.stack(items, out=out)
+class Stacked:
+    """Makes the same array of items as a function of numpy, in a process worker in shared memory."""
+
+    takes_arrays = True
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, items: Any) -> Any:
+        if isinstance(items, list) and not _alike(items):
+            return self.function(items)
+        if isinstance(items, np.ndarray):
+            if items.base is None:
+                return items
+            if not is_placing():
+                return items.copy() if type(items) is np.ndarray else np.array(items)
+            out = empty(items.shape, items.dtype)
+            out[...] = items
+            return out
+        out = empty((len(items), *items[0].shape), np.result_type(*items))
+        return np.stack(items, out=out)
+
+
+def in_shared_memory(collate_fn: Any) -> Any:
+    """Return a collate function, those of numpy as `Stacked`.
+
+    >>> in_shared_memory(np.stack)([np.zeros(2), np.zeros(3)])
+    Traceback (most recent call last):
+    ValueError: all input arrays must have the same shape
+    """
+    is_of_numpy = any(collate_fn is function for function in (np.asarray, np.array, np.stack))
+    return Stacked(collate_fn) if is_of_numpy else collate_fn
 
 
 def borrowed(view: View[Any], indices: range) -> np.ndarray[Any, Any] | None:
@@ -47,6 +63,3 @@ def _alike(items: list[Any]) -> bool:
     """Are they arrays of one shape?"""
     shape = getattr(items[0], "shape", ()) if items else ()
     return bool(shape) and all(type(item) is np.ndarray and item.shape == shape for item in items)
-
-
-stacked.takes_arrays = True  # type: ignore[attr-defined]
