@@ -21,7 +21,7 @@ from .chaining import attach_joining as _attach_joining
 from .chaining import attach_lazily as _attach_lazily
 from .collation.default import default_collate
 from .context import WorkerInfo, empty, get_worker_info
-from .errors import EvaluationError, ItemTimeout, SlotsExhausted, WorkerDied, errstate, seterr
+from .errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
 from .lazy import lazy_names as _lazy_names
 from .source import view
 from .transforms import ClipSequence, PadSequence
@@ -101,7 +101,6 @@ __all__ = [
     "PadSequence",
     "Prefetch",
     "SerializableFunc",
-    "SlotsExhausted",
     "View",
     "WorkerDied",
     "WorkerInfo",

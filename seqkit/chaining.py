@@ -40,32 +40,42 @@ _OTHER_NAMES = {
 }
 
 
+# Names that data sets have, and views of them do not.
+_OF_DATA_SETS = (
+    *("class_to_idx", "classes", "column_names", "columns", "features", "imgs", "labels", "plot", "samples"),
+    *("targets", "vocab"),
+)
+
+
 class Chainable(Generic[T_co]):
     """The base class of `View`, to which the methods are attached. Items have type `T_co`."""
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _OTHER_NAMES or hasattr(self, name)]
+        hints = (*_OTHER_NAMES, *_OF_DATA_SETS)
+        return [name for name in super().__dir__() if name not in hints or hasattr(self, name)]
 
 
 class _OtherName:
-    """An attribute that does not exist. Its error names the method to use.
+    """An attribute that does not exist. Its error names what to use.
 
     A `__getattr__` of views would do the same, but makes every access to an attribute slower (by half for
     ``view[i]``).
     """
 
-    def __init__(self, name: str, ours: str) -> None:
+    def __init__(self, name: str, advice: str) -> None:
         self._name = name
-        self._ours = ours
+        self._advice = advice
 
     def __get__(self, view: Any, kind: type | None = None) -> Any:
         who = getattr(kind, "_name", "view")
         with hiding_frames():  # without `name=` and `obj=`, for which Python would add a hint of its own
-            raise AttributeError(f"{who}: no attribute {self._name!r}. Use {self._ours!r}.")
+            raise AttributeError(f"{who}: no attribute {self._name!r}. {self._advice}")
 
 
 for _name, _ours in _OTHER_NAMES.items():
-    setattr(Chainable, _name, _OtherName(_name, _ours))
+    setattr(Chainable, _name, _OtherName(_name, f"Use {_ours!r}."))
+for _name in _OF_DATA_SETS:
+    setattr(Chainable, _name, _OtherName(_name, f"The data set is view.source. Use view.source.{_name}."))
 
 
 def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None:

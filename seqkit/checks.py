@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from numbers import Real
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+
+from .plain import as_index, plain
+
+_ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 __all__ = [
     "as_batch_size",
@@ -17,12 +23,14 @@ __all__ = [
     "as_last",
     "check_callable",
     "check_iterable",
+    "check_separate",
     "check_sequences",
     "int_at_least",
     "number_at_least",
     "optional_int",
     "optional_number",
     "positive_int",
+    "refuse_async",
 ]
 
 
@@ -46,10 +54,8 @@ def int_at_least(value: Any, who: str, least: int, other: str = "") -> int:
     ValueError: repeat: times must be an int of at least 0, got -1
     """
     kind = ("a positive int" if least == 1 else f"an int of at least {least}") + other
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{who} must be {kind}, got {value!r}")
     try:
-        number = operator.index(value)
+        number = as_index(value)
     except TypeError:
         raise TypeError(f"{who} must be {kind}, got {value!r}") from None
     if number < least:
@@ -80,11 +86,13 @@ def optional_number(value: Any, who: str, unit: str) -> float | None:
     if value is None:
         return None
     message = f"{who} must be a number of {unit} above 0 or None, got {value!r}"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    given = plain(value)
+    if isinstance(given, bool) or not isinstance(given, Real):
         raise TypeError(message)
-    if not value > 0:
+    number = float(given)
+    if not number > 0:
         raise ValueError(message)
-    return float(value)
+    return number
 
 
 def number_at_least(value: Any, who: str, least: float) -> float:
@@ -93,9 +101,10 @@ def number_at_least(value: Any, who: str, least: float) -> float:
     >>> number_at_least(1, "FixedBucketSampler: ratio", 0)
     1.0
     """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+    given = plain(value)
+    if isinstance(given, bool) or not isinstance(given, Real):
         raise TypeError(f"{who} must be a number of at least {least}, got {value!r}")
-    number = float(value)
+    number = float(given)
     if not least <= number < math.inf:
         raise ValueError(f"{who} must be a number of at least {least}, got {value!r}")
     return number
@@ -122,17 +131,62 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
     """
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {value!r}")
+    refuse_async(value, who)
+
+
+def refuse_async(value: Any, who: str) -> None:
+    """Raise TypeError for an async function, or an object or partial that calls one: no view awaits.
+
+    >>> async def fetch(url): ...
+    >>> refuse_async(fetch, "smap: f")
+    Traceback (most recent call last):
+    TypeError: smap: f must be a plain function, got the async function fetch. Its coroutines would never ...
+    """
+    function = value
+    while isinstance(function, partial):
+        function = function.func
+    if not isinstance(function, FunctionType | MethodType):
+        function = getattr(type(function), "__call__", None)  # noqa: B004 - of an object
+    code = getattr(function, "__code__", None)
+    if isinstance(code, CodeType) and code.co_flags & _ASYNC:
+        name = getattr(value, "__name__", type(value).__name__)
+        raise TypeError(
+            f"{who} must be a plain function, got the async function {name}. Its coroutines would never be"
+            " awaited. Wrap it, for example lambda x: asyncio.run(f(x)), and use"
+            " prefetch(..., method='thread') to wait for many items at the same time"
+        )
 
 
 def check_sequences(value: Any, who: str) -> None:
-    """Raise TypeError unless a value is an iterable of sequences. A mapping is not one.
+    """Raise TypeError unless a value is an iterable of sequences. A mapping or a table is not one.
 
     >>> check_sequences({"x": [1, 2]}, "mix: sequences")
     Traceback (most recent call last):
     TypeError: mix: sequences must be an iterable of sequences, got {'x': [1, 2]}
     """
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    is_table = hasattr(value, "iloc") and hasattr(value, "columns")  # iterating it gives names
+    if not isinstance(value, Iterable) or isinstance(value, Mapping) or is_table:
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
+
+
+def check_separate(sequences: tuple[Any, ...], who: str) -> None:
+    """Raise TypeError for a single list of sequences, where each sequence is an argument of its own.
+
+    A list of tuples is taken for the samples of one sequence.
+
+    >>> check_separate(([[1, 2], range(3)],), "interleave")
+    Traceback (most recent call last):
+    TypeError: interleave: got one list of 2 sequences. Pass interleave(*sequences) to join them, or
+        interleave(view(sequences)) to have the sequences as items.
+    """
+    if len(sequences) != 1 or type(sequences[0]) not in (list, tuple):
+        return
+    kinds = set(map(type, sequences[0]))
+    if kinds - {tuple} and all(issubclass(kind, Sequence | np.ndarray) for kind in kinds):
+        raise TypeError(
+            f"{who}: got one {type(sequences[0]).__name__} of {len(sequences[0])} sequences. Pass"
+            f" {who}(*sequences) to join them, or {who}(view(sequences)) to have the sequences as items."
+        )
 
 
 def as_flag(value: Any, who: str) -> bool:

@@ -1,7 +1,8 @@
 """Find the object in a pipeline that cannot be pickled, or that must not be shared with forked processes.
 
 Both searches name the way to the object: ``smap → `decode` uses global `lock` (_thread.lock), train.py:4``.
-They follow attributes, containers, closures, defaults and the globals that a function uses.
+They follow attributes, containers, closures, defaults and the globals that a function uses. The module
+`prefetch.repeated` looks for random generators in the same way.
 """
 
 from __future__ import annotations
@@ -9,12 +10,22 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-__all__ = ["fork_warning", "pickling_advice", "shared_handles", "unpicklable"]
+__all__ = [
+    "Step",
+    "Way",
+    "fork_warning",
+    "is_internal",
+    "pickling_advice",
+    "sentence",
+    "shared_handles",
+    "unpicklable",
+    "ways",
+]
 
 # Package and class of handles that processes must not share after a fork: they share one position in the
 # file, one connection, or one cache.
@@ -39,11 +50,12 @@ HANDLES = {
 MOST_OBJECTS = 300  # visited before a fork, in at most a millisecond
 MOST_ITEMS = 20  # looked at in each container
 DEPTH = 12
+HEAP_TYPE = 1 << 9  # the flag of classes that a Python program defines
 _LEAVES: tuple[type, ...] = (
     *(str, bytes, int, float, complex, range),
-    *(type(None), type, ModuleType, BuiltinFunctionType),
+    *(type(None), type, ModuleType),
 )
-_KNOWN = (FunctionType, MethodType, partial, dict, list, tuple)
+_KNOWN = (FunctionType, BuiltinFunctionType, MethodType, partial, dict, list, tuple)
 
 
 class Step(NamedTuple):
@@ -51,6 +63,36 @@ class Step(NamedTuple):
 
     text: str
     value: Any
+    name: str = ""  # of the user's attribute or variable
+
+
+Way = tuple[Step, ...]
+
+
+def ways(view: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Way]:
+    """Yield the ways to the wanted objects among the first few hundred objects of a view.
+
+    An object that `opens_its_own` in each process is not entered.
+    """
+    pending: deque[Way] = deque([(Step(_name(view), view),)])
+    seen: set[int] = set()
+
+    @cache
+    def of_class(kind: type) -> list[Step]:
+        bases = [base for base in kind.__mro__ if base.__flags__ & HEAP_TYPE and not is_internal(base)]
+        attributes = [item for base in bases for item in vars(base).items()]
+        return [Step(f"attribute `{name}`", value, name) for name, value in attributes if is_wanted(value)]
+
+    while pending and len(seen) < MOST_OBJECTS:
+        way = pending.popleft()
+        value = way[-1].value
+        if is_wanted(value):
+            yield way
+        elif id(value) not in seen:
+            seen.add(id(value))
+            if len(way) <= DEPTH and not getattr(type(value), "opens_its_own", False):
+                pending.extend((*way, step) for step in _references(value))
+                pending.extend((*way, step) for step in of_class(type(value)))  # type: ignore[arg-type]
 
 
 def shared_handles(view: Any) -> list[str]:
@@ -74,19 +116,8 @@ def shared_handles(view: Any) -> list[str]:
     >>> shared_handles(sk.per_process(lambda: archive, zipfile.ZipFile.read, ["a.txt"]))
     []
     """
-    found: list[str] = []
-    pending: deque[tuple[Any, tuple[Step, ...]]] = deque([(view, (Step(_name(view), view),))])
-    seen: set[int] = set()
-    while pending and len(seen) < MOST_OBJECTS:
-        value, way = pending.popleft()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if _is_handle(value):
-            found.append(_sentence(way))
-        elif len(way) <= DEPTH and not getattr(type(value), "opens_its_own", False):
-            pending.extend((step.value, (*way, step)) for step in _references(value))
-    return found
+    found = {id(way[-1].value): sentence(way) for way in reversed([*ways(view, _is_handle)])}
+    return list(found.values())[::-1]
 
 
 def fork_warning(view: Any) -> str | None:
@@ -131,7 +162,7 @@ def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
     """
     if _pickles(view, dumps):
         return None
-    way: tuple[Step, ...] = (Step(_name(view), view),)
+    way: Way = (Step(_name(view), view),)
     seen = {id(view)}
     while True:
         for step in _carried(way[-1].value):
@@ -140,7 +171,7 @@ def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
                 way = (*way, step)
                 break
         else:
-            return _sentence(way)
+            return sentence(way)
 
 
 def pickling_advice(view: Any, error: Exception, dumps: Callable[[Any], Any]) -> str:
@@ -165,7 +196,7 @@ def pickling_advice(view: Any, error: Exception, dumps: Callable[[Any], Any]) ->
 def _pickles(value: Any, dumps: Callable[[Any], Any]) -> bool:
     try:
         dumps(value)
-    except Exception:
+    except (Exception, SystemExit):
         return False
     return True
 
@@ -182,24 +213,42 @@ def _references(value: Any) -> Iterator[Step]:
     elif isinstance(value, MethodType):
         yield Step("", value.__self__)
         yield Step("", value.__func__)
+    elif isinstance(value, BuiltinFunctionType):
+        yield Step("", value.__self__)
     elif isinstance(value, partial):
         yield Step(_label(value.func, ""), value.func)
         yield from _references([*value.args, *value.keywords.values()])
     elif isinstance(value, dict):
         yield from (Step(f"key {key!r}", item) for key, item in islice(value.items(), MOST_ITEMS))
     elif isinstance(value, list | tuple):
-        yield from (Step(_label(item, f"item {i}"), item) for i, item in enumerate(value[:MOST_ITEMS]))
+        fields = () if is_internal(type(value)) else getattr(value, "_fields", ())  # of a named tuple
+        names = [f"attribute `{name}`" for name in fields]
+        for i, item in enumerate(value[:MOST_ITEMS]):
+            yield Step(_label(item, names[i] if i < len(names) else f"item {i}"), item)
     else:
         yield from _of_attributes(value, getattr(value, "__dict__", None))
+        slots = (name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__")))
+        yield from _of_attributes(
+            value, {name: getattr(value, name) for name in slots if hasattr(value, name)}
+        )
+
+
+def is_internal(kind: type) -> bool:
+    """Return whether a class is seqkit's own."""
+    return kind.__module__.startswith("seqkit.")
+
+
+def _listed(slots: Any) -> list[str]:
+    return [slots] if isinstance(slots, str) else list(slots or ())
 
 
 def _of_attributes(owner: Any, attributes: Any) -> Iterator[Step]:
     if not isinstance(attributes, dict):
         return
-    is_internal = type(owner).__module__.startswith("seqkit.")
     for name, value in list(attributes.items()):
         if name != "_site":
-            yield Step(_label(value, "" if is_internal else f"attribute `{name}`"), value)
+            name = "" if is_internal(type(owner)) else name
+            yield Step(_label(value, name and f"attribute `{name}`"), value, name)
 
 
 def _carried(value: Any) -> Iterator[Step]:
@@ -209,7 +258,7 @@ def _carried(value: Any) -> Iterator[Step]:
         return
     try:
         reduced = value.__reduce_ex__(4)
-    except Exception:
+    except (Exception, SystemExit):
         return
     if isinstance(reduced, tuple):
         for part in reduced[1:3]:
@@ -223,18 +272,18 @@ def _carried(value: Any) -> Iterator[Step]:
 def _of_function(function: FunctionType) -> Iterator[Step]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield Step(f"uses `{name}`", cell.cell_contents)
+            yield Step(f"uses `{name}`", cell.cell_contents, name)
         except ValueError:  # it has no value yet
             pass
     code = function.__code__
     names = code.co_varnames[: code.co_argcount][-len(function.__defaults__ or ()) :]
     for name, value in zip(names, function.__defaults__ or (), strict=False):
-        yield Step(f"uses default `{name}`", value)
+        yield Step(f"uses default `{name}`", value, name)
     for name, value in (function.__kwdefaults__ or {}).items():
-        yield Step(f"uses default `{name}`", value)
+        yield Step(f"uses default `{name}`", value, name)
     for name in _global_names(function.__code__):
         if name in function.__globals__:
-            yield Step(f"uses global `{name}`", function.__globals__[name])
+            yield Step(f"uses global `{name}`", function.__globals__[name], name)
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
@@ -259,16 +308,18 @@ def _label(value: Any, other: str) -> str:
     return other
 
 
-def _sentence(way: tuple[Step, ...]) -> str:
-    text, place, is_internal = "", "", False
+def sentence(way: Way) -> str:
+    """Return a way in words, with the type at its end and the place of the last function."""
+    text, place, is_hidden = "", "", False
     for step in way:
         # The containers in which a view keeps its functions mean nothing to users.
-        is_internal = not step.text or (is_internal and step.text.startswith("item "))
-        label = _label(step.value, "") if is_internal else step.text
+        is_hidden = not step.text or (is_hidden and step.text.startswith("item "))
+        label = _label(step.value, "") if is_hidden else step.text
         if label:
             text += (" " if label.startswith("uses") else " → ") * bool(text) + label
-        code = getattr(step.value, "__code__", None)
-        if isinstance(code, CodeType):
+        if isinstance(step.value, FunctionType | MethodType):
+            code = step.value.__code__
             place = f", {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
     last = type(way[-1].value)
-    return f"{text} ({last.__module__}.{last.__qualname__}){place}"
+    module = last.__module__.partition("._")[0]  # `numpy.random._generator` means nothing to users
+    return f"{text} ({module}.{last.__qualname__}){place}"

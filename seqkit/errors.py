@@ -13,14 +13,13 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, NoReturn, get_args
 
-from .frames import place
+from .frames import hide_frames, place
 
 __all__ = [
     "EndOfSequence",
     "EvaluationError",
     "ItemTimeout",
     "RemoteError",
-    "SlotsExhausted",
     "WorkerDied",
     "brief",
     "errstate",
@@ -93,8 +92,14 @@ class EvaluationError(RuntimeError):
         lines = self._lines()
         if self.view is not None:
             known = "" if self.__cause__ is None else "   its input: error.inputs()"
-            lines.append(f"  to reproduce: error.view[{brief(self.index)}]{known}")
+            again = f"error.view[{self.index}]" if self._is_index() else "error.reproduce()"
+            lines.append(f"  to reproduce: {again}{known}")
         return "\n".join(lines)
+
+    def _is_index(self) -> bool:
+        """Is ``view[index]`` known to read the failing item? Keys of a sampler need not be indices."""
+        n = getattr(self.view, "_known", None)
+        return n is not None and type(self.index) is int and 0 <= self.index < n
 
     def _lines(self) -> list[str]:
         lines = [self.message or super().__str__()]
@@ -107,6 +112,46 @@ class EvaluationError(RuntimeError):
         if site is not None:
             lines.append(f"  {self.view._name} made at {place(site[0], site[1])} in {site[2]}")
         return lines
+
+    def reproduce(self) -> Any:
+        """Compute the failing item again, in this thread, whatever its index or key is.
+
+        Returns
+        -------
+        object
+            The item, if it does not fail this time.
+
+        Raises
+        ------
+        RuntimeError
+            If the view is not known, as in a pickled error.
+        Exception
+            The error of the item.
+
+        Examples
+        --------
+        >>> import seqkit as sk
+        >>> loader = sk.DataLoader({"a": 0, "b": 1}, sampler=["b", "a"], transform=lambda x: 1 / x)
+        >>> try:
+        ...     list(loader)
+        ... except EvaluationError as caught:
+        ...     error = caught
+        >>> error.index, error.inputs()
+        ('a', [0])
+        >>> error.reproduce()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        seqkit.errors.EvaluationError: smap['a'] failed: ZeroDivisionError: division by zero
+        ...
+        """
+        if self.view is None:
+            raise RuntimeError(
+                "EvaluationError.reproduce: the view that failed is not known. Read it yourself."
+            )
+        try:
+            return self.view._get(self.index)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def inputs(self) -> list[Any]:
         """Read the items that the failing item is made of.
@@ -165,16 +210,6 @@ class ItemTimeout(EvaluationError, TimeoutError):
 
     def __str__(self) -> str:
         return EvaluationError.__str__(self)
-
-
-class SlotsExhausted(RuntimeError):
-    """The consumer holds all shared-memory slots of a prefetch view.
-
-    Raised if ``on_exhausted="raise"``. The item is not lost: drop other results, then read it again.
-
-    >>> issubclass(SlotsExhausted, RuntimeError)
-    True
-    """
 
 
 class RemoteError(Exception):

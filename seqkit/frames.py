@@ -33,9 +33,11 @@ def hide_frames(error: BaseException) -> None:
     Call this function in an ``except`` block at the boundary to user code, followed by a bare ``raise``,
     which adds no frame. The environment variable ``SEQKIT_FULL_TRACEBACKS=1`` keeps all frames.
 
-    An interruption such as KeyboardInterrupt keeps its frames. They show the place where it happened.
+    Other interruptions than Ctrl-C keep their frames. They show the place where it happened.
     """
-    if not isinstance(error, Exception) or os.environ.get("SEQKIT_FULL_TRACEBACKS", "0") not in ("", "0"):
+    if not isinstance(error, Exception | KeyboardInterrupt):
+        return
+    if os.environ.get("SEQKIT_FULL_TRACEBACKS", "0") not in ("", "0"):
         return
     seen: set[int] = set()
     shown: BaseException | None = error
@@ -75,7 +77,7 @@ def _of_user(entry: TracebackType | None) -> TracebackType | None:
     first, last, is_hidden = None, None, True  # an exception is caught by seqkit, so seqkit was the caller
     while entry is not None:
         filename = entry.tb_frame.f_code.co_filename
-        is_hidden = _is_ours(filename) or (is_hidden and filename.startswith((*_CARRIERS, _cloudpickle())))
+        is_hidden = is_ours(filename) or (is_hidden and filename.startswith((*_CARRIERS, _cloudpickle())))
         if not is_hidden:
             first = first or entry
             if last is not None:
@@ -87,17 +89,17 @@ def _of_user(entry: TracebackType | None) -> TracebackType | None:
     return first
 
 
-def _is_ours(filename: str) -> bool:
+def is_ours(filename: str) -> bool:
     return filename.startswith(_HERE) and not filename.startswith(_TESTING)
 
 
 class _Ours(dict[str, bool]):
-    """Remembers `_is_ours` for each file, because building a view asks it for each frame."""
+    """Remembers `is_ours` for each file, because building a view asks it for each frame."""
 
     def __missing__(self, filename: str) -> bool:
         if len(self) > 10_000:  # a notebook has a file for each cell
             self.clear()
-        self[filename] = ours = _is_ours(filename)
+        self[filename] = ours = is_ours(filename)
         return ours
 
 

@@ -11,12 +11,14 @@ can be iterated any number of times: a `range`, an index array, a list, or one o
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain, count, islice
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from .plain import plain
 
 __all__ = [
     "UNBOUNDED",
@@ -134,27 +136,37 @@ def _least(array: IndexArray) -> int:
 
 
 def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
-    if isinstance(indices, np.ndarray):
+    if isinstance(indices, np.ndarray) and indices.dtype.kind != "O":
         return indices
-    if isinstance(indices, str | bytes):
-        raise TypeError(f"{who} must be ints, got {indices!r}")
-    if not isinstance(indices, list | tuple):
-        if hasattr(indices, "__array__"):
-            return np.asarray(indices)
-        if not isinstance(indices, Iterable):
-            raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
-        indices = list(indices)
-    if indices and type(indices[0]) in _FLAGS and _FLAGS.issuperset(map(type, indices)):
-        return np.array(indices)
+    values = indices if type(indices) is list else _listed(indices, who)
+    if isinstance(values, np.ndarray):
+        return values
+    if not {int}.issuperset(map(type, values)):
+        values = list(map(plain, values))
+        kinds = set(map(type, values))
+        if kinds == {bool}:
+            return np.array(values)
+        if bool in kinds:
+            raise TypeError(f"{who} must be ints, or bools only (a mask), got {_preview(indices)}")
     try:
-        return np.fromiter(map(operator.index, indices), np.int64, len(indices))
+        return np.fromiter(map(operator.index, values), np.int64, len(values))
     except TypeError:
         raise TypeError(f"{who} must be ints, got {_preview(indices)}") from None
     except OverflowError:
         raise IndexError(f"{who} must be below 2**63, got {_preview(indices)}") from None
 
 
-_FLAGS = {bool, np.bool_}
+def _listed(indices: Any, who: str) -> list[Any] | npt.NDArray[Any]:
+    """Return indices as an array of numbers, or else as a list."""
+    if isinstance(indices, str | bytes):
+        raise TypeError(f"{who} must be ints, got {indices!r}")
+    if isinstance(indices, Set | Mapping) or not isinstance(indices, Iterable):
+        raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
+    if not hasattr(indices, "__array__"):
+        return list(indices)
+    array = np.asarray(indices)
+    # A column with missing values, for example, is an array of objects.
+    return array.tolist() if array.dtype.kind == "O" and array.ndim == 1 else array
 
 
 def _preview(values: Any) -> str:

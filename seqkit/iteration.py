@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ __all__ = [
     "draw",
     "each_with",
     "first_error",
+    "is_one_shot",
     "located",
     "restarting",
     "surviving",
@@ -172,6 +174,29 @@ def first_error(failed: dict[int, Exception]) -> Exception:
     error = failed[min(failed)]
     failed.clear()
     return error
+
+
+def is_one_shot(iterable: Any) -> bool:
+    """Return whether an object is an iterator that cannot begin again.
+
+    An iterator whose class has an `__iter__` that does more than ``return self`` may begin again there, as
+    many data sets do.
+
+    >>> class Lines:
+    ...     def __iter__(self):
+    ...         self.position = 0
+    ...         return self
+    ...     def __next__(self):
+    ...         raise StopIteration
+    >>> is_one_shot(iter("ab")), is_one_shot("ab"), is_one_shot(Lines())
+    (True, False, False)
+    """
+    if not isinstance(iterable, Iterator):
+        return False
+    code = getattr(type(iterable).__iter__, "__code__", None)
+    # Without a name, a function written in Python can neither store nor call anything.
+    does_nothing = code is None or not (code.co_names or code.co_freevars)
+    return does_nothing and not (code is not None and code.co_flags & inspect.CO_GENERATOR)
 
 
 def until_the_end(

@@ -7,7 +7,6 @@ unrelated keys. The key determines a permutation of any length (`Permutation`) a
 
 from __future__ import annotations
 
-import operator
 import os
 import sys
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .indices import IndexArray, Indices, as_array
+from .plain import as_index
 
 __all__ = ["NumpyPermutation", "Permutation", "as_name", "as_seed", "digest", "item_generator", "node_key"]
 
@@ -40,9 +40,10 @@ def as_seed(seed: Any, who: str) -> int:
     torch = sys.modules.get("torch")  # a generator of torch can only exist if torch was imported
     if torch is not None and isinstance(seed, torch.Generator):
         return int(torch.randint(1 << 62, (), generator=seed))
-    if isinstance(seed, bool | np.bool_) or not hasattr(seed, "__index__"):
-        raise TypeError(f"{who} must be an int of at least 0 or None, got {seed!r}")
-    number = operator.index(seed)
+    try:
+        number = as_index(seed)
+    except TypeError:
+        raise TypeError(f"{who} must be an int of at least 0 or None, got {seed!r}") from None
     if number < 0:
         raise ValueError(f"{who} must be an int of at least 0 or None, got {seed!r}")
     return number

@@ -15,6 +15,7 @@ from .chaining import Chainable
 from .errors import EndOfSequence, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
 from .recognise import length_of, recognise
+from .set_epoch import listeners, tell
 from .view import Indexable, T, T_co, View
 
 __all__ = ["PLAIN", "Source", "as_view", "owned", "view"]
@@ -85,45 +86,6 @@ def _is_a_number(source: Any) -> bool:
     return hasattr(type(source), "ndim") and source.ndim == 0
 
 
-def _copier(data: Any) -> Callable[[Any], Any] | None:
-    """Return what copies an item of an object if items are parts of its memory, which users could change."""
-    if not isinstance(data, np.ndarray):
-        return owned if _is_tensor(data) else None
-    if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
-        return None
-    return np.ndarray.copy if type(data) is np.ndarray and data.ndim > 1 else owned
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
-def owned(item: T) -> T:
-    """Return an item, or a copy of it if it is a part of the memory of a larger array or tensor.
-
-    >>> table = np.zeros((2, 3))
-    >>> row = owned(table[0])
-    >>> row += 1
-    >>> table.sum()
-    np.float64(0.0)
-    """
-    if type(item) in PLAIN:
-        return item
-    if isinstance(item, np.ndarray | np.void):
-        is_part = item.base is not None and item.flags.writeable
-        if not is_part:
-            return item
-        return cast(T, np.array(item) if isinstance(item, np.memmap) else item.copy())
-    if _is_tensor(item):
-        tensor: Any = item
-        return cast(T, tensor.clone() if tensor._is_view() or tensor.is_inference() else tensor)
-    return item
-
-
-PLAIN = {int, float, str, bytes, list, tuple, dict, bool, type(None), np.float64, np.int64}
-
-
 class Source(View[T_co]):
     """The leaf of every expression: an indexable object that is not a view itself.
 
@@ -131,8 +93,6 @@ class Source(View[T_co]):
     reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
     StopIteration.
     """
-
-    _copy: Callable[[Any], Any] | None = None  # copies an item that shares memory with the object
 
     def __init__(self, data: Any) -> None:
         super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
@@ -201,10 +161,85 @@ class Source(View[T_co]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
         return self
 
+    def _wrapped(self) -> Any:
+        data = self._data
+        if type(data).__module__.startswith("seqkit.sources."):  # that reads an object of a known type
+            return next((vars(data)[name] for name in _READ if name in vars(data)), data)
+        return data
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
+        return ToldSource(self, epoch) if listeners(self._data) else self
+
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n
         return f"<{type(self._data).__name__} of {n}>"
 
+
+def _copier(data: Any) -> Callable[[Any], Any] | None:
+    """Return what copies an item of an object if items are parts of its memory, which users could change."""
+    if not isinstance(data, np.ndarray):
+        return owned if _is_tensor(data) else None
+    if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
+        return None
+    return np.ndarray.copy if type(data) is np.ndarray and data.ndim > 1 else owned
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def owned(item: T) -> T:
+    """Return an item, or a copy of it if it is a part of the memory of a larger array or tensor.
+
+    >>> table = np.zeros((2, 3))
+    >>> row = owned(table[0])
+    >>> row += 1
+    >>> table.sum()
+    np.float64(0.0)
+    """
+    if type(item) in PLAIN:
+        return item
+    if isinstance(item, np.ndarray | np.void):
+        is_part = item.base is not None and item.flags.writeable
+        if not is_part:
+            return item
+        return cast(T, np.array(item) if isinstance(item, np.memmap) else item.copy())
+    if _is_tensor(item):
+        tensor: Any = item
+        return cast(T, tensor.clone() if tensor._is_view() or tensor.is_inference() else tensor)
+    return item
+
+
+PLAIN = {int, float, str, bytes, list, tuple, dict, bool, type(None), np.float64, np.int64}
+
+
+class ToldSource(Source[T_co]):
+    """A source whose object has `set_epoch`, and is told the epoch in every process that reads it.
+
+    Views of several epochs share the object, so it is told again when another one has read in between.
+    """
+
+    def __init__(self, source: Source[T_co], epoch: int) -> None:
+        View.__init__(self, (), source._n)
+        self._data = source._data
+        self._copy = source._copy
+        self._epoch = epoch
+        self._listeners = listeners(source._data)
+
+    def _get(self, i: int) -> T_co:
+        tell(self._listeners, self._epoch)
+        return super()._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[T_co]:
+        tell(self._listeners, self._epoch)
+        return super()._getmany(indices)
+
+
+# Attributes of the readers of `recognise` with the object that they read.
+_READ = ("_array", "_column", "_dataset", "_frame", "_series", "_table")
+
+ToldSource._name = Source._name
 
 # Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
 _PLAIN = {list, tuple, range, str, bytes}

@@ -32,6 +32,7 @@ from .loader import loader as _loader
 from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
+from .randomness import as_seed
 from .view import View
 
 __all__ = ["DataLoader", "default_collate", "default_convert"]
@@ -168,7 +169,7 @@ class _WorkerStart(WorkerStart):
         super().introduce(info)
         if info.method == "process":
             _worker._worker_info = _worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=info.seed >> 1, dataset=info.dataset
+                id=info.id, num_workers=info.num_workers, seed=torch.initial_seed(), dataset=info.dataset
             )
 
 
@@ -185,6 +186,9 @@ class DataLoader(_loader.DataLoader[Batch]):
         `seqkit.torch.default_collate` by default, and `default_convert` without batches.
     pin_memory : bool
         Yield tensors in page-locked memory if there is CUDA. Otherwise there is a warning at every `iter`.
+    seed : int, optional
+        None (the default), without a `generator`: each `iter` draws a number from PyTorch's generator. The
+        first one after ``torch.manual_seed`` is the seed, so the same ``manual_seed`` gives the same orders.
     others
         See `seqkit.DataLoader`.
 
@@ -210,6 +214,48 @@ class DataLoader(_loader.DataLoader[Batch]):
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
     _worker_start = _WorkerStart
     _no_pinning = "no accelerator is found"
+
+    def _first_seed(self) -> int:
+        self._seeded_by = torch.initial_seed()
+        # The seed and the number of the epoch that followed each number drawn from PyTorch's generator.
+        self._drawn: dict[int, tuple[int, int]] = {}
+        self._draws = self._given.seed is None and self._given.generator is None
+        if not self._draws:
+            return super()._first_seed()
+        peek = torch.Generator()
+        peek.set_state(torch.get_rng_state())
+        return as_seed(peek, "DataLoader: seed")
+
+    def _draw_seed(self) -> None:
+        """Draw a number from PyTorch's generator, as PyTorch does in every epoch.
+
+        It is the seed if this is the first epoch, or if another seed was set since. A number that was drawn
+        before means that the same seed was set again. Then the same order comes again, unless samplers or
+        data sets depend on the number of the epoch.
+        """
+        if not self._draws:
+            return
+        number = as_seed(torch.default_generator, "DataLoader: seed")
+        seed, epoch = self._options.seed or 0, self.epoch
+        is_counted = self._latest is not None and epoch == self._latest.epoch + 1  # nobody has set the epoch
+        may_repeat = is_counted and self._sampler is None and not self._followers
+        if number in self._drawn and may_repeat:
+            seed, epoch = self._drawn[number]
+        elif not self._drawn or self._seeded_by != torch.initial_seed():
+            seed = number
+        self._drawn[number] = seed, epoch
+        self._seeded_by = torch.initial_seed()
+        self._set_seed(seed)
+        if epoch != self.epoch:
+            self._move_to(epoch)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._draws = False  # the seed of the state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._draws = self._draws and not self._drawn  # a copy goes on with its seed, in any process
 
     def _new_view(self) -> View[Any]:
         node = super()._new_view()

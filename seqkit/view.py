@@ -17,6 +17,7 @@ hook                           must?  promise
 ``_set(i, value)``             no     the functions to call in order to write item `i`
 ``_parts(i)``                  no     the items of the sources that make item `i`. Default: item `i` of each
 ``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
+``_wrapped()``                 no     the user's object, of a view without sources
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
 ``_remarks()``                 no     further notes for `explain`
 =============================  =====  ====================================================================
@@ -53,9 +54,22 @@ from .indices import (
     unsized_range,
 )
 from .iteration import surviving
+from .plain import as_index, is_flag
 from .trace import locate
 
-__all__ = ["Indexable", "T", "T_co", "U", "V", "View", "in_order", "is_measured", "name_of", "sized"]
+__all__ = [
+    "Indexable",
+    "Ordered",
+    "T",
+    "T_co",
+    "U",
+    "V",
+    "View",
+    "in_order",
+    "is_measured",
+    "name_of",
+    "sized",
+]
 
 # The types of items, in the signatures of all combinators.
 T = TypeVar("T")
@@ -72,6 +86,14 @@ class Indexable(Protocol[T_co]):
     def __getitem__(self, i: int, /) -> T_co: ...
 
 
+class Ordered:
+    """The base of objects that give indices in an order that depends on the epoch: samplers."""
+
+    def whole_order(self) -> View[Any] | None:
+        """Return the indices as a view, which `View.at_epoch` keys, or None if they must be iterated."""
+        raise NotImplementedError(f"{type(self).__name__} must define whole_order()")
+
+
 class _FoundWhenNeeded:
     """The length of a view before it is first needed. An attribute of the view then takes its place."""
 
@@ -82,12 +104,32 @@ class _FoundWhenNeeded:
         return n
 
 
+class _SourceObject:
+    """The attribute `source` of views. Instances of a subclass may have an attribute of this name."""
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is None:
+            return self
+        pending, found = [view], {}
+        while pending:
+            node = pending.pop()
+            pending.extend(node._sources)
+            if not node._sources:
+                data = node._wrapped()
+                found[id(data)] = data
+        if len(found) > 1:
+            raise AttributeError(
+                f"{view._name}: {len(found)} objects lie below this view, so it has no source"
+            )
+        return found.popitem()[1]
+
+
 class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
-    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays and
-    boolean masks return views. Many threads may read a view at once. A view pickles if its sources and
-    functions do.
+    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays, boolean
+    masks and views of indices return views. Many threads may read a view at once. A view pickles if its
+    sources and functions do.
 
     Parameters
     ----------
@@ -96,24 +138,33 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     n : int, Unsized or None
         The length if it is known. None (the default) calls `_length` when the length is first needed.
 
+    Attributes
+    ----------
+    source : object
+        The user's object below this view and all views that it is made of, such as a data set. A view of
+        several objects has none.
+
     Examples
     --------
     >>> import seqkit as sk
     >>> lengths = sk.smap(len, ["a", "bc", ""])
     >>> isinstance(lengths, View), lengths[1], list(lengths[::-1]), 2 in lengths
     (True, 2, [0, 2, 1], True)
+    >>> lengths.source
+    ['a', 'bc', '']
     """
 
     _name = "view"  # the public name: the class name in snake_case
     _reads_ahead = False
     _length_reads = False
+    _streams: Any = False  # or a property
+    _has_parts: Any = True  # or a property
+    _reads_on_demand: Any = False  # or a property
+    source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather.py
+    _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather.py
     _skip: Callable[..., View[Any]]  # set by views/gather.py
-    # Properties in some views.
-    _streams: Any = False
-    _has_parts: Any = True
-    _reads_on_demand: Any = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -163,6 +214,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
         changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
         return self._rebuild(sources) if changed else self
+
+    def _wrapped(self) -> Any:
+        raise AttributeError(f"{self._name}: no object of yours lies below this view, so it has no source")
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
@@ -223,6 +277,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return self[int_at_least(n, "skip: n", 0) :]
 
     # ---------------------------------------------------------------- reading
+
+    def __bool__(self) -> bool:
+        """False if there are no items. A view whose length is not known is true. Nothing is read."""
+        n = self._n if self._known is not None or is_measured(self) else None
+        return n is None or isinstance(n, Unsized) or n > 0
 
     def __len__(self) -> int:
         try:
@@ -345,6 +404,8 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return unsized_range(key, n, self._name) if isinstance(n, Unsized) else range(n)[key]
 
     def _fancy(self, key: Any) -> View[T_co]:
+        if isinstance(key, Chainable | Ordered):  # faster than View, which is an abstract base class
+            return View._gather_by(self, key)
         unordered = isinstance(key, Set | Mapping)
         if (
             unordered
@@ -359,9 +420,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _as_int(self, key: Any) -> int:
         try:
-            return int(operator.index(key))  # `operator.index` of a bool is the bool
+            return as_index(key)
         except TypeError:
-            raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}") from None
+            hint = ". A mask needs a bool for each item." if is_flag(key) else ""
+            raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}{hint}") from None
 
     def _wrap(self, key: int) -> int:
         n = self._n

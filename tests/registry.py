@@ -21,6 +21,7 @@ import numpy as np
 import seqkit as sk
 from seqkit.observe import debug, monitor_throughput
 from seqkit.randomness import Permutation, item_generator, node_key
+from seqkit.samplers import RandomSampler
 from seqkit.testing.subject import Build, Model, Reads, Writes
 from seqkit.views.add_cache import add_cache
 from seqkit.views.materialize import materialize
@@ -98,6 +99,24 @@ def arrays(items: list[Any], k: int) -> list[Any]:
     return [np.array(row) for row in chunks(items, k)]
 
 
+class Told:
+    """A data set of `n` samples that follows the epochs of its reader."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> int:
+        assert self.epoch >= 0
+        return i
+
+
 def pairs(values: list[int]) -> list[Any]:
     return [(x, x % 7) for x in values]
 
@@ -159,6 +178,11 @@ def back_and_forth(n: int) -> list[int]:
 
 VIEWS = [
     Case("view", sk.view, list, writes=True),
+    Case(
+        "view of a data set that is told the epoch",
+        lambda s: sk.smap(second, sk.view(Told(len(s))), s).at_epoch(3),
+        list,
+    ),
     Case("view [1:]", lambda s: sk.view(s)[1:], lambda x: x[1:], writes=True),
     Case("view [::-1]", lambda s: sk.view(s)[::-1], lambda x: x[::-1], writes=True),
     Case("view [::2][::-1]", lambda s: sk.view(s)[::2][::-1], lambda x: x[::2][::-1], writes=True),
@@ -278,6 +302,29 @@ SELECTIONS = [
         lambda s: sk.gather(s, back_and_forth(len(s)), check=True),
         lambda x: x[::-1] + x,
         writes=True,
+    ),
+    Case(
+        "gather of a view",
+        lambda s: sk.gather(s, sk.smap(operator.neg, range(1, len(s) + 1))),
+        lambda x: x[::-1],
+        writes=True,
+    ),
+    Case(
+        "gather of a random view",
+        lambda s: sk.view(s)[sk.shuffle(np.arange(len(s)), seed=4)],
+        lambda x: shuffled(x, 4),
+        writes=True,
+    ),
+    Case(
+        "gather of a sampler",
+        lambda s: sk.gather(s, RandomSampler(len(s), seed=2)),
+        lambda x: shuffled(x, 2),
+        writes=True,
+    ),
+    Case(
+        "gather of a view, over prefetch",
+        lambda s: sk.gather(sk.prefetch(s, 2, "thread"), sk.view(range(len(s)))[::-1]),
+        lambda x: x[::-1],
     ),
     Case("take", lambda s: sk.take(s, back_and_forth(len(s))), lambda x: x[::-1] + x, writes=True),
 ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 import pytest
 
+import seqkit as sk
 from seqkit.checks import (
     as_bool,
     check_callable,
@@ -88,3 +92,69 @@ def test_sequences_must_be_an_iterable_and_not_a_mapping(value: Any) -> None:
     check_sequences(iter(["ab"]), "mix: sequences")
     with says(TypeError, f"mix: sequences must be an iterable of sequences, got {value!r}"):
         check_sequences(value, "mix: sequences")
+
+
+async def fetch(*_: Any) -> int:
+    return 1
+
+
+async def stream(*_: Any) -> Any:
+    yield 1
+
+
+class Client:
+    async def __call__(self, *_: Any) -> int:
+        return 1
+
+    async def get(self, *_: Any) -> int:
+        return 1
+
+
+ASYNC = {
+    "function": fetch,
+    "generator": stream,
+    "object": Client(),
+    "method": Client().get,
+    "partial": partial(partial(fetch, 1), 2),
+    "partial of an object": partial(Client()),
+}
+TAKERS: dict[str, Callable[[Any], Any]] = {
+    "smap: f": lambda f: sk.smap(f, [1]),
+    "smap batched: f": lambda f: sk.smap(f, [1], batched=True),
+    "starmap: f": lambda f: sk.starmap(f, [(1,)]),
+    "random_map: f": lambda f: sk.random_map(f, [1]),
+    "filter: pred": lambda f: sk.filter(f, [1]),
+    "batch: collate_fn": lambda f: sk.batch([1], 1, collate_fn=f),
+    "debug: func": lambda f: sk.debug([1], f),
+    "per_process: open_fn": lambda f: sk.per_process(f),
+    "per_process: read": lambda f: sk.per_process(list, f, [1]),
+    "uniter: iterable": lambda f: sk.uniter(f),
+    "prefetch: start_hook": lambda f: sk.prefetch([1], start_hook=f),
+    "DataLoader: collate_fn": lambda f: sk.DataLoader([1], collate_fn=f),
+    "DataLoader: transform": lambda f: sk.DataLoader([1], transform=f),
+    "DataLoader: batch_transform": lambda f: sk.DataLoader([1], batch_transform=f),
+    "DataLoader: worker_init_fn": lambda f: sk.DataLoader([1], worker_init_fn=f),
+    "DataLoader: on_error": lambda f: sk.DataLoader([1], on_error=f),
+    "Tuple: function 0": lambda f: sk.collation.Tuple(f),
+    "Stream: source": lambda f: sk.streams.Stream(f),
+    "stream smap: f": lambda f: sk.streams.Stream([1]).smap(f),
+    "stream filter: predicate": lambda f: sk.streams.Stream([1]).filter(f),
+    "StreamLoader: open_fn": lambda f: sk.streams.StreamLoader([1], f, 1),
+}
+
+
+@pytest.mark.parametrize("function", ASYNC.values(), ids=ASYNC)
+@pytest.mark.parametrize(("who", "take"), TAKERS.items(), ids=TAKERS)
+def test_async_functions_are_refused_with_the_remedy(who: str, take: Any, function: Any) -> None:
+    name = who.split(": ")[-1]
+    with pytest.raises(TypeError, match=f"{name} must be a plain function, got the async function .*thread"):
+        take(function)
+
+
+def test_a_plain_function_around_an_async_one_is_accepted() -> None:
+    @wraps(fetch)
+    def fetched(x: int) -> int:
+        return asyncio.run(fetch(x))
+
+    assert list(sk.prefetch(sk.smap(fetched, range(3)), 2)) == [1, 1, 1]
+    assert sk.smap(lambda x: fetch(x), [1])[0].close() is None  # cannot be seen

@@ -46,6 +46,55 @@ def test_the_text_names_the_failure_the_path_and_the_line_of_code() -> None:
     assert error.inputs() == [4]
 
 
+KEYS: list[list[Any]] = [["a", "b"], [0, 5], [(0, 1), (1, 1)], [-1, -2], [10**60, 1]]
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=repr)
+@pytest.mark.parametrize("fails", ["data set", "transform", "collate_fn", "single"])
+def test_the_line_that_repeats_a_failure_works_for_every_key(keys: list[Any], fails: str) -> None:
+    def bad(x: Any) -> Any:
+        raise ValueError(f"bad {x}")
+
+    data: dict[Any, Any] = {} if fails == "data set" else {key: [key] * 30 for key in keys}
+    loader = sk.DataLoader(
+        data,
+        None if fails == "single" else 2,
+        sampler=keys,
+        transform=bad if fails in ("transform", "single") else None,
+        collate_fn=bad if fails == "collate_fn" else None,
+    )
+    with pytest.raises(sk.EvaluationError) as caught:
+        next(iter(loader))
+    assert_repeats(caught.value)
+
+
+def assert_repeats(error: sk.EvaluationError) -> None:
+    again = str(error).splitlines()[-1]
+    code = again.removeprefix("  to reproduce: ").split("   ")[0]
+    with pytest.raises(sk.EvaluationError) as repeated:
+        eval(code, {"error": error})
+    assert repeated.value.message == error.message
+    assert (repeated.value.index, repeated.value.view) == (error.index, error.view)
+
+
+def test_the_line_that_repeats_a_failure_works_for_batches_of_keys() -> None:
+    loader = sk.DataLoader(
+        range(100), 40, sampler=range(99, -1, -1), collate_fn=FailsAt([*range(99, 59, -1)])
+    )
+    with pytest.raises(sk.EvaluationError) as caught:
+        next(iter(loader))
+    assert "to reproduce: error.reproduce()" in str(caught.value)
+    assert_repeats(caught.value)
+    assert_repeats(failure(sk.smap(FailsAt(3), range(5)), 3))
+    assert_repeats(failure(sk.smap(FailsAt(3), range(5)), -2))
+
+
+def test_a_failure_of_an_unknown_view_cannot_be_repeated() -> None:
+    error = pickle.loads(pickle.dumps(failure(sk.smap(FailsAt(3), range(5)), 3)))
+    with pytest.raises(RuntimeError, match=r"EvaluationError.reproduce: the view that failed is not known"):
+        error.reproduce()
+
+
 def test_the_innermost_view_that_failed_is_named_however_deep() -> None:
     inner = sk.smap(FailsAt(4), range(8))
     outer = sk.smap(len, sk.batch(sk.collate([sk.shuffle(sk.concatenate([inner, "ab"]), seed=0)]), 2))

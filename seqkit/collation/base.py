@@ -129,4 +129,6 @@ def _short(value: Any) -> str:
     if callable(value):
         return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
     text = reprlib.repr(value)
-    return f"<{type(value).__name__}>" if text.startswith("<") else text
+    # The text of another object than a sequence is cut in the middle if it is long.
+    is_cut = "..." in text and not hasattr(value, "__getitem__")
+    return f"<{type(value).__name__}>" if is_cut or text.startswith("<") else text

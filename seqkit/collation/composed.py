@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..checks import refuse_async
 from .base import Collate, Place, as_collate
 from .default import TEXT, key_differences
 
@@ -279,6 +280,7 @@ def _as_function(value: Any, who: str) -> Collate:
         raise TypeError(f"{who} is the class {value.__name__}; pass what it makes: {value.__name__}(...)")
     if not callable(value):
         raise TypeError(f"{who} must be callable, or a tuple or mapping of functions, got {value!r}")
+    refuse_async(value, who)
     return as_collate(value)
 
 

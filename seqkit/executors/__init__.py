@@ -11,32 +11,29 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-__all__ = ["Engine", "adapted", "is_executor", "named", "workers_of"]
+__all__ = ["ManagedExecutor", "adapted", "is_executor", "named", "workers_of"]
 
 
-class Engine(Executor):
+class ManagedExecutor(Executor):
     """An executor that gives the backend more information than `Executor` can."""
-
-    # Whether the engine replaces its processes after a `BrokenExecutor`.
-    recovers = False
 
     def put(self, value: bytes) -> bytes | Callable[[], bytes]:
         """Store a value for all tasks. Return the value, or a function that loads it inside a task."""
         return value
 
-    def has_ended(self) -> bool:
-        """Return whether no further task will complete. Called while the backend waits for results.
+    def ended(self) -> Exception | None:
+        """Return why no further task will complete, or None. Called while the backend waits for results.
 
         If only some futures will never complete, this method cancels those.
         """
         raise NotImplementedError
 
     def is_inside_task(self) -> bool:
-        """Return whether the current thread runs a task of this engine."""
+        """Return whether the current thread runs a task of this executor."""
         return False
 
     def release(self) -> None:
-        """Free the resources of the node that used this engine. Called when the node is closed."""
+        """Free the resources of the node that used this executor. Called when the node is closed."""
 
 
 def is_executor(method: Any) -> bool:

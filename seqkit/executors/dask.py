@@ -7,10 +7,10 @@ from concurrent.futures import CancelledError, Executor, Future, InvalidStateErr
 from contextlib import suppress
 from typing import Any
 
-from . import Engine
+from . import ManagedExecutor
 
 
-class Dask(Engine):
+class Dask(ManagedExecutor):
     """Run tasks with a Dask client. `options` are passed to the client's `submit`."""
 
     def __init__(self, client: Any, **options: Any) -> None:
@@ -38,11 +38,11 @@ class Dask(Engine):
     def _release_task(self, future: Future[Any]) -> None:
         self._tasks.pop(future).release()  # cancels the task if it has not run; does not block
 
-    def has_ended(self) -> bool:
+    def ended(self) -> Exception | None:
         for future, task in self._tasks.copy().items():
             if task.cancelled():  # Dask does not complete a task that was cancelled during the transfer
                 future.cancel()
-        return self._is_closed()
+        return RuntimeError("it has been shut down") if self._is_closed() else None
 
     def is_inside_task(self) -> bool:
         return _is_in_dask()

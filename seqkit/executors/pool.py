@@ -54,9 +54,11 @@ from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
 from ..prefetch.pickling import dumps_by_value
 from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
-from ..prefetch.results import EncodedResult, Ready, Record, Result, encoded_item, private
+from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
+from ..prefetch.seeding import libraries_changed_by, seed_item
+from ..prefetch.torch_modes import TorchModes
 from ..view import View
-from . import Engine
+from . import ManagedExecutor
 
 # The target time between two results, like `TARGET_NS` of the engine. It is longer here, because a task
 # costs more than a message to one of the engine's own workers.
@@ -83,7 +85,6 @@ class Task:
     budget_ns: int
     future: Future[Any] | None = None
     is_unwanted: bool = False
-    is_alone: bool = False  # no other task was in flight
 
 
 class TaskQueue:
@@ -146,10 +147,10 @@ def _cancel(task: Task) -> None:
             task.future.cancel()
 
 
-class Shipment(NamedTuple):
-    """A pickled pipeline for a process, with the keys of nodes that were closed before."""
+class PickledPipeline(NamedTuple):
+    """A pipeline for a process, with the keys of nodes that were closed before."""
 
-    pickled: bytes | Callable[[], bytes]
+    data: bytes | Callable[[], bytes]
     closed: tuple[str, ...]
 
 
@@ -169,7 +170,9 @@ class ExecutorBackend(Backend):
     budget_ns : int
         How long a task of several items may take.
     hook : callable, optional
-        Called in each process before its first item. Needs an engine whose processes have a `WorkerInfo`.
+        Called in each process before its first item. Needs processes that have a `WorkerInfo`.
+    item_seed : int, optional
+        Seed the global generators for each item from this number.
     """
 
     def __init__(
@@ -181,30 +184,33 @@ class ExecutorBackend(Backend):
         capacity: int,
         budget_ns: int = NEVER_NS,
         hook: Callable[..., Any] | None = None,
+        item_seed: int | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._executor = executor
-        self._engine = executor if isinstance(executor, Engine) else None
+        self._managed = executor if isinstance(executor, ManagedExecutor) else None
         self._most = most
         self.capacity = capacity
         self._hook = hook
-        self._budget_ns = budget_ns
+        self._item_seed = item_seed
+        # A single worker would run later tasks before the items that a task gives back.
+        self._budget_ns = budget_ns if workers > 1 else NEVER_NS
         self._pid = os.getpid()
         self._key = f"{_name(executor)}:{uuid4().hex}"
         self._shared: _Pipeline | None = None  # for threads of this process
         self._pickled: bytes | Callable[[], bytes] = b""  # for other processes
-        self._to_ship = workers  # how many of the next tasks carry the pipeline
-        self._suspects = 0  # tasks lost by a broken pool, which are sent one at a time
+        self._to_send = workers  # how many of the next tasks carry the pipeline
         self._queue = TaskQueue()
         self._nbytes = 0
 
     def start(self) -> None:
-        if _shares_objects(self._executor):
-            self._shared = _Pipeline(self._pipeline, seterr(), self._key)
+        modes = TorchModes.of_this_thread()
+        if shares_objects(self._executor):
+            self._shared = _Pipeline(self._pipeline, seterr(), modes, self._key)
         else:
-            content = self._pipeline, seterr(), self._hook
+            content = self._pipeline, seterr(), modes, self._hook, self._item_seed
             pickled = _pickled(self._pipeline, content)
-            self._pickled = pickled if self._engine is None else self._engine.put(pickled)
+            self._pickled = pickled if self._managed is None else self._managed.put(pickled)
         _started.add(self)
 
     # ---------------------------------------------------------------- jobs
@@ -214,21 +220,18 @@ class ExecutorBackend(Backend):
             indices = job.indices if self._shared is not None else dumps_by_value(job.indices)
         except Exception as error:
             raise Unsendable(error) from None
-        # A single worker would run later tasks before the items that a task gives back.
-        budget_ns = NEVER_NS if job.is_whole or job.consumer else self._budget_ns
+        budget_ns = NEVER_NS if job.is_whole else self._budget_ns
         self._queue.add(Task(job.ticket, job.epoch, indices, budget_ns), job.is_urgent)
 
     def flush(self) -> None:
         """Send waiting tasks, up to the limit of tasks in flight."""
         queue = self._queue
         queue.cancel_unwanted()
-        most = 1 if self._suspects else self._most
-        while len(queue.under_way) < most and (task := queue.next()) is not None:
-            task.is_alone = most == 1
+        while len(queue.under_way) < self._most and (task := queue.next()) is not None:
             try:
                 task.future = self._submitted(task)
             except Exception as error:  # the executor is shut down or broken
-                queue.arrived.put(Failed(None, error, REFUSED))
+                queue.arrived.put(Failed(None, self._why_ended(error), REFUSED))
                 return
             queue.under_way.add(task)
             task.future.add_done_callback(partial(queue.completed, task))
@@ -238,9 +241,9 @@ class ExecutorBackend(Backend):
         submit = self._executor.submit
         if self._shared is not None:
             return submit(evaluate_here, self._shared, task.epoch, task.indices, task.budget_ns)
-        shipment = Shipment(self._pickled, tuple(_closed)) if self._to_ship else None
-        self._to_ship = max(0, self._to_ship - 1)
-        return submit(evaluate, self._key, shipment, task.epoch, task.indices, task.budget_ns)
+        sent = PickledPipeline(self._pickled, tuple(_closed)) if self._to_send else None
+        self._to_send = max(0, self._to_send - 1)
+        return submit(evaluate, self._key, sent, task.epoch, task.indices, task.budget_ns)
 
     def cancel(self, ticket: int) -> None:
         self._queue.cancel(ticket)
@@ -257,12 +260,16 @@ class ExecutorBackend(Backend):
 
     def _ended(self) -> Exception | None:
         """Return the reason why no further task will complete, if the executor reports one."""
-        if self._engine is not None:
-            return RuntimeError("it has been shut down") if self._engine.has_ended() else None
-        # A pool that breaks may leave some futures pending, see `SpawnPool.has_ended`.
+        if self._managed is not None:
+            return self._managed.ended()
+        # Before Python 3.13 a broken pool stops notifying futures at the first cancelled future.
         has_flag = isinstance(self._executor, ThreadPoolExecutor | ProcessPoolExecutor)
         broken = has_flag and self._executor._broken  # type: ignore[attr-defined]
         return BrokenExecutor(broken) if broken else None
+
+    def _why_ended(self, error: BaseException) -> BaseException:
+        """Return the executor's own reason for an error, if it has one."""
+        return (self._managed and self._managed.ended()) or error
 
     def _event(self, task: Task) -> Event | None:
         """Return the outcome of a task, or None if the task is sent again."""
@@ -272,12 +279,10 @@ class ExecutorBackend(Backend):
         if event is None:
             # Send the pipeline with one task at a time. The process that receives it returns no further
             # tasks.
-            self._to_ship = max(1, self._to_ship)
+            self._to_send = max(1, self._to_send)
             task.future = None
             self._queue.waiting.appendleft(task)
             return None
-        if task.is_alone and self._suspects:
-            self._suspects -= 1
         self._queue.tasks.pop(task.ticket, None)
         return event
 
@@ -304,18 +309,14 @@ class ExecutorBackend(Backend):
         if isinstance(error, CANNOT_BEGIN):
             return Failed(None, error, "cannot do its tasks")
         if isinstance(error, BrokenExecutor):
-            if self._engine is None or not self._engine.recovers:
-                return Failed(None, error, REFUSED)
-            if not task.is_alone:  # another task may have broken the pool
-                self._suspects += 1
-                return Skipped(task.ticket)
+            return Failed(None, self._why_ended(error), REFUSED)
         return Lost(task.ticket, None, 0, f"was lost ({summary(error)})", 0.0)
 
-    def _unpacked(self, table: bytes, payload: bytes, memory: bytes) -> EncodedResult:
-        self._nbytes += len(table) + len(payload) + len(memory)
-        block = private(len(memory))
-        block[:] = np.frombuffer(memory, np.uint8)
-        return EncodedResult(table, payload, block)
+    def _unpacked(self, packed: bytes, count: int) -> EncodedResult:
+        self._nbytes += len(packed)
+        block = private(len(packed))
+        block[:] = np.frombuffer(packed, np.uint8)
+        return EncodedResult(block, 0, count, len(packed))
 
     # ---------------------------------------------------------------- wake up and close
 
@@ -336,8 +337,8 @@ class ExecutorBackend(Backend):
 
     def close(self) -> None:
         self._queue.clear()
-        if self._engine is not None:
-            self._engine.release()
+        if self._managed is not None:
+            self._managed.release()
         if self._shared is not None:
             self._shared.forget()  # cancelled tasks may stay in the executor's queue for a while
         self._pickled = b""
@@ -347,7 +348,7 @@ class ExecutorBackend(Backend):
         _started.discard(self)
 
 
-def _shares_objects(executor: Executor) -> bool:
+def shares_objects(executor: Executor) -> bool:
     """Return whether tasks run in threads of this process."""
     interpreters = getattr(concurrent.futures, "InterpreterPoolExecutor", ())  # a ThreadPoolExecutor too
     return isinstance(executor, ThreadPoolExecutor) and not isinstance(executor, interpreters)
@@ -383,9 +384,19 @@ with suppress(AttributeError, RuntimeError):  # the function is private; the int
 class _Pipeline:
     """A pipeline that this process evaluates. Each thread has its own evaluator."""
 
-    def __init__(self, view: View[Any], errors: Policy, key: str, nbytes: int = 0) -> None:
+    def __init__(
+        self,
+        view: View[Any],
+        errors: Policy,
+        modes: TorchModes,
+        key: str,
+        nbytes: int = 0,
+        begin_item: Callable[[int, Any], None] | None = None,
+    ) -> None:
         self._view: View[Any] | None = view
         self._errors = errors
+        self._modes = modes
+        self._begin_item = begin_item
         self._executor = key.rpartition(":")[0]
         self._thread = threading.local()
         self.nbytes = nbytes
@@ -395,7 +406,7 @@ class _Pipeline:
         if "evaluator" not in thread:
             if self._view is None:
                 raise RuntimeError("the node is closed")
-            thread["evaluator"] = Evaluator(self._view)
+            thread["evaluator"] = Evaluator(self._view, self._begin_item)
         return thread["evaluator"]  # type: ignore[no-any-return]
 
     def run(self, epoch: int, indices: Any, sink: Sink, budget_ns: int) -> bool:
@@ -403,7 +414,7 @@ class _Pipeline:
         evaluator = self.evaluator()
         before, _current.executor = _current.executor, self._executor
         try:
-            with errstate(self._errors):
+            with errstate(self._errors), self._modes.entered():
                 is_end = evaluator.run(epoch, indices, sink, budget_ns)
         finally:
             _current.executor = before
@@ -434,7 +445,7 @@ def is_within(executor: Executor) -> bool:
 
     Such a thread must not wait for another task: if every worker ran a waiting task, they would deadlock.
     """
-    if isinstance(executor, Engine):
+    if isinstance(executor, ManagedExecutor):
         return executor.is_inside_task()
     if isinstance(executor, ThreadPoolExecutor):
         # Check the name, because a thread may run its first task before the pool lists the thread.
@@ -449,7 +460,7 @@ def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any, budget_ns: int)
     return Ready.sized(sink.outcomes), perf_counter_ns() - begun, is_end
 
 
-def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, budget_ns: int) -> Any:
+def evaluate(key: str, sent: PickledPipeline | None, epoch: int, indices: bytes, budget_ns: int) -> Any:
     """Evaluate a job in a process of an executor.
 
     Returns a tuple of the packed items, the nanoseconds taken, and whether the sequence has ended. Returns
@@ -458,7 +469,7 @@ def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, bu
     """
     begun = perf_counter_ns()
     try:
-        pipeline = _pipelines.get(key) or _received(key, shipment)
+        pipeline = _pipelines.get(key) or _received(key, sent)
     except BaseException as error:
         info = get_worker_info()
         return Record.of(error, None if info is None else info.id)
@@ -468,7 +479,7 @@ def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, bu
         wanted = pickle.loads(indices)
     except BaseException as error:
         raise RuntimeError(summary(error)) from None  # the exception itself may not be picklable
-    packer = _Packer(pipeline.evaluator())
+    packer = _Packer(pipeline.evaluator(), len(wanted))
     is_end = pipeline.run(epoch, wanted, packer, budget_ns)
     return packer.packed(), perf_counter_ns() - begun, is_end
 
@@ -476,11 +487,10 @@ def evaluate(key: str, shipment: Shipment | None, epoch: int, indices: bytes, bu
 class _Packer:
     """A sink that packs each item for another process as soon as the item is finished."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: Evaluator, items: int) -> None:
         self._evaluator = evaluator
         self._table = array("q")
-        self._payload = bytearray()
-        self._memory = bytearray()
+        self._data = bytearray(HEADER_BYTES + 16 * items)  # the table is filled in at the end
 
     def put(self, value: Any) -> bool:
         return self._add(value, False)
@@ -489,33 +499,39 @@ class _Packer:
         return self._add(record(error, self._evaluator.keyed), True)
 
     def _add(self, value: Any, is_failed: bool) -> bool:
-        is_failed, (form, tail, moved, _, _) = encoded_item(
-            value, is_failed, dumps_plain, None, len(self._memory)
+        data = self._data
+        is_failed, (form, tail, moved, start, _) = encoded_item(
+            value, is_failed, dumps_plain, None, len(data)
         )
         self._evaluator.leave_if_forked()
-        start = len(self._payload)
-        self._payload += tail
-        self._table.extend((start << 3 | is_failed << 2 | form, len(self._payload)))
         for offset, buffer in moved:
-            self._memory += bytes(offset - len(self._memory))
-            self._memory += buffer
+            data += bytes(offset - len(data))
+            data += buffer
+        data += tail
+        self._table.extend((start << 3 | is_failed << 2 | form, len(data)))
         return True
 
-    def packed(self) -> tuple[bytes, bytes, bytes]:
-        return self._table.tobytes(), bytes(self._payload), bytes(self._memory)
+    def packed(self) -> tuple[bytes, int]:
+        """Return the items in the form of an encoded result, and their number."""
+        table = self._table.tobytes()
+        self._data[HEADER_BYTES : HEADER_BYTES + len(table)] = table
+        return bytes(self._data), len(self._table) // 2
 
 
-def _received(key: str, shipment: Shipment | None) -> _Pipeline | None:
+def _received(key: str, sent: PickledPipeline | None) -> _Pipeline | None:
     """Unpickle a pipeline and keep it. Drop pipelines of closed nodes, and the oldest above the limit."""
-    if shipment is None:
+    if sent is None:
         return None
-    for closed in shipment.closed:
+    for closed in sent.closed:
         _pipelines.pop(closed, None)
-    data = shipment.pickled() if callable(shipment.pickled) else shipment.pickled
-    view, errors, hook = pickle.loads(data)
+    data = sent.data() if callable(sent.data) else sent.data
+    view, errors, modes, hook, seed = pickle.loads(data)
+    begin_item = None
     if (info := get_worker_info()) is not None:
-        call_hook(hook, info.id)
-    pipeline = _pipelines[key] = _Pipeline(view, errors, key, len(data))
+        seeded = set() if hook is None else libraries_changed_by(partial(call_hook, hook, info.id))
+        if seed is not None:
+            begin_item = partial(seed_item, seed, info.seed >> 1, but=seeded)
+    pipeline = _pipelines[key] = _Pipeline(view, errors, modes, key, len(data), begin_item)
     excess = sum(kept.nbytes for kept in _pipelines.values()) - MAX_KEPT_BYTES
     for name, kept in list(_pipelines.items()):
         if excess > 0 and kept is not pipeline:

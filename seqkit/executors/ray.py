@@ -7,10 +7,10 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
-from . import Engine
+from . import ManagedExecutor
 
 
-class Ray(Engine):
+class Ray(ManagedExecutor):
     """Run tasks with Ray, and store the pipeline in Ray's object store.
 
     Tasks that Ray has received are not cancelled, because Ray would also interrupt a running task.
@@ -33,12 +33,12 @@ class Ray(Engine):
             self._remote[fn] = self._ray.remote(max_retries=0)(fn)  # prefetch does the retries
         return self._remote[fn].remote(*args, **kwargs).future()  # type: ignore[no-any-return]
 
-    def has_ended(self) -> bool:
-        return not self._ray.is_initialized()
+    def ended(self) -> Exception | None:
+        return None if self._ray.is_initialized() else RuntimeError("Ray has been shut down")
 
     def _check(self) -> None:
-        if self.has_ended():  # otherwise Ray would start again on its own
-            raise RuntimeError("Ray has been shut down")
+        if (error := self.ended()) is not None:  # otherwise Ray would start again on its own
+            raise error
 
 
 def current_ray() -> Executor | None:

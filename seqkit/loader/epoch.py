@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, NoReturn
 
-from ..checks import int_at_least
 from ..errors import EvaluationError, seterr
 from ..frames import hide_frames, warn
-from ..iteration import Progress, restarting
 from ..samplers.base import Sampler, draw, order_of
 from .on_error import Recovered
+from .state import check_key, key_digest
 
-__all__ = ["Epoch", "Position", "check_state", "load_sampler_state", "rest", "sampler_state"]
+__all__ = ["Epoch", "Position", "Start", "begun", "load_sampler_state", "sampler_state"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the next epoch begins.
+
+    Attributes
+    ----------
+    epoch, batch : int
+        The number of the epoch, and of its first batch.
+    key : str or None
+        Digest of the key before that batch.
+    samples : int or None
+        Samples of the data set when the epoch began.
+    goes_on : bool
+        Whether the data set itself goes on there, because it has loaded a state.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    key: str | None = None
+    samples: int | None = None
+    goes_on: bool = False
 
 
 class Position:
@@ -26,12 +49,18 @@ class Position:
         Its number.
     batch : int
         Batches that were read, failed ones included.
+    samples : int or None
+        Samples of the data set, if that is known.
     length : int or None
         Batches of the epoch, if that is known.
     is_exact : bool
         Whether the epoch has this length for certain. The `__len__` of an iterable data set may be wrong.
+    source : str
+        The type of the data set.
     ended : bool
         Whether the iterator was exhausted.
+    rival : Position or None
+        That of an earlier iterator, which was read after this one had begun.
     sampler : iterable or None
         Its epoch begins now.
     before : object
@@ -47,30 +76,69 @@ class Position:
         self,
         epoch: int,
         batch: int,
+        samples: int | None,
         length: int | None,
         is_exact: bool,
         sampler: Any,
         convert: Callable[[Any], Any],
+        *,
+        source: str,
+        key: str | None,
+        has_keys: bool,
+        goes_on: bool,
     ) -> None:
         self.epoch = epoch
         self.batch = batch
+        self.samples = samples
         self.length = length
         self.is_exact = is_exact
+        self.source = source
         self.ended = False
+        self.rival: Position | None = None
         self.sampler = sampler
         self.before = sampler_state(sampler)
         own = getattr(sampler, "epoch", epoch)
         self.moves = isinstance(sampler, Sampler) and order_of(sampler, own) is None
-        self.keys = self._draw(map(convert, () if sampler is None else draw(sampler, epoch, batch)))
         self._error: Exception | None = None  # of the sampler
+        self._digest = key  # of the last key that was read, until another one is read
+        # Keys that were drawn: the last one that was read, and those of batches that were not read yet.
+        self._drawn: deque[Any] | None = deque() if has_keys and sampler is not None else None
+        is_checked = self._drawn is not None and key is not None and batch > 0
+        start = 0 if goes_on else batch - is_checked
+        self.keys = self._draw(map(convert, () if sampler is None else draw(sampler, epoch, start)))
+        if is_checked:
+            for last in islice(self.keys, 1):
+                check_key(last, key)
+        elif self._drawn is not None:
+            self._drawn.append(_NO_KEY)
 
     def is_over(self) -> bool:
         """Return whether everything was read."""
         return self.ended or (self.is_exact and self.batch == self.length)
 
+    def advance(self, count: int) -> None:
+        """Count batches as read."""
+        self.batch += count
+        if self._drawn is not None:
+            for _ in range(min(count, len(self._drawn) - 1)):
+                self._drawn.popleft()
+                self._digest = None
+
+    def key(self) -> str | None:
+        """Return the digest of the last key that was read, if there is one."""
+        if self._digest is None and self._drawn and self._drawn[0] is not _NO_KEY:
+            return key_digest(self._drawn[0])
+        return self._digest
+
     def _draw(self, keys: Iterator[Any]) -> Iterator[Any]:
+        drawn = self._drawn
         try:
-            yield from keys
+            if drawn is None:
+                yield from keys
+            else:
+                for key in keys:
+                    drawn.append(key)
+                    yield key
         except Exception as error:
             self._error = error
 
@@ -90,6 +158,9 @@ class Position:
             keys = islice(draw(self.sampler, self.epoch), self.batch)
         for _ in keys:  # at the end none is left, but the sampler must notice the end of its epoch
             pass
+
+
+_NO_KEY = object()
 
 
 def sampler_state(sampler: Any) -> Any:
@@ -119,6 +190,8 @@ class Epoch(Iterator[Any]):
         Whether batches are computed in `next`. Then Ctrl-C in it uses up a batch.
     failed : list
         Receives the failures of `Recovered` batches.
+    note : callable
+        Called with the position after each batch.
     finish : callable
         Called once, at the end.
     """
@@ -129,12 +202,14 @@ class Epoch(Iterator[Any]):
         position: Position,
         reads_here: bool,
         failed: list[tuple[Any, str]],
+        note: Callable[[Position], None],
         finish: Callable[[], None],
     ) -> None:
         self._items = items
         self._position = position
         self._reads_here = reads_here
         self._failed = failed
+        self._note = note
         self._finish: Callable[[], None] | None = finish
         self._was_cut_short = False  # whether the last error ended the iteration
         # Batches that were taken from `items` but not counted. After Ctrl-C in a batch, a state resumes at
@@ -172,14 +247,19 @@ class Epoch(Iterator[Any]):
 
     def _count(self) -> None:
         position = self._position
-        position.batch += self._uncounted
+        position.advance(self._uncounted)
         self._uncounted = 0
+        self._note(position)
         if not position.is_exact and position.length is not None and position.batch == position.length + 1:
             warn(
-                f"DataLoader: by the __len__ of the data set there are {position.length} batches, but it"
-                " yields more; correct its __len__",
+                f"Length of IterableDataset {position.source} was reported to be {position.length} (when"
+                f" accessing len(dataloader)), but {position.batch} batches have been fetched. Correct its"
+                " __len__",
                 UserWarning,
             )
+
+    def __bool__(self) -> bool:
+        return True
 
     def __len__(self) -> int:
         if self._position.length is None:
@@ -194,48 +274,20 @@ class Epoch(Iterator[Any]):
             finish()
 
 
-def rest(items: Iterator[Any], count: int) -> Iterator[Any]:
-    """Draw and drop `count` items that were read before, and return the iteration behind them.
+def begun(items: Iterator[Any]) -> Iterator[Any]:
+    """Draw the first item now, and return the iteration that begins with it.
 
-    Errors of these items are dropped, unless nothing follows the last one.
+    Before it, a data set that can only be iterated passes over the samples that were read before. What
+    happens then is no matter of a batch.
     """
-    last_error = deque[Exception](maxlen=1)
-    for _ in range(count):
-        try:
-            for _ in islice(items, 1):
-                last_error.clear()
-        except EvaluationError as error:
-            last_error.append(error)
-
-    def run(progress: Progress) -> Iterator[Any]:
-        for item in items:
-            last_error.clear()
-            yield item
-        progress.done = True
-        if last_error:
-            raise last_error.pop()
-
-    return restarting(run) if last_error else items
+    try:
+        first = next(items)
+    except StopIteration:
+        return items
+    except EvaluationError as error:
+        return chain(map(_raise, [error]), items)
+    return chain([first], items)
 
 
-FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
-
-
-def check_state(state: Any, batch_size: int | None, seed: int | None) -> None:
-    """Refuse a value that is not a state of a loader with this batch size and seed, if it was given one."""
-    if not isinstance(state, Mapping) or any(name not in state for name in FIELDS):
-        raise TypeError(f"DataLoader: a state is a dict with {', '.join(FIELDS)}, but got {state!r}")
-    if state["version"] != 1:
-        raise ValueError(f"DataLoader: the state is of version {state['version']!r}, known is 1")
-    for name in ("epoch", "batch", "seed"):
-        int_at_least(state[name], f"DataLoader: {name} of a state", 0)
-    if state["batch_size"] != batch_size:
-        raise ValueError(
-            f"DataLoader: the state counts batches of {state['batch_size']}, this loader makes batches of"
-            f" {batch_size}"
-        )
-    if seed is not None and state["seed"] != seed:
-        raise ValueError(
-            f"DataLoader: the state is of seed={state['seed']}, but this loader has another seed. Leave"
-            " out seed and generator to take the seed of the state"
-        )
+def _raise(error: EvaluationError) -> NoReturn:
+    raise error

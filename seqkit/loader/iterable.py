@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from typing import Any, NoReturn
 
 from ..context import WorkerInfo, get_worker_info
+from ..indices import UNKNOWN
 from ..view import View
-from ..views.uniter import uniter
+from ..views.passes import Passes
+from ..views.uniter import Uniter
 from .keyed import Sample
 
 __all__ = ["Reader", "WorkerParts", "is_iterable_only", "refuse_second_epoch", "samples_of"]
@@ -31,7 +32,7 @@ def is_iterable_only(dataset: Any) -> bool:
 
 def samples_of(dataset: Any) -> View[Any]:
     """Return the view of the samples of a data set in its order. Its `__len__` is ignored."""
-    return uniter(dataset if isinstance(dataset, Iterator) else partial(iter, dataset))
+    return Uniter(Passes(dataset, cache_size=0, n_parallel=1), UNKNOWN)
 
 
 def refuse_second_epoch(what: str, iterator: Any) -> NoReturn:

@@ -6,36 +6,55 @@ prefetch node above them sends keys to its workers like any other indices.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import UNBOUNDED
+from ..indices import UNBOUNDED, Length
+from ..samplers.base import as_key as plain_key
 from ..source import Source
 from ..view import View, name_of
 from .on_error import OnRecovered
 
-__all__ = ["Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys"]
+__all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys"]
 
 # Sequences that cannot be indexed by a list of keys.
 _PLAIN = (list, tuple, range, str, bytes)
 
 
-class Shards(list[Any]):
+class Keys(list[Any]):
+    """The keys of a batch, with the number of the batch, from which workers seed the global generators."""
+
+    number = 0
+
+
+class Shards(Keys):
     """Lists of keys. Each list makes a batch of its own."""
 
 
+def numbered(keys: Any, number: int) -> Any:
+    """Return the keys of a batch with its number. A single key stays as it is.
+
+    >>> keys = numbered([4, 2], 7)
+    >>> keys, keys.number
+    ([4, 2], 7)
+    """
+    if not isinstance(keys, list):
+        return keys
+    keys = keys if isinstance(keys, Keys) else Keys(keys)
+    keys.number = number
+    return keys
+
+
 def as_key(key: Any) -> Any:
-    """Return a key of a sampler with integers as plain ints.
+    """Return a key of a sampler as a plain Python value. A bool is refused.
 
     >>> as_key(np.int32(2)), as_key("a")
     (2, 'a')
     """
-    is_int = hasattr(key, "__index__") and not getattr(key, "ndim", 0)
-    return operator.index(key) if is_int else key
+    return plain_key("DataLoader: sampler", key)
 
 
 def as_keys(keys: Any) -> list[Any]:
@@ -47,15 +66,19 @@ def as_keys(keys: Any) -> list[Any]:
     ([3, 1], [(0, 1), (2, 3)], [[0, 1], [2]])
     """
     try:
-        found = list(map(as_key, keys))
-        rows = (list, np.ndarray, tuple) if isinstance(keys, tuple) else (list, np.ndarray)
-        if found and all(isinstance(row, rows) for row in found):
-            return Shards(list(map(as_key, row)) for row in found)
-        return found
+        found: list[Any] = list(keys)
     except TypeError:
         raise TypeError(
             f"DataLoader: batch_sampler should yield lists of indices, but yielded {keys!r}"
         ) from None
+    if found and all(_is_row(row, isinstance(keys, tuple)) for row in found):
+        return Shards(list(map(as_key, row)) for row in found)
+    return list(map(as_key, found))
+
+
+def _is_row(row: Any, may_be_tuple: bool) -> bool:
+    kinds = (list, tuple) if may_be_tuple else list
+    return isinstance(row, kinds) or getattr(row, "ndim", 0) == 1
 
 
 class Sample:
@@ -108,11 +131,27 @@ class Samples(View[Any]):
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
         if is_bulk and not self._takes_lists:
             return list(self._getmany(as_keys(key)))
-        return source._get(key if is_bulk or self._takes_keys else source._wrap_checked(key))
+        try:
+            return source._get(key if is_bulk or self._takes_keys else source._wrap_checked(key))
+        except (IndexError, EvaluationError) as error:
+            self._name_the_sampler(key if is_bulk else (key,), error)
+            raise
 
     def _getmany(self, indices: Any) -> Sequence[Any]:
         source = self._sources[0]
-        return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))
+        try:
+            return source._getmany(indices if self._takes_keys else list(map(source._wrap_checked, indices)))
+        except (IndexError, EvaluationError) as error:
+            self._name_the_sampler(indices, error)
+            raise
+
+    def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
+        """Raise an error that names the sampler if samples are missing because an index is out of range."""
+        n = self._sources[0]._known  # finding the length could read items
+        if isinstance(error.__cause__ or error, IndexError) and isinstance(n, int):
+            for key in keys:
+                if type(key) is int and not -n <= key < n:
+                    fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], i if isinstance(i, list | np.ndarray) else (i,)),)
@@ -157,3 +196,42 @@ class Batches(View[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, name_of(self._collate_fn)]
+
+
+class AtKeys(View[Any]):
+    """The view whose item i is that of another view at the key number i of a sampler.
+
+    Parameters
+    ----------
+    source : View
+        Its indices are keys, or lists of keys.
+    order : View
+        The keys of an epoch.
+    is_batched : bool
+        Whether these are lists of keys.
+    """
+
+    def __init__(self, source: View[Any], order: View[Any], is_batched: bool) -> None:
+        super().__init__((source, order))
+        self._is_batched = is_batched
+
+    def _length(self) -> Length:
+        return self._sources[1]._n
+
+    def _key(self, i: int) -> Any:
+        given = self._sources[1]._get(i)
+        return as_keys(given) if self._is_batched else as_key(given)
+
+    def _get(self, i: int) -> Any:
+        return self._sources[0]._get(self._key(i))
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[Any]]]:
+        yield self._sources[1], (i,)
+        try:
+            key = self._key(i)
+        except Exception:
+            return  # the sampler failed
+        yield self._sources[0], (key,)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return AtKeys(sources[0], sources[1], self._is_batched)

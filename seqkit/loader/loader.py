@@ -6,32 +6,46 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import int_at_least
 from ..collation.default import default_collate, default_convert
 from ..frames import hides_frames, warn
 from ..indices import Unsized
-from ..iteration import restarting
+from ..iteration import is_one_shot, restarting
 from ..prefetch import Prefetch
-from ..samplers.base import pass_epoch
+from ..samplers.base import pass_epoch, whole_order
+from ..set_epoch import epoch_by_hand, tell
 from ..source import as_view
 from ..view import View
-from .epoch import Epoch, Position, check_state, load_sampler_state, rest, sampler_state
+from .advice import advise, warn_of_ranks
+from .attributes import Attributes
+from .epoch import Epoch, Position, Start, begun, load_sampler_state, sampler_state
+from .followers import followers, own_epoch
 from .iterable import is_iterable_only, refuse_second_epoch
-from .keyed import as_key, as_keys
+from .keyed import as_key, as_keys, numbered
 from .options import (
     OnError,
     Options,
     as_iterable_split,
     as_loader_seed,
     check,
-    warn_of_too_much,
+    suggesting_arguments,
 )
+from .own_samplers import OwnSampler
 from .parts import InTurn
 from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
+from .state import (
+    check_samples,
+    check_state,
+    forgets_its_order,
+    has_exact_state,
+    is_a_share,
+    order_name,
+    sample_count,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -45,7 +59,7 @@ else:
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Generic[Batch]):
+class DataLoader(Attributes, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -140,7 +154,7 @@ class DataLoader(Generic[Batch]):
     ----------
     dataset, seed, collate_fn, batch_size, prefetch_factor, sampler, batch_sampler
         As given, or the object that the loader uses instead, or None. The other arguments are attributes,
-        too. None of them can be changed.
+        too. None of them can be changed. A `sampler` that was not given shows the order of the next epoch.
     failed : list of (key, str)
         The samples that failed, with `on_error`.
 
@@ -155,11 +169,15 @@ class DataLoader(Generic[Batch]):
 
     Notes
     -----
-    Batches are the same bit by bit for any number of workers, either method, persistent or not. `len` needs
-    the length of the data set or sampler, and is exact. The `__len__` of a data set that can only be
-    iterated is believed; a warning tells if there are more samples. Modelled on
+    Batches are the same bit by bit for any number of workers, either method, persistent or not. Only the last
+    bits of sums and matrix products may differ between 0 and more process workers, which have one native
+    thread each. `len` needs the length of the data set or sampler, and is exact. The `__len__` of a data set
+    that can only be iterated is believed; a warning tells if there are more samples. Modelled on
     ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
-    tuples to tuples. There is a warning if there are more workers than CPUs, or than memory for them.
+    tuples to tuples. A data set and a sampler with `set_epoch` are told each epoch, in workers too.
+
+    There is a warning if there are more workers than CPUs, or than memory for them; if `drop_last` leaves no
+    batch; and if ``torch.distributed`` has several processes and each of them would read all samples.
 
     Examples
     --------
@@ -183,12 +201,16 @@ class DataLoader(Generic[Batch]):
     prefetch_factor: int | None
     seed: int
 
+    # The view of keys, and the view of the items at the keys of a sampler, once that was asked for.
+    _ordered: tuple[Any, Any] = (None, None)
+
     # The subclass for PyTorch has others.
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
     _worker_start: type[WorkerStart] = WorkerStart
     _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
+    @suggesting_arguments
     def __init__(
         self,
         dataset: Any,
@@ -249,14 +271,26 @@ class DataLoader(Generic[Batch]):
         self._dataset = dataset
         self._is_iterable = is_iterable_only(dataset)
         check(dataset, self._given, self._is_iterable)
-        warn_of_too_much(self._given)
         self._lock = threading.Lock()
-        self._epoch, self._start = 0, 0
+        self._next = Start()
         self._latest: Position | None = None
         self._nodes: WeakSet[Prefetch[Any] | InTurn] = WeakSet()
         self._is_closed = self._has_begun = False
+        self._said: set[str] = set()  # the warnings that are given once
+        self._sampler_epoch: int | None = 0  # that of the sampler, unless somebody else has set it
         self.failed: list[tuple[Any, str]] = []
-        self._build(as_loader_seed(seed, generator))
+        self._build(self._first_seed())
+        self._drop_early_attributes(self._given)
+        self._followers = followers(dataset, self._sampler)
+        advise(dataset, self._options, self._sampler, self._length)
+        self._warn_once("ranks", partial(warn_of_ranks, dataset, self._options, self._sampler))
+
+    def _first_seed(self) -> int:
+        """Return the seed that was given, or draw one."""
+        return as_loader_seed(self._given.seed, self._given.generator)
+
+    def _draw_seed(self) -> None:
+        """Called before each epoch. The subclass for PyTorch may change the seed."""
 
     def _build(self, seed: int) -> None:
         """Make the samplers and the view, now that the seed is known."""
@@ -277,7 +311,7 @@ class DataLoader(Generic[Batch]):
         # The sampler that gives the keys to read, or None if the order is part of the view.
         read = sampler if batch_sampler is None else batch_sampler
         self._sampler = read if reads_keys(self._options) else None
-        self._attributes = {
+        self._attributes: dict[str, Any] = {
             **{field.name: getattr(given, field.name) for field in fields(given)},
             "dataset": self._dataset,
             "seed": seed,
@@ -287,7 +321,20 @@ class DataLoader(Generic[Batch]):
             "sampler": None if self._is_iterable else sampler,
             "batch_sampler": None if self._is_iterable else batch_sampler,
         }
+        self._attach_samplers()
         self._view = self._new_view()
+
+    def _attach_samplers(self) -> None:
+        """Make the epoch of the samplers that only show the order the epoch of this loader."""
+        if self._sampler is None:
+            for name in ("sampler", "batch_sampler"):
+                if isinstance(self._attributes[name], OwnSampler):
+                    self._attributes[name].attach(self)
+
+    def _warn_once(self, name: str, warn: Callable[[], bool]) -> None:
+        """Call a function that warns if need be, until it has."""
+        if name not in self._said and warn():
+            self._said.add(name)
 
     def _new_view(self) -> View[Any]:
         return pipeline(
@@ -298,45 +345,53 @@ class DataLoader(Generic[Batch]):
 
     @property
     def view(self) -> View[Any]:
-        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own."""
-        return self._view
+        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own.
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _ATTRIBUTES:
-            return self._attributes[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _ATTRIBUTES:
-            raise ValueError(
-                f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
-            )
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name in _ATTRIBUTES:
-            raise ValueError(f"DataLoader: {name} attribute should not be deleted")
-        super().__delattr__(name)
+        With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
+        """
+        order = None if self._sampler is None else whole_order(self._sampler)
+        if order is None:
+            return self._view
+        if self._ordered[0] is not self._view:
+            start = self._worker_start(self._options.worker_init_fn, self._dataset)
+            node = pipeline(self._dataset, self._options, start, order)
+            if isinstance(node, Prefetch):
+                self._nodes.add(node)
+            self._ordered = self._view, node
+        return cast(View[Any], self._ordered[1])
 
     # ---------------------------------------------------------------- reading
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch that the next `iter` reads."""
-        return self._epoch
+        """Number of the epoch that the next `iter` reads.
+
+        It is also set by `set_epoch` of the sampler, and of a data set that has an attribute `epoch`.
+        """
+        own = own_epoch(self._sampler)
+        if own is not None and own != self._sampler_epoch:
+            return own
+        by_hand = map(epoch_by_hand, self._followers)
+        return next((epoch for epoch in by_hand if epoch is not None), self._next.epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch that the next `iter` reads (0 or more), also of a sampler.
+        """Set the number of the epoch that the next `iter` reads (0 or more), also of sampler and data set.
 
         If that is the epoch of a state just loaded, it continues at the position of the state.
         """
         epoch = int_at_least(epoch, "DataLoader: epoch", 0)
         with self._lock:
             self._settle_sampler()
-            if epoch != self._epoch:
-                self._epoch, self._start = epoch, 0
             self._latest = None
-            pass_epoch(self._sampler, epoch)
+            self._move_to(epoch)
+
+    def _move_to(self, epoch: int) -> None:
+        """Begin at an epoch, and tell it to the sampler and the data set."""
+        if epoch != self._next.epoch:
+            self._next = Start(epoch)
+        pass_epoch(self._sampler, epoch)
+        tell(self._followers, epoch, again=True)
+        self._sampler_epoch = own_epoch(self._sampler)
 
     @hides_frames
     def __iter__(self) -> Iterator[Batch]:
@@ -345,40 +400,69 @@ class DataLoader(Generic[Batch]):
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
         if options.pin_memory and not self._can_pin():
             warn(
-                f"DataLoader: 'pin_memory' argument is set as true but {self._no_pinning}: batches stay in"
-                " ordinary memory",
+                f"'pin_memory' argument is set as true but {self._no_pinning}, then device pinned memory"
+                " won't be used.",
                 UserWarning,
             )
-        node = self._view if options.persistent_workers else self._new_view()
+        self._warn_once("ranks", partial(warn_of_ranks, self._dataset, options, self._sampler))
         with self._lock:
-            before = self._latest, self._epoch, self._start
-            position = self._begin()
+            before = self._latest, self._next
+            position, goes_on = self._begin()
+        node = self._view
         try:
-            items = self._read(node, position)
+            # The data set has been told the epoch, which may change its length.
+            node = self._view if options.persistent_workers else self._new_view()
+            items = self._read(node, position, goes_on)
         except BaseException:  # the epoch has not begun
             self._finished(node)
             with self._lock:
                 load_sampler_state(self._sampler, position.before)
+                self._sampler_epoch = own_epoch(self._sampler)
                 if self._latest is position:
-                    self._latest, self._epoch, self._start = before
+                    self._latest, self._next = before
             raise
         reads_here = not options.num_workers and not isinstance(node, InTurn)
-        return Epoch(items, position, reads_here, self.failed, partial(self._finished, node))
+        return Epoch(items, position, reads_here, self.failed, self._note, partial(self._finished, node))
 
-    def _begin(self) -> Position:
-        """Begin an epoch. Return its position."""
+    def _begin(self) -> tuple[Position, bool]:
+        """Begin an epoch. Return its position, and whether the data set itself is there already."""
         dataset = self._dataset if self._is_iterable else None
         for what, source in (("data set", dataset), ("sampler", self._given_sampler())):
-            if self._has_begun and isinstance(source, Iterator):
+            if self._has_begun and is_one_shot(source):
                 refuse_second_epoch(what, source)
         self._has_begun = True
+        self._draw_seed()
+        epoch = self.epoch
         self._settle_sampler()
-        is_exact = not self._is_iterable or self._options.last == "rollover"
+        if epoch != self._next.epoch:
+            self._move_to(epoch)
+        tell(self._followers, epoch)
+        start = self._next
         position = Position(
-            self._epoch, self._start, self._length(), is_exact, self._sampler, self._convert_key()
+            start.epoch,
+            start.batch,
+            start.samples if start.batch else self._samples(),
+            self._length(),
+            not self._is_iterable or self._options.last == "rollover",
+            self._sampler,
+            self._convert_key(),
+            source=type(self._dataset).__name__,
+            key=start.key,
+            has_keys=not self._is_iterable and not is_a_share(self._sampler),
+            goes_on=start.goes_on,
         )
-        self._latest, self._epoch, self._start = position, position.epoch + 1, 0
-        return position
+        self._latest, self._next = position, Start(position.epoch + 1)
+        self._sampler_epoch = own_epoch(self._sampler)
+        return position, start.goes_on
+
+    def _samples(self) -> int | None:
+        return None if self._is_iterable else sample_count(self._dataset)
+
+    def _note(self, position: Position) -> None:
+        """Notice that a batch of an epoch was read."""
+        latest = self._latest
+        if latest is not position and latest is not None:
+            latest.rival = position
 
     def _given_sampler(self) -> Any:
         return self._given.sampler if self._given.batch_sampler is None else self._given.batch_sampler
@@ -396,15 +480,21 @@ class DataLoader(Generic[Batch]):
         if node is not self._view and isinstance(node, Prefetch | InTurn):
             node.close()
 
-    def _read(self, node: View[Any], position: Position) -> Iterator[Any]:
+    def _read(self, node: View[Any], position: Position, goes_on: bool) -> Iterator[Any]:
         """Begin to read an epoch from a position on."""
         if isinstance(node, Prefetch | InTurn):
             self._nodes.add(node)
         pipeline = node.at_epoch(position.epoch)
         if self._sampler is not None:
-            return chain(self._iterated(pipeline, position.keys), position.failure())
+            keys = position.keys
+            if isinstance(node, Prefetch):
+                keys = map(numbered, keys, count(position.batch))
+            return chain(self._iterated(pipeline, keys), position.failure())
         if isinstance(pipeline._n, Unsized):
-            return rest(self._iterated(pipeline, pipeline._plan()), position.batch)
+            if position.batch == 0 or goes_on:
+                return self._iterated(pipeline, pipeline._plan())
+            items = self._iterated(pipeline, range(position.batch, _WITHOUT_END))
+            return begun(items) if self._is_iterable else items
         return self._iterated(pipeline, range(position.batch, pipeline._n))
 
     def _convert_key(self) -> Callable[[Any], Any]:
@@ -418,6 +508,9 @@ class DataLoader(Generic[Batch]):
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
+
+    def __bool__(self) -> bool:
+        return True  # also without a length
 
     def __len__(self) -> int:
         latest = self._latest
@@ -462,26 +555,97 @@ class DataLoader(Generic[Batch]):
                 "DataLoader: with last_batch='rollover' a state of an iterable data set would have to contain"
                 " the samples that are carried over"
             )
-        state: dict[str, Any] = {"version": 1, **self._position(), "seed": self.seed}
-        state["batch_size"] = self.batch_size
-        return state
+        position = self._position()
+        self._warn_of_doubts(position)
+        return {
+            "version": 1,
+            **position,
+            "seed": self._options.seed,
+            "batch_size": self._attributes["batch_size"],
+            "order": self._order(),
+            **self._dataset_state(),
+        }
 
     def _position(self) -> dict[str, Any]:
-        latest = self._latest
-        if latest is None:
-            return {"epoch": self._epoch, "batch": self._start, "sampler": sampler_state(self._sampler)}
-        if latest.is_over():
+        latest, start = self._latest, self._next
+        if latest is not None and not latest.is_over():
+            return {
+                "epoch": latest.epoch,
+                "batch": latest.batch,
+                "sampler": latest.before,
+                "samples": latest.samples,
+                "key": latest.key(),
+            }
+        if latest is not None:
             with self._lock:
                 self._settle_sampler()
-            return {"epoch": latest.epoch + 1, "batch": 0, "sampler": sampler_state(self._sampler)}
-        return {"epoch": latest.epoch, "batch": latest.batch, "sampler": latest.before}
+        if self.epoch != start.epoch:  # set by hand
+            start = Start(self.epoch)
+        return {
+            "epoch": start.epoch,
+            "batch": start.batch,
+            "sampler": sampler_state(self._sampler),
+            "samples": start.samples if start.batch else self._samples(),
+            "key": start.key,
+        }
+
+    def _order(self) -> str:
+        """Return the kind of the order, which a state belongs to."""
+        if self._is_iterable:
+            return f"{self._dataset.parts} parts" if self._options.iterable_split == "parts" else "iterated"
+        if self._sampler is not None:
+            return order_name(self._sampler)
+        if not self._options.shuffle:
+            return "sequential"
+        below = getattr(self._dataset, "_random_count", 0)  # salts the order
+        return f"shuffle above {below} random views" if below else "shuffle"
+
+    def _warn_of_doubts(self, position: dict[str, Any]) -> None:
+        latest = self._latest
+        if latest is not None and latest.rival is not None and not latest.rival.is_over():
+            warn(
+                "DataLoader: the state is the position of the latest iterator, in epoch"
+                f" {latest.epoch}, but an earlier iterator, in epoch {latest.rival.epoch}, was read since."
+                " Read one iterator at a time, or make a loader for each",
+                UserWarning,
+            )
+            latest.rival = None
+        if position["batch"] and "order" not in self._said and forgets_its_order(self._sampler):
+            self._said.add("order")
+            warn(
+                f"DataLoader: the state cannot hold the order of {order_name(self._sampler)}, which draws it"
+                " from a generator in every epoch, so samples may come twice or be missed after a resume. Use"
+                " shuffle=True, or a sampler of seqkit.samplers",
+                UserWarning,
+            )
+
+    def _keeps_dataset_state(self) -> bool:
+        """Return whether the data set has a state, and is read in step with the consumer of this process."""
+        if not has_exact_state(self._dataset):
+            return False
+        if not self._options.num_workers and not isinstance(self._view, InTurn):
+            return True
+        if "dataset" not in self._said:
+            self._said.add("dataset")
+            warn(
+                f"DataLoader: the state leaves out the state_dict of the data set"
+                f" ({type(self._dataset).__name__}), because workers read copies of it or read it ahead. Set"
+                " num_workers to 0 to keep it",
+                UserWarning,
+            )
+        return False
+
+    def _dataset_state(self) -> dict[str, Any]:
+        return {"dataset": self._dataset.state_dict()} if self._keeps_dataset_state() else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next `iter` begin with the batch that came next when `state_dict` was called.
 
         The cost does not grow with the position, except for samplers without a known order and for data
-        sets that can only be iterated: as many keys or samples are drawn as were read. The number of
-        workers and the method may be others, and the number of processes of a `DistributedSampler`, too.
+        sets that can only be iterated: as many keys or samples are drawn as were read. Samples that were
+        read before are neither transformed nor collated. A data set with `state_dict` and `load_state_dict`
+        goes on by itself, without workers. The number of workers and the method may be others, and the number
+        of processes of a `DistributedSampler`, too.
 
         Parameters
         ----------
@@ -493,14 +657,36 @@ class DataLoader(Generic[Batch]):
         TypeError
             If `state` is not such a dict.
         ValueError
-            If it is of another seed or batch size.
+            If it is of another seed, batch size, kind of order or, in the middle of an epoch, number of
+            samples.
+
+        Warns
+        -----
+        UserWarning
+            If the sampler gives another order than before, and if the state of the data set is left out.
         """
         has_seed = self._given.seed is not None or self._given.generator is not None
-        check_state(state, self.batch_size, self.seed if has_seed else None)
-        if state["seed"] != self.seed:
+        check_state(
+            state, self._attributes["batch_size"], self._options.seed if has_seed else None, self._order()
+        )
+        before = self.epoch
+        tell(self._followers, state["epoch"], again=True)  # the number of samples may depend on the epoch
+        try:
+            check_samples(state, self._samples())
+        except ValueError:
+            tell(self._followers, before, again=True)
+            raise
+        if state["seed"] != self._options.seed:
             self._close_nodes()
-            self._build(state["seed"])
+        self._set_seed(state["seed"])
         self._begin_at(state)
+
+    def _set_seed(self, seed: int) -> None:
+        """Change the seed, and end the persistent workers, which have the old one."""
+        if seed != self._options.seed:
+            if isinstance(self._view, Prefetch | InTurn):
+                self._view.close()
+            self._build(seed)
 
     def _begin_at(self, position: dict[str, Any]) -> None:
         before = sampler_state(self._sampler)
@@ -511,7 +697,17 @@ class DataLoader(Generic[Batch]):
             raise ValueError(
                 f"DataLoader: the state is behind batch {start}, of which an epoch of this loader has {n}"
             )
-        self._epoch, self._start, self._latest = position["epoch"], start, None
+        key = position.get("key") if start == position["batch"] else None
+        self._latest = None
+        tell(self._followers, position["epoch"], again=True)
+        self._sampler_epoch = own_epoch(self._sampler)
+        goes_on = False
+        if position.get("dataset") is not None and self._keeps_dataset_state():
+            goes_on = self._is_iterable and position["batch"] > 0
+            # A data set that can only be iterated begins whole epochs by itself.
+            if goes_on or not self._is_iterable:
+                self._dataset.load_state_dict(position["dataset"])
+        self._next = Start(position["epoch"], start, key, position.get("samples"), goes_on)
 
     # ---------------------------------------------------------------- the object
 
@@ -522,13 +718,13 @@ class DataLoader(Generic[Batch]):
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = {"_nodes": None, "_latest": None, "_lock": None}
-        return {**self.__dict__, **left_out, "_position": self._position()}
+        return {**self.__dict__, **left_out, "_position": {**self._position(), **self._dataset_state()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("_position")
-        for name, value in state.items():
-            setattr(self, name, value)
+        self.__dict__.update(state)
         self._nodes, self._lock = WeakSet(), threading.Lock()
+        self._attach_samplers()
         self._begin_at(position)
 
     def close(self) -> None:
@@ -548,4 +744,5 @@ class DataLoader(Generic[Batch]):
         self.close()
 
 
-_ATTRIBUTES = frozenset(["dataset", "view", *(field.name for field in fields(Options))])
+# Above the number of batches of any epoch. A range ends where the data set does.
+_WITHOUT_END = 1 << 62

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec
 
 import numpy as np
 
-from ..checks import as_batch_size, as_flag, as_last, check_iterable, int_at_least, optional_int
+from ..checks import (
+    as_batch_size,
+    as_flag,
+    as_last,
+    check_iterable,
+    int_at_least,
+    optional_int,
+    refuse_async,
+)
 from ..collation.base import shown
 from ..errors import EvaluationError
-from ..frames import warn
-from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
+from ..frames import hiding_frames
+from ..iteration import is_one_shot
 from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
 
@@ -22,8 +32,11 @@ __all__ = [
     "as_iterable_split",
     "as_loader_seed",
     "check",
-    "warn_of_too_much",
+    "did_you_mean",
+    "suggesting_arguments",
 ]
+
+P = ParamSpec("P")
 
 # "raise", "skip", "replace", or a function that returns a sample for the error.
 OnError = str | Callable[[EvaluationError], Any]
@@ -70,8 +83,10 @@ class Options:
         for name in ("collate_fn", "batchify_fn", "worker_init_fn", "transform", "batch_transform"):
             if not callable(value := getattr(self, name)) and value is not None:
                 raise TypeError(f"DataLoader: {name} should be callable or None, but got {value!r}")
+            refuse_async(value, f"DataLoader: {name}")
         for name, allowed in _WORDS.items():
             _check_word(getattr(self, name), name, allowed)
+        refuse_async(self.on_error, "DataLoader: on_error")
         if not callable(self.on_error):
             _check_word(self.on_error, "on_error", ("raise", "skip", "replace"), " or callable")
         optional_int(self.shm_size, "DataLoader: shm_size", least=0)
@@ -184,6 +199,44 @@ _NEED_WORKERS = {
 }
 
 
+# Names that other libraries have for these arguments.
+_OTHER_NAMES = {
+    "bs": "batch_size",
+    "max_buffered": "prefetch_factor",
+    "n_workers": "num_workers",
+    "nworkers": "num_workers",
+    "start_hook": "worker_init_fn",
+    "workers": "num_workers",
+}
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question for a misspelt name, or nothing.
+
+    >>> did_you_mean("bath_size", ["batch_size", "seed"]), did_you_mean("colour", ["batch_size"])
+    (". Did you mean 'batch_size'?", '')
+    """
+    from difflib import get_close_matches  # only for an error
+
+    close = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else get_close_matches(name, list(names), 1, 0.75)
+    return f". Did you mean {close[0]!r}?" if close else ""
+
+
+def suggesting_arguments(init: Callable[P, None]) -> Callable[P, None]:
+    """Decorate `__init__`: the error of an unknown keyword argument suggests one that exists."""
+    names = [*signature(init).parameters][1:]
+
+    @wraps(init)
+    def wrapper(*args: P.args, **named: P.kwargs) -> None:
+        for name in named:
+            if name not in names:
+                with hiding_frames():
+                    raise TypeError(f"DataLoader: no argument is called {name!r}{did_you_mean(name, names)}")
+        init(*args, **named)
+
+    return wrapper
+
+
 def _check_word(value: Any, name: str, allowed: tuple[str | None, ...], other: str = "") -> None:
     if not isinstance(value, str | None) or value not in allowed:
         words = [repr(word) for word in allowed if word is not None]
@@ -229,7 +282,7 @@ def as_iterable_split(dataset: Any, options: Options) -> str:
     Refuse arguments that do not go with it.
     """
     # Other processes do not have the iterator.
-    is_local = isinstance(dataset, Iterator) and options.num_workers > 0 and options.method == "process"
+    is_local = is_one_shot(dataset) and options.num_workers > 0 and options.method == "process"
     can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
     split = options.iterable_split or ("reader" if is_local else "parts" if can_split else "none")
     if split == "none" and options.last in ("pad", "rollover"):
@@ -287,24 +340,3 @@ def as_loader_seed(seed: Any, generator: Any) -> int:
             "DataLoader: generator should be an int of at least 0, a SeedSequence, a Generator of numpy or"
             f" torch, or None, but got {generator!r}"
         ) from None
-
-
-def warn_of_too_much(options: Options) -> None:
-    """Warn if there are more workers than CPUs, or more than fit into memory."""
-    workers = options.num_workers
-    cpus = usable_cpus() if workers else 0
-    if workers > cpus:
-        warn(
-            f"DataLoader: This DataLoader will create {workers} workers in total. This process may use {cpus}"
-            " CPUs: more workers pay only if they mostly wait",
-            UserWarning,
-        )
-    if not workers or options.method != "process":
-        return
-    needed, limit = workers * resident_bytes(), memory_limit_bytes()
-    if needed > limit:
-        warn(
-            f"DataLoader: {workers} workers that grow as large as this process need {needed >> 20} MiB, but"
-            f" only {int(limit) >> 20} MiB are available",
-            UserWarning,
-        )

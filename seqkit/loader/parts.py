@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 from weakref import WeakSet
@@ -21,6 +21,7 @@ from ..indices import UNKNOWN, Endless, Plan
 from ..iteration import Progress, restarting
 from ..prefetch.errors import record, reraise
 from ..randomness import node_key
+from ..set_epoch import listeners, tell
 from ..view import View, in_order
 from .keyed import Sample
 from .options import Options
@@ -45,6 +46,10 @@ class Blocks:
         Samples per block. None gives single samples.
     samples, batches : View
         The samples at keys, and the batches at lists of keys.
+    epoch : int
+        The data set is told this number if it has `set_epoch`.
+    read_before : int
+        Number of batches that were read before. Their blocks are not made, and their value is None.
     """
 
     dataset: Any
@@ -52,8 +57,11 @@ class Blocks:
     size: int | None
     samples: View[Any]
     batches: View[Any]
+    epoch: int = 0
+    read_before: int = 0
 
     def __call__(self, part: int, start: int = 0) -> Iterator[Any]:
+        tell(listeners(self.dataset), self.epoch)
         first = start * (self.size or 1)
         items = in_order(self.dataset.split(part, self.parts))
         block: Any = []
@@ -61,7 +69,9 @@ class Blocks:
             for number, item in enumerate(islice(items, first, None), first):
                 block.append(Sample((part, number), item))
                 if len(block) == (self.size or 1):
-                    yield self._made(block)
+                    # As long as no part has ended, this is the number of its batch. Later it is too high.
+                    batch = number // len(block) * self.parts + part
+                    yield (len(block), None, None) if batch < self.read_before else self._made(block)
                     block = []
         except Exception:
             if block:
@@ -108,11 +118,12 @@ class InTurn(View[Any]):
         self._epoch = 0
         self._begun: WeakSet[Any] = WeakSet()
 
-    def _rounds(self) -> Iterator[Any]:
+    def _rounds(self, read_before: int) -> Iterator[Any]:
         """Begin to read a block of each part at a time."""
         from ..streams import StreamLoader
 
         options, blocks, _, start_hook = self._given
+        blocks = replace(blocks, epoch=self._epoch, read_before=read_before)
         method: Any = options.method
         start_method: Any = options.start_method
         loader = StreamLoader(
@@ -140,10 +151,14 @@ class InTurn(View[Any]):
             self._begun.pop().close()
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        if not isinstance(plan, Endless):
+        is_rest = isinstance(plan, range) and plan.step == 1 and plan.start > 0
+        if not is_rest and not isinstance(plan, Endless):
             return super()._iter(plan)
         options, blocks, joined, _ = self._given
-        return restarting(Turns(self._rounds(), self._begun, blocks, joined, options.last == "keep"))
+        start = plan.start if isinstance(plan, range) else 0
+        turns = Turns(self._rounds(start), self._begun, blocks, joined, options.last == "keep", start)
+        items = restarting(turns)
+        return islice(items, len(plan)) if isinstance(plan, range) else items
 
     def _get(self, i: int) -> Any:
         for item in islice(self._iter(self._plan()), i, None):
@@ -178,10 +193,18 @@ class Turns:
         See `InTurn`.
     keeps_last : bool
         Whether to yield a last batch that is short.
+    read_before : int
+        Number of batches to pass over.
     """
 
     def __init__(
-        self, rounds: Iterator[Any], begun: WeakSet[Any], blocks: Blocks, joined: View[Any], keeps_last: bool
+        self,
+        rounds: Iterator[Any],
+        begun: WeakSet[Any],
+        blocks: Blocks,
+        joined: View[Any],
+        keeps_last: bool,
+        read_before: int,
     ) -> None:
         self._rounds = rounds
         self._begun = begun
@@ -189,6 +212,8 @@ class Turns:
         self._joined = joined
         self._size = blocks.size or 1
         self._keeps_last = keeps_last
+        self._left = read_before  # batches to pass over
+        self._last_error: EvaluationError | None = None  # of a batch that was passed over
         self._blocks: deque[Any] = deque()  # the rest of the current round
         self._samples: list[Any] = []  # of short blocks
 
@@ -196,18 +221,29 @@ class Turns:
         while self._blocks or self._next_round():
             count, value, failure = self._blocks.popleft()
             if failure is not None:
+                if self._passes_over():
+                    continue
                 reraise(failure[0], self._joined, None, self._batches, failure[1])
             if count == self._size:
-                yield value
+                if not self._passes_over():
+                    yield value
                 continue
             self._samples.extend(value)
             if len(self._samples) >= self._size:
-                yield self._join()
+                yield from self._join()
         progress.done = True
         if self._rounds not in self._begun:
             raise RuntimeError("DataLoader: the loader is closed")
         if self._samples and self._keeps_last:
-            yield self._join()
+            yield from self._join()
+        if self._last_error is not None and self._left:
+            raise self._last_error
+
+    def _passes_over(self) -> bool:
+        """Return whether the next batch was read before, and count it."""
+        was_read = self._left > 0
+        self._left -= was_read
+        return was_read
 
     def _next_round(self) -> bool:
         """Read a block of each part. Return whether there is one."""
@@ -217,11 +253,15 @@ class Turns:
             part, block = error.index
             old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
             error.message = error.message.replace(old, new)
-            raise
+            if not self._passes_over():
+                raise
+            self._last_error = error
+            return self._next_round()
         self._blocks.extend([] if found is None else found.data)
         return bool(self._blocks)
 
-    def _join(self) -> Any:
+    def _join(self) -> Iterator[Any]:
         batch: Any = self._samples[: self._size]
         del self._samples[: self._size]
-        return self._joined._get(batch)
+        if not self._passes_over():
+            yield self._joined._get(batch)

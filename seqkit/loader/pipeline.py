@@ -10,6 +10,7 @@ from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..indices import batch_count
 from ..prefetch import prefetch
 from ..prefetch.hooks import call_hook
+from ..randomness import as_seed
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.order import RandomSampler, SequentialSampler
 from ..source import as_view
@@ -18,9 +19,10 @@ from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap import smap
 from .iterable import Reader, WorkerParts, samples_of
-from .keyed import Batches, Given, Samples
+from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
+from .own_samplers import OwnBatchSampler, OwnRandomSampler, OwnSampler, OwnSequentialSampler
 from .parts import Blocks, InTurn
 
 __all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
@@ -44,7 +46,7 @@ class WorkerStart:
         set_worker_info(info)
 
 
-def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
+def pipeline(dataset: Any, options: Options, start: WorkerStart, order: View[Any] | None = None) -> View[Any]:
     """Return the view of the batches or samples that a loader yields.
 
     Parameters
@@ -54,6 +56,9 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
         With a seed, a collate function, and `iterable_split` if the data set can only be iterated.
     start : WorkerStart
         Called in every worker before its first sample.
+    order : View, optional
+        The keys that a sampler gives in an epoch. None (the default): with a sampler, the indices of the view
+        are its keys.
     """
     split = options.iterable_split
     if split == "workers":
@@ -63,6 +68,8 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
         blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, _batches(samples, options))
         return InTurn(options, blocks, _batches(Given(), options), start)
     items = _items(dataset, options)
+    if order is not None:
+        items = AtKeys(items, order, options.is_batched)
     if not options.num_workers:
         return items
     return prefetch(
@@ -76,7 +83,7 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart) -> View[Any]:
         timeout=float(options.timeout) or None,
         in_order=bool(options.in_order),
         seed=options.seed,
-    )
+    ).seeding_items()
 
 
 def _items(dataset: Any, options: Options) -> View[Any]:
@@ -129,13 +136,12 @@ def reads_keys(options: Options) -> bool:
 def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
     """Return the sampler and the batch sampler that a loader reads, given or equivalent to its arguments."""
     if options.batch_sampler is not None:
-        return None, options.batch_sampler
-    sampler = options.sampler
+        return None, _of_another_loader(options.batch_sampler)
+    sampler = _of_another_loader(options.sampler)
     if options.iterable_split is not None:
         sampler = Reader(dataset) if options.iterable_split == "reader" else None
     elif sampler is None and hasattr(dataset, "__len__"):
-        shuffled = options.shuffle
-        sampler = RandomSampler(dataset, seed=options.seed) if shuffled else SequentialSampler(dataset)
+        sampler = _sampler_of(dataset, options)
     if sampler is None and options.last == "rollover":
         raise TypeError(
             "DataLoader: last_batch='rollover' needs a data set with a length, but"
@@ -143,7 +149,22 @@ def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
         )
     if sampler is None or options.batch_size is None:
         return sampler, None
-    return sampler, BatchSampler(sampler, options.batch_size, last=options.last)
+    kind = BatchSampler if reads_keys(options) else OwnBatchSampler
+    return sampler, kind(sampler, options.batch_size, last=options.last)
+
+
+def _of_another_loader(sampler: Any) -> Any:
+    """Return a given sampler, or a copy of one that another loader shows."""
+    return sampler.detached() if isinstance(sampler, OwnSampler) else sampler
+
+
+def _sampler_of(dataset: Any, options: Options) -> Any:
+    """Return the sampler of a loader that was given none. With rollover the loader reads it."""
+    if reads_keys(options):
+        return RandomSampler(dataset, seed=options.seed) if options.shuffle else SequentialSampler(dataset)
+    if not options.shuffle:
+        return OwnSequentialSampler(dataset)
+    return OwnRandomSampler(dataset, as_seed(options.seed, "seed"), getattr(dataset, "_random_count", 0))
 
 
 def length(dataset: Any, options: Options, sampler: Any) -> int | None:

@@ -56,10 +56,16 @@ class Chunking:
 
     def __post_init__(self) -> None:
         self.size = self.fixed or 1
+        self._most_items = MAX_CHUNK
         self.depth = self._least_depth = chunk_depth(self.max_buffered, self.workers)
         self._nbytes: int | None = -1  # size of the last result
         self._item_ns: float | None = None
         self._item_bytes = 0.0
+
+    def limit(self, items: int) -> None:
+        """Limit the number of items of a chunk."""
+        self._most_items = min(items, MAX_CHUNK)
+        self.size = min(self.size, items)
 
     @property
     def chunk_ns(self) -> int:
@@ -81,7 +87,9 @@ class Chunking:
         item_ns = cost_ns / items
         self._item_ns = item_ns if self._item_ns is None else 0.5 * (self._item_ns + item_ns)
         self._item_bytes = max((nbytes or 0) / items, 0.5 * self._item_bytes)
-        size = min(self.chunk_ns / max(self._item_ns, 1), CHUNK_BYTES / max(self._item_bytes, 1), MAX_CHUNK)
+        size = min(
+            self.chunk_ns / max(self._item_ns, 1), CHUNK_BYTES / max(self._item_bytes, 1), self._most_items
+        )
         if self.max_buffered is not None:
             size = min(size, self.max_buffered / (2 * self.workers))
         self.size = max(1, min(int(size), 8 * self.size))

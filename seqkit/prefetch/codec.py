@@ -26,7 +26,6 @@ from __future__ import annotations
 import marshal
 import pickle
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -75,6 +74,8 @@ Dumps = Callable[..., bytes]
 _ATOMS = frozenset({int, float, bool, type(None), str, bytes})
 _KINDS = frozenset({np.ndarray, tuple, list, dict})
 _COUNT = struct.Struct("<q")
+# The start of a block that does not exist: beyond every address, so that no buffer seems to lie in the block.
+_NOWHERE = 1 << 64
 
 
 def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps | None = None) -> Encoded:
@@ -103,7 +104,7 @@ def encode(value: Any, block: Block | None = None, used: int = 0, dumps: Dumps |
     kind = type(value)
     if kind in _ATOMS:
         return (Form.MARSHAL, marshal.dumps(value), [], used, 0)
-    start = 0 if block is None else address(block)
+    start = _NOWHERE if block is None else address(block)
     if kind in _KINDS and (outlined := _outlined(value, kind, start, used)) is not None:
         return outlined
     stop = start + used
@@ -223,9 +224,7 @@ def _array(outline: tuple[Any, ...], memory: Block | None) -> npt.NDArray[Any]:
 
 def dumps_plain(value: Any, **options: Any) -> bytes:
     """Pickle a value, with the memory of tensors out of band."""
-    if "torch" in sys.modules:
-        return pickling.dumps(value, **options)
-    return pickle.dumps(value, **options)
+    return pickling.dumps(value, **options)
 
 
 def encode_shared(value: Any) -> tuple[bytes, list[tuple[int, memoryview]], int]:

@@ -15,6 +15,7 @@ from .chunking import TARGET_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, Options
 from .hooks import worker_info
 from .protocol import Backend
+from .repeated import repetition_warning
 from .resources import usable_cpus
 from .settings import Settings
 from .statistics import Statistics
@@ -80,17 +81,20 @@ class Engine:
     def _started(self) -> Dispatcher:
         settings, chunk = self._settings, self._settings.chunk_size
         target_ns = TARGET_NS
+        has_copies = settings.method == "process" and not in_process_worker()
         if self._executor is not None:
             from ..executors import pool
 
-            target_ns = pool.TASK_NS
+            target_ns, has_copies = pool.TASK_NS, not pool.shares_objects(self._executor)
+        if has_copies and (text := repetition_warning(self._source, settings.start_hook)):
+            warn(text, RuntimeWarning)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns)
-        options = Options(settings.timeout_s, settings.retries, settings.on_exhausted)
+        options = Options(settings.timeout_s, settings.retries)
         return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)
 
     def _backend(self, budget_ns: int) -> Backend:
         settings, workers, hook = self._settings, self._settings.workers, self._settings.start_hook
-        capacity, _ = settings.slot_counts()
+        capacity, _, _ = settings.slot_counts()
         if self._executor is not None:
             from ..executors import pool
 
@@ -123,12 +127,13 @@ class Engine:
         warn(
             f"prefetch: shared memory is not available on this system ({why}). method='process' uses the"
             " process pool of the standard library. Results are pickled, so large arrays take longer;"
-            " shm_size and context have no effect",
+            " shm_size, context and retries have no effect",
             RuntimeWarning,
         )
         pool = SpawnPool(settings.workers, seed)
-        hook = settings.start_hook
-        return ExecutorBackend(self._source, pool, settings.workers, capacity, capacity, budget_ns, hook)
+        workers, hook = settings.workers, settings.start_hook
+        item_seed = seed if settings.seeds_items else None
+        return ExecutorBackend(self._source, pool, workers, capacity, capacity, budget_ns, hook, item_seed)
 
     def close(self) -> None:
         self._forget_after_fork()

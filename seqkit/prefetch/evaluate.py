@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic_ns
 from typing import Any, Protocol
 
@@ -46,10 +47,14 @@ class Collector:
 
 
 class Evaluator:
-    """The pipeline of a node in a worker, keyed for the epoch of the current job."""
+    """The pipeline of a node in a worker, keyed for the epoch of the current job.
 
-    def __init__(self, pipeline: View[Any]) -> None:
+    `begin_item` is called with the epoch and the index before an item is computed.
+    """
+
+    def __init__(self, pipeline: View[Any], begin_item: Callable[[int, Any], None] | None = None) -> None:
         self._pipeline = pipeline
+        self._begin_item = begin_item
         self._epoch = -1
         self.keyed = pipeline
         self._generation = generation.number
@@ -103,11 +108,21 @@ class Evaluator:
     def _items(self, epoch: int, indices: Any) -> Iterator[Any]:
         """Iterate the items of a job."""
         view = self._at(epoch)
-        # Indexing is cheaper for a single item. But an indexed node reads ahead, and would compute items that
-        # other workers compute too.
-        if len(indices) == 1 and type(view._known) is int and not view._reads_ahead:
+        # Indexing is cheaper for a single item, and reads no item before it has begun. But an indexed node
+        # reads ahead, and would compute items that other workers compute too.
+        is_cheap = type(view._known) is int and not view._reads_ahead
+        begin = self._begin_item
+        if begin is not None:
+            items = None if is_cheap else view._iter(indices)
+            # A map goes on after an error, unlike a generator.
+            return map(partial(self._item, begin, epoch, view, items), each(indices))
+        if is_cheap and len(indices) == 1:
             return (view._get(i) for i in each(indices))
         return view._iter(indices)
+
+    def _item(self, begin: Any, epoch: int, view: View[Any], items: Iterator[Any] | None, i: Any) -> Any:
+        begin(epoch, i)
+        return next(items or (view._get(one) for one in (i,)))  # a generator, for a StopIteration of an item
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:
         """End this process if an item forked it. The worker continues in the other process.

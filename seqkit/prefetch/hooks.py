@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import random
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -32,51 +31,6 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
     """Return the information about worker `number`. Its seed depends on the node's seed and the number."""
     own = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
     return WorkerInfo(number, num_workers, own, method)
-
-
-def seed_globals(seed: int, epoch: int, again: int = 0) -> None:
-    """Seed the global generators of a worker process. Forked workers would otherwise repeat each other.
-
-    Epoch -1 is the pipeline as the user passed it. `again` gives each return to an epoch a different seed.
-    """
-    entropy = [seed, epoch + 1, again] if again else [seed, epoch + 1]
-    words = np.random.SeedSequence(entropy).generate_state(4)
-    random.seed(int.from_bytes(words.tobytes(), "little"))
-    np.random.seed(words)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        version = getattr(torch, "version", None)
-        has_devices = any(getattr(version, device, None) for device in ("cuda", "hip", "xpu"))
-        # `torch.manual_seed` takes milliseconds to look for devices, which a build for CPUs does not have.
-        (torch.manual_seed if has_devices else torch.default_generator.manual_seed)(int(words[0]))
-
-
-class Seeding:
-    """Seed the global generators of a worker process for every epoch.
-
-    No seed is used twice, even if other epochs are read in between, or if a worker dies. Otherwise the
-    replacement of a dead worker would give items the same numbers as earlier items.
-
-    Parameters
-    ----------
-    seed : int
-        The seed of the worker.
-    count : callable
-        Returns how often it was called before, including calls by dead workers with the same number.
-    """
-
-    def __init__(self, seed: int, count: Callable[[], int]) -> None:
-        self._seed = seed
-        self._count = count
-        self._is_first = not count()  # the first worker with this number
-        self._begun: set[int] = set()
-        self.begin(-1)
-
-    def begin(self, epoch: int) -> None:
-        again = 0 if self._is_first and epoch not in self._begun else self._count()
-        seed_globals(self._seed, epoch, again)
-        self._begun.add(epoch)
-        self.epoch = epoch
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
@@ -118,17 +72,11 @@ def _takes(hook: Callable[..., Any], worker: int) -> bool:
 
 
 def leave_fork(error: BaseException | None = None) -> NoReturn:
-    """End a process that user code in a worker forked, as Python would end it. It is not a worker."""
-    status = 1
+    """End a process that user code in a worker forked. It is not a worker. Its status is 1 after an error."""
+    is_exit = isinstance(error, SystemExit) and not error.code
     try:
-        if error is None:
-            status = 0
-        elif not isinstance(error, SystemExit):
+        if error is not None and not is_exit:
             sys.excepthook(type(error), error, error.__traceback__)
-        elif isinstance(error.code, int | None):
-            status = (error.code or 0) & 0xFF
-        else:
-            print(error.code, file=sys.stderr)
         flush_streams()
     finally:
-        os._exit(status)
+        os._exit(int(error is not None and not is_exit))

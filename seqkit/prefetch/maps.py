@@ -52,7 +52,8 @@ class Maps:
                 return _array, reference
             if type(obj) is np.memmap:  # numpy's own pickle of a memmap would hold the bytes twice
                 return np.ndarray.view, (np.asarray(obj), np.memmap)
-        elif getattr(obj, "nbytes", 0) >= LEAST_TENSOR_BYTES and (array := as_array(obj)) is not None:
+        # The `nbytes` of a sparse tensor raises an error.
+        elif (array := as_array(obj)) is not None and array.nbytes >= LEAST_TENSOR_BYTES:
             reference = self._reference(array)
             if reference is not None:
                 return _tensor, reference

@@ -26,13 +26,13 @@ from ..indices import UNKNOWN, Endless, Indices, Plan
 from ..iteration import restarting
 from ..source import as_view
 from ..view import Indexable, T, View
-from .dispatcher import Reader
+from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
-from .reading import Reading, Scans
+from .reading import Reading, Rest, RestOfIterator, Scans
 from .resources import usable_cpus
 from .results import Outcomes
-from .settings import Context, Method, OnExhausted, Settings, checked
+from .settings import Context, Method, Settings, checked
 from .statistics import Statistics
 from .window import Chunk
 
@@ -53,7 +53,6 @@ def prefetch(
     timeout: float | None = None,
     retries: int = 1,
     in_order: bool = True,
-    on_exhausted: OnExhausted = "copy",
     seed: int | None = None,
 ) -> Prefetch[T]:
     """Return a view of the same items, computed ahead of the consumer by threads or processes.
@@ -103,11 +102,6 @@ def prefetch(
     in_order : bool
         False: iterating the node itself yields items in the order of completion, each once. A slow item
         then does not delay the others. Indexing, slices and views that wrap the node keep the order.
-    on_exhausted : "copy", "block" or "raise"
-        What to do when a consumer holds as many results in shared memory as there are slots for. "copy"
-        (the default) copies further results out of shared memory. "block" waits until results are dropped,
-        a minute at most. "raise" raises `SlotsExhausted` at once. No item is lost: reading continues at the
-        same item.
     seed : int, optional
         A number of at least 0. With the epoch and the worker's number it seeds the global generators of
         `random`, `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the
@@ -152,7 +146,6 @@ def prefetch(
         timeout,
         retries,
         in_order,
-        on_exhausted,
         seed,
     )
     return Prefetch(source, settings)
@@ -198,10 +191,11 @@ class Prefetch(View[T]):
 
     def reading(self, plan: Plan, in_order: bool = True) -> Reading:
         """Begin to read the items of a plan. `restarting` turns the returned object into an iterator."""
-        reader = self.open(plan, in_order=in_order)
+        rest = RestOfIterator(plan) if isinstance(plan, Iterator) else Rest(plan)
+        reader = self.open(rest.plan(), in_order=in_order)
         reader.prepare()
         may_never_end = isinstance(plan, Endless) and self._n is UNKNOWN
-        return Reading(self, reader, may_never_end)
+        return Reading(self, reader, may_never_end, rest if in_order else None)
 
     def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         """Return a reader of a plan (for the engine)."""
@@ -256,6 +250,11 @@ class Prefetch(View[T]):
     def pinned(self, pinner: Pinner) -> Prefetch[T]:
         """Return the same node, not started, with page-locked slots (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], replace(self._settings, pinner=pinner))
+
+    def seeding_items(self) -> Prefetch[T]:
+        """Return the same node, not started, whose process workers seed the global generators for each item
+        (for loaders). The seeds follow from the node's seed, the epoch and the index."""
+        return Prefetch(self._sources[0], replace(self._settings, seeds_items=True))
 
     # ---------------------------------------------------------------- the expression
 

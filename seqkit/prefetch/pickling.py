@@ -5,7 +5,8 @@ Guarantees
 - Lambdas, closures, and functions and classes of the main module travel by value. So do functions with
   `functools.lru_cache` and cached properties. This also holds in a child of `multiprocessing`.
 - Classes keep their identity (see `classes`).
-- Tensors travel by their memory. With `dumps_for_workers`, arrays over mapped files travel as references.
+- Tensors travel by their memory, and slices of Arrow arrays without the rest of theirs. With
+  `dumps_for_workers`, arrays over mapped files travel as references.
 
 Relies on
 ---------
@@ -32,10 +33,14 @@ from .classes import fill, has_a_name, receive, reference, this_process
 from .maps import Maps
 from .tensors import reduce_tensor
 
+LEAST_SLICED_BYTES = 1 << 14  # memory outside of a slice that is not worth a copy
+
 
 def dumps(value: Any, **options: Any) -> bytes:
-    """Pickle like `pickle.dumps`, but send tensors as their memory."""
-    return _dumps(pickle.Pickler, value, options)
+    """Pickle like `pickle.dumps`, but send tensors as their memory, and Arrow slices without the rest."""
+    if "torch" in sys.modules or "pyarrow" in sys.modules:
+        return _dumps(pickle.Pickler, value, options)
+    return pickle.dumps(value, **options)
 
 
 def dumps_by_value(value: Any, **options: Any) -> bytes:
@@ -54,14 +59,31 @@ def dumps_back(value: Any, **options: Any) -> bytes:
 
 
 class _Reducers(dict[type, Any]):
-    """A dispatch table: our reducers, then those of `others`, which may change."""
+    """A dispatch table: our reducers, then that of Arrow arrays, then those of `others`, which may change."""
 
     def __init__(self, ours: dict[type, Any], others: Mapping[type, Any]) -> None:
         super().__init__(ours)
         self._others = others
 
     def __missing__(self, kind: type) -> Any:
+        arrow: Any = sys.modules.get("pyarrow")
+        if issubclass(kind, getattr(arrow, "Array", ())):
+            return _reduce_arrow
         return self._others[kind]
+
+
+def _reduce_arrow(array: Any) -> Any:
+    """Pickle an Arrow array. A slice has the memory of the whole array, so it is copied first.
+
+    Tables and record batches pickle their columns, which are such arrays.
+    """
+    reduced = array.__reduce_ex__
+    try:
+        if array.get_total_buffer_size() > 2 * array.nbytes + LEAST_SLICED_BYTES:
+            reduced = sys.modules["pyarrow"].concat_arrays([array]).__reduce_ex__
+    except Exception:  # Arrow may not know the size of a type, or how to copy it
+        pass
+    return reduced(pickle.HIGHEST_PROTOCOL)
 
 
 def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -> bytes:
@@ -69,18 +91,18 @@ def _dumps(pickler: type[pickle.Pickler], value: Any, options: dict[str, Any]) -
     main = sys.modules.get("__mp_main__")
     if main is not None and main is sys.modules["__main__"]:  # true in a child of `multiprocessing`
         cloudpickle.register_pickle_by_value(main)
-    torch = sys.modules.get("torch")
-    if hasattr(torch, "Tensor"):  # False while torch is being imported
-        pickler = _with_tensors(pickler)  # type: ignore[arg-type]  # classes are hashable
+    has_tensors = hasattr(sys.modules.get("torch"), "Tensor")  # False while torch is being imported
+    if has_tensors or not issubclass(pickler, _ByValue):
+        pickler = _with_reducers(pickler, has_tensors)  # type: ignore[arg-type]  # classes are hashable
     pickler(file, **options).dump(value)
     return file.getvalue()
 
 
 @cache
-def _with_tensors(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
-    """Return a subclass of a pickler that uses `reduce_tensor`."""
+def _with_reducers(pickler: type[pickle.Pickler], has_tensors: bool) -> type[pickle.Pickler]:
+    """Return a subclass of a pickler that uses the reducers of this module, and `reduce_tensor`."""
     others = pickler.dispatch_table if issubclass(pickler, cloudpickle.Pickler) else copyreg.dispatch_table
-    reducers = _Reducers({sys.modules["torch"].Tensor: reduce_tensor}, others)
+    reducers = _Reducers({sys.modules["torch"].Tensor: reduce_tensor} if has_tensors else {}, others)
     # A class attribute, because pickle ignores the dispatch table of an instance if the class has one.
     return type(pickler.__name__, (pickler,), {"dispatch_table": reducers})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -16,11 +17,8 @@ class Job:
     """Indices to evaluate in order. `ticket` counts up from 1 over all jobs of a node.
 
     A worker ends a job early if the items are slow or large (unless `is_whole`), and delivers the items
-    that it has finished. An urgent job runs before the jobs that wait.
-
-    `consumer` and `known` are for a node with one worker, which evaluates the items of each consumer in plan
-    order: the number of the consumer, and the consumer's last job that ended early, as far as the dispatcher
-    knew. See `PlanOrder`. Other nodes have consumer 0.
+    that it has finished. An urgent job runs before the jobs that wait. `order` is the `Backend.order` that
+    the dispatcher knew.
     """
 
     ticket: int
@@ -28,39 +26,7 @@ class Job:
     indices: Any
     is_whole: bool = False
     is_urgent: bool = False
-    consumer: int = 0
-    known: int = 0
-
-
-class PlanOrder:
-    """Tells the only worker of a node which jobs to skip, so that items are evaluated in plan order.
-
-    A job that ends early gives back its last items. Later jobs of the same consumer may be in the queue
-    already. They are skipped, and submitted again after these items. Until all of them have returned, nothing
-    else of this consumer is submitted.
-
-    >>> order = PlanOrder()
-    >>> order.ended_early(consumer=1, ticket=3)
-    >>> order.skips(consumer=1, known=0), order.skips(consumer=1, known=3), order.skips(consumer=2, known=0)
-    (True, False, False)
-    """
-
-    MOST = 4096  # consumers to remember; more than jobs can be in flight
-
-    def __init__(self) -> None:
-        self._early: dict[int, int] = {}  # the last job that ended early, by consumer
-
-    def skips(self, consumer: int, known: int) -> bool:
-        """Return whether to skip a job with these numbers."""
-        return known < self._early.get(consumer, 0)
-
-    def ended_early(self, consumer: int, ticket: int) -> None:
-        """Note that a job gave back items."""
-        if consumer:
-            self._early.pop(consumer, None)
-            self._early[consumer] = ticket
-            if len(self._early) > self.MOST:
-                del self._early[next(iter(self._early))]
+    order: int = 0
 
 
 class Unsendable(Exception):
@@ -92,7 +58,8 @@ class Lost:
     """A worker was lost at the first undelivered item of a job, `ran_s` seconds after the item began.
 
     `worker` is None for a worker of an executor. That worker may have been at any item of the job. `hint`
-    continues the sentence about a death that was not a time-out.
+    continues the sentence about a death that was not a time-out. `stack` is where a worker was that took too
+    long, if that is known.
     """
 
     ticket: int
@@ -102,6 +69,7 @@ class Lost:
     ran_s: float
     timed_out: bool = False
     hint: str = ""
+    stack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +100,17 @@ class Backend(ABC):
     """
 
     capacity: int  # most jobs submitted and not yet delivered
+    most_items = sys.maxsize  # most items of a job
+    keeps_order = False  # whether there is one worker, which evaluates items in plan order
+
+    @property
+    def order(self) -> int:
+        """With `keeps_order`, a number that rises when the worker gives back items, or is replaced.
+
+        The worker skips the waiting jobs that were submitted before. The dispatcher submits them again after
+        the items that come first in the plan.
+        """
+        return 0
 
     @abstractmethod
     def start(self) -> None: ...
@@ -142,7 +121,7 @@ class Backend(ABC):
 
     @abstractmethod
     def submit(self, job: Job) -> None:
-        """Queue a job. Never blocks within the capacity. If there is no memory, the job goes without.
+        """Queue a job. Never blocks within the capacity. Call `has_room` first.
 
         Raises `Unsendable` if the indices cannot be sent. The job is not queued then.
         """
@@ -157,10 +136,6 @@ class Backend(ABC):
     def collect(self) -> list[Event]:
         """Return items of running jobs that were finished before the last call."""
         return []
-
-    def await_release(self, timeout_s: float) -> None:
-        """Wait until a consumer drops a result that lies in a slot. Called without a lock."""
-        raise AssertionError("there are no slots")
 
     @abstractmethod
     def cancel(self, ticket: int) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from copy import copy
+from itertools import count, islice, tee
+from typing import Any, NoReturn, Protocol
 
-from ..errors import EndOfSequence, SlotsExhausted
+import numpy as np
+
+from ..errors import EndOfSequence
 from ..frames import hide_frames
-from ..indices import Length, Unsized
+from ..indices import Length, Plan, Unsized
 from ..iteration import Progress
 from .chunking import MAX_CHUNK
-from .dispatcher import Reader, ReadsItself
+from .consumer import Reader
+from .dispatcher import ReadsItself
 from .results import Outcomes
 from .window import Chunk
-
-if TYPE_CHECKING:
-    from .node import Prefetch
 
 # Limit of successive items that end their workers, for a sequence without a length. Such a sequence may
 # never end. With a length, it would.
@@ -27,17 +27,32 @@ MOST_LOST = 8
 MOST_KEPT = 64
 
 
+class Node(Protocol):
+    """The node that is read."""
+
+    _n: Length
+
+    def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
+        """Return a reader of a plan."""
+
+    def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        """Return an item of a chunk, or raise its error."""
+
+
 class Reading:
     """The work of an iterator, in runs. An error ends a run, and the next run continues after the error.
 
     The position is kept here and not in the runs. So no item is lost if several threads draw from the
-    iterator.
+    iterator. After Ctrl-C, which closes the workers, the next run reads the `rest` of the plan with new ones.
     """
 
-    def __init__(self, node: Prefetch[Any], reader: Reader, may_never_end: bool) -> None:
+    def __init__(
+        self, node: Node, reader: Reader, may_never_end: bool = False, rest: Rest | None = None
+    ) -> None:
         self._node = node
-        self._reader = reader
+        self._reader: Reader | None = reader
         self._may_never_end = may_never_end
+        self._rest = rest
         self._chunks: deque[Chunk] = deque()
         self._items: Iterator[Any] = iter(())  # of the current chunk
         self._lost = 0  # number of successive items that ended their workers
@@ -51,27 +66,43 @@ class Reading:
         while True:
             try:
                 yield from self._items
-            except Exception as error:
+            except BaseException as error:
                 hide_frames(error)
                 raise
             self._items = iter(())
             self._is_at_item = False
             try:
                 if not self._chunks:
-                    if self._lost >= MOST_LOST and self._may_never_end:
-                        self._give_up()
-                    self._chunks.extend(self._reader.next())
+                    self._chunks.extend(self._next())
                 if not self._chunks:
                     break
                 self._begin(self._chunks.popleft())
-            except BaseException as error:
-                progress.done = not isinstance(error, SlotsExhausted | ReadsItself)  # these lose no item
+            except Exception as error:
+                progress.done = not isinstance(error, MemoryError | ReadsItself)
                 hide_frames(error)
+                raise
+            except BaseException as interrupt:
+                self._reader = None
+                self._chunks.clear()
+                hide_frames(interrupt)
                 raise
         progress.done = True
 
+    def _next(self) -> list[Chunk]:
+        if self._lost >= MOST_LOST and self._may_never_end:
+            self._give_up()
+        if self._reader is None:
+            if self._rest is None:
+                raise RuntimeError(
+                    "prefetch: this iterator was interrupted, and with in_order=False it cannot go on;"
+                    " begin another one"
+                )
+            self._reader = self._node.open(self._rest.plan())
+        return self._reader.next()
+
     def _give_up(self) -> NoReturn:
-        self._reader.close()
+        if self._reader is not None:
+            self._reader.close()
         raise RuntimeError(
             f"prefetch: {MOST_LOST} items in a row have cost their workers, and without a length nobody knows"
             " whether the sequence goes on. Give it a length to read on"
@@ -83,18 +114,75 @@ class Reading:
         self._is_at_item = True
         self._lost = self._lost + 1 if chunk.fatal else 0
         values = outcomes.values
+        items: Iterator[Any] = iter(values)
         if outcomes.failures:
-            self._items = map(partial(self._hand_over, chunk, outcomes), range(len(values)))
+            items = _Items(self._node, chunk, outcomes)
         elif len(values) == 1:
-            self._items = map(list.pop, (values,))  # keeps no reference to the item
-        else:
-            self._items = iter(values)
+            items = map(list.pop, (values,))  # keeps no reference to the item
+        rest = None if self._rest is None else self._rest.after(len(values))
+        # In one line: a Ctrl-C in between would lose the chunk, or repeat it.
+        self._items, self._rest = items, rest
 
-    def _hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+
+class Rest:
+    """A plan from some position on."""
+
+    __slots__ = ("_plan", "_position")
+
+    def __init__(self, plan: Any, position: int = 0) -> None:
+        self._plan = plan
+        self._position = position
+
+    def after(self, count: int) -> Rest:
+        """Return the rest after so many further indices."""
+        return Rest(self._plan, self._position + count)
+
+    def plan(self) -> Plan:
+        plan, position = self._plan, self._position
+        if isinstance(plan, range | np.ndarray):
+            return plan[position:]
+        return islice(iter(plan), position, None) if position else plan
+
+
+class RestOfIterator(Rest):
+    """The rest of a plan that can be drawn only once."""
+
+    __slots__ = ()
+
+    def __init__(self, plan: Iterator[Any], count: int = 0) -> None:
+        super().__init__(tee(plan, 1)[0])
+        deque(islice(self._plan, count), maxlen=0)
+
+    def after(self, count: int) -> Rest:
+        return RestOfIterator(copy(self._plan), count)
+
+    def plan(self) -> Plan:
+        return copy(self._plan)  # type: ignore[no-any-return]
+
+
+class _Items(Iterator[Any]):
+    """The items of a chunk of which some failed."""
+
+    def __init__(self, node: Node, chunk: Chunk, outcomes: Outcomes) -> None:
+        self._node = node
+        self._chunk = chunk
+        self._outcomes = outcomes
+        self._position = 0
+
+    def __next__(self) -> Any:
+        position = self._position
+        if position == len(self._outcomes.values):
+            raise StopIteration
+        self._position += 1
         try:
-            return self._node.hand_over(chunk, outcomes, position)
+            return self._node.hand_over(self._chunk, self._outcomes, position)
         except StopIteration as error:  # it would end the iteration silently
             raise RuntimeError("an item raised StopIteration") from error
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C: the item is handed out by the next call
+            self._position = position
+            raise
 
 
 def opened(chunk: Chunk) -> Outcomes:
@@ -123,7 +211,7 @@ class _Scan:
         there = len(self._items) + sum(map(len, self._chunks)) + self.reader.pending()
         return self.next < i < self.next + there
 
-    def read(self, node: Prefetch[Any], i: int) -> Any:
+    def read(self, node: Node, i: int) -> Any:
         """Return an item that the scan covers, or raise its error."""
         self.is_sound = False
         is_next = i == self.next
@@ -165,7 +253,7 @@ class Scans:
     def __init__(self) -> None:
         self._idle: list[_Scan] = []
 
-    def read(self, node: Prefetch[Any], i: int) -> Any:
+    def read(self, node: Node, i: int) -> Any:
         scan = self._take(i) or _Scan(node.open(_from(i, node._n), 0), i)
         try:
             return scan.read(node, i)

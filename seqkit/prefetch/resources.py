@@ -1,4 +1,4 @@
-"""CPUs and memory that this process may use, by affinity and control groups.
+"""CPUs and memory that this process may use, by affinity and control groups (version 2).
 
 Guarantees
 ----------
@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 
 PROC = Path("/proc/self")
 
-# Controllers and path of a control group, in /proc/self/cgroup. Version 2 names no controllers.
-_GROUP = re.compile(r"^\d+:([^:\n]*):(/.*)$", re.MULTILINE)
-# Root within the file system, mount point, version and options of a mount, in /proc/self/mountinfo.
-_MOUNT = re.compile(r"^\S+ \S+ \S+ (/\S*) (/\S*) .* - cgroup(2?) \S+ (\S+)$", re.MULTILINE)
+# Path of the control group, in /proc/self/cgroup.
+_GROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
+# Root within the file system, and mount point, in /proc/self/mountinfo.
+_MOUNT = re.compile(r"^\S+ \S+ \S+ (/\S*) (/\S*) .* - cgroup2 ", re.MULTILINE)
 
 
 def usable_cpus() -> int:
@@ -33,15 +33,13 @@ def usable_cpus() -> int:
 def _quota() -> float:
     """Return how much CPU time the control groups allow, in CPUs."""
     quotas = [math.inf]
-    for group in _groups("cpu"):
-        v1 = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
-        for words in (_words(group / "cpu.max"), v1):
-            try:
-                quota, period = map(int, words)
-            except ValueError:  # "max", or not both numbers
-                continue
-            if quota > 0 and period > 0:
-                quotas.append(quota / period)
+    for group in _groups():
+        try:
+            quota, period = map(int, _words(group / "cpu.max"))
+        except ValueError:  # "max", or not both numbers
+            continue
+        if quota > 0 and period > 0:
+            quotas.append(quota / period)
     return min(quotas)
 
 
@@ -58,9 +56,8 @@ def native_threads() -> int:
 def memory_limit_bytes() -> float:
     """Return the memory limit of the control groups, or the memory of the machine if that is less."""
     limits = []
-    for group in _groups("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limits += [float(word) for word in _words(group / name)[:1] if word.isdecimal()]
+    for group in _groups():
+        limits += [float(word) for word in _words(group / "memory.max")[:1] if word.isdecimal()]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
     return min(limits, default=math.inf)
@@ -84,20 +81,16 @@ def _statm(word: int) -> int:
         return 0
 
 
-def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of its parent groups, of versions 1 and 2."""
-    paths = {}
-    for names, path in _GROUP.findall(_text(PROC / "cgroup")):
-        paths.update(dict.fromkeys(names.split(","), path))
-    for root, point, version, options in _MOUNT.findall(_text(PROC / "mountinfo")):
-        if version or controller in options.split(","):
-            own = PurePosixPath(paths.get("" if version else controller, ""))
-            top = _unescaped(root)
-            # In a container the kernel may report the group's path on the host, which is outside of the
-            # mount. The mount itself is then the container's group.
-            is_mounted = own.is_relative_to(top) and ".." not in own.parts
-            below = own.relative_to(top) if is_mounted else PurePosixPath()
-            yield from (Path(_unescaped(point)) / group for group in (below, *below.parents))
+def _groups() -> Iterator[Path]:
+    """Yield the folders of this process's control group and of its parent groups."""
+    own = PurePosixPath((_GROUP.findall(_text(PROC / "cgroup")) or [""])[0])
+    for root, point in _MOUNT.findall(_text(PROC / "mountinfo")):
+        top = _unescaped(root)
+        # In a container the kernel may report the group's path on the host, which is outside of the mount.
+        # The mount itself is then the container's group.
+        is_mounted = own.is_relative_to(top) and ".." not in own.parts
+        below = own.relative_to(top) if is_mounted else PurePosixPath()
+        yield from (Path(_unescaped(point)) / group for group in (below, *below.parents))
 
 
 def _unescaped(path: str) -> str:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..culprits import unpicklable
 from ..errors import RemoteError, summary
 from ..frames import hide_frames, with_sources
 from .classes import goes_by_value
@@ -56,16 +57,8 @@ class Result:
         """Return whether the result lies in a slot of shared memory."""
         return False
 
-    def must_copy(self) -> bool:
-        """Return whether `claim` would copy, because consumers hold their maximum of shared memory."""
-        return False
-
     def claim(self) -> None:
-        """Transfer the memory to the consumer, by a lease or a copy."""
-
-    def detach(self) -> bool:
-        """Copy the result out of shared memory. Return whether it was copied."""
-        return False
+        """Transfer the memory to the consumer."""
 
     def discard(self) -> None:
         """Drop the result without reading it."""
@@ -100,42 +93,45 @@ class Ready(Result):
 # -------------------------------------------------------------------- encoded results
 
 
+# An encoded result begins with a header, which is the process engine's, and the table.
+HEADER_BYTES = 64
+
+
 class Entry:
     """The first of an item's two words in the table of an encoded result.
 
     `INT` and `FLOAT`: the second word is the item itself. Otherwise the second word is the end of the
     item's tail. The first word then holds, from its lowest bit: the form of the tail, a bit for a failed
-    item, and the start of the tail. The tail lies in the payload, or in the block of memory if its start is
-    beyond `IN_MEMORY`.
+    item, and the start of the tail. Tails and arrays lie behind the table.
     """
 
     INT = -1
     FLOAT = -2
     FAILED = 4
-    IN_MEMORY = 1 << 48
 
 
 class EncodedResult(Result):
-    """A result as it was received: table, payload of tails, and the memory of its arrays."""
+    """A result as it was received: the items `first` to `stop` of a block, or of a copy of one."""
 
-    __slots__ = ("_memory", "_payload", "_table", "count", "nbytes")
+    __slots__ = ("_first", "_memory", "count", "nbytes")
 
-    def __init__(self, table: bytes, payload: bytes, memory: Block | None = None) -> None:
-        self._table = memoryview(table).cast("q")
-        self._payload = payload
+    def __init__(self, memory: Block | None, first: int, stop: int, nbytes: int) -> None:
         self._memory = memory
-        self.count = len(self._table) // 2
-        self.nbytes: int | None = len(payload) + (0 if memory is None else len(memory))
+        self._first = first
+        self.count = stop - first
+        self.nbytes: int | None = nbytes
 
     def open(self) -> Outcomes:
-        table, memory = self._table, self._memory
-        self._memory = None  # from here on only arrays keep the memory alive
+        memory, self._memory = self._memory, None  # from here on only arrays keep the memory alive
+        assert memory is not None
+        at = HEADER_BYTES + 16 * self._first
+        table = memory[at : at + 16 * self.count].view(np.int64)
         codes, ends = table[::2].tolist(), table[1::2].tolist()
         if codes.count(Entry.INT) == len(codes):
             return Outcomes(ends)
         if codes.count(Entry.FLOAT) == len(codes):
-            return Outcomes(np.array(ends).view(np.float64).tolist())
-        outcomes, payload = Outcomes(), self._payload
+            return Outcomes(table[1::2].view(np.float64).tolist())
+        outcomes, data = Outcomes(), memory.data
         append = outcomes.values.append
         for code, end in zip(codes, ends, strict=True):
             if code == Entry.INT:
@@ -143,14 +139,9 @@ class EncodedResult(Result):
             elif code == Entry.FLOAT:
                 append(_DOUBLE.unpack(_WORD.pack(end))[0])
             else:
-                start = code >> 3
-                tail: Any = payload[start:end]
-                if start >= Entry.IN_MEMORY:
-                    assert memory is not None
-                    tail = memory[start - Entry.IN_MEMORY : end - Entry.IN_MEMORY].data
                 is_failed = code & Entry.FAILED
                 try:
-                    value = decode(code & 3, tail, memory)
+                    value = decode(code & 3, data[code >> 3 : end], memory)
                 except (Exception, SystemExit) as error:  # user code decides how to unpickle
                     value, is_failed = Record.of(error), True  # a traceback would keep the memory alive
                 if is_failed:
@@ -169,48 +160,28 @@ _WORD, _DOUBLE = struct.Struct("<q"), struct.Struct("<d")
 class Slots(Protocol):
     """The slots in which results lie."""
 
-    def block(self, slot: int, size: int) -> Block: ...
     def lease(self, slot: int, size: int) -> Block: ...
     def release(self, slot: int) -> None: ...
-    def are_all_leased(self) -> bool: ...
-    def count_copy(self) -> None: ...
 
 
 class SlotResult(EncodedResult):
-    """An encoded result whose arrays lie in a slot."""
+    """An encoded result that lies in a slot."""
 
-    __slots__ = ("_nbytes", "_slot", "_slots")
+    __slots__ = ("_slot", "_slots", "_used")
 
-    def __init__(self, table: bytes, payload: bytes, slots: Slots, slot: int, nbytes: int) -> None:
-        super().__init__(table, payload)
+    def __init__(self, slots: Slots, slot: int, used: int, first: int, stop: int, nbytes: int) -> None:
+        super().__init__(None, first, stop, nbytes)
         self._slots = slots
         self._slot = slot
-        self._nbytes = nbytes
-        self.nbytes = len(payload) + nbytes
+        self._used = used  # bytes of the slot
 
     def holds_slot(self) -> bool:
         return self._slot >= 0
 
-    def must_copy(self) -> bool:
-        return self._slot >= 0 and self._slots.are_all_leased()
-
     def claim(self) -> None:
-        if self._slot >= 0 and not (self.must_copy() and self.detach()):
-            self._memory = self._slots.lease(self._slot, self._nbytes)
+        if self._slot >= 0:
+            self._memory = self._slots.lease(self._slot, self._used)
             self._slot = -1
-
-    def detach(self) -> bool:
-        if self._slot < 0:
-            return False
-        try:
-            block = private(self._nbytes)
-        except MemoryError:
-            return False
-        block[:] = self._slots.block(self._slot, self._nbytes)
-        self._memory = block
-        self._slots.count_copy()
-        self.discard()
-        return True
 
     def discard(self) -> None:
         slot, self._slot = self._slot, -1
@@ -234,10 +205,20 @@ def encoded_item(
         return is_failed, encode(value, block, used, dumps_back)
     except BaseException as error:
         reason = TypeError(
-            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process: {summary(error)}"
+            f"the item, a {type(value).__name__}, cannot be sent to the consumer's process:"
+            f" {_obstacle(value)}{summary(error)}"
         )
         reason.__cause__ = error
         return True, encode(Record.of(reason), None, used)
+
+
+def _obstacle(value: Any) -> str:
+    """Return the way to the object that cannot be pickled, with a colon, or "" if that is the item."""
+    with suppress(BaseException):  # methods of user code
+        way = unpicklable(value, dumps_back)
+        if way is not None and not way.endswith(f" ({type(value).__module__}.{type(value).__qualname__})"):
+            return f"{way}: "
+    return ""
 
 
 def private(size: int) -> Block:

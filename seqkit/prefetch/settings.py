@@ -24,9 +24,8 @@ OWN = ("thread", "process", "inline")
 ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
-OnExhausted = Literal["copy", "block", "raise"]
 
-# Number of slots beyond those of jobs in flight, for the arrays that consumers hold.
+# Number of slots for the arrays that consumers hold, beyond those of jobs in flight and of unread results.
 LEASES = 8
 
 
@@ -36,7 +35,7 @@ class Settings:
 
     If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
     is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
-    the process in which the executor can be used.
+    the process in which the executor can be used. `seeds_items`: see `Prefetch.seeding_items`.
     """
 
     workers: int
@@ -50,20 +49,20 @@ class Settings:
     timeout_s: float | None
     retries: int
     in_order: bool
-    on_exhausted: OnExhausted
     seed: int | None
     pid: int
     pinner: Pinner | None = None
+    seeds_items: bool = False
 
-    def slot_counts(self) -> tuple[int, int]:
-        """Return how many jobs may be in flight, and how many more slots consumers' arrays may hold."""
+    def slot_counts(self) -> tuple[int, int, int]:
+        """Return how many slots jobs in flight, results, and workers that retain one may have."""
         return slot_counts(self.max_buffered, self.workers, self.shm_size)
 
 
-def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
+def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int, int]:
     depth = chunk_depth(max_buffered, workers)
     unbounded = max_buffered is None and shm_size is None  # allows more small results, see `Chunking`
-    return max(depth, 2 * workers, MAX_DEPTH * unbounded), max(depth, LEASES)
+    return max(depth, 2 * workers, MAX_DEPTH * unbounded), depth + max(depth, LEASES), workers
 
 
 def checked(
@@ -77,15 +76,12 @@ def checked(
     timeout: float | None,
     retries: int,
     in_order: bool,
-    on_exhausted: OnExhausted,
     seed: int | None,
 ) -> Settings:
     """Return the settings for these arguments. Raise an error if an argument is wrong."""
     executor = _executor(method)
     if context is not None and context not in CONTEXTS:
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
-    if on_exhausted not in get_args(OnExhausted):
-        raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")
     check_callable(start_hook, "prefetch: start_hook", optional=True)
     max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
@@ -98,7 +94,7 @@ def checked(
             "timeout": timeout,
             "seed": seed,
             "context": context,
-            "shm_size": shm_size,
+            "shm_size": shm_size or None,  # 0 bytes, SeqTools' default, contradict nothing
         }
         for name, value in owned.items():
             if value is not None:
@@ -107,7 +103,7 @@ def checked(
                 )
     if method != "process":
         for name, value in {"context": context, "shm_size": shm_size}.items():
-            if value:  # 0 bytes, SeqTools' default, contradict nothing
+            if value:
                 raise ValueError(
                     f"prefetch: {name} is for processes, got method={method!r}. Leave {name} out, or set"
                     " method='process'"
@@ -125,7 +121,6 @@ def checked(
         timeout_s=_timeout(timeout, workers),
         retries=int_at_least(retries, "prefetch: retries", 0),
         in_order=as_bool(in_order, "prefetch: in_order"),
-        on_exhausted=on_exhausted,
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),
         pid=os.getpid(),
     )

@@ -32,7 +32,7 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any] | None:
         return None
     try:
         return tensor.numpy()  # type: ignore[no-any-return]
-    except TypeError:  # numpy has no such dtype
+    except (TypeError, RuntimeError):  # numpy has no such dtype, or the tensor no memory
         return None
 
 
@@ -103,7 +103,7 @@ def _rebuild(memory: Any, dtype: str, shape: tuple[int, ...], order: list[int], 
 
     kind = getattr(torch, dtype)
     if not math.prod(shape):
-        return torch.empty(shape, dtype=kind, requires_grad=requires_grad)
+        return torch.empty(shape, dtype=kind, device="cpu", requires_grad=requires_grad)
     if memoryview(memory).readonly:
         memory = bytearray(memory)
     flat = torch.frombuffer(np.frombuffer(memory, np.uint8), dtype=kind)

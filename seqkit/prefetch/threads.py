@@ -5,6 +5,7 @@ Guarantees
 - Any exception of an item, `SystemExit` included, becomes the outcome of that item. The thread goes on.
 - A worker without a job does not refer to the pipeline, because the pipeline's functions may refer to the
   node. So an unused node is collected, and its threads end.
+- Workers have the context variables, and the modes of torch, of the thread that started them.
 - Closing waits for workers, but not for long. A thread cannot be killed, so a thread that is stuck in user
   code stays behind as a daemon. It ends when that code returns.
 
@@ -25,11 +26,13 @@ from typing import Any
 
 from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from ..view import View
+from . import stacks
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import call_hook
-from .protocol import Backend, Done, Event, Failed, Job, Lost, PlanOrder, Skipped, drained
+from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
+from .torch_modes import TorchModes
 
 # How long closing waits for all workers together. Without any wait, a daemon thread might run C++ code when
 # the interpreter ends. That crashes the process (before Python 3.14).
@@ -73,7 +76,9 @@ class _Local(threading.local):
 class _Shared:
     """The state that the threads of a node share with its backend."""
 
-    def __init__(self, pipeline: View[Any], hook: Callable[..., Any] | None, budget_ns: int) -> None:
+    def __init__(
+        self, pipeline: View[Any], hook: Callable[..., Any] | None, budget_ns: int, keeps_order: bool
+    ) -> None:
         self.pipeline = pipeline
         self.hook = hook
         self.budget_ns = budget_ns
@@ -88,7 +93,13 @@ class _Shared:
         # `stop` removes it, the worker is abandoned.
         self.running: dict[int, _Run] = {}
         self.closed = False
+        self.keeps_order = keeps_order
+        self.order = 0
         self.local = _Local()
+
+    def reorder(self) -> None:
+        """Let the only worker skip the jobs that wait now. Called by who removed the running job."""
+        self.order += self.keeps_order
 
     def put(self, job: Job) -> None:
         (self.urgent_jobs if job.is_urgent else self.other_jobs).append(job)
@@ -105,22 +116,23 @@ class _Shared:
 class _Worker:
     """One thread. It gets the shared state again with every job, and drops it between jobs."""
 
-    def __init__(self, shared: _Shared, info: WorkerInfo, context: Context) -> None:
+    def __init__(self, shared: _Shared, info: WorkerInfo, context: Context, modes: TorchModes) -> None:
         self.info = info
+        self._modes = modes
         self._queue = shared.queue
         self._first: _Shared | None = shared
-        self._order = PlanOrder()
         self.thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"seqkit-{info.id}", daemon=True
         )
         self.thread.start()
 
     def _work(self) -> None:
-        goes_on = self._begin()
-        while goes_on and (shared := self._queue.get()) is not None:
-            goes_on = self._do(shared, shared.next_job())
-            del shared
-        leave_worker()
+        with self._modes.entered():
+            goes_on = self._begin()
+            while goes_on and (shared := self._queue.get()) is not None:
+                goes_on = self._do(shared, shared.next_job())
+                del shared
+            leave_worker()
 
     def _begin(self) -> bool:
         """Become a worker; return whether there are jobs for it."""
@@ -140,13 +152,15 @@ class _Worker:
 
     def _do(self, shared: _Shared, job: Job) -> bool:
         """Run a job. Return whether the worker goes on."""
-        if shared.closed or job.ticket in shared.cancelled or self._order.skips(job.consumer, job.known):
+        if shared.closed or job.ticket in shared.cancelled or job.order < shared.order:
             shared.events.put(Skipped(job.ticket))
             return True
         run = shared.running[job.ticket] = _Run(self, job)
         event = self._evaluate(shared, run)
         if shared.running.pop(job.ticket, None) is None or shared.closed:
             return False  # the worker was abandoned and perhaps replaced, or the node is closed
+        if len(run.sink.outcomes.values) < len(job.indices) and not event.is_end:
+            shared.reorder()
         shared.events.put(event)
         return True
 
@@ -157,10 +171,7 @@ class _Worker:
         is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began)
         evaluator.leave_if_forked()
         set_worker_info(None)
-        count = len(run.sink.outcomes.values)
-        if count < len(job.indices) and not is_end:
-            self._order.ended_early(job.consumer, job.ticket)
-        result = Ready.sized(run.take(count))
+        result = Ready.sized(run.take(len(run.sink.outcomes.values)))
         return Done(job.ticket, result, perf_counter_ns() - begun, self.info.id, is_end=is_end)
 
 
@@ -178,7 +189,8 @@ class Threads(Backend):
         capacity: int,
         budget_ns: int = NEVER_NS,
     ) -> None:
-        self._shared = _Shared(pipeline, hook, budget_ns)
+        self.keeps_order = len(infos) == 1
+        self._shared = _Shared(pipeline, hook, budget_ns, self.keeps_order)
         self._infos = infos
         self.capacity = capacity
         self._workers: dict[int, _Worker] = {}
@@ -186,7 +198,7 @@ class Threads(Backend):
 
     def start(self) -> None:
         # A thread starts with an empty context, but the error policy must hold in workers, too.
-        self._context = copy_context()
+        self._context, self._modes = copy_context(), TorchModes.of_this_thread()
         for info in self._infos:
             self._launch(info)
 
@@ -194,7 +206,11 @@ class Threads(Backend):
         # Closing waits only for the workers in `_workers`. A worker that is missing there could run its
         # first instruction after the interpreter's end, which crashes the process.
         with CtrlCHeld():
-            self._workers[info.id] = _Worker(self._shared, info, self._context.copy())
+            self._workers[info.id] = _Worker(self._shared, info, self._context.copy(), self._modes)
+
+    @property
+    def order(self) -> int:
+        return self._shared.order
 
     def submit(self, job: Job) -> None:
         self._shared.put(job)
@@ -231,7 +247,9 @@ class Threads(Backend):
         if outcomes.values:
             events.put(Done(ticket, Ready.sized(outcomes), 0, number, is_last=False))
         ran_s = (monotonic_ns() - run.item_ns) / 1e9
-        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True))
+        stack = stacks.of_thread(run.worker.thread.ident)
+        events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True, stack=stack))
+        self._shared.reorder()
         try:
             self._launch(run.worker.info)
             self._restarts += 1

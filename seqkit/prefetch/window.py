@@ -272,16 +272,6 @@ class Window:
         """Return whether all chunks have been handed out."""
         return self.is_drawn and not self._chunks
 
-    def starving(self) -> bool:
-        """Return whether the consumer waits for a chunk that has not been asked for."""
-        if not self._chunks:
-            return not self.is_drawn
-        return not (self._chunks[0].asked if self._in_order else any(chunk.asked for chunk in self._chunks))
-
-    def arrived(self) -> list[Chunk]:
-        """Return the chunks that wait to be handed out, the last chunk first."""
-        return [chunk for chunk in reversed(self._chunks) if chunk.result is not None]
-
     def end(self) -> list[Chunk]:
         """Forget and return all chunks that have not been handed out."""
         left = list(self._chunks)

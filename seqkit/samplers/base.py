@@ -7,19 +7,23 @@ loaders.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import signature
 from itertools import islice
-from operator import methodcaller
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ..checks import check_iterable, int_at_least
+from ..errors import brief
 from ..indices import Unsized
+from ..plain import plain
 from ..randomness import as_seed
 from ..source import as_view
-from ..view import View
+from ..values import is_single
+from ..view import Ordered, View
 from ..views.smap import smap
 
 __all__ = [
@@ -27,19 +31,22 @@ __all__ = [
     "Order",
     "Sampler",
     "SeededSampler",
+    "as_key",
+    "check_keys",
     "check_sequence",
     "draw",
     "keys_of",
     "order_of",
     "pass_epoch",
     "sample_count",
+    "whole_order",
 ]
 
 # Indices or keys that can be indexed.
 Order = Sequence[Any] | npt.NDArray[Any]
 
 
-class Sampler(Iterable[Any]):
+class Sampler(Ordered, Iterable[Any]):
     """A view of indices, and the number of the epoch that the next `iter` reads.
 
     A subclass defines `order`.
@@ -69,6 +76,13 @@ class Sampler(Iterable[Any]):
         order: View[Any] = self.order
         return order.at_epoch(epoch)
 
+    def whole_order(self) -> View[Any] | None:
+        """Return the indices of epoch 0 as a view, which `View.at_epoch` keys for other epochs.
+
+        Returns None if the sampler must be iterated to find out. A resumed epoch is not cut.
+        """
+        return whole_order(self)
+
     @property
     def epoch(self) -> int:
         """Number of the epoch that the next `iter` reads."""
@@ -87,11 +101,26 @@ class Sampler(Iterable[Any]):
         order: View[Any] = self.order
         return iter(order.at_epoch(epoch))
 
+    def __bool__(self) -> bool:
+        return True  # also without a length
+
     def __len__(self) -> int:
         order = self.order
         if order is None:
             raise TypeError(f"{type(self).__name__} has no length")
         return len(order)
+
+    def __repr__(self) -> str:
+        """Show the arguments that are not the defaults, the length, and the epoch unless it is 0."""
+        defaults = {name: given.default for name, given in signature(type(self)).parameters.items()}
+        known = {name: vars(self)[name] for name in defaults if name in vars(self)}
+        shown = [f"{n}={_shown(v)}" for n, v in known.items() if not _is_default(v, defaults[n])]
+        try:
+            shown.append(f"len={len(self)}")
+        except Exception:
+            pass  # it has none, or its data source fails
+        shown += [f"epoch={self.epoch}"] * (self.epoch > 0)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler besides its arguments, as a dict for JSON.
@@ -124,6 +153,21 @@ class Sampler(Iterable[Any]):
         """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip."""
         self.load_state_dict(state)
         return read
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if value is default or (isinstance(value, float) and value == math.inf):  # no limit
+        return True
+    return isinstance(value, bool | int | float | str) and bool(value == default)
+
+
+def _shown(value: Any) -> str:
+    """Return an argument in a few words."""
+    if isinstance(value, Sampler | View):
+        return repr(value)
+    if isinstance(value, str) or not hasattr(value, "__len__"):
+        return brief(value)
+    return f"<{type(value).__name__} of {len(value)}>"
 
 
 class SeededSampler(Sampler):
@@ -171,9 +215,13 @@ class NestedSampler(Sampler):
     def _draw(self, epoch: int) -> Iterator[Any]:
         order = order_of(self, epoch)
         if order is None:
-            return self._drawn(draw(self.sampler, epoch))
+            return self._drawn(draw(self.sampler, epoch, self._already_read(epoch)))
         pass_epoch(self.sampler, epoch + 1)
         return iter(order)
+
+    def _already_read(self, epoch: int) -> int:
+        """Return how many keys of the inner sampler are left out at the beginning of a resumed epoch."""
+        return 0
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} must define _drawn(keys)")
@@ -188,11 +236,36 @@ class NestedSampler(Sampler):
         if state["sampler"] is not None and hasattr(self.sampler, "load_state_dict"):
             self.sampler.load_state_dict(state["sampler"])
 
+    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
+        """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip.
+
+        Raises
+        ------
+        ValueError
+            In the middle of an epoch, if another number of processes shared it.
+        """
+        if read or state.get("place", (0, 0))[1]:
+            self._check_shares(state)
+        return super().resume_after(state, read)
+
+    def _check_shares(self, state: Any) -> None:
+        """Refuse a state of which a sampler inside shared the epoch with another number of processes."""
+        inner: Any = self
+        while isinstance(state, Mapping):
+            own = getattr(inner, "num_replicas", None)
+            if own is not None and state.get("num_replicas", own) != own:
+                raise ValueError(
+                    f"{type(self).__name__}: a state of {state['num_replicas']} processes resumes with as"
+                    f" many only, got num_replicas={own}. Resume it at the end of an epoch, or let"
+                    f" ShardedSampler share the {type(self).__name__}."
+                )
+            inner, state = getattr(inner, "sampler", None), state.get("sampler")
+
 
 def order_of(sampler: Any, epoch: int) -> View[Any] | None:
     """Return the keys of a sampler in an epoch as a view, or None if it must be iterated to find out.
 
-    Views, sequences and arrays are samplers, too.
+    Views, sequences, arrays, tensors and columns are samplers, too.
 
     >>> from seqkit.samplers import RandomSampler
     >>> order_of(RandomSampler(5, seed=0), 3)[2] in range(5), order_of([4, 2], 3)[0], order_of({1}, 3)
@@ -203,7 +276,24 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
         return sampler.at_epoch(epoch) if type(sampler).__iter__ is Sampler.__iter__ else None
     if isinstance(sampler, View):
         return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
-    return as_view(sampler, "sampler") if isinstance(sampler, Sequence | np.ndarray) else None
+    is_sequence = isinstance(sampler, Sequence) or hasattr(type(sampler), "__array__")
+    return as_view(sampler, "sampler") if is_sequence else None
+
+
+# An epoch that is never read, and so never resumed.
+_NEVER = 1 << 62
+
+
+def whole_order(sampler: Any) -> View[Any] | None:
+    """Return the keys of epoch 0 as a view that `at_epoch` keys, or None if they must be iterated.
+
+    >>> from seqkit.samplers import RandomSampler
+    >>> sampler = RandomSampler(5, seed=0)
+    >>> list(whole_order(sampler).at_epoch(3)) == list(sampler.at_epoch(3))
+    True
+    """
+    order = order_of(sampler, _NEVER)
+    return None if order is None else order.at_epoch(0)
 
 
 def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
@@ -227,14 +317,36 @@ def pass_epoch(sampler: Any, epoch: int) -> None:
 
 
 def keys_of(indices: Order, who: str) -> View[Any]:
-    """Return given indices or keys as a view. Elements of arrays become plain Python values.
+    """Return given indices or keys as a view. They become plain Python values. A bool is not a key.
 
+    >>> import numpy as np
     >>> list(keys_of(np.array([2, 0]), "SequentialSampler: indices"))
     [2, 0]
     """
     check_sequence(indices, who)
-    keys = as_view(indices, who)
-    return smap(methodcaller("item"), keys) if isinstance(indices, np.ndarray) else keys
+    return smap(partial(as_key, who), as_view(indices, who))
+
+
+def as_key(who: str, key: Any) -> Any:
+    """Return an index or key as a plain Python value. A bool is refused, because it would mean 0 or 1.
+
+    >>> import numpy as np
+    >>> as_key("SequentialSampler: indices", np.int32(2))
+    2
+    """
+    value = key if type(key) is int else plain(key)
+    if isinstance(value, bool):
+        raise TypeError(
+            f"{who} must be indices or keys, got {key!r}, a bool. Pass numpy.flatnonzero(mask) for a mask."
+        )
+    return value
+
+
+def check_keys(indices: Order, who: str) -> None:
+    """Refuse what is not a sequence of keys, such as a mask. A view is checked when it is read."""
+    check_sequence(indices, who)
+    if not isinstance(indices, View) and len(indices):
+        as_key(who, as_view(indices, who)._get(0))
 
 
 def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:
@@ -243,7 +355,7 @@ def sample_count(data_source: Any, who: str, name: str = "data_source") -> int:
     >>> sample_count("abc", "RandomSampler"), sample_count(4, "RandomSampler")
     (3, 4)
     """
-    if hasattr(data_source, "__len__"):
+    if hasattr(data_source, "__len__") and not is_single(data_source):
         return len(data_source)
     return int_at_least(data_source, f"{who}: {name} (an int, or anything with len)", 0)
 

@@ -7,10 +7,10 @@ from itertools import chain, count, islice
 from itertools import cycle as endlessly
 from typing import Any, Literal
 
-import numpy as np
-
 from ..checks import as_batch_size, as_flag, as_last
 from ..indices import batch_count
+from ..iteration import is_one_shot
+from ..plain import plain
 from ..view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
@@ -114,8 +114,7 @@ class BatchSampler(NestedSampler):
         >>> sampler.state_dict()
         {'epoch': 1, 'sampler': None, 'carried': [4]}
         """
-        carried = [key.item() if isinstance(key, np.generic) else key for key in self._carried]
-        return {**super().state_dict(), "carried": carried}
+        return {**super().state_dict(), "carried": list(map(plain, self._carried))}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         carried = list(state["carried"])
@@ -131,6 +130,8 @@ class BatchSampler(NestedSampler):
         """Load the state of an epoch after `read` batches. Return how many batches the caller still has to
         skip.
         """
+        if state.get("carried"):
+            self._check_shares(state)  # other processes carried other indices over
         self.load_state_dict(state)
         if not isinstance(self.sampler, Sampler) or state["sampler"] is None:
             return read
@@ -173,7 +174,7 @@ class InfiniteSampler(NestedSampler):
 
     def __init__(self, sampler: Iterable[Any], resume: bool = False) -> None:
         super().__init__(sampler)
-        if isinstance(sampler, Iterator):
+        if is_one_shot(sampler):
             raise TypeError(
                 "InfiniteSampler: sampler should give a new iterator every epoch, but got the iterator"
                 f" {sampler!r}; make a list of it first"

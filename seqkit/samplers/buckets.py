@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from ..cached import cached
 from ..checks import as_batch_size, as_flag, check_callable, number_at_least, positive_int
 from ..frames import warn
-from ..indices import IndexArray
+from ..indices import IndexArray, Indices, as_array, as_slice
+from ..plain import plain
 from ..source import view
 from ..view import View
 from ..views.add_cache import add_cache
@@ -23,11 +25,11 @@ from ..views.random_map import random_map
 from ..views.shuffle import shuffle
 from ..views.smap import smap
 from ..views.unbatch import unbatch
-from .base import Order, check_sequence
+from .base import Order
 from .batches import Last
 from .grouped import GroupedBatches, LastGroup
 from .lengths import Key, LengthArray, as_key, as_lengths
-from .order import sort_order
+from .order import as_sort_keys, sort_order
 from .schemes import ConstWidthBucket
 
 __all__ = ["FixedBucketSampler", "SortedBucketSampler"]
@@ -39,26 +41,27 @@ class FixedBucketSampler(GroupedBatches):
 
     Parameters
     ----------
-    lengths : sequence or array of int
-        Length of every sample (1 or more). If samples have several parts that are padded separately: tuples
-        of lengths, or an array of two dimensions.
+    lengths : sequence or array of numbers
+        Length of every sample, such as tokens or seconds (0 or more), read by position. If samples have
+        several parts that are padded separately: tuples of lengths, or an array of two dimensions.
     batch_size : int
         Samples per batch (1 or more); with `use_average_length`, elements per batch.
     num_buckets : int
         Number of buckets that `bucket_scheme` makes (1 or more). Empty buckets are left out.
-    bucket_keys : sequence of int or of tuple, optional
+    bucket_keys : sequence of numbers or of tuples, optional
         The greatest length in each bucket, in place of `num_buckets`. A sample is in the bucket where it is
         padded least.
     ratio : float
         0 or more. Short buckets have larger batches: of ``ratio * batch_size * longest / key`` samples, but
         at least `batch_size`. `key` is the key of the bucket, or its sum if it is a tuple. `longest` is the
-        greatest key.
+        greatest key. A bucket with key 0 has batches of `batch_size` samples.
     shuffle : bool
         True: batches in random order, of samples that are shuffled within their bucket. False (the
         default): the bucket of the longest samples comes first.
     use_average_length : bool
         Make batches of ``batch_size / (mean + deviation)`` samples, at least 1. They are the mean and the
-        standard deviation of the lengths in the bucket. `ratio` then has no effect.
+        standard deviation of the lengths in the bucket. A bucket of samples of length 0 has batches of
+        `batch_size` samples. `ratio` then has no effect.
     bucket_scheme : callable, optional
         Called with the greatest length, the least length, and `num_buckets`. Returns keys.
         `ConstWidthBucket` by default; there are also `LinearWidthBucket` and `ExpWidthBucket`.
@@ -78,14 +81,15 @@ class FixedBucketSampler(GroupedBatches):
     Raises
     ------
     TypeError
-        If lengths, keys or a number are not ints, `batch_sizes` is not a mapping, or `bucket_scheme` is not
-        callable.
+        If lengths or keys are not numbers, an argument has the wrong type, `batch_sizes` is not a mapping, or
+        `bucket_scheme` is not callable.
     ValueError
         If a number is out of range, a sample fits no bucket, or a flag is not a bool.
 
     Notes
     -----
-    8 bytes per sample. Modelled on ``FixedBucketSampler`` of GluonNLP.
+    8 bytes per sample, and as much again while an epoch is read with ``shuffle=True``. Modelled on
+    ``FixedBucketSampler`` of GluonNLP.
 
     Examples
     --------
@@ -147,6 +151,7 @@ class FixedBucketSampler(GroupedBatches):
     def _filled(self, table: LengthArray, keys: LengthArray, sizes: Mapping[Any, int]) -> list[_Bucket]:
         """Return the buckets that are not empty, the greatest key first."""
         names = [as_key(key) for key in keys]
+        sizes = {plain(key): size for key, size in sizes.items()}
         if unknown := [key for key in sizes if key not in names]:
             raise ValueError(
                 f"FixedBucketSampler: batch_sizes must be for bucket keys, got {unknown[0]!r}; the keys are"
@@ -165,8 +170,10 @@ class FixedBucketSampler(GroupedBatches):
             buckets.append(_Bucket(key, ids, as_batch_size(size, "FixedBucketSampler: batch_sizes")))
         return buckets[::-1]
 
-    def _rule(self, width: int, greatest: int, lengths: LengthArray) -> int:
+    def _rule(self, width: float, greatest: float, lengths: LengthArray) -> int:
         """Return the number of samples per batch, from the width and the lengths of the bucket."""
+        if not width or not lengths.any():
+            return self.batch_size
         if self.use_average_length:
             return max(int(self.batch_size / (lengths.mean() + lengths.std())), 1)
         return max(int(greatest / width * self.ratio * self.batch_size), self.batch_size)
@@ -203,7 +210,7 @@ class FixedBucketSampler(GroupedBatches):
         for bucket, carried in zip(self._buckets, self._carried, strict=True):
             ids = gather(range(self._num_samples), bucket.ids)
             if self.shuffle:
-                ids = shuffle(ids, self.seed, name=f"bucket {bucket.key}")
+                ids = Evaluated(shuffle(bucket.ids, self.seed, name=f"bucket {bucket.key}"))
             samples.append(concatenate([carried, ids]) if carried else ids)
         return samples
 
@@ -248,6 +255,34 @@ class FixedBucketSampler(GroupedBatches):
         self._carried = carried
 
 
+class Evaluated(View[int]):
+    """The view of the ints of a shuffled array, which is evaluated whole at the first read, and kept.
+
+    A long permutation is evaluated in blocks, and only the last block is kept. Batches in random order would
+    evaluate a block each.
+    """
+
+    def __init__(self, source: View[int]) -> None:
+        super().__init__((source,))
+
+    @cached
+    def _values(self) -> IndexArray:
+        return np.asarray(self._sources[0]._getmany(range(len(self))))
+
+    def _get(self, i: int) -> int:
+        return int(self._values[i])
+
+    def _getmany(self, indices: Indices) -> Sequence[int]:
+        where = as_slice(indices) if isinstance(indices, range) else as_array(indices)
+        return self._values[where].tolist()  # type: ignore[no-any-return]
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
+        return Evaluated(sources[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Evaluated, self._sources  # without the values
+
+
 @dataclass(frozen=True)
 class _Bucket:
     """The samples up to one length."""
@@ -266,7 +301,8 @@ class SortedBucketSampler(GroupedBatches):
     Parameters
     ----------
     sort_keys : sequence or one-dimensional array
-        One key per sample, of any type that compares with ``<``.
+        One key per sample, of any type that compares with ``<``, read by position. A view is read when its
+        runs are sorted, other keys now.
     batch_size : int
         Samples per batch (1 or more).
     mult : float
@@ -315,8 +351,10 @@ class SortedBucketSampler(GroupedBatches):
         seed: int | None = None,
     ) -> None:
         super().__init__(seed, num_shards, last_group)
-        check_sequence(sort_keys, "SortedBucketSampler: sort_keys")
-        self._keys = sort_keys
+        # A view may compute its keys, so each run reads its own.
+        is_lazy = isinstance(sort_keys, View)
+        who = "SortedBucketSampler: sort_keys"
+        self._keys = smap(plain, sort_keys) if is_lazy else as_sort_keys(sort_keys, who)
         self.batch_size = as_batch_size(batch_size, "SortedBucketSampler")
         self.mult = number_at_least(mult, "SortedBucketSampler: mult", 1)
         self.reverse = as_flag(reverse, "SortedBucketSampler: reverse")
@@ -357,8 +395,8 @@ def _as_keys(bucket_keys: Any, lengths: LengthArray) -> LengthArray:
     keys = as_lengths(bucket_keys, "FixedBucketSampler: bucket_keys")
     if len(lengths) and len(keys) and keys.shape[1] != lengths.shape[1]:
         raise ValueError(
-            f"FixedBucketSampler: bucket_keys must have {lengths.shape[1]} int(s) each, as lengths have, got"
-            f" {reprlib.repr(bucket_keys)}"
+            f"FixedBucketSampler: bucket_keys must have {lengths.shape[1]} number(s) each, as lengths have,"
+            f" got {reprlib.repr(bucket_keys)}"
         )
     return np.unique(keys, axis=0)
 

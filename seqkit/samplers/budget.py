@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import as_flag, positive_int
-from ..source import view
+from ..checks import as_flag, optional_number, positive_int
+from ..plain import plain
+from ..source import Source, as_view, view
 from ..view import View
 from ..views.batch import batch
 from ..views.gather import gather
 from ..views.shuffle import shuffle
 from ..views.smap import smap
 from ..views.split import split
-from .base import NestedSampler
+from .base import NestedSampler, as_key
 from .grouped import GroupedBatches, LastGroup
-from .lengths import as_lengths
+from .lengths import as_length, as_lengths
 from .order import in_blocks
 
 __all__ = ["BudgetBatchSampler", "TokenBudgetBatchSampler"]
@@ -31,10 +33,11 @@ class TokenBudgetBatchSampler(GroupedBatches):
 
     Parameters
     ----------
-    lengths : sequence or array of int
-        Length of every sample in tokens (1 or more). The greatest counts if it is a tuple of lengths.
-    max_tokens : int, optional
-        Largest cost of a batch (1 or more).
+    lengths : sequence or array of numbers
+        Length of every sample in tokens, or its duration in seconds (0 or more), read by position. The
+        greatest counts if it is a tuple of lengths.
+    max_tokens : float, optional
+        Largest cost of a batch, above 0.
     max_samples : int, optional
         Most samples in a batch (1 or more). At least one of the two limits must be given.
     multiple : int
@@ -57,7 +60,7 @@ class TokenBudgetBatchSampler(GroupedBatches):
     Raises
     ------
     TypeError
-        If lengths or a number are not ints.
+        If lengths are not numbers, or an argument has the wrong type.
     ValueError
         If a number is out of range, a flag is not a bool, there is no limit, or a sample exceeds the budget.
 
@@ -110,9 +113,9 @@ class TokenBudgetBatchSampler(GroupedBatches):
                 " of their own"
             )
 
-    def _cuts(self, lengths: list[int]) -> Iterator[int]:
+    def _cuts(self, lengths: list[float]) -> Iterator[int]:
         """Yield the starts of the batches, and then the end of the last one."""
-        start = longest = 0
+        start, longest = 0, 0.0
         for i, length in enumerate(lengths):
             longest = max(longest, length)
             while start < i and not self._fits(i + 1 - start, longest):
@@ -124,7 +127,7 @@ class TokenBudgetBatchSampler(GroupedBatches):
             start += self._whole(len(lengths) - start)
         yield len(lengths)
 
-    def _fits(self, count: int, longest: int) -> bool:
+    def _fits(self, count: int, longest: float) -> bool:
         return count <= self.max_samples and count * longest <= self.max_tokens
 
     def _whole(self, count: int) -> int:
@@ -162,9 +165,10 @@ class BudgetBatchSampler(NestedSampler):
     sampler : iterable
         Indices or keys. It may be endless. It is read lazily, and iterated again for every epoch.
     lengths : sequence, mapping or callable
-        ``lengths[key]``, or ``lengths(key)``, is the length of a sample in tokens.
-    max_tokens : int, optional
-        Largest cost of a batch (1 or more).
+        ``lengths[key]``, or ``lengths(key)``, is the length of a sample in tokens, or its duration in seconds
+        (0 or more). Arrays, tensors and columns of tables are indexed by position.
+    max_tokens : float, optional
+        Largest cost of a batch, above 0.
     max_samples : int, optional
         Most samples in a batch (1 or more). At least one of the two limits must be given.
     oversize : "error" or "alone"
@@ -174,9 +178,11 @@ class BudgetBatchSampler(NestedSampler):
     Raises
     ------
     TypeError
-        If `sampler` is not iterable, `lengths` can neither be indexed nor called, or a limit is not an int.
+        If `sampler` is not iterable, `lengths` can neither be indexed nor called, or a limit has the wrong
+        type. While it is read, if a length is not a number.
     ValueError
-        If a limit is out of range, there is none, or `oversize` is unknown.
+        If a limit is out of range, there is none, or `oversize` is unknown. While it is read, if a length is
+        negative or NaN.
 
     Notes
     -----
@@ -213,10 +219,11 @@ class BudgetBatchSampler(NestedSampler):
         """Return None: the sampler must be iterated to find out where batches end."""
 
     def _drawn(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
+        length_at = _lookup(self.lengths)
         batch: list[Any] = []
-        longest = 0
-        for key in keys:
-            length = self.lengths(key) if callable(self.lengths) else self.lengths[key]
+        longest = 0.0
+        for key in map(partial(as_key, "BudgetBatchSampler: keys"), keys):
+            length = as_length(length_at(key), "BudgetBatchSampler: lengths")
             if length > self.max_tokens and self.oversize == "error":
                 raise ValueError(
                     f"BudgetBatchSampler: lengths must be at most max_tokens={self.max_tokens}, got"
@@ -233,14 +240,21 @@ class BudgetBatchSampler(NestedSampler):
             yield batch
 
 
+def _lookup(lengths: Any) -> Callable[[Any], Any]:
+    """Return the function that finds the length of a key."""
+    if not callable(lengths):
+        source = None if isinstance(lengths, Mapping) else as_view(lengths, "BudgetBatchSampler: lengths")
+        table = lengths if source is None else source._data if isinstance(source, Source) else source
+        lengths = table.__getitem__
+    return lengths  # type: ignore[no-any-return]
+
+
 def _as_limits(max_tokens: Any, max_samples: Any, who: str) -> tuple[float, float]:
     if max_tokens is None and max_samples is None:
         raise ValueError(f"{who}: max_tokens or max_samples must be given")
-    return _as_limit(max_tokens, f"{who}: max_tokens"), _as_limit(max_samples, f"{who}: max_samples")
-
-
-def _as_limit(value: Any, who: str) -> float:
-    return math.inf if value is None else positive_int(value, who)
+    optional_number(max_tokens, f"{who}: max_tokens", "tokens or seconds")
+    samples = math.inf if max_samples is None else positive_int(max_samples, f"{who}: max_samples")
+    return math.inf if max_tokens is None else plain(max_tokens), samples
 
 
 def _as_oversize(oversize: Any, who: str) -> str:

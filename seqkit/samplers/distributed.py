@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import as_flag, int_at_least, positive_int
+from ..frames import warn
 from ..source import view
 from ..view import View
 from ..views.concatenate import concatenate
@@ -17,12 +18,92 @@ from ..views.epochs import epochs
 from ..views.random_map import random_map
 from ..views.shard import Even, shard
 from ..views.shuffle import shuffle
-from .base import NestedSampler, SeededSampler, order_of, sample_count
+from .base import NestedSampler, Sampler, SeededSampler, order_of, sample_count
 
 __all__ = ["DistributedSampler", "ShardedSampler", "SplitSampler"]
 
 
-class DistributedSampler(SeededSampler):
+class Share(Sampler):
+    """The base of samplers that give the share of one of several processes.
+
+    An epoch that was begun by another number of processes continues with the indices that none has read. A
+    subclass sets `num_replicas`, `rank`, `even` and `contiguous`, and defines `_shared_at` and `_total`.
+    """
+
+    num_replicas: int
+    rank: int
+    even: Even | None
+    contiguous: bool
+    # The epoch that is resumed, and how many of its indices other numbers of processes have read.
+    _resumed = 0, 0
+
+    def _shared_at(self, epoch: int) -> View[Any] | None:
+        """Return the indices of all processes in an epoch, or None if they are not known in advance."""
+        raise NotImplementedError(f"{type(self).__name__} must define _shared_at(epoch)")
+
+    def _total(self) -> int:
+        """Return the number of indices of all processes in an epoch."""
+        raise NotImplementedError(f"{type(self).__name__} must define _total()")
+
+    def _share(self, shared: Any) -> View[Any]:
+        return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
+
+    def at_epoch(self, epoch: int) -> View[Any] | None:
+        """Return this process's share of an epoch as a view; of a resumed epoch, that of the rest.
+
+        Returns None if a sampler inside must be iterated to find out.
+        """
+        shared = self._shared_at(epoch)
+        return None if shared is None else self._share(shared[self._already_read(epoch) :])
+
+    def _already_read(self, epoch: int) -> int:
+        resumed, read = self._resumed
+        return read if epoch == resumed else 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next `iter` reads (0 or more)."""
+        super().set_epoch(epoch)
+        if epoch != self._resumed[0]:
+            self._resumed = epoch, 0
+
+    def _draw(self, epoch: int) -> Iterator[Any]:
+        rest = super()._draw(epoch)
+        self._resumed = epoch, 0
+        return rest
+
+    def __len__(self) -> int:
+        return len(self._share(range(self._total())[self._already_read(self.epoch) :]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the sampler besides its arguments, and how the epoch is shared."""
+        dealt = {"num_replicas": self.num_replicas, "read": self._already_read(self.epoch)}
+        return {**super().state_dict(), **dealt}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        read = int_at_least(state["read"], f"{type(self).__name__}: read of a state", 0)
+        super()._restore(state)
+        self._resumed = self.epoch, read
+
+    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
+        """Load the state of an epoch after `read` indices per process. Return how many indices are left to
+        skip.
+
+        With another number of processes, the indices that no process has read are dealt out anew.
+        """
+        self.load_state_dict(state)
+        replicas = state.get("num_replicas", self.num_replicas)
+        if read == 0 or replicas == self.num_replicas:
+            return read
+        if self.contiguous:
+            raise ValueError(
+                f"{type(self).__name__}: with contiguous=True the state of {replicas} processes resumes with"
+                f" as many only, got num_replicas={self.num_replicas}"
+            )
+        self._resumed = self.epoch, self._resumed[1] + replicas * read
+        return 0
+
+
+class DistributedSampler(Share, SeededSampler):
     """The indices of one of several processes, in an order that all of them agree on.
 
     Parameters
@@ -99,8 +180,6 @@ class DistributedSampler(SeededSampler):
         if self.drop_last and self.even != "drop":
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
         self.contiguous = as_flag(contiguous, "DistributedSampler: contiguous")
-        # The epoch that is resumed, and how many of its indices other numbers of processes have read.
-        self._resumed = 0, 0
 
     @property
     def order(self) -> View[int]:
@@ -110,64 +189,22 @@ class DistributedSampler(SeededSampler):
     @property
     def _shared(self) -> View[int]:
         """The indices of all processes in an epoch."""
-        indices = view(range(sample_count(self.dataset, "DistributedSampler", "dataset")))
+        indices = view(range(self._total()))
         return shuffle(indices, self.seed) if self.shuffle else indices
 
-    def _share(self, shared: View[int]) -> View[int]:
-        return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
+    def _shared_at(self, epoch: int) -> View[int]:
+        return self._shared.at_epoch(epoch)
 
-    def at_epoch(self, epoch: int) -> View[int]:
-        """Return the indices of an epoch as a view; of a resumed epoch, those of the rest."""
-        return self._share(self._shared.at_epoch(epoch)[self._already_read(epoch) :])
-
-    def _already_read(self, epoch: int) -> int:
-        resumed, read = self._resumed
-        return read if epoch == resumed else 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch that the next `iter` reads (0 or more)."""
-        super().set_epoch(epoch)
-        if epoch != self._resumed[0]:
-            self._resumed = epoch, 0
+    def _total(self) -> int:
+        return sample_count(self.dataset, "DistributedSampler", "dataset")
 
     def _draw(self, epoch: int) -> Iterator[int]:
-        rest = iter(self.at_epoch(epoch))
+        rest = iter(self._share(self._shared_at(epoch)[self._already_read(epoch) :]))
         self._resumed = epoch, 0
         return rest
 
-    def __len__(self) -> int:
-        return len(self.at_epoch(self.epoch))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of the next epoch, the seed, and how the epoch is shared."""
-        dealt = {"num_replicas": self.num_replicas, "read": self._already_read(self.epoch)}
-        return {**super().state_dict(), **dealt}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        read = int_at_least(state["read"], "DistributedSampler: read of a state", 0)
-        super()._restore(state)
-        self._resumed = self.epoch, read
-
-    def resume_after(self, state: Mapping[str, Any], read: int) -> int:
-        """Load the state of an epoch after `read` indices per process. Return how many indices are left to
-        skip.
-
-        With another number of processes, the indices that no process has read are dealt out anew.
-        """
-        self.load_state_dict(state)
-        replicas = state["num_replicas"]
-        if read == 0 or replicas == self.num_replicas:
-            return read
-        if self.contiguous:
-            raise ValueError(
-                f"DistributedSampler: with contiguous=True the state of {replicas} processes resumes with as"
-                f" many only, got num_replicas={self.num_replicas}"
-            )
-        self._resumed = self.epoch, min(self._resumed[1] + replicas * read, len(self._shared))
-        return 0
-
-
-class ShardedSampler(NestedSampler):
+class ShardedSampler(Share, NestedSampler):
     """The share of one of several processes of another sampler or batch sampler.
 
     Parameters
@@ -196,8 +233,9 @@ class ShardedSampler(NestedSampler):
     Notes
     -----
     A random sampler needs the same seed in every process. If the order of `sampler` is known, each process
-    reads its own share only. Otherwise it draws all items, and with `contiguous` keeps them. Modelled on
-    ``ShardedIterator`` of GluonNLP.
+    reads its own share only. Otherwise it draws all items, and with `contiguous` keeps them. A loader can
+    resume with another number of processes: the items that no process has read are dealt out anew. Modelled
+    on ``ShardedIterator`` of GluonNLP.
 
     Examples
     --------
@@ -222,13 +260,26 @@ class ShardedSampler(NestedSampler):
         self.even = _as_even(even, "ShardedSampler")
         self.contiguous = as_flag(contiguous, "ShardedSampler: contiguous")
 
-    def _share(self, shared: Any) -> View[Any]:
-        return shard(shared, self.rank, self.num_replicas, self.contiguous, even=self.even)
+    def _shared_at(self, epoch: int) -> View[Any] | None:
+        return order_of(self.sampler, epoch)
 
-    def at_epoch(self, epoch: int) -> View[Any] | None:
-        """Return this process's share of an epoch, or None if `sampler` must be iterated to find out."""
-        order = order_of(self.sampler, epoch)
-        return None if order is None else self._share(order)
+    def _total(self) -> int:
+        return len(self.sampler)  # type: ignore[arg-type]
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a sampler with the same arguments was when it returned `state`.
+
+        A state of an earlier version of seqkit does not say how many processes shared the epoch. As many as
+        now are assumed, with a warning.
+        """
+        if isinstance(state, Mapping) and "sampler" in state and "num_replicas" not in state:
+            warn(
+                "ShardedSampler: the state does not say how many processes shared the epoch, because an"
+                f" earlier version of seqkit made it. num_replicas={self.num_replicas} is assumed, as now.",
+                UserWarning,
+            )
+            state = {**state, "num_replicas": self.num_replicas, "read": 0}
+        super().load_state_dict(state)
 
     def _drawn(self, shared: Iterator[Any]) -> Iterator[Any]:
         """Deal out items in rounds, and yield those of this process."""
@@ -243,9 +294,6 @@ class ShardedSampler(NestedSampler):
             deal += islice(cycle(list(first)), self.num_replicas - len(deal))
         if self.even != "drop":
             yield from deal[self.rank : self.rank + 1]
-
-    def __len__(self) -> int:
-        return len(self._share(range(len(self.sampler))))  # type: ignore[arg-type]
 
 
 class SplitSampler(SeededSampler):

@@ -10,7 +10,9 @@ import numpy as np
 
 from ..checks import as_flag, check_callable, int_at_least, optional_int, positive_int
 from ..indices import IndexArray
+from ..plain import plain
 from ..source import as_view, view
+from ..values import values_of
 from ..view import View, in_order
 from ..views.add_cache import add_cache
 from ..views.concatenate import concatenate
@@ -19,7 +21,7 @@ from ..views.gather import gather
 from ..views.random_map import random_map
 from ..views.shuffle import shuffle
 from ..views.unbatch import unbatch
-from .base import Order, Sampler, SeededSampler, check_sequence, keys_of, sample_count
+from .base import Order, Sampler, SeededSampler, check_keys, check_sequence, keys_of, sample_count
 
 __all__ = [
     "FilterSampler",
@@ -29,6 +31,7 @@ __all__ = [
     "SortedSampler",
     "SubsetRandomSampler",
     "as_replacement",
+    "as_sort_keys",
     "in_blocks",
     "sort_order",
 ]
@@ -44,7 +47,8 @@ class SequentialSampler(Sampler):
     start : int
         The first index (0 or more). Other values than 0 need a number as `data_source`.
     indices : sequence or integer array, optional
-        Indices or keys of the data source to give instead.
+        Indices or keys of the data source to give instead. They are read by position and become plain Python
+        values. A mask is refused.
 
     Raises
     ------
@@ -78,7 +82,7 @@ class SequentialSampler(Sampler):
                 " source, pass its indices as indices"
             )
         if indices is not None:
-            keys_of(indices, "SequentialSampler: indices")
+            check_keys(indices, "SequentialSampler: indices")
 
     @property
     def order(self) -> View[Any]:
@@ -199,7 +203,8 @@ class SubsetRandomSampler(SeededSampler):
     Parameters
     ----------
     indices : sequence
-        Indices, or keys of any kind. Elements of arrays become plain Python values.
+        Indices, or keys of any kind. They are read by position and become plain Python values. A mask is
+        refused.
     seed : int, optional
         0 or more. None (the default) draws one from the system, once.
 
@@ -220,7 +225,7 @@ class SubsetRandomSampler(SeededSampler):
 
     def __init__(self, indices: Order, seed: int | None = None) -> None:
         super().__init__(seed)
-        keys_of(indices, "SubsetRandomSampler: indices")
+        check_keys(indices, "SubsetRandomSampler: indices")
         self.indices = indices
 
     @property
@@ -235,7 +240,8 @@ class SortedSampler(Sampler):
     Parameters
     ----------
     keys : sequence or one-dimensional array
-        One key per sample, of any type that compares with ``<``. They are read once, at construction.
+        One key per sample, of any type that compares with ``<``. They are read once, at construction, by
+        position. NaN counts as the greatest number.
     reverse : bool
         True: the greatest key comes first. Equal keys keep their order in both cases.
 
@@ -259,9 +265,9 @@ class SortedSampler(Sampler):
 
     def __init__(self, keys: Order, reverse: bool = False) -> None:
         super().__init__()
-        check_sequence(keys, "SortedSampler: keys")
+        comparable = as_sort_keys(keys, "SortedSampler: keys")
         self.reverse = as_flag(reverse, "SortedSampler: reverse")
-        self._indices = sort_order(keys, self.reverse)
+        self._indices = sort_order(comparable, self.reverse)
 
     @property
     def order(self) -> View[int]:
@@ -345,7 +351,9 @@ class FilterSampler(Sampler):
         super().__init__()
         check_callable(function, "FilterSampler: function")
         samples = as_view(dataset, "FilterSampler")
-        flags = np.fromiter((bool(function(sample)) for sample in in_order(samples)), np.bool_, len(samples))
+        flags = np.fromiter(
+            (bool(plain(function(sample))) for sample in in_order(samples)), np.bool_, len(samples)
+        )
         self._indices = np.flatnonzero(flags)
 
     @property
@@ -355,19 +363,32 @@ class FilterSampler(Sampler):
         return gather(range(n), self._indices)
 
 
+def as_sort_keys(keys: Order, who: str) -> Order:
+    """Return keys that compare, by position: an array of numbers or texts, or a list of plain values.
+
+    >>> as_sort_keys([2, 0.5], "SortedSampler: keys"), as_sort_keys([0.5], "SortedSampler: keys")
+    ([2, 0.5], array([0.5]))
+    """
+    check_sequence(keys, who)
+    if isinstance(keys, np.ndarray) and keys.ndim == 1 and not keys.dtype.hasobject:
+        return keys
+    if hasattr(keys, "tolist") and getattr(keys, "ndim", 1) > 1:
+        return list(keys.tolist())  # rows compare as lists
+    values = values_of(keys, who)
+    return np.array(values) if {float}.issuperset(map(type, values)) else values
+
+
 def sort_order(keys: Order, reverse: bool) -> IndexArray:
     """Return the positions of keys in ascending or descending order; equal keys stay in theirs.
 
     >>> sort_order([2, 1, 2], reverse=True), sort_order(np.array([2, 1, 2]), reverse=True)
     (array([0, 2, 1]), array([0, 2, 1]))
     """
-    n = len(keys)
-    if not isinstance(keys, np.ndarray) or keys.ndim != 1:
-        comparable = keys.tolist() if isinstance(keys, np.ndarray) else list(in_order(keys))
-        return np.array(sorted(range(n), key=comparable.__getitem__, reverse=reverse), np.int64)
+    if not isinstance(keys, np.ndarray):
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse), np.int64)
     if not reverse:
         return np.argsort(keys, kind="stable")
-    return (n - 1 - np.argsort(keys[::-1], kind="stable"))[::-1]
+    return (len(keys) - 1 - np.argsort(keys[::-1], kind="stable"))[::-1]
 
 
 def as_replacement(replacement: Any, who: str) -> bool:

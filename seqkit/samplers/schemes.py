@@ -11,7 +11,7 @@ from ..checks import number_at_least, positive_int
 
 __all__ = ["ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket"]
 
-LengthArray = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 
 class BucketScheme:
@@ -22,8 +22,9 @@ class BucketScheme:
 
         Parameters
         ----------
-        max_lengths, min_lengths : int, or tuple of int
-            The greatest and the least length, of every part if samples have several.
+        max_lengths, min_lengths : number, or tuple of numbers
+            The greatest and the least length, of every part if samples have several. Keys are ints if these
+            are ints.
         num_buckets : int
             Number of buckets (1 or more).
         """
@@ -36,15 +37,20 @@ class BucketScheme:
             return list(dict.fromkeys(zip(*ends, strict=True)))
         return list(dict.fromkeys(self._ends(max_lengths, min_lengths, num_buckets)))
 
-    def _ends(self, most: int, least: int, count: int) -> list[int]:
-        ends = np.rint(self._exact(most, least, np.arange(1, count + 1)))
+    def _ends(self, most: float, least: float, count: int) -> list[float]:
+        is_whole = isinstance(most, int) and isinstance(least, int)
+        ends = self._exact(most, least, np.arange(1, count + 1), int(is_whole))
         ends[-1] = most
-        ascending: list[int] = np.maximum.accumulate(np.clip(ends, least, most)).astype(np.int64).tolist()
-        return ascending
+        ascending = np.maximum.accumulate(np.clip(np.rint(ends) if is_whole else ends, least, most))
+        found: list[float] = (ascending.astype(np.int64) if is_whole else ascending).tolist()
+        return found
 
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
-        """Return the ends of the buckets with these numbers, counted from 1."""
-        raise NotImplementedError(f"{type(self).__name__} must define _exact(most, least, numbers)")
+    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
+        """Return the ends of the buckets with these numbers, counted from 1.
+
+        `unit` is the distance between two neighbouring lengths: 1 for ints, 0 for floats.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define _exact(most, least, numbers, unit)")
 
 
 class ConstWidthBucket(BucketScheme):
@@ -52,7 +58,8 @@ class ConstWidthBucket(BucketScheme):
 
     Notes
     -----
-    The width is ``(1 + max - min) // num_buckets``, at least 1. Modelled on GluonNLP.
+    The width is ``(1 + max - min) // num_buckets``, at least 1, and ``(max - min) / num_buckets`` for floats.
+    Modelled on GluonNLP.
 
     Examples
     --------
@@ -60,8 +67,8 @@ class ConstWidthBucket(BucketScheme):
     ([25, 50, 75, 100], [(5, 2), (10, 4)])
     """
 
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
-        width = max((1 + most - least) // len(numbers), 1)
+    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
+        width = max((1 + most - least) // len(numbers), 1) if unit else (most - least) / len(numbers)
         return most - width * (len(numbers) - numbers).astype(np.float64)
 
 
@@ -70,8 +77,8 @@ class LinearWidthBucket(BucketScheme):
 
     Notes
     -----
-    Bucket i, counted from 1, has the width ``1 + a * i``. The amount a makes the last bucket end at the
-    greatest length. Modelled on GluonNLP.
+    Bucket i, counted from 1, has the width ``1 + a * i``, and ``a * i`` for floats. The amount a makes the
+    last bucket end at the greatest length. Modelled on GluonNLP.
 
     Examples
     --------
@@ -79,10 +86,10 @@ class LinearWidthBucket(BucketScheme):
     [12, 32, 61, 100]
     """
 
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
+    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
         count = len(numbers)
-        growth = 2 * (most - least - count) / (count * (count + 1))
-        return least + growth * numbers * (numbers + 1) / 2 + numbers
+        growth = 2 * (most - least - unit * count) / (count * (count + 1))
+        return least + growth * numbers * (numbers + 1) / 2 + unit * numbers
 
 
 class ExpWidthBucket(BucketScheme):
@@ -113,7 +120,7 @@ class ExpWidthBucket(BucketScheme):
     def __init__(self, bucket_len_step: float = 1.1) -> None:
         self.bucket_len_step = number_at_least(bucket_len_step, "ExpWidthBucket: bucket_len_step", 1)
 
-    def _exact(self, most: int, least: int, numbers: LengthArray) -> npt.NDArray[np.float64]:
+    def _exact(self, most: float, least: float, numbers: Numbers, unit: int) -> npt.NDArray[np.float64]:
         count = len(numbers)
         growth = np.log(self.bucket_len_step)
         if growth == 0:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checks import positive_int
+from ..values import numbers_of
 from ..view import View
 from .base import SeededSampler
 from .order import as_replacement, in_blocks
@@ -25,8 +26,8 @@ class WeightedRandomSampler(SeededSampler):
     Parameters
     ----------
     weights : sequence or one-dimensional array
-        Finite numbers (0 or more) with any sum, copied at construction. An index with weight 0 is never
-        drawn.
+        Finite numbers (0 or more) with any sum, copied at construction, by position. An index with weight 0
+        is never drawn.
     num_samples : int
         Indices per epoch (1 or more).
     replacement : bool
@@ -87,12 +88,12 @@ class WeightedRandomSampler(SeededSampler):
 
 def _as_weights(weights: Any) -> Floats:
     """Return the weights as an array of its own, checked."""
-    try:
-        array = np.array(weights, np.float64)
-    except (TypeError, ValueError):
+    given = numbers_of(weights, "WeightedRandomSampler: weights")
+    if given.size and given.dtype.kind not in "biuf":
         raise TypeError(
             f"WeightedRandomSampler: weights must be a sequence of numbers, got {reprlib.repr(weights)}"
-        ) from None
+        )
+    array = given.astype(np.float64)
     if array.ndim != 1:
         raise ValueError(
             f"WeightedRandomSampler: weights must be one-dimensional, got {array.ndim} dimensions"

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..indices import as_list
+from ..plain import plain
 from ..source import as_view
+from ..values import values_of
 from ..view import Indexable, View
 from ..views.smap import smap
 from .files import existing
@@ -35,8 +37,8 @@ def sqlite(
         The name of a table, or a query with one ``?`` for the id of a row:
         ``"SELECT image, label FROM samples WHERE rowid = ?"``.
     ids : View, indexable or str, optional
-        The ids in the order of the view, or a query that selects them. None (the default): all row ids of the
-        table `query`, in order.
+        The ids in the order of the view, or a query that selects them. A list, array, tensor or column is
+        read now, by position. None (the default): all row ids of the table `query`, in order.
 
     Returns
     -------
@@ -70,6 +72,8 @@ def sqlite(
     [{'name': 'Rome'}]
     """
     name = existing(path, "sqlite")
+    if not isinstance(ids, View | range | str | None):
+        ids = values_of(ids, "sqlite: ids")
     if not any(letter.isspace() for letter in query):
         table = '"' + query.replace('"', '""') + '"'
         query = f"SELECT * FROM {table} WHERE rowid = ?"
@@ -105,7 +109,7 @@ class Rows:
         """Return the rows of some ids. In one transaction, because SQLite locks the file for each."""
         self._cursor.execute("BEGIN")
         try:
-            return [self._row(key) for key in as_list(keys)]
+            return [self._row(plain(key)) for key in as_list(keys)]
         finally:
             self._cursor.execute("COMMIT")
 

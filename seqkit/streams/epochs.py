@@ -7,7 +7,9 @@ from typing import Any
 
 from ..checks import int_at_least, optional_int, positive_int
 from ..indices import Unsized
+from ..iteration import is_one_shot
 from ..source import as_view
+from ..values import values_of
 from ..view import View
 from .lanes import Padding, count_batches
 from .order import Drawn, Listed, Order
@@ -61,7 +63,8 @@ class Epochs:
     def _checked_lengths(self, lengths: Any) -> list[int]:
         if self.n is None:
             raise TypeError("StreamLoader: lengths needs streams with a length")
-        checked = [int_at_least(length, "StreamLoader: lengths: each length", 0) for length in lengths]
+        given = values_of(lengths, "StreamLoader: lengths")
+        checked = [int_at_least(length, "StreamLoader: lengths: each length", 0) for length in given]
         if len(checked) != self.n:
             raise ValueError(
                 f"StreamLoader: lengths has {len(checked)} numbers, but there are {self.n} streams"
@@ -79,7 +82,7 @@ class Epochs:
                 raise TypeError(
                     "StreamLoader: strict needs streams with a length, and these can only be iterated"
                 )
-            if self._padding == "restart" and isinstance(self.streams, Iterator):
+            if self._padding == "restart" and is_one_shot(self.streams):
                 raise ValueError(
                     "StreamLoader: padding='restart' reads streams again, but these are an iterator"
                 )

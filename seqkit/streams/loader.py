@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
 from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
 from ..frames import warn
+from ..iteration import is_one_shot
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from ..randomness import as_seed
+from ..set_epoch import listeners, tell
 from .batch import Collation, Unequal
 from .chunks import Chunks, Opener, OpenStreams
 from .epochs import Epochs
@@ -257,18 +259,22 @@ class StreamLoader:
     def __iter__(self) -> StreamIterator:
         if self._is_closed:
             raise RuntimeError("StreamLoader: the loader is closed. Make another one")
-        if isinstance(self._streams, Iterator) and self._has_begun:
+        if is_one_shot(self._streams) and self._has_begun:
             raise RuntimeError(
                 "StreamLoader: the streams are an iterator, which an epoch has read already. Pass"
                 " something that can be iterated again"
             )
         self._has_begun = True
+        tell(listeners(self._streams), self._epoch)  # before workers get a copy
         iterator = StreamIterator(
             self._epoch, *self._lanes(self._epoch), self._collation().batch, self._start
         )
         self._epoch, self._start, self._latest = self._epoch + 1, None, iterator.progress
         self._alive.add(iterator)
         return iterator
+
+    def __bool__(self) -> bool:
+        return True  # also without a length
 
     def __len__(self) -> int:
         batches = self._epochs.batches(self._epoch, self.seed)

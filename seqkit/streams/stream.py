@@ -9,9 +9,9 @@ from typing import Any, Generic
 
 import numpy as np
 
-from ..checks import as_bool, check_callable, int_at_least, positive_int
+from ..checks import as_bool, check_callable, int_at_least, positive_int, refuse_async
 from ..errors import fail
-from ..iteration import Progress, restarting
+from ..iteration import Progress, is_one_shot, restarting
 from ..randomness import as_seed, node_key
 from ..view import T, U, in_order, name_of
 
@@ -51,6 +51,7 @@ class Stream(Generic[T]):
             raise TypeError(
                 f"Stream: source must be an iterable, or a function that returns one, got {source!r}"
             )
+        refuse_async(source, "Stream: source")
         self._source = source
         self._is_spent = False
 
@@ -58,7 +59,7 @@ class Stream(Generic[T]):
         source = self._source
         if not isinstance(source, Iterable):
             return in_order(source())
-        if isinstance(source, Iterator):
+        if is_one_shot(source):
             if self._is_spent:
                 raise RuntimeError(
                     "Stream: the source is an iterator, which an earlier pass has read. Pass a list, or a"

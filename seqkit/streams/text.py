@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..checks import int_at_least, positive_int
 from ..indices import batch_count
+from ..iteration import is_one_shot
 from .stream import Stream
 
 __all__ = ["bptt", "bptt_rows", "files"]
@@ -68,7 +69,7 @@ def bptt(
     _check_last(last, pad_token, "bptt")
     if not isinstance(tokens, Iterable):
         raise TypeError(f"bptt: tokens must be iterable, got {tokens!r}")
-    if isinstance(tokens, Iterator):
+    if is_one_shot(tokens):
         tokens = Stream(tokens)  # refuses a second pass
     return Stream(partial(_chunks, tokens, length, last, pad_token, start))
 

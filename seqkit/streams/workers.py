@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from ..context import get_worker_info, set_worker_info
 from ..errors import EndOfSequence, EvaluationError, ItemTimeout, WorkerDied, brief
 from ..iteration import restarting
-from ..prefetch.dispatcher import Reader
+from ..prefetch.consumer import Reader
 from ..prefetch.hooks import call_hook
 from ..prefetch.node import Prefetch
 from ..prefetch.reading import Reading
@@ -182,7 +182,7 @@ class Workers:
         stream.limit = limit
         node = self._nodes[stream.worker]
         stream.reader = node.open(keys(key), limit)
-        stream.reading = Reading(node, stream.reader, may_never_end=False)
+        stream.reading = Reading(node, stream.reader)
         stream.items = restarting(stream.reading)
         self._placed[stream.worker].add(stream)
         stream.reader.prepare()

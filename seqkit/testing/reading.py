@@ -69,12 +69,26 @@ def _spellings(i: int, few: bool) -> Iterator[Any]:
     yield np.int64(i)
     if not few:
         yield from (np.int8(i), _Index(i), np.array(i))
-        if i in (0, 1):
-            yield bool(i)
 
 
 def other_keys_are_type_errors(view: View[Any], expected: list[Any], few: bool) -> None:
-    for key in (0.0, 1.5, np.float32(0), 1j, "0", b"0", "", None, (), (0,), (0, 1), object(), ...):
+    for key in (
+        0.0,
+        1.5,
+        np.float32(0),
+        1j,
+        "0",
+        b"0",
+        "",
+        None,
+        (),
+        (0,),
+        (0, 1),
+        object(),
+        ...,
+        True,
+        np.False_,
+    ):
         refused(f"view[{key!r}]", TypeError, view.__getitem__, key)
 
 

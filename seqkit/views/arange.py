@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex
 
 from ..indices import IndexArray, Indices, Plan, as_list, as_slice, each
+from ..plain import as_index
 from ..view import View
 
 __all__ = ["Arange", "arange"]
@@ -58,7 +58,7 @@ def arange(
 
 def _as_int(value: Any, what: str) -> int:
     try:
-        return operator.index(value)
+        return as_index(value)
     except TypeError:
         raise TypeError(f"arange: {what} must be an int, got {value!r}") from None
 

@@ -40,8 +40,24 @@ class Decided:
         """Return the part of the plan whose items have this decision."""
         return _Part(self, wanted)
 
+    def ints(self) -> Plan:
+        """Return the plan of the decisions that are ints, such as indices in another sequence."""
+        return _Ints(self)
+
     def __iter__(self) -> Iterator[int]:
         return each(self.plan)
+
+
+class _Ints:
+    def __init__(self, decided: Decided) -> None:
+        self.plan = decided.plan
+        self._decided = decided
+
+    def __iter__(self) -> Iterator[int]:
+        for position, _ in enumerate(self._decided):
+            decision = self._decided.at(position)
+            if isinstance(decision, int):
+                yield decision
 
 
 class _Part:

@@ -25,6 +25,7 @@ from ..indices import (
 )
 from ..iteration import surviving
 from ..source import as_view, owned
+from ..values import values_of
 from ..view import Indexable, T, View, in_order, is_measured, sized
 from .deferred import Deferred
 from .groups import Group, Kept
@@ -82,7 +83,8 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
 def _checked(lengths: Any) -> list[int]:
     if not isinstance(lengths, Iterable) or isinstance(lengths, str | bytes):
         raise TypeError(f"flatten: lengths must be a sequence of ints, got {lengths!r}")
-    return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(lengths)]
+    given = values_of(lengths, "flatten: lengths")
+    return [int_at_least(n, f"flatten: lengths[{i}]", 0) for i, n in enumerate(given)]
 
 
 class FlattenScan(Scan):

@@ -23,7 +23,8 @@ from ..indices import (
     select,
 )
 from ..source import as_view
-from ..view import Indexable, T, View
+from ..view import Indexable, Ordered, T, View
+from .gather_view import GatherView
 from .selection import Selection
 
 __all__ = ["Gather", "Skip", "gather", "take"]
@@ -38,11 +39,13 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: b
     ----------
     sequence : View or indexable
         Where the items come from, of length n.
-    indexes : range, integer array, list or iterable of int
+    indexes : range, integer array, list, iterable of int, View or sampler
         Positions in ``[-n, n)``. They may repeat. Arrays are not copied: do not change them afterwards. A
-        boolean array of length n selects the positions that are true.
+        boolean array of length n selects the positions that are true. An index of a view or of a sampler is
+        read with its item, and follows the epoch: see `View.at_epoch`.
     check : bool
-        Raise now if an index is outside ``[-n, n)``. False (the default) raises when that item is read.
+        Raise now if an index is outside ``[-n, n)``; indices of a view are all read. False (the default)
+        raises when that item is read.
 
     Returns
     -------
@@ -51,15 +54,18 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: b
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, `indexes` are not ints, or `check` is not a bool.
+        If `sequence` cannot be indexed, `indexes` are not ints, the order of a sampler is not known in
+        advance, or `check` is not a bool. An item raises it if a view gives another index than an int, such
+        as a bool.
     IndexError
         For a mask of the wrong length, or an index outside ``[-n, n)``.
 
     Notes
     -----
     One lookup per access. A gather of a gather costs one lookup in all. Memory: that of `indexes`, so
-    ``numpy.uint32`` arrays halve it. After ``gather`` of SeqTools; known elsewhere as ``take``,
-    ``Subset``, ``select``, ``sample``.
+    ``numpy.uint32`` arrays halve it. A view of indices is not read at
+    construction, and needs no memory. After ``gather`` of SeqTools; known elsewhere as ``take``, ``Subset``,
+    ``select``, ``sample``.
 
     Examples
     --------
@@ -68,12 +74,32 @@ def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: b
     >>> gather("abcd", [4], check=True)
     Traceback (most recent call last):
     IndexError: gather: indexes[0] is 4, outside [-4, 4)
+    >>> import seqkit as sk
+    >>> letters = gather("abcd", sk.shuffle(range(4), seed=0))
+    >>> "".join(letters), "".join(letters.at_epoch(1))
+    ('dabc', 'acbd')
     """
     source = as_view(sequence, "gather")
+    if isinstance(indexes, View | Ordered):
+        selected = _by(source, indexes)
+        if as_bool(check, "gather: check"):
+            selected.check()
+        return selected
     index_map = as_index_map(indexes, "gather: indexes", lambda: source._n)
     if as_bool(check, "gather: check"):
         _check(index_map, source._n)
     return source._take(index_map)
+
+
+def _by(source: View[Any], indexes: View[Any] | Ordered) -> GatherView:
+    """Return the items at the indices that a view or a sampler gives."""
+    order = indexes.whole_order() if isinstance(indexes, Ordered) else indexes
+    if order is None:
+        name = type(indexes).__name__
+        raise TypeError(
+            f"gather: the indices of {name} are only known when it is iterated. Make a list of them first."
+        )
+    return GatherView(source, order)
 
 
 def _check(index_map: range | IndexArray, n: Length) -> None:
@@ -190,6 +216,7 @@ class Skip(Selection):
 
 
 View._gather = staticmethod(Gather)
+View._gather_by = staticmethod(_by)
 View._skip = staticmethod(Skip)
 
 

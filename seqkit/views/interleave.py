@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from ..cached import cached
+from ..checks import check_separate
 from ..errors import EndOfSequence
 from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
 from ..iteration import surviving
@@ -26,7 +27,8 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     Parameters
     ----------
     *sequences : View or indexable
-        If one has an unknown length, so has the view. Without sequences, the view is empty.
+        If one has an unknown length, so has the view. Without sequences, the view is empty. `concatenate`,
+        `collate` and `mix` take a list of sequences in their place.
     stop : "longest" or "shortest"
         When one sequence ends, continue with the others (default), or end with the last complete round.
 
@@ -38,7 +40,8 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed, or has an unknown length with ``"shortest"``.
+        If a sequence cannot be indexed, or has an unknown length with ``"shortest"``, or for a single list of
+        sequences.
     ValueError
         If `stop` is something else.
 
@@ -57,6 +60,7 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     """
     if stop not in ("longest", "shortest"):
         raise ValueError(f"interleave: stop must be 'longest' or 'shortest', got {stop!r}")
+    check_separate(sequences, "interleave")
     return sized(Interleave(tuple(as_view(s, "interleave") for s in sequences), stop))
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..context import close_with_worker
+from ..iteration import is_one_shot
+from ..set_epoch import listeners, tell
 from ..view import in_order
 
 __all__ = ["Passes", "Stopped"]
@@ -53,14 +55,22 @@ class Passes:
     """The open passes over an iterable, in the order of their last use, and the kept items.
 
     Shallow copies of a view share them, because a one-shot iterator has only one position. Other copies start
-    without open passes.
+    without open passes. With an `epoch`, an iterable that has `set_epoch` is told it before every pass.
     """
 
-    def __init__(self, iterable: Any, cache_size: int, n_parallel: int, position: int = 0) -> None:
+    def __init__(
+        self,
+        iterable: Any,
+        cache_size: int,
+        n_parallel: int,
+        position: int = 0,
+        epoch: int | None = None,
+    ) -> None:
         self.iterable = iterable
         self.cache_size = cache_size
         self.n_parallel = n_parallel
-        self.one_shot = isinstance(iterable, Iterator)
+        self.epoch = epoch
+        self.one_shot = is_one_shot(iterable)
         self.pid = os.getpid()
         self._lock = threading.RLock()
         self._open = [_Pass(iterable, position, ours=False)] if self.one_shot else []
@@ -70,18 +80,24 @@ class Passes:
 
     def __reduce__(self) -> tuple[Any, ...]:
         position = self._open[0].position if self.one_shot and self._open else 0
-        return Passes, (self.iterable, self.cache_size, self.n_parallel, position)
+        return Passes, (self.iterable, self.cache_size, self.n_parallel, position, self.epoch)
 
     def after_fork(self) -> Passes:
         """Return new passes for a forked process, because copied iterators may share open files."""
-        fresh = Passes(self.iterable, self.cache_size, self.n_parallel)
+        fresh = self.at_epoch(self.epoch)
         fresh._open.clear()
         fresh._inherited = self  # kept, because closing them here could affect the parent process
         return fresh
 
+    def at_epoch(self, epoch: int | None) -> Passes:
+        """Return new passes over the same iterable, for an epoch."""
+        return Passes(self.iterable, self.cache_size, self.n_parallel, epoch=epoch)
+
     def start(self) -> _Pass:
         """Start a new pass, which the caller must close."""
         iterable = self.iterable
+        if self.epoch is not None:
+            tell(listeners(iterable), self.epoch)
         items = in_order(iterable if isinstance(iterable, Iterable) else iterable())
         return _Pass(items, ours=items is not iterable)
 

@@ -28,7 +28,7 @@ def random_map(
 ) -> View[U]:
     """Return the view of ``f(item, rng)``, with a random generator for each item.
 
-    The generator of item i is a pure function of (seed, epoch, view, i). So the results are bitwise the same
+    The generator of item i is a pure function of (seed, epoch, view, i). So the numbers drawn are the same
     for any number of workers, in threads or processes, at random access and after a resume. Inserting a stage
     that is not random does not change them.
 

@@ -13,7 +13,8 @@ from ..checks import int_at_least
 from ..indices import Unsized, compact
 from ..randomness import Permutation, as_seed, node_key
 from ..source import as_view
-from ..view import Indexable, T, View, in_order
+from ..values import values_of
+from ..view import Indexable, T, View
 
 __all__ = ["random_split"]
 
@@ -43,10 +44,12 @@ def random_split(
     seed : int, optional
         0 or more. None (the default) draws one from the system.
     groups : iterable, optional
-        A hashable label for each item. Items with equal labels are in the same part. Lengths are then
-        approximate: a part may be too long by less than one group.
+        A hashable label for each item: a list, an array, a tensor, or a column of a table, read by position.
+        Items with equal labels are in the same part. NaN is one label. Lengths are then approximate: a part
+        may be too long by less than one group.
     stratify : iterable, optional
-        A hashable class for each item. Each part has its share of each class, rounded up or down.
+        A hashable class for each item, read like `groups`. Each part has its share of each class, rounded up
+        or down.
 
     Returns
     -------
@@ -100,9 +103,9 @@ def random_split(
 
 def _sizes(lengths: Iterable[float], n: int) -> list[int]:
     """Return the number of items of each part."""
-    if not isinstance(lengths, Iterable) or isinstance(lengths, str | bytes):
+    if isinstance(lengths, str | bytes):
         raise TypeError(f"random_split: lengths must be ints or fractions, got {lengths!r}")
-    given = list(in_order(lengths))
+    given = values_of(lengths, "random_split: lengths", "ints or fractions")
     if all(hasattr(length, "__index__") for length in given):
         sizes = [int_at_least(length, "random_split: a length", 0) for length in given]
         if sum(sizes) != n:
@@ -130,8 +133,9 @@ def _sizes(lengths: Iterable[float], n: int) -> list[int]:
 def _codes(labels: Iterable[Any], n: int, what: str) -> tuple[IntArray, int]:
     """Return a number for the label of each item, equal for equal labels, and the number of labels."""
     numbers: dict[Any, int] = {}
+    values = values_of(labels, f"random_split: {what}", "hashable, one for each item: a sequence")
     try:
-        codes = [numbers.setdefault(label, len(numbers)) for label in labels]
+        codes = [numbers.setdefault(label, len(numbers)) for label in values]
     except TypeError as error:
         raise TypeError(f"random_split: {what} must be hashable, one for each item: {error}") from None
     if len(codes) != n:

@@ -12,6 +12,7 @@ from ..checks import int_at_least, positive_int
 from ..indices import IndexArray, Indices, Unsized, as_array
 from ..randomness import Permutation, as_name, as_seed, node_key
 from ..source import as_view
+from ..values import is_single, values_of
 from ..view import Indexable, T, View
 from .columns import selected
 from .random import Random
@@ -103,10 +104,11 @@ def _own_sizes(source: View[Any]) -> Any:
 
 def _bounds(sizes: int | Iterable[int], n: int) -> IndexArray:
     """Return where each group starts, and the end of the last one."""
-    if not isinstance(sizes, Iterable):
+    if not isinstance(sizes, Iterable) or is_single(sizes):
         size = positive_int(sizes, "shuffle_groups: group_sizes", other=" or ints")
         return np.append(np.arange(0, n, size, dtype=np.int64), n)
-    checked = [int_at_least(size, "shuffle_groups: each of group_sizes", 0) for size in sizes]
+    given = values_of(sizes, "shuffle_groups: group_sizes")
+    checked = [int_at_least(size, "shuffle_groups: each of group_sizes", 0) for size in given]
     bounds = np.cumsum([0, *(size for size in checked if size)], dtype=np.int64)
     if bounds[-1] != n:
         raise ValueError(f"shuffle_groups: group_sizes must add up to the length {n}, got {bounds[-1]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import reprlib
 from array import array
 from collections.abc import Iterable
@@ -15,8 +14,10 @@ from ..cached import cached
 from ..checks import int_at_least
 from ..errors import fail
 from ..indices import IndexArray, Unsized
+from ..plain import as_index
 from ..source import Source, as_view
-from ..view import Indexable, T, View, in_order, sized
+from ..values import by_position
+from ..view import Indexable, T, View, sized
 from .columns import Columns
 
 __all__ = ["Split", "split"]
@@ -81,15 +82,16 @@ def _listed(edges: Any) -> int | list[int] | list[tuple[int, int]]:
         return int_at_least(edges, "split: edges", 0)
     if not isinstance(edges, Iterable) or isinstance(edges, str | bytes):
         raise _unfit(edges)
-    marks = list(in_order(edges))
-    if all(hasattr(mark, "__index__") and not getattr(mark, "ndim", 0) for mark in marks):
-        return [operator.index(mark) for mark in marks]
-    return [_pair(mark, edges) for mark in marks]
+    marks = list(by_position(edges, "split: edges"))
+    try:
+        return [as_index(mark) for mark in marks]
+    except TypeError:
+        return [_pair(mark, edges) for mark in marks]
 
 
 def _pair(mark: Any, edges: Any) -> tuple[int, int]:
     try:
-        start, stop = map(operator.index, mark)
+        start, stop = map(as_index, mark)
     except (TypeError, ValueError):
         raise _unfit(edges) from None
     return start, stop

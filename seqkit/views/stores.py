@@ -11,8 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
 
-import numpy as np
-
+from ..plain import plain
 from ..randomness import digest
 
 __all__ = ["ABSENT", "Directory", "replace_file"]
@@ -108,9 +107,9 @@ class Directory:
         return os.path.join(self.path, self.HEADER)
 
     def _file(self, key: Any) -> str:
+        key = plain(key)
         text = _text(key)
-        is_index = type(key) is int or isinstance(key, np.integer)
-        name = text if is_index else digest(text).hex()
+        name = text if type(key) is int else digest(text).hex()
         return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
 
     def _check(self) -> bool:
@@ -145,8 +144,6 @@ def _listed(path: str) -> list[str]:
 
 def _text(key: Any) -> str:
     """Return a key as text, the same in every process."""
-    if isinstance(key, np.generic):
-        key = key.item()
     if isinstance(key, tuple):
         return "(" + "".join(_text(part) + "," for part in key) + ")"
     if isinstance(key, str | bytes | int | float | None):

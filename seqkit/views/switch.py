@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, SupportsIndex
 
-import numpy as np
-
+from ..checks import check_separate
 from ..errors import EndOfSequence, fail
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
 from ..iteration import each_with, surviving
+from ..plain import as_index, is_flag, plain
 from ..source import as_view
 from ..view import Indexable, T, U, View, sized
 from .decided import Decided
@@ -65,7 +64,8 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     Parameters
     ----------
     selector : View or indexable
-        Of ints in ``[-k, k)``, where k is the number of `values`. Negative ones count from the last.
+        Of ints in ``[-k, k)``, where k is the number of `values`. Negative ones count from the last. Bools
+        are refused: see `switch`.
     *values : View or indexable
         At least one. Sequences that have a length must have that of `selector`.
 
@@ -77,7 +77,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed.
+        If a sequence cannot be indexed, or if `values` is a single list of sequences.
     ValueError
         Without `values`, or if lengths differ.
     IndexError
@@ -95,6 +95,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     """
     if not values:
         raise ValueError("case: at least one sequence to select from is needed, got none")
+    check_separate(values, "case")
     return sized(Case(tuple(as_view(s, "case") for s in (selector, *values))))
 
 
@@ -109,9 +110,9 @@ class Case(InStep):
         """Return the number of the source that an item of the selector stands for."""
         k = len(self._sources) - 1
         try:
-            which = int(selected) if isinstance(selected, np.bool_) else operator.index(selected)
+            which = as_index(selected)
         except Exception as error:
-            fail(self, i, error, "in selector")
+            fail(self, i, _told(error, selected), "in selector")
         if not -k <= which < k:
             raise IndexError(f"{self._name}: selector[{i}] is {which}, outside [{-k}, {k})")
         return which % k + 1
@@ -188,11 +189,17 @@ class Case(InStep):
         return type(self)(sources)
 
 
+def _told(error: Exception, selected: Any) -> Exception:
+    if is_flag(selected):
+        return TypeError(f"{selected!r} is a bool, not an int. Use switch to select by a condition.")
+    return error
+
+
 class Switch(Case):
     """The view that `switch` returns. Its first source is the condition."""
 
     def _choose(self, i: int, selected: Any) -> int:
         try:
-            return 1 if selected else 2
+            return 1 if plain(selected) else 2
         except Exception as error:
             fail(self, i, error, "in condition")

@@ -8,11 +8,12 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NoReturn
 
-from ..checks import int_at_least, optional_int, positive_int
+from ..checks import int_at_least, optional_int, positive_int, refuse_async
 from ..errors import EndOfSequence, fail, summary
 from ..frames import hide_frames
 from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
 from ..iteration import Progress, restarting
+from ..set_epoch import listeners
 from ..view import T, View, name_of
 from .passes import Passes, Stopped
 
@@ -73,6 +74,7 @@ def uniter(
         raise TypeError(
             f"uniter: iterable must be iterable, or a function that returns an iterator, got {iterable!r}"
         )
+    refuse_async(iterable, "uniter: iterable")
     cache_size = int_at_least(cache_size, "uniter: cache_size", 0)
     n_parallel = positive_int(n_parallel, "uniter: n_parallel")
     size = optional_int(size, "uniter: size", least=0)
@@ -168,6 +170,15 @@ class Uniter(View[Any]):
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
+
+    def _wrapped(self) -> Any:
+        return self._passes.iterable
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        passes = self._passes
+        if passes.one_shot or not listeners(passes.iterable):
+            return self
+        return Uniter(passes.at_epoch(epoch), self._n)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         iterable, passes = self._passes.iterable, self._passes

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..view import in_order
+from ..plain import plain
+from ..values import by_position
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -23,9 +24,7 @@ def as_shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
     """Return weights as small ints: the number of turns of each sequence in a period."""
     if weights is None:
         return (1,) * k
-    if type(weights) is not list and not isinstance(weights, Iterable):
-        raise TypeError(f"mix: weights must be a number for each sequence, got {weights!r}")
-    whole: list[Any] = list(in_order(weights))
+    whole: list[Any] = list(by_position(weights, "mix: weights", "a number for each sequence"))
     if not {int}.issuperset(map(type, whole)) or min(whole, default=1) <= 0:
         exact = [_weight(weight) for weight in whole]
         factor = math.lcm(*(weight.denominator for weight in exact))
@@ -40,16 +39,25 @@ def as_shares(k: int, weights: Iterable[float] | None) -> tuple[int, ...]:
 def _weight(weight: Any) -> Fraction:
     from fractions import Fraction  # not when seqkit is imported: it loads `decimal`
 
+    value = plain(weight)
     try:
         # By its decimal notation: the float 0.1 means a tenth, not the nearest binary fraction.
-        exact = Fraction(str(weight))
+        exact = Fraction(_notation(weight))
     except ValueError:
-        kind = ValueError if isinstance(weight, float | np.floating) else TypeError
+        kind = ValueError if isinstance(value, float) else TypeError
         raise kind(f"mix: a weight must be a number above 0, got {weight!r}") from None
-    if isinstance(weight, str | bool) or exact <= 0:
-        kind = TypeError if isinstance(weight, str | bool) else ValueError
+    if isinstance(value, str | bool) or exact <= 0:
+        kind = TypeError if isinstance(value, str | bool) else ValueError
         raise kind(f"mix: a weight must be a number above 0, got {weight!r}")
     return exact
+
+
+def _notation(weight: Any) -> str:
+    """Return the decimal notation of a number, the shortest one for its precision."""
+    value = plain(weight)
+    if isinstance(value, float) and not isinstance(weight, float | np.generic) and np.float32(value) == value:
+        return str(np.float32(value))  # of a tensor of 32 bits
+    return str(weight if isinstance(weight, np.generic) else value)
 
 
 def _rounded(exact: Sequence[int]) -> tuple[int, ...]:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.testing import UnsizedSource
 from tests.prefetch.traces import drawn, until
 
 from .ways import WAYS
 
-pytestmark = pytest.mark.filterwarnings("ignore:DataLoader. This DataLoader will create 3 workers")
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
 every_way = pytest.mark.parametrize("way", WAYS)
 
 
@@ -139,6 +140,218 @@ def test_a_worker_that_dies_twice_ends_its_part_and_repeats_nothing() -> None:
     assert "batch 1 of part 0" in str(error)
     numbers = [i for batch in found if batch is not error for i in batch.tolist()]
     assert sorted(numbers) == sorted([0, 2, *range(1, 40, 2)])
+
+
+# -------------------------------------------------------------------- data sets that return themselves
+
+
+class Restarting:
+    """Its `__iter__` returns itself, as that of many data sets does."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.position = 0
+        return self  # type: ignore[return-value]
+
+    def __next__(self) -> int:
+        self.position += 1
+        if self.position > 5:
+            raise StopIteration
+        return self.position
+
+
+class Once(Restarting):
+    """Goes on where it is, so a second epoch would be empty."""
+
+    position = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self  # type: ignore[return-value]
+
+
+@every_way
+@pytest.mark.parametrize("split", [None, "none", "reader"])
+def test_iter_of_a_data_set_is_called_in_every_epoch_even_if_it_returns_itself(way: Any, split: Any) -> None:
+    with sk.DataLoader(Restarting(), 2, iterable_split=split, **way) as loader:
+        for _ in range(2):
+            batches = iter(loader)
+            assert next(batches).tolist() == [1, 2]  # an epoch that is left early
+            assert plain(loader) == [[1, 2], [3, 4], [5]]
+
+
+@every_way
+def test_an_iterator_that_cannot_begin_again_has_one_epoch(way: Any) -> None:
+    with sk.DataLoader(Once(), 2, **way) as loader:
+        assert plain(loader) == [[1, 2], [3, 4], [5]]
+        with pytest.raises(RuntimeError, match="gives one epoch only"):
+            iter(loader)
+
+
+def test_a_sampler_that_returns_itself_has_many_epochs() -> None:
+    loader = sk.DataLoader(range(9), 2, sampler=Restarting())
+    assert [plain(loader) for _ in range(2)] == [[[1, 2], [3, 4], [5]]] * 2
+
+
+def test_a_view_of_an_iterable_that_returns_itself_is_read_again() -> None:
+    view = sk.uniter(Restarting())
+    assert [list(view), list(view), view[3], view[1]] == [[1, 2, 3, 4, 5]] * 2 + [4, 2]
+
+
+# -------------------------------------------------------------------- resuming
+
+
+class Lines(Stream):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100, 140))
+
+
+class ManyShards(Lines):
+    parts = 3
+
+    def split(self, part: int, parts: int) -> Iterator[int]:
+        return iter(range(100 * part, 100 * part + 10 + part))
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("read", [1, 7])
+@pytest.mark.parametrize("build", [Lines, ManyShards, lambda: UnsizedSource(range(40))])
+def test_samples_that_were_read_are_neither_transformed_nor_collated_again(
+    build: Any, read: int, batch_size: Any, way: Any
+) -> None:
+    transformed: list[int] = []
+    collated: list[Any] = []
+
+    def transform(sample: int) -> int:
+        transformed.append(sample)
+        return sample
+
+    def collate(samples: Any) -> Any:
+        collated.append(samples)
+        return samples
+
+    with sk.DataLoader(build(), batch_size, collate_fn=lambda samples: samples) as loader:
+        batches = iter(loader)
+        for _ in range(read):
+            next(batches)
+        state = loader.state_dict()
+        rest = list(batches)
+    with sk.DataLoader(build(), batch_size, transform=transform, collate_fn=collate, **way) as loader:
+        loader.load_state_dict(state)
+        assert list(loader) == rest
+    assert len(collated) == len(rest)
+    assert sorted(transformed) == sorted(rest if batch_size is None else [i for batch in rest for i in batch])
+
+
+def test_errors_of_a_resumed_epoch_count_from_its_beginning() -> None:
+    def check(i: int) -> int:
+        if i == 106:
+            raise ValueError("bad")
+        return i
+
+    loader = sk.DataLoader(Lines(), 2, transform=check, on_error="skip")
+    loader.load_state_dict({**loader.state_dict(), "batch": 2})
+    assert next(iter(loader)).tolist() == [104, 105]
+    batches = iter(loader)
+    list(batches)
+    assert loader.failed == [(6, "ValueError: bad")]
+
+
+class Positioned:
+    """Goes on from the state that it has loaded: the protocol of torchdata."""
+
+    def __init__(self) -> None:
+        self.position = self.begun = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.begun += 1
+        while self.position < 10:
+            self.position += 1
+            yield self.position
+        self.position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.position = state["position"]
+
+
+@pytest.mark.parametrize("split", ["none", "reader"])
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_a_data_set_with_a_state_goes_on_by_itself(split: Any, batch_size: Any) -> None:
+    loader = sk.DataLoader(Positioned(), batch_size, iterable_split=split)
+    batches = iter(loader)
+    next(batches), next(batches)
+    state = loader.state_dict()
+    assert state["dataset"] == {"position": 2 * (batch_size or 1)}
+    other = sk.DataLoader(Positioned(), batch_size, iterable_split=split)
+    other.load_state_dict(state)
+    assert list(map(str, other)) == list(map(str, batches))
+    assert list(map(str, other)) == list(map(str, loader))
+    assert pickle.loads(pickle.dumps(loader)).epoch == 2
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_a_state_of_a_data_set_in_workers_is_left_out_with_a_warning(way: Any) -> None:
+    with sk.DataLoader(Positioned(), 3, **way) as loader:
+        batches = iter(loader)
+        seen = next(batches).tolist()
+        with pytest.warns(UserWarning, match="leaves out the state_dict of the data set .Positioned."):
+            state = loader.state_dict()
+        loader.state_dict()  # told once
+        assert "dataset" not in state
+    with sk.DataLoader(Positioned(), 3, **way) as other:
+        other.load_state_dict(state)
+        assert [seen, *plain(other)] == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10]]
+
+
+def test_a_data_set_with_a_state_of_its_own_keeps_it() -> None:
+    class Noisy:
+        def __init__(self) -> None:
+            self.drawn = 0
+
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, i: int) -> int:
+            self.drawn += 1
+            return self.drawn
+
+        def state_dict(self) -> int:
+            return self.drawn
+
+        def load_state_dict(self, state: int) -> None:
+            self.drawn = state
+
+    loader = sk.DataLoader(Noisy(), 2)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    other = sk.DataLoader(Noisy(), 2)
+    other.load_state_dict(state)
+    assert plain(other) == plain(batches)
+
+
+@pytest.mark.parametrize("shuffles", [False, True])
+def test_a_stream_of_hugging_face_resumes_exactly(shuffles: bool) -> None:
+    datasets = pytest.importorskip("datasets")
+
+    def build() -> Any:
+        stream = datasets.Dataset.from_dict({"x": list(range(12))}).to_iterable_dataset(num_shards=3)
+        return sk.DataLoader(stream.shuffle(seed=0, buffer_size=4) if shuffles else stream, 3)
+
+    def numbers(loader: Any) -> list[Any]:
+        return [batch["x"].tolist() for batch in loader]
+
+    loader = build()
+    assert len(numbers(loader)) == 4
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    assert ("dataset" in state) == (not shuffles)  # that state leaves out the shuffle buffer
+    other = build()
+    other.load_state_dict(state)
+    assert [numbers(other), numbers(other)] == [numbers(batches), numbers(loader)]
 
 
 # -------------------------------------------------------------------- data sets that split themselves

@@ -96,6 +96,7 @@ def explicit(data, batch_size, shuffle, drop_last, collate_fn):
     return sk.batch(expected, batch_size, drop_last, collate_fn=collate_fn or default_collate)
 
 
+@pytest.mark.filterwarnings("ignore:DataLoader. an epoch has no batches")
 @pytest.mark.parametrize("n", [0, 1, 6, 7])
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 3, 10, np.int64(2)])
 @pytest.mark.parametrize("shuffle", [None, False, True])
@@ -132,7 +133,7 @@ def test_the_view_shows_the_pipeline():
         " nworkers=2, method='thread')"
     )
     loader = DataLoader([1, 2], batch_sampler=[[0]])
-    assert repr(loader.view) == "batches(samples(<list of 2>), default_collate)"
+    assert repr(loader.view) == "at_keys(batches(samples(<list of 2>), default_collate), <list of 1>)"
     assert repr(DataLoader([1], None).view) == "smap(default_convert, <list of 1>)"
 
 
@@ -190,6 +191,7 @@ def test_arguments_stand_in_the_order_of_torch():
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:DataLoader. an epoch has no batches")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_the_length_is_the_number_of_batches(options, n, num_workers):
     with DataLoader(list(range(6)), num_workers=num_workers, method="thread", **options) as loader:

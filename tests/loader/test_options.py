@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.loader import options as loader_options
+from seqkit.loader import advice
 
 from .ways import WAYS
 
@@ -152,15 +152,15 @@ def test_lists_of_lists_of_indices_are_lists_of_batches(way: Any) -> None:
 
 
 def test_more_workers_than_cpus_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader_options, "usable_cpus", lambda: 2)
-    with pytest.warns(UserWarning, match=r"This DataLoader will create 3 workers in total.* 2 CPUs"):
+    monkeypatch.setattr(advice, "usable_cpus", lambda: 2)
+    with pytest.warns(UserWarning, match=r"^This DataLoader will create 3 worker processes in total.* is 2,"):
         sk.DataLoader(range(3), num_workers=3)
     sk.DataLoader(range(3), num_workers=2)
 
 
 def test_workers_that_do_not_fit_into_memory_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader_options, "resident_bytes", lambda: 3 << 20)
-    monkeypatch.setattr(loader_options, "memory_limit_bytes", lambda: float(5 << 20))
+    monkeypatch.setattr(advice, "resident_bytes", lambda: 3 << 20)
+    monkeypatch.setattr(advice, "memory_limit_bytes", lambda: float(5 << 20))
     with pytest.warns(
         UserWarning, match="2 workers that grow as large as this process need 6 MiB, but only 5 MiB"
     ):

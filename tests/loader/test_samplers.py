@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from seqkit.samplers import (
     FixedBucketSampler,
     InfiniteSampler,
     RandomSampler,
+    ShardedSampler,
     WeightedRandomSampler,
 )
 
@@ -270,6 +271,202 @@ def test_runs_of_indices_resume_with_as_many_processes_only() -> None:
     _, states = shares(40, 2, batches=1, contiguous=True)
     with pytest.raises(ValueError, match="with contiguous=True the state of 2 processes"):
         shares(40, 4, states, contiguous=True)
+
+
+class Iterated:
+    """Batches of a sampler whose order is not known in advance."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Any:
+        return iter(list(self.batches))
+
+
+def sharded(kind: str, n: int, replicas: int, rank: int) -> dict[str, Any]:
+    """The arguments of a loader that reads the share of one process."""
+    batches = BatchSampler(RandomSampler(n, seed=3), 2)
+    if kind == "batches":
+        return {"batch_sampler": ShardedSampler(batches, replicas, rank, even=None)}
+    if kind == "buckets":
+        buckets = FixedBucketSampler([1 + i % 7 for i in range(n)], 2, 3, shuffle=True, seed=1)
+        return {"batch_sampler": ShardedSampler(buckets, replicas, rank, even=None)}
+    if kind == "iterated":
+        order = BatchSampler(sk.shuffle(range(n), seed=3), 2)
+        return {"batch_sampler": ShardedSampler(Iterated(order), replicas, rank, even=None)}
+    return {"batch_size": 2, "sampler": ShardedSampler(RandomSampler(n, seed=3), replicas, rank, even=None)}
+
+
+def read_shares(
+    kind: str, n: int, replicas: int, states: Any = None, batches: int | None = None
+) -> tuple[list[int], list[Any]]:
+    """What all processes read of an epoch, and their states."""
+    found, after = [], []
+    for rank in range(replicas):
+        loader = sk.DataLoader(range(n), seed=0, **sharded(kind, n, replicas, rank))
+        if states is not None:
+            loader.load_state_dict(json.loads(json.dumps(states[0])))
+        iterator = iter(loader)
+        drawn = [next(iterator) for _ in range(batches)] if batches is not None else list(iterator)
+        found += [i for batch in drawn for i in batch.tolist()]
+        after.append(loader.state_dict())
+    return found, after
+
+
+@pytest.mark.parametrize("kind", ["batches", "buckets", "iterated", "indices"])
+@pytest.mark.parametrize(("first", "second"), [(4, 3), (2, 5), (3, 1), (1, 4), (3, 3)])
+@pytest.mark.parametrize("n", [60, 61])
+def test_the_rest_of_a_sharded_epoch_is_dealt_out_anew(kind: str, first: int, second: int, n: int) -> None:
+    seen, states = read_shares(kind, n, first, batches=3)
+    again, states = read_shares(kind, n, second, states, batches=2)
+    rest, states = read_shares(kind, n, first, states)
+    assert sorted([*seen, *again, *rest]) == list(range(n))
+    whole, _ = read_shares(kind, n, second, states)  # the next epoch
+    assert sorted(whole) == list(range(n))
+    assert states[0]["epoch"] == 1
+
+
+def test_the_length_of_a_resumed_share_is_that_of_the_rest() -> None:
+    first, second = (ShardedSampler(BatchSampler(range(24), 2), replicas, 0) for replicas in (2, 3))
+    assert second.resume_after(first.state_dict(), 3) == 0
+    assert len(second) == len(list(second)) == 2
+    assert len(second) == len(list(second)) == 4
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda share: InfiniteSampler(share),
+        lambda share: BudgetBatchSampler(share, [1] * 40, 2),
+        lambda share: BatchSampler(BudgetBatchSampler(share, [1] * 40, 2), 2),
+        lambda share: BatchSampler(share, 3, last="rollover"),
+    ],
+)
+def test_samplers_above_a_share_refuse_another_number_of_processes(nested: Any) -> None:
+    first, second, same = (
+        nested(ShardedSampler(RandomSampler(40, seed=0), replicas, 0)) for replicas in (4, 3, 4)
+    )
+    if isinstance(first, BatchSampler):
+        list(first)
+    state = first.state_dict()
+    read = 0 if state.get("carried") else 2
+    assert same.resume_after(state, read) == read
+    with pytest.raises(
+        ValueError, match=r"a state of 4 processes resumes with as many only, got num_replicas=3"
+    ):
+        second.resume_after(state, read)
+
+
+def test_a_share_of_runs_resumes_with_as_many_processes_only() -> None:
+    first, second = (ShardedSampler(range(40), replicas, 0, contiguous=True) for replicas in (4, 3))
+    assert second.resume_after(first.state_dict(), 0) == 0
+    with pytest.raises(ValueError, match="ShardedSampler: with contiguous=True the state of 4 processes"):
+        second.resume_after(first.state_dict(), 2)
+
+
+def test_a_state_that_does_not_say_how_many_processes_there_were_loads_with_a_warning() -> None:
+    state = {"epoch": 1, "sampler": {"epoch": 1, "seed": 3}}
+    sampler = ShardedSampler(RandomSampler(40, seed=0), 4, 1)
+    with pytest.warns(UserWarning, match="num_replicas=4 is assumed, as now"):
+        assert sampler.resume_after(state, 2) == 2
+    assert list(sampler) == list(RandomSampler(40, seed=3).at_epoch(1))[1::4]
+
+
+class Own:
+    """A data set of another class."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> int:
+        return [*range(10)][i]
+
+
+DATA = [range(10), [*range(10)], np.arange(10), sk.smap(abs, range(10)), Own()]
+
+
+@every_way
+@pytest.mark.parametrize("data", DATA, ids=lambda data: type(data).__name__)
+@pytest.mark.parametrize("index", [99, 10, -11])
+def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: Any, index: int) -> None:
+    keys: list[Any] = [[0, -10], [3, index], [4, 5]]
+    loaders = [{"batch_sampler": keys}, {"batch_size": None, "sampler": [0, index, 4]}]
+    for options in loaders:
+        with sk.DataLoader(data, **options, **way) as loader:
+            batches = iter(loader)
+            next(batches)
+            with pytest.raises(sk.EvaluationError) as caught:
+                next(batches)
+            assert caught.value.message.startswith(
+                f"samples[{index}] failed: IndexError: the sampler gave index"
+            )
+            assert caught.value.message.endswith(f"the sampler gave index {index} for 10 samples")
+            assert np.sum(next(batches)) in (4, 9)
+
+
+ORDERS: dict[str, dict[str, Any]] = {
+    "random": {"sampler": RandomSampler(10, seed=1), "batch_size": 3},
+    "weights": {"sampler": WeightedRandomSampler([1, 2] * 5, 20, seed=1), "batch_size": 3},
+    "a view": {"sampler": sk.shuffle(range(10), seed=1), "batch_size": 4, "drop_last": True},
+    "a list": {"sampler": [3, 1, -1], "batch_size": None},
+    "an array": {"sampler": np.array([3, 1, 2]), "batch_size": 2},
+    "batches": {"batch_sampler": BatchSampler(RandomSampler(10, seed=1), 3)},
+    "shares": {"batch_sampler": ShardedSampler(BatchSampler(RandomSampler(10, seed=1), 2), 2, 1)},
+    "lists of lists": {"batch_sampler": [[[0, 1], [2]], [3]]},
+}
+
+
+@every_way
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_view_of_a_loader_with_a_sampler_is_a_sequence(way: Any, order: str) -> None:
+    collate = {"collate_fn": list} if ORDERS[order].get("batch_size", 1) is not None else {}
+    with sk.DataLoader(range(10), **ORDERS[order], **collate, **way) as loader:
+        view = loader.view
+        assert view is loader.view
+        for epoch in range(2):
+            loader.set_epoch(epoch)
+            batches = list(loader)
+            assert len(view) == len(loader) == len(batches)
+            keyed = view.at_epoch(epoch)
+            assert list(keyed) == batches
+            assert [keyed[0], keyed[-1]] == [batches[0], batches[-1]]
+            assert list(keyed[1:]) == batches[1:]
+            assert list(keyed[sk.shuffle(range(len(batches)), seed=0)])
+
+
+@pytest.mark.parametrize("kind", ["batches", "indices"])
+def test_the_view_of_a_resumed_loader_is_that_of_whole_epochs(kind: str) -> None:
+    _, states = read_shares(kind, 60, 2, batches=3)
+    loader = sk.DataLoader(range(60), seed=0, **sharded(kind, 60, 3, 1))
+    whole = [[*map(np.ndarray.tolist, loader.view.at_epoch(epoch))] for epoch in range(2)]
+    loader.load_state_dict(states[0])
+    view = sk.DataLoader(range(60), seed=0, **sharded(kind, 60, 3, 1))
+    view.load_state_dict(states[0])
+    assert [[*map(np.ndarray.tolist, view.view.at_epoch(epoch))] for epoch in range(2)] == whole
+    sampler = view.sampler if kind == "indices" else view.batch_sampler
+    assert len(sampler) < len(sampler.whole_order()) == 20 // (1 if kind == "indices" else 2)
+
+
+def test_a_failing_batch_of_the_view_names_its_keys() -> None:
+    loader = sk.DataLoader(range(10), 2, sampler=[0, 1, 99, 2], collate_fn=list)
+    with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples") as caught:
+        loader.view[1]
+    assert "path: at_keys[1] → batches[[99, 2]] → samples[99]" in str(caught.value)
+    assert loader.view[0] == [0, 1]
+
+
+def test_the_view_of_a_sampler_without_a_known_order_takes_keys() -> None:
+    loader = sk.DataLoader(range(10), batch_sampler=Iterated([[1, 2]]), collate_fn=list)
+    assert list(islice(sk.View._iter(loader.view, [[1, 2], [3]]), 2)) == [[1, 2], [3]]
+
+
+def test_other_objects_may_have_keys_beyond_their_length() -> None:
+    assert list(sk.DataLoader({99: 5, 7: 6}, sampler=[99, 7], collate_fn=list)) == [[5], [6]]
+    with pytest.raises(sk.EvaluationError, match=r"source\[8\] failed: KeyError: 8"):
+        list(sk.DataLoader({99: 5, 7: 6}, sampler=[99, 8]))
 
 
 @every_way

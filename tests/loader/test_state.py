@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.dispatcher import Reader
+from seqkit.prefetch.consumer import Reader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from seqkit.samplers.distributed import DistributedSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
@@ -52,6 +52,14 @@ class Stream:
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(100, 100 + N))
+
+
+class Parts(Stream):
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+
+    def split(self, part: int, parts: int) -> Iterator[int]:
+        return iter(range(part, N, parts))
 
 
 def random_batches(last: Any = None) -> BatchSampler:
@@ -216,7 +224,11 @@ def test_the_state_is_that_of_the_latest_iterator() -> None:
     next(early)
     next(late)
     next(late)
-    assert resumed("shuffled", loader.state_dict(), 1) == [expected[1][2:]]
+    with pytest.warns(UserWarning, match="an earlier iterator, in epoch 0, was read since"):
+        state = loader.state_dict()
+    assert resumed("shuffled", state, 1) == [expected[1][2:]]
+    list(early)
+    assert loader.state_dict() == state
 
 
 def test_set_epoch_is_part_of_the_state() -> None:
@@ -449,7 +461,7 @@ def test_loaders_read_in_turns_keep_their_own_places(way: dict[str, Any]) -> Non
     with made(names[0], **way) as one, made(names[1], **way) as other:
         one.load_state_dict(states[0])
         other.load_state_dict(
-            {**states[1], "epoch": 0, "batch": 2, "sampler": made(names[1]).state_dict()["sampler"]}
+            {**made(names[1]).state_dict(), "batch": 2},
         )
         pairs = list(zip(one, other, strict=True))
     for which in range(2):
@@ -802,6 +814,101 @@ def test_a_batch_that_fails_of_what_has_no_length_is_one_batch(way: dict[str, An
         assert len(left) == len(found) - read
         assert plain(left[-2:]) == [[106, 107], [108, 109]]
         assert loader.state_dict()["epoch"] == 1
+
+
+BATCHES = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+
+
+def read_twice(dataset: Any, **options: Any) -> dict[str, Any]:
+    """Return the state of a loader after two batches."""
+    loader = Loader(dataset, **options)
+    batches = iter(loader)
+    next(batches), next(batches)
+    return through_json(loader.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("saved", "options", "message"),
+    [
+        ((range(10), {"shuffle": True}), (range(12), {"shuffle": True}), "over 10 samples, .* has 12"),
+        ((range(10), {}), (range(8), {}), "over 10 samples, .* has 8"),
+        (
+            (range(10), {"sampler": RandomSampler(10)}),
+            (range(9), {"sampler": RandomSampler(9)}),
+            "10 samples",
+        ),
+        ((range(10), {"shuffle": True}), (range(10), {}), "the order 'shuffle', but this .* 'sequential'"),
+        (
+            (range(10), {}),
+            (range(10), {"shuffle": True}),
+            "'sequential', but this loader has the order 'shuff",
+        ),
+        (
+            (range(10), {"shuffle": True}),
+            (sk.random_map(lambda i, rng: i, range(10)), {"shuffle": True}),
+            "'shuffle above 1 random views'",
+        ),
+        (
+            (range(10), {"shuffle": True}),
+            (range(10), {"shuffle": True, "last_batch": "rollover"}),
+            r"'BatchSampler\(RandomSampler\)'",
+        ),
+        ((range(10), {"sampler": RandomSampler(10)}), (range(10), {"sampler": [*range(10)]}), "indices"),
+        ((Parts(2), {}), (Parts(3), {}), "the order '2 parts', but this loader has the order '3 parts'"),
+        ((Parts(2), {}), (Parts(2), {"iterable_split": "none"}), "the order '2 parts', .* 'iterated'"),
+        ((Stream(), {}), (range(10), {}), "the order 'iterated', but this loader has the order 'sequential'"),
+    ],
+)
+def test_a_state_of_another_order_or_length_is_refused(saved: Any, options: Any, message: str) -> None:
+    state = read_twice(saved[0], batch_size=2, **saved[1])
+    loader = Loader(options[0], 2, **options[1])
+    before = loader.state_dict()
+    with pytest.raises(ValueError, match=f"^DataLoader: the state .*{message}"):
+        loader.load_state_dict(state)
+    assert loader.state_dict() == before
+
+
+def test_at_the_beginning_of_an_epoch_the_data_set_may_have_grown() -> None:
+    loader = Loader(range(10), 5, shuffle=True, seed=0)
+    list(loader)
+    other = Loader(range(12), 5, shuffle=True, seed=0)
+    other.load_state_dict(loader.state_dict())
+    assert sorted(chain.from_iterable(plain(list(other)))) == list(range(12))
+
+
+SAMPLERS: dict[str, Any] = {
+    "list": (lambda: [*range(10)], lambda: [*range(9, -1, -1)]),
+    "array": (lambda: np.arange(10), lambda: np.arange(10)[::-1]),
+    "names": (lambda: list("abcdefghij"), lambda: list("jihgfedcba")),
+    "random": (lambda: RandomSampler(10, seed=1), lambda: RandomSampler(10, True, 10, seed=1)),
+    "set": (lambda: dict.fromkeys(range(10)).keys(), lambda: dict.fromkeys(range(9, -1, -1)).keys()),
+}
+
+
+@some_ways
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_with_another_order_is_warned_of(name: str, way: dict[str, Any]) -> None:
+    same, other = SAMPLERS[name]
+    dataset = {key: i for i, key in enumerate("abcdefghij")} if name == "names" else range(10)
+    state = read_twice(dataset, batch_size=2, sampler=same())
+    with Loader(dataset, 2, sampler=same(), **way) as loader:
+        loader.load_state_dict(state)
+        assert len(list(loader)) == 3
+    with Loader(dataset, 2, sampler=other(), **way) as loader:
+        loader.load_state_dict(state)
+        with pytest.warns(UserWarning, match="the sampler gives other indices than it gave before"):
+            iter(loader)
+
+
+def test_every_process_goes_on_from_the_state_of_one() -> None:
+    def loader(rank: int) -> Any:
+        return Loader(range(20), 2, sampler=DistributedSampler(20, 2, rank, seed=0))
+
+    one = loader(0)
+    next(iter(one))
+    other = loader(1)
+    other.load_state_dict(one.state_dict())  # without a warning, although its keys are others
+    assert epochs(other, 1)[0] == epochs(loader(1), 1)[0][1:]
 
 
 @pytest.mark.parametrize("state", [None, 5, {}, {"epoch": 0}, [1, 2]], ids=repr)

@@ -442,7 +442,8 @@ def test_samplers_of_torch_give_the_order_that_they_give_to_torch(name: str, way
     theirs = Theirs(dataset, **options())
     with Ours(dataset, **options(), **way) as loader:
         assert len(loader) == len(theirs)
-        for _ in range(2):
+        for epoch in range(2):
+            getattr(theirs.sampler, "set_epoch", int)(epoch)  # which a loader of seqkit does itself
             same(list(loader), list(theirs))
 
 
@@ -486,12 +487,95 @@ def test_the_same_generator_shuffles_in_the_same_way(num_workers: int) -> None:
     assert sorted(first[0]) == list(range(40))
 
 
-def test_reading_leaves_torchs_generator_alone() -> None:
+def test_reading_with_a_seed_leaves_torchs_generator_alone() -> None:
     before = torch.get_rng_state()
-    list(Ours(range(10), 2, shuffle=True))
-    with Ours(range(10), 2, shuffle=True, num_workers=1) as loader:
+    list(Ours(range(10), 2, shuffle=True, seed=0))
+    with Ours(range(10), 2, shuffle=True, num_workers=1, generator=seeded()) as loader:
         list(loader)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def plain(loader: Any) -> list[Any]:
+    return [batch.tolist() for batch in loader]
+
+
+@every_way
+def test_manual_seed_determines_the_orders_as_in_torch(way: dict[str, Any]) -> None:
+    def orders(loader: Any, seed: int = 0) -> list[Any]:
+        torch.manual_seed(seed)
+        return [plain(loader) for _ in range(3)]
+
+    with Ours(range(10), 4, shuffle=True, **way) as loader:
+        first = orders(loader)
+        assert len({str(order) for order in first}) == 3
+        assert orders(loader) == first  # the same loader
+        assert orders(loader, seed=1) != first
+        assert orders(loader) == first
+    torch.manual_seed(0)
+    with Ours(range(10), 4, shuffle=True, **way) as loader:  # made after the seed was set
+        assert [plain(loader) for _ in range(3)] == first
+        loader.set_epoch(1)
+        torch.manual_seed(0)
+        assert plain(loader) == first[1]  # an epoch that was chosen stays
+
+
+class Epochs:
+    """Says which epoch it was told."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> int:
+        return self.epoch
+
+
+def test_the_same_seed_in_every_epoch_does_not_stop_what_counts_epochs() -> None:
+    numbers = Ours(Epochs(), 2, shuffle=True)
+    shares = Ours(range(10), 10, sampler=data.DistributedSampler(range(10), 1, 0))
+    orders = []
+    for epoch in range(3):
+        torch.manual_seed(42)
+        assert plain(numbers) == [[epoch, epoch]]
+        torch.manual_seed(42)
+        orders += plain(shares)
+    assert len({str(order) for order in orders}) == 3
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+def test_an_epoch_takes_one_number_from_torchs_generator(way: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    with Ours(range(10), 4, **way) as loader:
+        assert loader.seed == loader.seed
+        list(loader)
+    after = torch.get_rng_state()
+    torch.manual_seed(0)
+    torch.randint(1 << 62, ())
+    assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_a_copy_goes_on_whatever_torchs_generator_gives() -> None:
+    loader = Ours(range(10), 4, shuffle=True)
+    batches = iter(loader)
+    next(batches)
+    copied = pickle.loads(pickle.dumps(loader))
+    expected = [[batch.tolist() for batch in batches], plain(loader)]
+    torch.manual_seed(5)
+    assert [plain(copied), plain(copied)] == expected
+
+
+def test_a_state_without_a_seed_goes_on_whatever_torchs_generator_gives() -> None:
+    loader = Ours(range(10), 4, shuffle=True)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    expected = [[batch.tolist() for batch in batches], plain(loader)]
+    other = Ours(range(10), 4, shuffle=True)
+    other.load_state_dict(state)
+    torch.manual_seed(5)
+    assert [plain(other), plain(other)] == expected
 
 
 # -------------------------------------------------------------------- memory
@@ -841,6 +925,9 @@ def test_a_loader_pickles_with_its_place() -> None:
 
 
 @every_way
+@pytest.mark.filterwarnings(
+    "ignore:DataLoader. the state cannot hold the order"
+)  # of a generator seeded again
 def test_a_loader_goes_on_where_another_one_was(way: dict[str, Any]) -> None:
     def loader(**more: Any) -> Any:
         return Ours(stored(), 3, sampler=data.RandomSampler(range(10), generator=seeded()), **more)

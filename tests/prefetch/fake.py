@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
-
 from seqkit.prefetch.chunking import Chunking
-from seqkit.prefetch.dispatcher import Dispatcher, Options, Reader
+from seqkit.prefetch.consumer import Reader
+from seqkit.prefetch.dispatcher import Dispatcher, Options
 from seqkit.prefetch.protocol import Done, Event, Job, Lost, Skipped, Unsendable
 from seqkit.prefetch.reading import opened
 from seqkit.prefetch.results import Outcomes, Result
@@ -39,23 +39,12 @@ class FakeResult(Result):
     def holds_slot(self) -> bool:
         return self.in_slot
 
-    def must_copy(self) -> bool:
-        return self.in_slot and self.fake.all_leased
-
     def claim(self) -> None:
         assert not self.is_over
         if self.fake.memory_is_short:
             raise MemoryError
         self.is_over = True
         self._leave_slot(is_leased=self.fake.leases_stay)
-
-    def detach(self) -> bool:
-        assert not self.is_over
-        if self.in_slot:
-            self.fake.detached.append(self.indices)
-            self._leave_slot()
-            return True
-        return False
 
     def discard(self) -> None:
         assert not self.is_over
@@ -73,16 +62,24 @@ class Fake:
     """
 
     def __init__(
-        self, capacity: int = 4, slots: int = 99, *, private: bool = False, blocks: bool = False
+        self,
+        capacity: int = 4,
+        slots: int = 99,
+        *,
+        private: bool = False,
+        blocks: bool = False,
+        keeps_order: bool = False,
     ) -> None:
         self.capacity = capacity
+        self.keeps_order = keeps_order
+        self.most_items = sys.maxsize
+        self.order = 0
         self.free = slots
         self.private = private
         self.blocks = blocks
         self.when_idle: Callable[[], Any] = self.deliver_next
         self.when_looked_at: Callable[[], Any] = lambda: None
-        self.when_waiting_for_memory: Callable[[], Any] = lambda: pytest.fail("waits for memory")
-        self.leases_stay = self.all_leased = self.memory_is_short = False
+        self.leases_stay = self.memory_is_short = False
         self.item_bytes = 0
         self.refused: dict[Any, Exception] = {}
         self.running: dict[int, float] = {}
@@ -94,7 +91,6 @@ class Fake:
         self.urgent: list[Any] = []  # indices of urgent jobs
         self.cancelled: list[int] = []
         self.stopped: list[int] = []
-        self.detached: list[Any] = []
         self.discarded: list[Any] = []
         self.timeouts: list[float | None] = []
         self.looks = 0
@@ -147,9 +143,6 @@ class Fake:
         self.looks += 1
         self.when_looked_at()
         return self.take_events()
-
-    def await_release(self, timeout_s: float) -> None:
-        self.when_waiting_for_memory()
 
     def cancel(self, ticket: int) -> None:
         self.cancelled.append(ticket)
@@ -249,17 +242,16 @@ def a_node(
     chunk_size: int | None = 1,
     timeout_s: float | None = None,
     retries: int = 1,
-    on_exhausted: str = "copy",
 ) -> Dispatcher:
     chunking = Chunking(workers, max_buffered, chunk_size)
     chunking.depth = depth or chunking.depth
-    return Dispatcher(fake, chunking, Options(timeout_s, retries, on_exhausted))
+    return Dispatcher(fake, chunking, Options(timeout_s, retries))
 
 
 def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Dispatcher:
     """Return a node whose chunks have some size now, which adapts."""
     node = a_node(fake, chunk_size=None, **options)
-    node._chunking.size = size
+    node.chunking.size = size
     return node
 
 
@@ -284,7 +276,7 @@ def named(indices: Any) -> list[str]:
 
 def arrive(node: Dispatcher) -> None:
     """Let what was sent come in, though nobody reads."""
-    node._step(node._handle_all, node._backend.take_events())  # type: ignore[attr-defined]
+    node.step(node._handle_all, node.backend.take_events())  # type: ignore[attr-defined]
 
 
 def in_threads(*functions: Callable[[], Any]) -> list[Any]:

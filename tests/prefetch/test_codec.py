@@ -77,6 +77,15 @@ def test_a_value_comes_back_as_it_went_in_and_nothing_is_written_but_its_buffers
     assert covered == sent.end
 
 
+@both_ways
+@pytest.mark.parametrize("used", [0, 1 << 20, 1 << 60])
+def test_without_a_block_no_buffer_is_in_place_wherever_the_heap_lies(value: Any, used: int) -> None:
+    """The address of an array may be below the used length of a block that does not exist."""
+    _, _, moved, end, buffers = encode(value(np.arange(4000)), None, used)
+    assert [offset for offset, _ in moved] == [used]
+    assert (end, buffers) == (used + 32000, 1)
+
+
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if np.dtype(d).kind not in "OMm"], ids=str)
 @pytest.mark.parametrize("layout", ["C", "Fortran"])
 @pytest.mark.parametrize("writable", [True, False])

@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import seqkit as sk
 from seqkit.prefetch import dispatcher
 from seqkit.prefetch.chunking import CHUNK_BYTES
-from seqkit.prefetch.dispatcher import CLOSED, LONGEST_WAIT_S, LOOK_S, PATIENCE_S, Reader, ReadsItself
+from seqkit.prefetch.consumer import Reader
+from seqkit.prefetch.dispatcher import CLOSED, LONGEST_WAIT_S, LOOK_S, ReadsItself
 from seqkit.prefetch.protocol import Job
 from seqkit.prefetch.reading import opened
 
@@ -70,10 +71,12 @@ def test_items_arrive_in_plan_order_in_any_order_of_jobs(
 
 def test_jobs_in_flight_are_limited_by_backend_and_consumer() -> None:
     fake = Fake(capacity=3)
-    a_node(fake, depth=9).open(range(99), -1).prepare()
+    reader = a_node(fake, depth=9).open(range(99), -1)
+    reader.prepare()
     assert len(fake.submitted) == 3
     fake = Fake(capacity=9)
-    a_node(fake, max_buffered=2).open(range(99), -1).prepare()
+    reader = a_node(fake, max_buffered=2).open(range(99), -1)
+    reader.prepare()
     assert len(fake.submitted) == 2
 
 
@@ -90,8 +93,8 @@ def test_a_job_has_its_epoch_and_is_done_as_a_whole_where_the_user_chose_its_siz
 ) -> None:
     fake = Fake()
     node = a_node(fake, workers=2, chunk_size=chunk_size)
-    for epoch in (7, -1):
-        node.open([5], epoch).prepare()
+    for reader in (node.open([5], 7), node.open([5], -1)):
+        reader.prepare()
     assert fake.jobs == {
         ticket: Job(ticket, epoch, [5], is_whole=chunk_size is not None)
         for ticket, epoch in [(1, 7), (2, -1)]
@@ -170,7 +173,7 @@ def test_the_rest_of_a_job_that_ended_early_is_sent_first_in_smaller_chunks() ->
     node = a_node_of_chunks(fake, 4, workers=2)
     reader = node.open(range(12), -1)
     reader.prepare()
-    node._chunking.size = 2
+    node.chunking.size = 2
     fake.deliver(1, 1, cost_ns=500_000)
     assert take(reader) == ["<0>"]
     assert fake.submitted == [[0, 1, 2, 3], [4, 5, 6, 7], [1, 2]]
@@ -184,7 +187,7 @@ def test_the_rest_of_a_job_that_ended_early_is_urgent_and_few_urgent_jobs_are_in
     reader = node.open(range(36), -1)
     reader.prepare()
     assert not any(job.is_urgent for job in fake.jobs.values())
-    node._chunking.size = 1
+    node.chunking.size = 1
     fake.deliver(1, 1, cost_ns=10**9)
     assert take(reader) == ["<0>"]
     assert [job.indices for job in fake.jobs.values() if job.is_urgent] == [
@@ -194,34 +197,40 @@ def test_the_rest_of_a_job_that_ended_early_is_urgent_and_few_urgent_jobs_are_in
     assert not any(len(job.indices) > 1 for job in fake.jobs.values() if job.is_urgent)
 
 
-def test_with_one_worker_jobs_name_the_job_of_their_consumer_that_ended_early() -> None:
-    fake = Fake(capacity=8)
+def test_with_one_worker_jobs_are_sent_with_the_order_of_the_worker_that_the_consumer_knows() -> None:
+    fake = Fake(capacity=8, keeps_order=True)
     node = a_node_of_chunks(fake, 4, depth=2)
     reader, other = node.open(range(12), -1), node.open(range(8), -1)
     reader.prepare()
     other.prepare()
-    assert [(job.consumer, job.known) for job in fake.jobs.values()] == [(1, 0), (1, 0), (2, 0), (2, 0)]
+    assert [job.order for job in fake.jobs.values()] == [0, 0, 0, 0]
+    fake.order = 1
     fake.deliver(1, 2)
     fake.skip(2)
     assert take(reader) == ["<0>", "<1>"]
-    assert [(job.indices, job.known) for job in fake.jobs.values() if job.consumer == 1] == [
+    assert [(job.indices, job.order) for job in fake.jobs.values() if job.order] == [
         (range(2, 4), 1),
         (range(4, 8), 1),
         (range(8, 12), 1),
     ]
-    assert not fake.urgent
+    other.prepare()  # its jobs are skipped too, and have not returned
+    assert sum(job.order == 0 for job in fake.jobs.values()) == 2
+    fake.skip(3)
     other.prepare()
-    assert all(job.known == 0 for job in fake.jobs.values() if job.consumer == 2)
+    assert sum(job.order == 0 for job in fake.jobs.values()) == 1
+    fake.skip(4)
     assert rest(reader) == named(range(2, 12))
     assert rest(other) == named(range(8))
+    assert not fake.urgent
 
 
 def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() -> None:
-    fake = Fake(capacity=8)
+    fake = Fake(capacity=8, keeps_order=True)
     node = a_node_of_chunks(fake, 4, depth=4)
     reader = node.open(range(40), -1)
     reader.prepare()
     assert fake.submitted == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+    fake.order = 1
     fake.deliver(1, 2)
     fake.skip(2)
     fake.skip(3)
@@ -233,13 +242,18 @@ def test_with_one_worker_nothing_is_sent_until_all_skipped_jobs_have_returned() 
     assert [i for job in fake.submitted[4:] for i in job] == list(range(2, 40))
 
 
-def test_with_one_worker_a_lost_item_is_urgent() -> None:
-    fake = Fake()
-    reader = a_node(fake).open(range(4), -1)
+def test_with_one_worker_the_items_after_a_lost_one_are_sent_again_in_order() -> None:
+    fake = Fake(keeps_order=True)
+    reader = a_node_of_chunks(fake, 2, depth=3).open(range(8), -1)
     reader.prepare()
+    assert fake.submitted == [[0, 1], [2, 3], [4, 5]]
+    fake.order = 1
     fake.lose(1)
-    assert rest(reader) == named(range(4))
-    assert fake.urgent == [0]
+    fake.skip(2)
+    fake.skip(3)
+    assert rest(reader) == named(range(8))
+    assert [i for job in fake.submitted[3:] for i in job] == list(range(8))
+    assert not fake.urgent
 
 
 def test_lost_and_skipped_items_are_urgent() -> None:
@@ -424,7 +438,7 @@ def test_a_fast_consumer_leaves_room_for_jobs_of_a_waiting_one() -> None:
         assert until(fake.receiving.is_set)
         assert fake.submitted == [[0], [1], [2], [3]]
         late.start()
-        assert until(lambda: slow._feed in node._wanting)
+        assert until(lambda: slow.consumer in node.wanting)
         fake.deliver(1)
         assert until(lambda: len(fake.submitted) == 5)
         assert fake.submitted[4] == [100]
@@ -470,76 +484,12 @@ def test_a_consumer_whose_wait_was_refused_gives_up_its_claim_to_a_place() -> No
 
     fake.when_idle = read_within
     assert take(first) == ["<0>"]
-    assert not node._wanting
+    assert not node.wanting
     assert take(first) == ["<1>"]
     assert len(fake.jobs) == 2
 
 
-def test_a_consumer_that_waits_for_memory_leaves_its_places_to_others() -> None:
-    fake = Fake(capacity=2)
-    node = a_node(fake, on_exhausted="raise")
-    blocked, other = node.open(range(9), -1), node.open(range(100, 109), -1)
-    other.prepare()
-    fake.all_leased = True
-    fake.when_idle = fake.deliver_all
-    with pytest.raises(sk.SlotsExhausted):
-        blocked.next()
-    assert not node._wanting
-
-
 # -------------------------------------------------------------------- slots run short
-
-
-def test_a_paused_reader_gives_up_its_slots_the_farthest_first() -> None:
-    fake = Fake(capacity=4, slots=3)
-    node = a_node(fake)
-    paused, wanting = node.open(range(3), -1), node.open(range(10, 12), -1)
-    paused.prepare()
-    assert fake.free == 0
-    fake.when_idle = fake.deliver_all
-    assert take(wanting) == ["<10>"]
-    assert fake.detached == [[2]]  # one slot is enough, and the last item is read last
-    assert rest(wanting) == ["<11>"]
-    assert rest(paused) == named(range(3))
-    assert fake.free == 3
-
-
-def test_a_paused_reader_gives_up_its_slots_before_the_one_that_reads() -> None:
-    fake = Fake(capacity=4, slots=3)
-    node = a_node(fake)
-    paused, wanting = node.open(range(1), -1), node.open(range(10, 12), -1)
-    paused.prepare()
-    wanting.prepare()
-    fake.deliver(1)
-    fake.deliver(3)
-    fake.lose(2)
-    arrive(node)  # item 0 of the paused one, and item 11
-    fake.free = 0
-    assert take(wanting) == ["<10>"]
-    assert fake.detached == [[0]]
-
-
-def test_a_reader_that_waits_gives_up_its_own_slots_too() -> None:
-    fake = Fake(capacity=4, slots=2)
-    reader = a_node(fake).open(range(5), -1)
-    reader.prepare()
-    assert fake.submitted == [[0], [1]]
-    fake.deliver(2)
-    fake.lose(1)
-    fake.free = 0  # somebody else got that slot
-    assert take(reader) == ["<0>", "<1>"]
-    assert fake.detached == [[1]]
-
-
-def test_a_consumer_without_a_slot_waits_for_jobs_of_others() -> None:
-    fake = Fake(capacity=4, slots=1)
-    node = a_node(fake)
-    first, second = node.open(range(1), -1), node.open(range(10, 11), -1)
-    first.prepare()
-    second.prepare()
-    assert fake.submitted == [[0]]
-    assert take(second) == ["<10>"]
-    assert fake.slotted == {1, 2}
 
 
 def test_a_reader_that_has_a_result_is_sent_nothing_further_without_a_slot() -> None:
@@ -555,24 +505,6 @@ def test_a_reader_that_has_a_result_is_sent_nothing_further_without_a_slot() -> 
     assert fake.slotted == {1, 2, 3}
 
 
-def test_with_every_slot_leased_jobs_travel_without_one_at_a_time() -> None:
-    fake = Fake(capacity=4, slots=2)
-    fake.leases_stay = True
-    reader = a_node(fake).open(range(6), -1)
-    assert rest(reader) == named(range(6))
-    assert len(fake.slotted) == 2
-    assert fake.free == 0
-
-
-def test_with_few_slots_no_job_is_sent_ahead_without_one() -> None:
-    fake = Fake(capacity=4, slots=0)
-    reader = a_node(fake).open(range(3), -1)
-    reader.prepare()
-    assert fake.submitted == [[0]]  # without it nothing would ever come back
-    assert take(reader) == ["<0>"]
-    assert len(fake.jobs) == 1
-
-
 def test_a_result_is_kept_if_there_is_no_memory_for_its_copy() -> None:
     fake = Fake()
     reader = a_node(fake).open(range(3), -1)
@@ -583,58 +515,27 @@ def test_a_result_is_kept_if_there_is_no_memory_for_its_copy() -> None:
     assert rest(reader) == named(range(3))
 
 
-def test_with_raise_a_consumer_gets_the_error_at_once_and_can_read_later() -> None:
+@pytest.mark.parametrize("step", range(4))
+def test_a_node_that_is_closed_between_two_steps_says_so(step: int) -> None:
     fake = Fake()
-    reader = a_node(fake, on_exhausted="raise").open(range(3), -1)
-    fake.all_leased = True
-    for _ in range(2):
-        with pytest.raises(sk.SlotsExhausted, match=r"prefetch\[0\] waits .* you hold 3 results already\."):
-            reader.next()
-    fake.all_leased = False
-    assert rest(reader) == named(range(3))
+    node = a_node(fake)
+    steps, run = iter(range(99)), node.step
 
+    def closing(function: Any, *arguments: Any) -> Any:
+        result = run(function, *arguments)
+        if next(steps) == step:
+            node.close()
+        return result
 
-def test_with_block_a_consumer_waits_for_memory_without_the_lock() -> None:
-    fake = Fake()
-    node = a_node(fake, on_exhausted="block")
-    reader, other = node.open(range(3), -1), node.open(range(10, 12), -1, limit=0)
-    fake.all_leased = True
-    waits = 0
+    def read() -> list[Any]:
+        reader = node.open(range(9), -1)
+        reader.prepare()
+        return rest(reader)
 
-    def dropped() -> None:
-        nonlocal waits
-        waits += 1
-        fake.all_leased = waits < 3
-        assert in_threads(other.prepare) == [None]
-
-    fake.when_waiting_for_memory = dropped
-    assert take(reader) == ["<0>"]
-    assert waits == 3
-    assert rest(reader) == ["<1>", "<2>"]
-
-
-def test_with_block_the_timeout_starts_when_the_result_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 0.0
-    monkeypatch.setattr(dispatcher, "perf_counter_ns", lambda: int(1 + now_s * 1e9))
-    fake = Fake()
-    reader = a_node(fake, on_exhausted="block").open(range(3), -1)
-
-    def pass_time(patience: float, then: Callable[[], Any]) -> None:
-        nonlocal now_s
-        now_s += patience * PATIENCE_S
-        then()
-
-    def dropped() -> None:
-        fake.all_leased = False
-
-    fake.all_leased = True
-    fake.when_idle = lambda: pass_time(1.5, fake.deliver_all)  # a slow item
-    fake.when_waiting_for_memory = lambda: pass_time(0.5, dropped)
-    assert take(reader) == ["<0>"]
-    fake.all_leased = True
-    fake.when_waiting_for_memory = lambda: pass_time(0.5, lambda: None)
-    with pytest.raises(sk.SlotsExhausted, match=r"\(waited 60 s\)"):
-        reader.next()
+    node.step = closing  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="the node is closed"):
+        read()
+    assert fake.closed
 
 
 # -------------------------------------------------------------------- losses
@@ -913,14 +814,13 @@ def test_late_results_of_a_dropped_reader_are_discarded_and_measure_nothing() ->
     assert fake.free == 99
 
 
-def test_undelivered_results_are_released_before_others_are_copied() -> None:
+def test_undelivered_results_of_a_dropped_reader_are_released_first() -> None:
     fake = Fake(capacity=4, slots=2)
     dropped, wanting = of_which_two_arrived(fake, 2)
     del dropped
     wanting.prepare()
     assert rest(wanting) == named((10, 11))
     assert sorted(fake.discarded) == [[0], [1]]
-    assert fake.detached == []
     assert fake.cancelled == []
     assert fake.free == 2
 

@@ -245,7 +245,9 @@ def test_errors_have_their_class_and_message_and_pickle(
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert (copy.index, copy.worker, copy.view) == (3, 2, None)
-    assert str(error) == f"{copy}\n  to reproduce: error.view[3]"  # the copy has no view
+    assert (
+        str(error) == f"{copy}\n  to reproduce: error.reproduce()"
+    )  # the copy has no view, and the view no item 3
 
 
 def test_a_timeout_of_an_item_differs_from_other_timeout_errors() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.executors import Engine
+from seqkit.executors import ManagedExecutor
 from seqkit.executors import pool as executors
 from seqkit.prefetch.chunking import MAX_DEPTH
 from seqkit.prefetch.resources import usable_cpus
@@ -444,9 +444,9 @@ def test_an_executor_whose_processes_lack_something_ends_the_node() -> None:
 
 
 def test_an_executor_that_has_ended_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ended(Manual, Engine):
-        def has_ended(self) -> bool:
-            return True
+    class Ended(Manual, ManagedExecutor):
+        def ended(self) -> Exception:
+            return RuntimeError("it has been shut down")
 
     monkeypatch.setattr(executors, "CHECK_S", 0.01)
     with sk.prefetch(range(9), 1, Ended()) as ahead:
@@ -632,7 +632,7 @@ def test_processes_that_do_one_task_each_get_the_pipeline_with_it() -> None:
 
 
 def test_an_executor_with_a_store_has_the_pipeline_put_there_once() -> None:
-    class Stored(Eager, Engine):
+    class Stored(Eager, ManagedExecutor):
         stored = 0
 
         def has_ended(self) -> bool:
@@ -676,7 +676,7 @@ def test_unsent_tasks_are_cancelled_too() -> None:
         pool.run()
         pool.submitted = pool.run  # type: ignore[method-assign]  from now on at once
         assert list(items) == list(range(40, 50))
-        assert len(ahead._engine._dispatcher._flying) == 0  # type: ignore[union-attr]
+        assert len(ahead._engine._dispatcher.in_flight) == 0  # type: ignore[union-attr]
 
 
 def test_a_task_of_a_dropped_iterator_is_not_sent_again() -> None:
@@ -703,7 +703,7 @@ def test_many_tasks_are_cancelled_at_once() -> None:
         with sk.prefetch(range(5000), 1, pool, max_buffered=250, chunk_size=1) as ahead:
             items = iter(ahead)
             dispatcher: Any = ahead._engine._dispatcher
-            backend = dispatcher._backend
+            backend = dispatcher.backend
             tasks = [task.future for task in backend._queue.tasks.values()]
             assert len(tasks) >= 250
             del items
@@ -1053,7 +1053,7 @@ def test_there_are_as_many_workers_as_the_executor_has() -> None:
 def test_arguments_that_an_executor_does_not_support_are_refused(threads: Executor) -> None:
     with pytest.raises(ValueError, match="start_hook needs workers of the node's own, got <"):
         sk.prefetch(range(3), method=threads, start_hook=print)
-    for refused in ({"timeout": 1.0}, {"seed": 1}, {"context": "fork"}, {"shm_size": 0}):
+    for refused in ({"timeout": 1.0}, {"seed": 1}, {"context": "fork"}, {"shm_size": 1 << 20}):
         with pytest.raises(ValueError, match=f"{next(iter(refused))} needs workers of the node's own"):
             sk.prefetch(range(3), method=threads, **refused)  # type: ignore[arg-type]
 

@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,14 +24,15 @@ import pytest
 
 import seqkit as sk
 from seqkit.context import WorkerInfo
-from seqkit.prefetch.processes import worker
-from seqkit.prefetch.processes.team import Team
+from seqkit.iteration import restarting
+from seqkit.prefetch.processes import transport, worker
+from seqkit.prefetch.processes.team import Team, WorkerHandle
 from seqkit.prefetch.results import RemoteError
 from seqkit.prefetch.threads import Threads
 
 from .kinds import CONTEXTS, KINDS, PROCESSES, Kind
 from .scripts import PATIENCE_S, finished, running
-from .traces import children, drawn, is_gone, pids_of, reap_orphans, state, until, until_gone
+from .traces import children, descriptors, drawn, is_gone, pids_of, reap_orphans, state, until, until_gone
 
 # Functions that workers call are defined inside others: they travel by value, no worker imports this module.
 
@@ -299,7 +301,7 @@ def test_an_item_that_stops_its_worker_times_out_once_and_the_worker_is_replaced
             assert isinstance(error, TimeoutError)
             assert re.match(
                 r"prefetch\[4\] took longer than 1.0 s in worker [01] \(pid \d+\),"
-                r" which was killed by signal 9 \(SIGKILL\) after [1-9]\d*\.\d\d s\n",
+                r" which was killed after [1-9]\d*\.\d\d s\n",
                 f"{error}\n",
             )
             assert (error.index, error.view) == (4, ahead)
@@ -406,7 +408,7 @@ def test_a_worker_that_stops_while_it_sends_a_large_result_times_out(kind: Kind)
 @from_any_thread
 @every_kind_of_process
 @pytest.mark.filterwarnings("ignore:prefetch. an item of:RuntimeWarning")
-@pytest.mark.parametrize("shm_size", [None, 0, 24 * 4096])
+@pytest.mark.parametrize("shm_size", [None, 0, 22 * 8192])
 def test_items_of_every_size_come_back_whole(kind: Kind, where: str, shm_size: int | None) -> None:
     sizes = [0, 1, 511, 600, 4096 // 8, 5000, 70_000, 1_000_000]
 
@@ -420,7 +422,7 @@ def test_items_of_every_size_come_back_whole(kind: Kind, where: str, shm_size: i
                 assert (got["array"] == np.arange(sizes[x])).all()
                 assert got["text"] == "y" * sizes[x]
                 got["array"][:] = -1  # it is ours
-            assert ahead.statistics().misses == (4 if shm_size else 0)  # arrays above a page
+            assert ahead.statistics().misses == (3 if shm_size else 0)  # what does not fit 8 KiB
 
     run(where, body)
 
@@ -606,7 +608,7 @@ def test_what_a_killed_worker_had_delivered_is_not_lost_and_not_computed_again(
     with kind.ahead(source, max_buffered=6, chunk_size=1) as ahead:
         it = iter(ahead)
         assert next(it) == 0
-        backend: Any = ahead._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = ahead._engine._dispatcher.backend  # type: ignore[union-attr]
         until(lambda: marks.stat().st_size >= 7 and not any(backend.running_s()))
         killed = pids_of(ahead)
         for pid in killed:
@@ -703,7 +705,7 @@ def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Ki
         for reader in readers:
             reader.start()
         rng = random.Random(0)
-        backend: Any = ahead._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = ahead._engine._dispatcher.backend  # type: ignore[union-attr]
         while any(reader.is_alive() for reader in readers):
             time.sleep(rng.random() * 0.1)
             ready = [employee for employee in list(backend._team.handles.values()) if employee.ready]
@@ -773,17 +775,17 @@ PARENT = """
             nodes.append(node)
             print(*node)
             if sibling == "forkserver":
-                print(node._engine._dispatcher._backend._team._template._pid)
+                print(node._engine._dispatcher.backend._team._template._pid)
     node = sk.prefetch(sk.smap(item, range(40)), 2, "process", context=context, chunk_size=1)
     pids = []
     iterator = iter(node)
     for _ in range(2):
         print(next(iterator))
-    for employee in node._engine._dispatcher._backend._team.handles.values():
+    for employee in node._engine._dispatcher.backend._team.handles.values():
         if employee.pid:  # the template may not have told it yet
             print(employee.pid)
     if context == "forkserver":
-        print(node._engine._dispatcher._backend._team._template._pid)
+        print(node._engine._dispatcher.backend._team._template._pid)
     if how == "beside siblings":
         child = os.fork()
         if child == 0:
@@ -1445,9 +1447,9 @@ def test_a_process_that_an_item_forks_is_no_worker(
         return -1 if chunk_size == 1 else sys.exit()  # who comes back goes on with what is left of a chunk
 
     with kind.ahead(sk.smap(item, range(8)), chunk_size=chunk_size) as ahead:
-        assert list(ahead) == [0, 1, 7, 3, 1, 5, 1, 7]
+        assert list(ahead) == [0, 1, 1, 3, 1, 5, 1, 7]
     printed = capfd.readouterr().err
-    assert printed.count("no licence") == 1
+    assert printed.count("SystemExit: no licence") == 1
     assert printed.count("ValueError: the child's") == 2  # as it was raised, and as it was told
 
 
@@ -1583,3 +1585,128 @@ def test_what_an_item_starts_inherits_nothing_of_the_engine(kind: Kind) -> None:
 
     with kind.ahead(sk.smap(inheritable, range(1)), 1) as node:
         assert node[0] == []
+
+
+# -------------------------------------------------------------------- keys
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_keys_of_the_main_script_reach_workers(context: str, tmp_path: Path) -> None:
+    code = f"""
+        import typing, seqkit as sk
+
+        class Key(typing.NamedTuple):
+            row: int
+            column: str
+
+        class Table:
+            def __len__(self):
+                return 9
+            def __getitem__(self, key):
+                return f"{{key.row}}{{key.column}}"
+
+        keys = [Key(i, "x") for i in range(9)]
+        loader = sk.DataLoader(Table(), 3, sampler=keys, num_workers=2, multiprocessing_context="{context}")
+        print(list(loader))
+    """
+    status, out, err = finished(tmp_path, code)
+    assert (status, err) == (0, "")
+    assert out.strip() == str([[f"{i}x" for i in range(at, at + 3)] for at in (0, 3, 6)])
+
+
+class Unreadable:
+    """A key that can be pickled, and not be unpickled in a worker."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def __reduce__(self) -> Any:
+        return unreadable, (self.pid,)
+
+
+def unreadable(pid: int) -> Unreadable:
+    if os.getpid() != pid:
+        raise ImportError("no such key here")
+    return Unreadable(pid)
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_key_that_cannot_be_read_is_the_error_of_its_own_item(kind: Kind, size: int) -> None:
+    keys = [*"abc", Unreadable(os.getpid()), *"defgh"]
+    with kind.ahead(sk.smap(str, Echo()), 2, chunk_size=size, retries=0) as node:
+        found: list[Any] = []
+        items = restarting(node.reading(keys))
+        while len(found) < len(keys):
+            try:
+                found.append(next(items))
+            except sk.EvaluationError as error:
+                found.append(error)
+        assert [str(item) for item in found[:3] + found[4:]] == list("abcdefgh")
+        assert "ImportError: no such key here" in str(found[3])
+        assert node.statistics().restarts == 0
+
+
+class Echo:
+    """A source whose items are their keys."""
+
+    def __len__(self) -> int:
+        return 99
+
+    def __getitem__(self, key: Any) -> Any:
+        return key
+
+
+# -------------------------------------------------------------------- results in files
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_kept_results_that_came_in_files_keep_no_descriptor(kind: Kind) -> None:
+    with kind.ahead(sk.smap(lambda i: np.full(1000, i), range(40)), 2, shm_size=0) as node:
+        items = iter(node)
+        kept = [next(items)]
+        before = len(descriptors())
+        kept.extend(items)
+        assert len(descriptors()) <= before + 2
+        assert [array[0] for array in kept] == list(range(40))
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_a_result_that_cannot_be_written_to_a_file_is_the_error_of_its_own_item(kind: Kind) -> None:
+    def item(i: int) -> Any:
+        if i == 2:  # no descriptor is left
+            with suppress(OSError):
+                while True:
+                    taken.append(os.open("/dev/null", os.O_RDONLY))
+        while i == 3 and taken:
+            os.close(taken.pop())
+        return np.full(1000, i)
+
+    def limit(_: int) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    taken: list[int] = []
+    source = sk.smap(item, range(6))
+    with kind.ahead(source, 1, shm_size=0, retries=0, chunk_size=1, start_hook=limit) as node:
+        items, found = iter(node), list[Any]()
+        while len(found) < 6:
+            try:
+                found.append(next(items)[0])
+            except sk.EvaluationError as error:
+                found.append(str(error))
+        assert "Too many open files" in found.pop(2)
+        assert found == [0, 1, 3, 4, 5]
+        assert node.statistics().restarts == 0
+
+
+def test_an_item_whose_file_is_always_lost_with_its_worker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def vanished(*_: Any) -> Any:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(transport, "from_file", vanished)
+    monkeypatch.setattr(WorkerHandle, "has_ended", lambda *_: True)
+    with PROCESSES[0].ahead(sk.smap(lambda i: np.full(1000, i), range(4)), 1, shm_size=0) as node:
+        items = iter(node)
+        for i in range(4):
+            with pytest.raises(sk.WorkerDied, match=rf"prefetch\[{i}\]: .* before its result was read"):
+                next(items)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import sys
-from collections.abc import Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from seqkit.prefetch.hooks import call_hook, seed_globals, worker_info
+from seqkit.prefetch.hooks import call_hook, worker_info
 
 
 class Recorder:
@@ -109,43 +104,3 @@ def test_each_worker_knows_its_number_and_has_its_own_seed() -> None:
 def test_a_workers_seed_follows_from_the_nodes_and_its_number() -> None:
     assert worker_info(3, 4, 99, "process") == worker_info(3, 4, 99, "process")
     assert worker_info(3, 4, 99, "thread").seed == worker_info(3, 9, 99, "process").seed
-
-
-@pytest.fixture
-def restored() -> Iterator[None]:
-    python, numpy = random.getstate(), np.random.get_state()
-    yield
-    random.setstate(python)
-    np.random.set_state(numpy)
-
-
-@pytest.mark.usefixtures("restored")
-def test_the_global_generators_follow_from_seed_and_epoch() -> None:
-    draws = []
-    for seed, epoch in ((1, -1), (2**64 - 1, -1), (1, 0), (1, 1), (0, 1), (1, -1)):
-        seed_globals(seed, epoch)
-        draws.append((random.random(), np.random.rand()))
-    assert draws[0] == draws[-1]
-    assert len(set(draws)) == 5
-    assert len({numpy for _, numpy in draws}) == 5
-
-
-@pytest.mark.usefixtures("restored")
-@pytest.mark.parametrize("has_devices", [True, False])
-def test_torch_is_seeded_where_it_is_loaded_and_never_loaded_for_it(
-    has_devices: bool, monkeypatch: Any
-) -> None:
-    seeds: list[int] = []
-    seeding, other = SimpleNamespace(manual_seed=seeds.append), SimpleNamespace(manual_seed=None)
-    torch = SimpleNamespace(
-        version=SimpleNamespace(cuda="12.4" if has_devices else None, hip=None),
-        manual_seed=(seeding if has_devices else other).manual_seed,
-        default_generator=other if has_devices else seeding,
-    )
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    for epoch in (0, 1, 0):
-        seed_globals(5, epoch)
-    assert seeds[0] == seeds[2] != seeds[1]
-    monkeypatch.delitem(sys.modules, "torch")
-    seed_globals(6, 0)
-    assert "torch" not in sys.modules

@@ -151,7 +151,7 @@ def raise_ctrl_c() -> NoReturn:
 
 
 @pytest.mark.parametrize("strikes", [KeyboardInterrupt, TimeoutError, SystemExit])
-@pytest.mark.parametrize("where", ["submit", "flush", "receive", "collect", "has_room", "_land"])
+@pytest.mark.parametrize("where", ["submit", "flush", "receive", "collect", "has_room", "finish_job"])
 def test_an_exception_from_outside_closes_the_node(
     strikes: type[BaseException], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +163,8 @@ def test_an_exception_from_outside_closes_the_node(
     def raise_it() -> NoReturn:
         raise strikes("as a signal handler does")
 
-    fake.when_idle = fake.deliver_all if where == "_land" else lambda: None  # between two events
-    strike(monkeypatch, node if where == "_land" else fake, where, raise_it)
+    fake.when_idle = fake.deliver_all if where == "finish_job" else lambda: None  # between two events
+    strike(monkeypatch, node if where == "finish_job" else fake, where, raise_it)
     with pytest.raises(strikes, match="as a signal handler does"):
         reader.next()
     assert node.ended()
@@ -229,10 +229,11 @@ def test_a_signal_handler_during_a_state_change_cannot_read_and_does_no_harm(
 def test_a_signal_handler_may_close_the_node_anywhere(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake()
     node = a_node(fake, chunk_size=2)
+    reader = node.open(range(9), -1)
     fake.when_idle = lambda: None
     strike(monkeypatch, fake, where, node.close)
     with pytest.raises(RuntimeError, match="the node is closed"):  # and not an early end
-        node.open(range(9), -1).next()
+        reader.next()
     assert fake.closed
     assert node.ended()
 
@@ -267,8 +268,9 @@ def test_an_item_that_reads_the_node_waiting_for_it_gets_an_error_and_affects_no
 
     def evaluate() -> None:
         fake.when_idle = fake.deliver_next
+        within = node.open(range(5, 6), -1)
         with pytest.raises(ReadsItself, match=r"an item, .* reads the node that waits for it"):
-            node.open(range(5, 6), -1).next()
+            within.next()
         fake.deliver(1)
 
     fake.when_idle = evaluate

@@ -25,7 +25,7 @@ every_kind_of_process = pytest.mark.parametrize("kind", PROCESSES, ids=str)
 def pages_bytes(node: sk.Prefetch) -> int:
     """Return how much memory the segment of a node has at the moment."""
     node.statistics()  # what was dropped comes back with the next call of the engine
-    backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+    backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
     return os.fstat(backend._segment.fd).st_blocks * 512
 
 
@@ -56,7 +56,7 @@ def test_slots_shrink_with_the_items() -> None:
 def test_a_closed_node_keeps_the_pages_of_held_results_only() -> None:
     with FORK.ahead(sk.smap(sized, [4] * 20)) as node:
         held = list(islice(node, 6))[2]
-        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
         segment = os.dup(backend._segment.fd)
     try:
         assert 4 * MIB <= os.fstat(segment).st_blocks * 512 < 6 * MIB
@@ -89,7 +89,7 @@ def test_few_large_results_are_computed_ahead(monkeypatch: pytest.MonkeyPatch) -
         iterator = iter(node)
         for _ in range(9):
             next(iterator)
-        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
         assert len(backend._sent) <= 2  # one for each worker, though 6 is the depth for small ones
         os.write(gate[1], b"x" * 40)
         assert len(list(iterator)) == 31

@@ -22,7 +22,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch.dispatcher import CLOSED, Reader
+from seqkit.iteration import restarting
+from seqkit.prefetch.consumer import Reader
+from seqkit.prefetch.dispatcher import CLOSED
+from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.statistics import _slower
 from seqkit.view import View
 
@@ -101,7 +104,7 @@ METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.
         (
             {"shm_size": 100, "method": "process"},
             ValueError,
-            "prefetch: shm_size must be 0 or at least 57344 bytes, a page for each of 14 slots, got 100",
+            "prefetch: shm_size must be 0 or at least 90112 bytes, a page for each of 22 slots, got 100",
         ),
         ({"chunk_size": 0}, ValueError, "prefetch: chunk_size must be a positive int or 'auto', got 0"),
         (
@@ -129,11 +132,6 @@ METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.
         ({"timeout": 1, "nworkers": 0}, ValueError, "prefetch: timeout needs workers, got nworkers=0"),
         ({"seed": -1}, ValueError, "prefetch: seed must be an int of at least 0 or None, got -1"),
         ({"in_order": 1}, TypeError, "prefetch: in_order must be a bool, got 1"),
-        (
-            {"on_exhausted": "wait"},
-            ValueError,
-            "prefetch: on_exhausted must be 'copy', 'block' or 'raise', got 'wait'",
-        ),
         ({"retries": -1}, ValueError, "prefetch: retries must be an int of at least 0, got -1"),
         ({"retries": None}, TypeError, "prefetch: retries must be an int of at least 0, got None"),
         ({"colour": "red"}, TypeError, "unexpected keyword argument 'colour'"),
@@ -409,7 +407,7 @@ def test_reading_in_order_asks_for_more_and_more_ahead() -> None:
         for i in range(40):
             assert node[i] == 2 * i
             (scan,) = node._scans._idle
-            seen.append(scan.reader._feed.window.limit)
+            seen.append(scan.reader.consumer.window.limit)
     assert seen[0] == 0
     assert seen[-1] == 12
     assert seen == sorted(seen)
@@ -504,7 +502,7 @@ def test_threads_do_not_remember_what_was_cancelled() -> None:
         for _ in range(20):
             next(iter(node))
         assert list(node) == list(range(1000))
-        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
         assert not backend._shared.cancelled
 
 
@@ -885,7 +883,7 @@ def test_statistics_count_items_and_work(kind: Kind) -> None:
         assert (seen.copies, seen.misses, seen.leased, seen.retired) == (0, 0, 0, 0)
         if kind.method == "process":
             assert seen.nbytes > 0
-            assert seen.slots == 72  # 64 for jobs in flight, 8 for what readers hold
+            assert seen.slots == 80  # 64 for jobs in flight, 14 for results, 2 that workers may retain
             assert seen.slot_bytes >= 1 << 20
         else:
             assert (seen.nbytes, seen.slots, seen.slot_bytes) == (0, 0, 0)
@@ -1009,3 +1007,67 @@ def test_out_of_order_nothing_before_the_end_is_lost() -> None:
 def test_a_copy_keeps_the_epoch() -> None:
     node = sk.prefetch(range(3), 2).at_epoch(4)
     assert [copied._epoch for copied in (pickle.loads(pickle.dumps(node)), copy.deepcopy(node))] == [4, 4]
+
+
+@pytest.mark.parametrize("kind", PROCESSES[:1], ids=str)
+def test_an_iterator_goes_on_after_there_was_no_memory_for_an_item(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, strikes = SlotPool.lease, iter([False, True, False, True])
+
+    def short_of_memory(pool: SlotPool, slot: int, size: int) -> Any:
+        if next(strikes, False):
+            raise MemoryError("no memory for this")
+        return lease(pool, slot, size)
+
+    monkeypatch.setattr(SlotPool, "lease", short_of_memory)
+    with kind.ahead(sk.smap(lambda i: np.full(1000, i), range(6)), 1) as node:
+        items, found, struck = iter(node), list[int](), 0
+        while len(found) < 6:
+            try:
+                found.append(next(items)[0])
+            except MemoryError:
+                struck += 1
+        assert (found, struck, list(items)) == (list(range(6)), 2, [])
+
+
+def in_turn(keys: list[int]) -> Iterator[int]:
+    """Yield keys that can be drawn only once."""
+    yield from keys
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("plan", [range(30), np.arange(30)[::-1], list(range(30)), in_turn], ids=type)
+def test_after_ctrl_c_the_same_iterator_goes_on_with_the_next_item(kind: Kind, size: int, plan: Any) -> None:
+    keys = list(range(30)) if plan is in_turn else [int(i) for i in plan]
+    with kind.ahead(sk.smap(str, range(30)), 2, chunk_size=size) as node:
+        items = restarting(node.reading(in_turn(keys) if plan is in_turn else plan))
+        found = []
+        for at in (0, 1, 7, 20):
+            found += islice(items, max(0, at - len(found)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Reader, "_advance", interrupted)
+                while len(found) < 30:
+                    try:
+                        found.append(next(items))
+                    except KeyboardInterrupt:
+                        break
+        assert found + list(items) == list(map(str, keys))
+
+
+def interrupted(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_an_iterator_without_order_says_that_it_cannot_go_on_after_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with sk.prefetch(range(30), 2, in_order=False) as node:
+        items = iter(node)
+        next(items)
+        monkeypatch.setattr(Reader, "_advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(items)
+        with pytest.raises(RuntimeError, match="with in_order=False it cannot go on"):
+            next(items)

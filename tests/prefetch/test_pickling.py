@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import pytest
 
 from seqkit.prefetch import classes
 from seqkit.prefetch.classes import has_a_name
-from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value
+from seqkit.prefetch.pickling import dumps, dumps_back, dumps_by_value, dumps_for_workers
 
 T = TypeVar("T")
 
@@ -141,3 +142,60 @@ def test_names_are_those_under_which_something_is_found() -> None:
 
 def test_plain_pickles_are_those_of_pickle() -> None:
     assert dumps({"a": [1, known]}, protocol=5) == pickle.dumps({"a": [1, known]}, protocol=5)
+
+
+ARROW = {
+    "int": lambda pa: pa.array(np.arange(10**5)),
+    "text": lambda pa: pa.array(list(map(str, range(10**5)))),
+    "nulls": lambda pa: pa.array([None, *range(10**5)]),
+    "list": lambda pa: pa.array([[i] for i in range(10**5)]),
+    "struct": lambda pa: pa.array([{"a": i} for i in range(10**5)]),
+    "dictionary": lambda pa: pa.array(["x", "y"] * 10**5).dictionary_encode(),
+    "extension": lambda pa: pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.int64(), [2]), pa.array([[1, 2]] * 10**5, pa.list_(pa.int64(), 2))
+    ),
+    "chunked": lambda pa: pa.chunked_array([np.arange(10**5)] * 2),
+    "batch": lambda pa: pa.record_batch({"a": np.arange(10**5)}),
+    "table": lambda pa: pa.table({"a": np.arange(10**5), "b": ["x"] * 10**5}),
+}
+
+
+@pytest.mark.parametrize("pickled", [dumps, dumps_by_value, dumps_for_workers, dumps_back])
+@pytest.mark.parametrize("build", ARROW.values(), ids=ARROW)
+def test_a_slice_of_arrow_data_travels_without_the_rest(build: Any, pickled: Any) -> None:
+    pa = pytest.importorskip("pyarrow")
+    part = build(pa).slice(500, 10)
+    data = pickled({"part": [part]}, protocol=5)
+    assert len(data) < 3000
+    (found,) = pickle.loads(data)["part"]
+    assert found.equals(part)
+    assert found.type == part.type if hasattr(part, "type") else found.schema == part.schema
+
+
+def test_whole_arrow_arrays_travel_out_of_band() -> None:
+    pa = pytest.importorskip("pyarrow")
+    buffers: list[Any] = []
+    array = pa.array(np.arange(1000))
+    data = dumps(array, protocol=5, buffer_callback=buffers.append)
+    assert [buffer.raw().nbytes for buffer in buffers] == [8000]
+    assert pickle.loads(data, buffers=buffers).equals(array)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch calls its sparse layouts beta
+@pytest.mark.parametrize("pickled", [dumps, dumps_by_value, dumps_for_workers, dumps_back])
+def test_tensors_of_every_layout_travel(pickled: Any) -> None:
+    torch = pytest.importorskip("torch")
+    dense = torch.arange(8 * 1024.0).reshape(8, 1024)
+    repeated = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2))
+    tensors = {
+        "coo": [dense.to_sparse(), dense.to_sparse(1), repeated],
+        "compressed": [dense.to_sparse_csr(), dense.to_sparse_csc()],
+        "blocks": [dense.to_sparse_bsr((2, 2)), dense.to_sparse_bsc((2, 2))],
+        "dense": [dense, dense.T, dense.bfloat16(), torch.empty(0, 3), torch.tensor(1.0)],
+    }
+    found = pickle.loads(pickled(tensors, protocol=5))
+    for kind, expected in tensors.items():
+        for one, other in zip(found[kind], expected, strict=True):
+            assert (one.layout, one.dtype) == (other.layout, other.dtype)
+            assert torch.equal(one.to_dense(), other.to_dense())
+    assert not found["coo"][2].is_coalesced()

@@ -1,4 +1,4 @@
-"""What a process may use, by affinity and control groups of either version."""
+"""What a process may use, by affinity and control groups."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from seqkit.prefetch import resources
 
 # Mounts of control groups: name of the folder, root in the file system, and whether of version 2.
 V2 = (("unified", "/", True),)
-V1 = (("cpu,cpuacct", "/", False), ("memory", "/", False))
-NO_LIMIT = "9223372036854771712"  # of memory, in version 1
+V1 = (("cpu,cpuacct", "/", False), ("memory", "/", False))  # is not read
 
 
 @pytest.fixture
@@ -52,16 +51,12 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
         ({"cpu.max": "300000 100000 7"}, 16),
         ({"cpu.max": "nonsense"}, 16),
         ({"cpu.max": ""}, 16),
-        ({"cpu.cfs_quota_us": "400000", "cpu.cfs_period_us": "100000"}, 4),
-        ({"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, 16),
-        ({"cpu.cfs_quota_us": "400000"}, 16),
     ],
 )
 def test_the_number_of_cpus_respects_control_groups(
     files: dict[str, str], cpus: int, groups: Callable[..., None]
 ) -> None:
-    mounts, folder = (V2, "unified") if "cpu.max" in files else (V1, "cpu,cpuacct")
-    groups(mounts, "0::/\n2:cpu,cpuacct:/\n", {f"{folder}/{name}": text for name, text in files.items()})
+    groups(V2, "0::/\n", {f"unified/{name}": text for name, text in files.items()})
     assert resources.usable_cpus() == cpus
 
 
@@ -70,22 +65,15 @@ def test_the_number_of_cpus_respects_control_groups(
     [
         pytest.param(V2, "0::/a/b\n", {"unified/a/b/cpu.max": "200000 100000"}, 2, id="version 2"),
         pytest.param(
-            V1,
-            "4:memory:/\n2:cpu,cpuacct:/a:b\n",
-            {"cpu,cpuacct/a:b/cpu.cfs_quota_us": "200000", "cpu,cpuacct/a:b/cpu.cfs_period_us": "100000"},
-            2,
-            id="version 1",
-        ),
-        pytest.param(
             V1 + V2,
             "2:cpu,cpuacct:/a\n0::/b\n",
             {
                 "cpu,cpuacct/a/cpu.cfs_quota_us": "500000",
                 "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
                 "unified/a/cpu.max": "100000 100000",
-                "unified/b/cpu.max": "max 100000",
+                "unified/b/cpu.max": "300000 100000",
             },
-            5,
+            3,
             id="both versions",
         ),
         pytest.param(
@@ -156,15 +144,6 @@ def test_the_number_of_cpus_respects_the_limit_of_the_own_control_group(
         (V2, "0::/a\n", {"unified/memory.max": "1000000", "unified/a/memory.max": "2000000"}, 1_000_000),
         (V2, "0::/a\n", {"unified/memory.max": "max", "unified/a/memory.max": "2000000"}, 2_000_000),
         (V2, "0::/\n", {"unified/memory.max": "max"}, None),
-        (V1, "4:memory:/\n", {"memory/memory.limit_in_bytes": "2000000"}, 2_000_000),
-        (
-            V1 + V2,
-            "4:memory:/a\n0::/b\n",
-            {"memory/a/memory.limit_in_bytes": "2000000", "memory/memory.limit_in_bytes": NO_LIMIT},
-            2_000_000,
-        ),
-        (V1, "4:memory:/\n", {"memory/memory.limit_in_bytes": NO_LIMIT}, None),
-        (V1, "2:cpu,cpuacct:/\n", {"cpu,cpuacct/memory.limit_in_bytes": "2000000"}, None),
         (V2, "0::/\n", {"unified/memory.max": "nonsense"}, None),
         ((), "", {}, None),
     ],

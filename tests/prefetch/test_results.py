@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections import namedtuple
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
@@ -12,11 +13,11 @@ import numpy as np
 import pytest
 
 from seqkit.errors import RemoteError
-from seqkit.prefetch import results
 from seqkit.prefetch.codec import Form, dumps_plain
 from seqkit.prefetch.processes.segment import PAGE, Segment
 from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.results import (
+    HEADER_BYTES,
     EncodedResult,
     Entry,
     Outcomes,
@@ -24,6 +25,7 @@ from seqkit.prefetch.results import (
     Record,
     SlotResult,
     encoded_item,
+    private,
 )
 
 # -------------------------------------------------------------------- encoded results
@@ -40,16 +42,28 @@ def explode() -> None:
     raise RuntimeError("boom")
 
 
-def encoded(items: list[Any], block: Any = None) -> tuple[bytes, bytes]:
-    """Return the table and the payload of items; `block` gets the buffers."""
-    words, payload, used = [], b"", 0
+def encoded(items: list[Any], block: Any) -> int:
+    """Write items into a block as a worker does; return how many bytes they use."""
+    words, used = [], HEADER_BYTES + 16 * len(items)
     for item in items:
-        _, (form, tail, moved, used, _) = encoded_item(item, False, dumps_plain, block, used)
-        for offset, buffer in moved:
-            block[offset : offset + buffer.nbytes] = buffer
-        words += [len(payload) << 3 | form, len(payload) + len(tail)]
-        payload += tail
-    return struct.pack(f"{len(words)}q", *words), payload
+        _, (form, tail, moved, start, _) = encoded_item(item, False, dumps_plain, block, used)
+        used = start + len(tail)
+        for offset, buffer in [*moved, (start, memoryview(tail))]:
+            block[offset : offset + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
+        words += [start << 3 | form, used]
+    block[HEADER_BYTES : HEADER_BYTES + 8 * len(words)].view(np.int64)[:] = words
+    return used
+
+
+def an_encoded_result(*items: Any, first: int = 0) -> EncodedResult:
+    block = private(8 * PAGE)
+    return EncodedResult(block, first, len(items), encoded(list(items), block))
+
+
+def of_table(table: bytes) -> EncodedResult:
+    block = private(HEADER_BYTES + len(table))
+    block[HEADER_BYTES:] = np.frombuffer(table, np.uint8)
+    return EncodedResult(block, 0, len(table) // 16, 0)
 
 
 def a_pool() -> SlotPool:
@@ -58,32 +72,37 @@ def a_pool() -> SlotPool:
 
 
 def a_result(pool: SlotPool, *items: Any) -> SlotResult:
-    """Return a result whose arrays lie in a slot."""
-    slot, size = pool.reserve(), pool.slot_bytes
-    return SlotResult(*encoded(list(items), pool.block(slot, size)), pool, slot, size)
+    """Return a result that lies in a slot."""
+    slot = pool.reserve()
+    used = encoded(list(items), pool.block(slot, pool.slot_bytes))
+    assert pool.park(slot)
+    return SlotResult(pool, slot, used, 0, len(items), used)
 
 
 def test_numbers_are_in_the_table_itself() -> None:
     ints = struct.pack("4q", Entry.INT, 5, Entry.INT, -(1 << 63))
     floats = struct.pack("qdqd", Entry.FLOAT, 2.5, Entry.FLOAT, float("-inf"))
-    assert EncodedResult(ints, b"").open() == Outcomes([5, -(1 << 63)])
-    assert EncodedResult(floats, b"").open() == Outcomes([2.5, float("-inf")])
-    assert EncodedResult(ints + floats, b"").open().values == [5, -(1 << 63), 2.5, float("-inf")]
-    assert EncodedResult(b"", b"").open() == Outcomes([])
+    assert of_table(ints).open() == Outcomes([5, -(1 << 63)])
+    assert of_table(floats).open() == Outcomes([2.5, float("-inf")])
+    assert of_table(ints + floats).open().values == [5, -(1 << 63), 2.5, float("-inf")]
+    assert of_table(b"").open() == Outcomes([])
 
 
 def test_an_item_that_cannot_be_unpickled_fails_alone() -> None:
-    outcomes = EncodedResult(*encoded([1, Bomb(), "x"])).open()
+    outcomes = an_encoded_result(1, Bomb(), "x").open()
     assert outcomes.values == [1, None, "x"]
     assert [(at, record.summary) for at, record in outcomes.failures.items()] == [(1, "RuntimeError: boom")]
 
 
-def test_a_tail_may_lie_in_memory_and_failed_items_are_failures() -> None:
-    table, payload = encoded([("x", 1), "no"])
-    first, end, second, last = struct.unpack("4q", table)
-    moved = [first + (Entry.IN_MEMORY << 3), end + Entry.IN_MEMORY, second | Entry.FAILED, last]
-    outcomes = EncodedResult(struct.pack("4q", *moved), payload, np.frombuffer(payload, np.uint8)).open()
-    assert outcomes == Outcomes([("x", 1), None], {1: "no"})
+def test_a_result_may_begin_after_the_items_that_were_delivered_before() -> None:
+    assert an_encoded_result(1, "x", (2, "y"), first=1).open() == Outcomes(["x", (2, "y")])
+
+
+def test_an_item_that_is_marked_as_failed_is_a_failure() -> None:
+    block = private(8 * PAGE)
+    encoded([("x", 1), "no"], block)
+    block[HEADER_BYTES + 16 : HEADER_BYTES + 24].view(np.int64)[:] |= Entry.FAILED
+    assert EncodedResult(block, 0, 2, 0).open() == Outcomes([("x", 1), None], {1: "no"})
 
 
 @pytest.mark.parametrize("item", [(i for i in "x"), Lock(), ValueError(Lock())], ids=str)
@@ -93,6 +112,39 @@ def test_an_item_that_cannot_be_pickled_fails_with_the_reason(item: Any) -> None
     reason = pickle.loads(tail).rebuild()
     assert str(reason).startswith(f"the item, a {type(item).__name__}, cannot be sent to the consumer's pro")
     assert "cannot pickle" in str(reason)
+
+
+class Slotted:
+    __slots__ = ("lock",)
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
+class Exits:
+    def __reduce__(self) -> Any:
+        raise SystemExit(3)
+
+
+Pair = namedtuple("Pair", "first lock")
+
+
+@pytest.mark.parametrize(
+    ("item", "way"),
+    [
+        ({"meta": [1, Lock()]}, "dict → key 'meta' → item 1 (_thread.lock): TypeError: "),
+        (Slotted(), "Slotted → attribute `lock` (_thread.lock): TypeError: "),
+        (Pair(1, Lock()), "Pair → attribute `lock` (_thread.lock): TypeError: "),
+        ([Exits()], "list → item 0 (tests.prefetch.test_results.Exits): SystemExit: 3"),
+        ({Lock()}, "set (_thread.lock): TypeError: "),
+        ((lambda lock: lambda: lock)(Lock()), "function uses `lock` (_thread.lock), test_results.py:"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_attribute_that_cannot_be_pickled_is_named(item: Any, way: str) -> None:
+    is_failed, (_, tail, *_) = encoded_item(item, False, dumps_plain)
+    assert is_failed
+    assert f"cannot be sent to the consumer's process: {way}" in str(pickle.loads(tail).rebuild())
 
 
 def test_what_plain_pickle_refuses_goes_by_value() -> None:
@@ -123,45 +175,6 @@ def test_a_result_that_is_dropped_unread_gives_its_slot_back_once() -> None:
     for _ in range(2):
         result.discard()
         assert pool.available() == 2
-    assert not result.detach()
-
-
-def test_results_are_copied_out_where_consumers_hold_as_many_slots_as_they_may() -> None:
-    pool = a_pool()
-    first, second = (a_result(pool, np.full(1000, i)) for i in range(2))
-    assert not second.must_copy()
-    first.claim()
-    assert second.must_copy()
-    second.claim()
-    assert (pool.copies, pool.available()) == (1, 1)
-    (array,) = second.open().values
-    assert (array == 1).all()
-    assert not np.shares_memory(array, pool.block(1, PAGE))
-    array[:] = 0
-
-
-def test_a_detached_result_lies_in_memory_of_its_own() -> None:
-    pool = a_pool()
-    result = a_result(pool, np.arange(1000))
-    assert result.detach()
-    assert (pool.available(), pool.copies, result.holds_slot()) == (2, 1, False)
-    pool.block(0, PAGE)[:] = 255
-    result.claim()
-    assert result.open().values[0].sum() == 499_500
-
-
-def test_where_there_is_no_memory_for_a_copy_the_slot_is_leased(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = a_pool()
-
-    def refuse(size: int) -> Any:
-        raise MemoryError
-
-    held, result = (a_result(pool, np.arange(1000)) for _ in range(2))
-    held.claim()
-    monkeypatch.setattr(results, "private", refuse)
-    assert not result.detach()
-    result.claim()
-    assert np.shares_memory(result.open().values[0], pool.block(1, PAGE))
 
 
 def test_an_item_that_cannot_be_unpickled_keeps_no_slot() -> None:

@@ -24,12 +24,20 @@ from seqkit.prefetch.processes.slots import SMALL_IN_A_ROW, SPARE_BYTES, SlotPoo
 
 
 def a_pool(count: int, slot_bytes: int = PAGE, offset: int = 0, **options: Any) -> SlotPool:
+    """Return a pool in which results may stay in all slots."""
     segment = Segment.create(offset + count * slot_bytes)
-    return SlotPool(segment, count, slot_bytes, offset, **options)
+    return SlotPool(segment, count, slot_bytes, offset, **{"spare": 0, **options})
+
+
+def reserved(pool: SlotPool) -> int | None:
+    return pool.reserve() if pool.available() else None
 
 
 def a_lease(pool: SlotPool, size: int = PAGE) -> Any:
-    return pool.lease(pool.reserve(), size)
+    slot = reserved(pool)
+    assert slot is not None
+    assert pool.park(slot)
+    return pool.lease(slot, size)
 
 
 # Everything that keeps memory of an array alive without being the array.
@@ -50,7 +58,7 @@ DERIVED: list[Callable[[Any], Any]] = [
 ]
 
 
-State = Enum("State", ["FREE", "OUT", "LEASED", "LENT", "KEPT"])
+State = Enum("State", ["FREE", "OUT", "PARKED", "LEASED", "LENT", "RETAINED"])
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -78,9 +86,9 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule()
     def reserve(self) -> None:
-        free, slot = self.slots(State.FREE), self.pool.reserve()
-        assert slot in free or (slot == -1 and not free)
-        if slot >= 0:
+        free, slot = self.slots(State.FREE), reserved(self.pool)
+        assert slot in free or (slot is None and not free)
+        if slot is not None:
             self.pool.block(slot, PAGE)[:] = 255  # what a worker writes
             self.states[slot] = State.OUT
 
@@ -90,9 +98,24 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.release(self.out(data, State.FREE))
 
     @precondition(lambda self: self.slots(State.OUT))
+    @rule(data=st.data())
+    def park(self, data: st.DataObject) -> None:
+        assert self.pool.park(self.out(data, State.PARKED))
+
+    def parked(self, data: st.DataObject, becomes: State) -> int:
+        slot: int = data.draw(st.sampled_from(self.slots(State.PARKED)))
+        self.states[slot] = becomes
+        return slot
+
+    @precondition(lambda self: self.slots(State.PARKED))
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        self.pool.release(self.parked(data, State.FREE))
+
+    @precondition(lambda self: self.slots(State.PARKED))
     @rule(data=st.data(), size=st.integers(64, PAGE))
     def lease(self, data: st.DataObject, size: int) -> None:
-        slot = self.out(data, State.LEASED)
+        slot = self.parked(data, State.LEASED)
         self.leases += 1
         self.canaries[slot] = self.leases % 251
         self.pool.block(slot, PAGE)[:] = self.canaries[slot]
@@ -147,20 +170,13 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.slots(State.OUT))
     @rule(data=st.data(), worker=st.integers(0, 2))
     def retire(self, data: st.DataObject, worker: int) -> None:
-        slot = self.out(data, State.KEPT)
+        slot = self.out(data, State.RETAINED)
         self.pool.retire(slot, worker)
         self.keeper[slot] = worker
 
-    @rule(slot=st.integers(0, 4), worker=st.integers(0, 2))
-    def restore(self, slot: int, worker: int) -> None:
-        self.pool.restore(slot, worker)
-        if self.keeper.get(slot) == worker:
-            del self.keeper[slot]
-            self.states[slot] = State.FREE
-
     @rule(worker=st.integers(0, 2))
-    def bury(self, worker: int) -> None:
-        self.pool.bury(worker)
+    def free_retained(self, worker: int) -> None:
+        self.pool.free_retained(worker)
         for slot in [slot for slot, keeper in self.keeper.items() if keeper == worker]:
             del self.keeper[slot]
             self.states[slot] = State.FREE
@@ -168,7 +184,9 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(operation=st.sampled_from([("release",), ("retire", 0), ("lease", 64)]))
     def refuse_what_is_not_out(self, operation: Any) -> None:
         name, *rest = operation
-        for slot in set(self.states) - set(self.slots(State.OUT)):
+        allowed = {"release": [*self.slots(State.OUT), *self.slots(State.PARKED)]}
+        allowed |= {"retire": self.slots(State.OUT), "lease": self.slots(State.PARKED)}
+        for slot in set(self.states) - set(allowed[name]):
             with pytest.raises(KeyError):
                 getattr(self.pool, name)(slot, *rest)
 
@@ -179,7 +197,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.pool.available() == len(self.slots(State.FREE))
         assert self.pool.leased() == len(self.slots(State.LEASED)) + len(self.slots(State.LENT))
         assert self.pool.has_leases() == bool(self.slots(State.LEASED))
-        assert self.pool.kept() == len(self.slots(State.KEPT))
+        assert self.pool.retained() == len(self.slots(State.RETAINED))
 
     @invariant()
     def nothing_a_reader_holds_has_changed(self) -> None:
@@ -195,10 +213,10 @@ class PoolMachine(RuleBasedStateMachine):
             self.keepers.clear()
             for _, over in self.loans:
                 over.append(True)
-            for slot in self.slots(State.OUT):
+            for slot in [*self.slots(State.OUT), *self.slots(State.PARKED)]:
                 self.pool.release(slot)
             for worker in range(3):
-                self.pool.bury(worker)
+                self.pool.free_retained(worker)
             assert self.pool.available() == self.count
 
 
@@ -229,11 +247,11 @@ def test_slots_lie_side_by_side_from_where_they_are_told_to_and_are_page_aligned
 
 def test_the_slot_that_was_freed_last_is_used_first() -> None:
     pool = a_pool(3)
-    assert [pool.reserve() for _ in range(4)] == [0, 1, 2, -1]
-    arrays = {slot: pool.lease(slot, PAGE) for slot in (0, 1)}
+    assert [reserved(pool) for _ in range(4)] == [0, 1, 2, None]
+    arrays = {slot: pool.lease(slot, PAGE) for slot in (0, 1) if pool.park(slot)}
     pool.release(2)
     del arrays[1], arrays[0]
-    assert [pool.reserve() for _ in range(3)] == [0, 1, 2]
+    assert [reserved(pool) for _ in range(3)] == [0, 1, 2]
 
 
 # -------------------------------------------------------------------- small results
@@ -311,33 +329,43 @@ def stepping(step: Callable[[], Any], function: Any, *arguments: Any) -> None:
         sys.settrace(before)
 
 
-@pytest.mark.parametrize("operation", ["release", "retire", "restore", "bury"])
+@pytest.mark.parametrize("operation", ["release", "retire", "park", "free_retained"])
 def test_no_slot_is_given_out_twice_at_any_moment_at_which_another_thread_gives_one_back(
     operation: str,
 ) -> None:
     pool = a_pool(2)
-    slot, seen = pool.reserve(), []
-    if operation in ("restore", "bury"):
+    slot, seen = pool.reserve(), list[int | None]()
+    if operation == "free_retained":
         pool.retire(slot, 5)
-    arguments = {"release": (slot,), "retire": (slot, 5), "restore": (slot, 5), "bury": (5,)}[operation]
-    stepping(lambda: seen.append(pool.reserve()), getattr(pool, operation), *arguments)
-    seen.append(pool.reserve())
+    arguments = {"retire": (slot, 5), "free_retained": (5,)}.get(operation, (slot,))
+    stepping(lambda: seen.append(reserved(pool)), getattr(pool, operation), *arguments)
+    seen.append(reserved(pool))
     assert len(seen) > 5
-    assert sorted(seen)[-2:] == ([-1, 1] if operation == "retire" else [0, 1])
-    assert set(sorted(seen)[:-2]) == {-1}
+    given = sorted(each for each in seen if each is not None)
+    assert given == ([1] if operation in ("retire", "park") else [0, 1])
 
 
-def test_a_worker_that_does_not_keep_a_slot_cannot_give_it_back() -> None:
+def test_a_slot_that_a_worker_retains_is_free_when_that_worker_is_dead() -> None:
     pool = a_pool(2)
-    slot = pool.reserve()
-    pool.restore(slot, 5)  # which is out
-    pool.retire(slot, 5)
-    pool.restore(slot, 6)
-    pool.bury(6)
-    assert (pool.kept(), pool.available()) == (1, 1)
-    for _ in range(2):  # the second time it is free
-        pool.restore(slot, 5)
-        assert (pool.kept(), pool.available()) == (0, 2)
+    pool.retire(pool.reserve(), 5)
+    pool.free_retained(6)
+    assert (pool.retained(), pool.available()) == (1, 1)
+    for _ in range(2):
+        pool.free_retained(5)
+        assert (pool.retained(), pool.available()) == (0, 2)
+
+
+@pytest.mark.parametrize(("spare", "most_leases", "parked"), [(0, 9, 5), (2, 9, 3), (5, 9, 0), (0, 2, 2)])
+def test_results_stay_in_their_slots_while_enough_slots_are_left(
+    spare: int, most_leases: int, parked: int
+) -> None:
+    pool = a_pool(5, spare=spare, most_leases=most_leases)
+    for number in range(5):
+        slot = pool.reserve()
+        if not pool.park(slot):
+            pool.release(slot)
+        assert pool.copies == max(0, number + 1 - parked)
+    assert pool.available() == 5 - parked
 
 
 def test_a_lease_may_start_while_others_are_scanned() -> None:
@@ -383,8 +411,10 @@ def test_arrays_may_be_dropped_in_other_threads_while_slots_are_acquired() -> No
         thread.start()
     for number in range(1000):
         dropped.acquire()
-        slot = pool.reserve()
+        slot = reserved(pool)
+        assert slot is not None
         pool.block(slot, PAGE)[:] = number % 256
+        pool.park(slot)
         handed.put(pool.lease(slot, PAGE))
     for _ in threads:
         handed.put(None)
@@ -403,68 +433,6 @@ def test_a_late_release_does_not_free_a_newer_lease() -> None:
     assert (pool.available(), pool.leased()) == (0, 1)
     del second
     assert pool.available() == 1
-
-
-def test_readers_have_all_leases_when_they_hold_as_many_as_they_may() -> None:
-    pool = a_pool(3, most_leases=2)
-    first = a_lease(pool)
-    assert (pool.has_leases(), pool.are_all_leased()) == (True, False)
-    second = a_lease(pool)
-    assert pool.are_all_leased()
-    del first
-    assert not pool.are_all_leased()
-    del second
-    assert not pool.are_all_leased()
-
-
-def test_a_thread_that_waits_for_a_release_wakes_up_and_takes_no_slot() -> None:
-    pool = a_pool(1)
-    held = [a_lease(pool)]
-    pool.await_release(0)
-    assert pool.available() == 0
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    for _ in range(2):
-        pool.await_release(1e6)
-    thread.join()
-    assert pool.available() == 1
-
-
-def test_a_lease_may_be_in_the_hands_of_a_waiting_reader_while_another_one_looks() -> None:
-    taken = []
-
-    class Shared(SimpleQueue[Any]):
-        def empty(self) -> bool:
-            was_empty = super().empty()
-            if not was_empty and not taken:
-                taken.append(self.get())  # by a thread in `await_release`, just now
-            return was_empty
-
-    pool = a_pool(1)
-    pool._returned = Shared()
-    array = a_lease(pool)
-    del array
-    assert pool.leased() == 1
-    pool._returned.put(taken[0])
-    assert pool.available() == 1
-
-
-def test_ctrl_c_in_a_waiting_thread_loses_no_slot() -> None:
-    pool = a_pool(1)
-    for moment in range(1000):
-        a_lease(pool)  # and drop it
-        steps = iter(range(1000))
-
-        def strike(moment: int = moment, steps: Iterator[int] = steps) -> None:
-            if next(steps) == moment:
-                raise KeyboardInterrupt
-
-        try:
-            stepping(strike, pool.await_release, 1e6)
-            break
-        except KeyboardInterrupt:
-            assert pool.available() == 1
-    assert moment > 5
 
 
 def test_a_lease_outlives_pool_and_segment() -> None:
@@ -488,15 +456,17 @@ def test_dropping_arrays_in_a_forked_child_does_not_free_the_parents_slots() -> 
         del array
         os._exit(pool.available())  # in the child's own books only
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
-    assert pool.reserve() == -1
+    assert reserved(pool) is None
     assert len(array) == PAGE
 
 
 def test_arrays_that_live_at_interpreter_exit_disturb_nothing() -> None:
     script = """
 from seqkit.prefetch.processes.slots import PAGE, Segment, SlotPool
-pool = SlotPool(Segment.create(PAGE), 1, PAGE)
-kept = [pool.lease(pool.reserve(), PAGE)[5:]]
+pool = SlotPool(Segment.create(PAGE), 1, PAGE, spare=0)
+slot = pool.reserve()
+pool.park(slot)
+kept = [pool.lease(slot, PAGE)[5:]]
 kept.append(kept)
 print("ok")
 """
@@ -571,7 +541,9 @@ def test_a_device_that_refuses_to_lock_costs_no_slot() -> None:
     device = Device()
     pool = a_pool(1, 4 * PAGE, pinner=device)
     for size in (1, 2 * PAGE):  # the first lock of the slot, and a larger one
-        slot = pool.reserve()
+        slot = reserved(pool)
+        assert slot is not None
+        assert pool.park(slot)
         device.refuses = True
         with pytest.raises(RuntimeError, match="no"):
             pool.lease(slot, size)
@@ -588,7 +560,7 @@ def test_a_slot_is_not_used_again_while_a_device_copies_from_it() -> None:
     array = a_lease(pool, 10)
     device.copies = True
     del array
-    assert pool.reserve() == -1
+    assert reserved(pool) is None
     assert (pool.leased(), pool.has_leases()) == (1, False)
     device.copies = False
     assert pool.available() == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import random
 import signal
 import threading
 import weakref
@@ -124,35 +125,51 @@ def test_a_start_hook_that_fails_ends_the_node() -> None:
     assert str(error) == "prefetch: worker 0 could not start: OSError: no device"
 
 
-@pytest.mark.parametrize("retries", [0, pytest.param(1, marks=pytest.mark.stress)])
-def test_an_item_that_kills_its_process_is_named_and_the_others_are_computed(retries: int) -> None:
-    def item(x: int) -> int:
-        if x == 7:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return x
-
-    with sk.prefetch(sk.smap(item, range(12)), 2, "process", retries=retries) as ahead:
-        found = drawn(iter(ahead))
-        assert ahead[3] == 3
-    assert found[:7] + found[8:] == [*range(7), *range(8, 12)]
-    assert isinstance(found[7], sk.WorkerDied)
-    assert found[7].index == 7
-
-
-def test_dropped_iterators_and_dying_processes_do_not_stop_others(tmp_path: Path) -> None:
+def test_a_process_that_dies_ends_the_node_until_it_is_restarted(tmp_path: Path) -> None:
     died = tmp_path / "died"
 
     def item(x: int) -> int:
-        if x == 3 and not died.exists():
+        if x == 7 and not died.exists():
             died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    with sk.prefetch(sk.smap(item, range(12)), 2, "process", chunk_size=1) as ahead:
+        *items, error = drawn(iter(ahead))
+        assert items == list(range(len(items)))
+        assert type(error) is RuntimeError
+        assert "one of its processes ended while it computed an item" in str(error)
+        with pytest.raises(RuntimeError, match="restart"):
+            ahead[0]
+        ahead.restart()
+        assert list(ahead) == list(range(12))
+
+
+def test_dropped_iterators_do_not_hide_a_death() -> None:
+    def item(x: int) -> int:
+        if x == 30:
             os._exit(1)
         return x
 
-    with sk.prefetch(sk.smap(item, range(50)), 1, "process", chunk_size=1) as ahead:
+    with sk.prefetch(sk.smap(item, range(50)), 1, "process", max_buffered=3, chunk_size=1) as ahead:
         dropped, items = iter(ahead), iter(ahead)
         assert next(items) == 0
         del dropped  # cancelled tasks make a pool forget the others when it breaks, before Python 3.13
-        assert list(items) == list(range(1, 50))
+        with pytest.raises(RuntimeError, match="one of its processes ended"):
+            list(items)
+
+
+def draw(x: int) -> tuple[float, float]:
+    return random.random(), np.random.rand()
+
+
+def test_batches_of_a_loader_draw_the_same_for_any_number_of_processes() -> None:
+    found = []
+    for workers in (1, 2):
+        loader = sk.DataLoader(sk.smap(draw, range(12)), 2, num_workers=workers, seed=1)
+        found.append(np.stack([np.asarray(batch) for batch in loader]))
+    assert np.array_equal(*found)
+    assert len(np.unique(found[0])) == 24
 
 
 def test_timeouts_are_refused() -> None:

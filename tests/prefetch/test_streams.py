@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch.reading import MOST_LOST
 
-from .kinds import KINDS, Kind
+from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, drawn, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -81,6 +82,68 @@ def test_items_that_turn_slow_or_large_are_drawn_once(
     with kind.ahead(sk.uniter(items), 1, **options) as ahead:
         assert [int(np.max(item)) for item in ahead] == list(range(600))
     assert log.read_text().split() == ["begin"]
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+@pytest.mark.parametrize("chunk_size", ["auto", 2])
+def test_after_a_death_the_only_worker_goes_on_in_plan_order(
+    kind: Kind, chunk_size: int | str, tmp_path: Path
+) -> None:
+    log, killed = tmp_path / "log", tmp_path / "killed"
+
+    def item(i: int) -> int:
+        append(log, f"{i} ")
+        if i == 3 and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return i
+
+    with kind.ahead(sk.smap(item, range(40)), 1, chunk_size=chunk_size) as ahead:
+        assert list(ahead) == list(range(40))
+    began = list(map(int, log.read_text().split()))
+    assert began[: began.index(3) + 1] == list(range(4))
+    after = began[began.index(3) + 1 :]
+    assert after == list(range(after[0], 40))
+    assert after[0] == 3
+
+
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_a_stream_is_opened_once_more_after_a_death(kind: Kind, tmp_path: Path) -> None:
+    log, killed = tmp_path / "log", tmp_path / "killed"
+
+    def items() -> Iterator[int]:
+        append(log, "begin ")
+        for i in range(60):
+            if i == 5 and not killed.exists():
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield i
+
+    with kind.ahead(sk.uniter(items), 1, chunk_size=2) as ahead:
+        assert list(ahead) == list(range(60))
+    assert log.read_text().split() == ["begin", "begin"]
+
+
+@every_kind
+def test_after_a_timeout_the_only_worker_goes_on_in_plan_order(kind: Kind, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def item(i: int) -> int:
+        append(log, f"{i} ")
+        if i == 3:
+            time.sleep(2)
+        return i
+
+    with kind.ahead(sk.smap(item, range(12)), 1, chunk_size=4, timeout=0.5) as ahead:
+        found: list[Any] = []
+        iterator = iter(ahead)
+        while len(found) < 12:
+            try:
+                found.append(next(iterator))
+            except sk.ItemTimeout:
+                found.append(None)
+    assert found == [0, 1, 2, None, *range(4, 12)]
+    assert list(map(int, log.read_text().split())) == list(range(12))
 
 
 @pytest.mark.parametrize("method", ["thread", "executor"])

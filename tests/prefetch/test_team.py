@@ -265,7 +265,7 @@ def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPat
     event = threading.Event()
     with thread(event.wait, event.set):
         node = sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)).start()
-        backend: Any = node._engine._dispatcher._backend  # type: ignore[union-attr]
+        backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
         handle = backend._team.handles[0]
         assert until(lambda: linux.is_readable(backend._fds["receive"]))  # it has said that it begins
         assert handle.begins_by is not None

@@ -20,22 +20,14 @@ from hypothesis import strategies as st
 
 import seqkit as sk
 from seqkit.prefetch.codec import INLINE_BYTES, address
-from seqkit.prefetch.evaluate import Evaluator
+from seqkit.prefetch.errors import record
+from seqkit.prefetch.processes.block import GROUP_BYTES, JobBlock, Packing, Writer, from_file, most_items
 from seqkit.prefetch.processes.segment import PAGE, Segment
 from seqkit.prefetch.processes.team import Team
-from seqkit.prefetch.processes.wire import (
-    JOB,
-    RESULT,
-    Flag,
-    Kind,
-    Layout,
-    Packing,
-    Spec,
-    cells_of,
-    from_file,
-)
-from seqkit.prefetch.processes.worker import GROUP_BYTES, Descriptors, Worker, Writer
-from seqkit.prefetch.results import EncodedResult, Outcomes, Record
+from seqkit.prefetch.processes.wire import JOB, RESULT, Flag, Kind, Layout, Spec
+from seqkit.prefetch.processes.worker import Descriptors, Worker
+from seqkit.prefetch.results import HEADER_BYTES, EncodedResult, Outcomes, Record, private
+from seqkit.prefetch.torch_modes import TorchModes
 
 from .traces import pids_of, state, until
 from .values import same, through_pickle, values
@@ -44,30 +36,28 @@ MARK = 0xAB
 
 
 class Desk:
-    """Stands in for a worker and its parent, with one cell and one slot."""
+    """Stands in for a worker and its parent, with one block."""
 
-    def __init__(self, slot_bytes: int = 16 * PAGE, cell_bytes: int = 16 * PAGE) -> None:
-        layout = Layout(workers=1, cells=1, slots=1, slot_bytes=slot_bytes, cell_bytes=cell_bytes)
-        segment = Segment.create(layout.size + PAGE)
-        (self.cell,) = cells_of(segment, layout)
-        self.slot = segment.block(layout.slots_at, slot_bytes)
-        self.behind = segment.block(layout.size, PAGE)
-        self.behind[:] = MARK
-        self.evaluator = Evaluator(sk.view([0]))
+    def __init__(self, block_bytes: int = 16 * PAGE) -> None:
+        self.memory = private(block_bytes + PAGE)
+        self.memory[:] = MARK
+        self.behind, self.memory = self.memory[block_bytes:], self.memory[:block_bytes]
+        self.block = JobBlock(self.memory)
 
-    def begin(self, items: int = 1000, has_slot: bool = True) -> Writer:
+    def begin(self, items: int = 1000) -> Writer:
         """Begin a job of so many items."""
-        self.items = items
-        self.cell.assign(1)
-        return Writer(self, self.cell, items, self.slot[: None if has_slot else 0])  # type: ignore[arg-type]
+        self.block.assign(1)
+        pipeline = sk.view([0])
+        return Writer(self.block, items, self.memory, lambda error: record(error, pipeline), lambda: None)
 
     def finished(self, file: list[Any] | None = None) -> Outcomes:
         """Read the finished items, as they are now; that which comes in a file, too, if there is one."""
-        cell, count = self.cell, self.cell.finished()
-        memory = self.slot[: cell.words[3]].copy()
+        count, memory = self.block.finished(), self.memory[: self.block.used()].copy()
         if file:
-            count, memory = count + 1, np.frombuffer(bytearray(b"".join(file)), np.uint8)
-        return EncodedResult(cell.table(0, count), cell.payload_bytes(self.items), memory).open()
+            data = b"".join(map(bytes, file))
+            count, memory = count + 1, private(len(data))
+            memory[:] = np.frombuffer(data, np.uint8)
+        return EncodedResult(memory, 0, count, 0).open()
 
 
 def put_all(writer: Writer, items: list[Any]) -> int:
@@ -78,14 +68,14 @@ def put_all(writer: Writer, items: list[Any]) -> int:
     return len(items)
 
 
-def sent(desk: Desk, items: list[Any], has_slot: bool = True) -> list[Any]:
+def sent(desk: Desk, items: list[Any]) -> list[Any]:
     """Send items in as many jobs as it takes; return what arrives, a `Record` where one failed."""
     arrived: list[Any] = []
     while len(arrived) < len(items):
         rest = items[len(arrived) :]
-        writer = desk.begin(len(rest), has_slot)
+        writer = desk.begin(len(rest))
         count = put_all(writer, rest)
-        outcomes = desk.finished(writer.contents() if writer.beside else None)
+        outcomes = desk.finished(writer.contents() if writer.overflow else None)
         assert len(outcomes.values) == count
         arrived += [outcomes.failures.get(at, value) for at, value in enumerate(outcomes.values)]
     assert (desk.behind == MARK).all()
@@ -112,14 +102,10 @@ items = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(
     items=st.lists(items, max_size=12),
-    slot_bytes=st.sampled_from([PAGE, 8 * PAGE, 64 * PAGE]),
-    cell_bytes=st.sampled_from([128, 256, PAGE, 16 * PAGE]),
-    has_slot=st.booleans(),
+    block_bytes=st.sampled_from([PAGE, 8 * PAGE, 64 * PAGE]),
 )
-def test_items_of_every_kind_arrive_whatever_room_there_is(
-    items: list[Any], slot_bytes: int, cell_bytes: int, has_slot: bool
-) -> None:
-    for item, found in zip(items, sent(Desk(slot_bytes, cell_bytes), items, has_slot), strict=True):
+def test_items_of_every_kind_arrive_whatever_room_there_is(items: list[Any], block_bytes: int) -> None:
+    for item, found in zip(items, sent(Desk(block_bytes), items), strict=True):
         if isinstance(item, Raised):
             assert repr(found.rebuild()) == repr(item.error)
         elif isinstance(item, type(Lock())):
@@ -143,8 +129,8 @@ def test_items_that_plain_pickle_refuses_arrive_by_value(makes: Any) -> None:
 def test_tensors_arrive_like_arrays() -> None:
     torch = pytest.importorskip("torch")
     tensors = [torch.arange(5), torch.ones(90, 90, dtype=torch.bfloat16).T, torch.eye(40).to_sparse()]
-    for has_slot in True, False:
-        found = sent(Desk(), [tensors, *tensors], has_slot)
+    for block_bytes in (PAGE, 64 * PAGE):
+        found = sent(Desk(block_bytes), [tensors, *tensors])
         for one, other in zip([*found[0], *found[1:]], tensors * 2, strict=True):
             assert one.dtype == other.dtype
             assert torch.equal(one.to_dense(), other.to_dense())
@@ -166,7 +152,7 @@ class Holder:
         return repr(self.held)
 
 
-@pytest.mark.parametrize("has_slot", [True, False])
+@pytest.mark.parametrize("block_bytes", [PAGE, 16 * PAGE])
 @pytest.mark.parametrize(
     "shown",
     [
@@ -184,18 +170,18 @@ class Holder:
     ids=["array", "part", "list", "tuple", "dict", "nested", "named tuple", "objects", "object", "bytes"],
 )
 def test_a_buffer_filled_again_for_every_item_arrives_with_the_values_of_each_item(
-    shown: Callable[[Any, Any], Any], has_slot: bool
+    shown: Callable[[Any, Any], Any], block_bytes: int
 ) -> None:
     array, numbers = np.zeros(700, np.int64), [0]
-    desk, expected, found = Desk(), [], []
+    desk, expected, found = Desk(block_bytes), [], []
     while len(expected) < 5:
-        writer, more = desk.begin(5, has_slot), True
+        writer, more = desk.begin(5), True
         while more and len(expected) < 5:
             array[:] = numbers[:] = [len(expected)]
             item = shown(array, numbers)
             expected.append(copy.deepcopy(item))
             more = writer.put(item)
-        file = [b"".join(writer.contents())] if writer.beside else None  # written before the next job
+        file = [b"".join(writer.contents())] if writer.overflow else None  # written before the next job
         array[:] = numbers[:] = [99]
         found += desk.finished(file).values
     assert same(found, expected) or repr(found) == repr(expected)
@@ -219,34 +205,34 @@ def test_an_array_twice_in_an_item_is_one_array() -> None:
 
 
 def test_a_job_ends_when_the_table_is_full() -> None:
-    desk = Desk(cell_bytes=PAGE)
+    desk = Desk(PAGE)
     writer = desk.begin(items=1000)
-    most = desk.cell.most_items(1000)
-    assert put_all(writer, [0, 0.5, "x"] * 300) == most == PAGE // 32
-    assert desk.finished().values == ([0, 0.5, "x"] * 300)[:most]
+    most = most_items(PAGE)
+    assert put_all(writer, [0, 0.5, 1] * 300) == most == PAGE // 32
+    assert desk.finished().values == ([0, 0.5, 1] * 300)[:most]
 
 
 def test_a_job_ends_when_the_slot_has_no_room_for_another_item_like_the_largest() -> None:
-    desk = Desk(slot_bytes=16 * PAGE)
-    writer = desk.begin()
+    desk = Desk(17 * PAGE)
+    writer = desk.begin(items=9)
     items = [np.zeros(3 * PAGE, np.uint8), *[np.ones(4 * PAGE, np.uint8)] * 9]
-    assert put_all(writer, items) == 4  # 15 pages of 16
-    assert not writer.beside
+    assert put_all(writer, items) == 4  # 15 pages of almost 17
+    assert not writer.overflow
     assert same(desk.finished().values, items[:4])
 
 
-@pytest.mark.parametrize("size", [INLINE_BYTES - 1, 3 * INLINE_BYTES], ids=["payload", "slot"])
+@pytest.mark.parametrize("size", [INLINE_BYTES - 1, 3 * INLINE_BYTES], ids=["inline", "array"])
 def test_a_job_ends_when_there_is_enough_to_deliver(size: int) -> None:
-    writer = Desk(slot_bytes=1 << 20, cell_bytes=1 << 20).begin()
+    writer = Desk(1 << 20).begin()
     count = put_all(writer, [np.zeros(size, np.uint8)] * 1000)
     assert (count - 1) * size <= GROUP_BYTES < count * (size + 100)
 
 
 def test_a_job_may_have_one_item_of_any_size_that_fits() -> None:
-    desk = Desk(slot_bytes=2 * GROUP_BYTES)
-    writer = desk.begin()
+    desk = Desk(2 * GROUP_BYTES + PAGE)
+    writer = desk.begin(items=2)
     assert put_all(writer, [np.ones(2 * GROUP_BYTES, np.uint8), 1]) == 1
-    assert not writer.beside
+    assert not writer.overflow
     assert desk.finished().values[0].all()
 
 
@@ -269,18 +255,24 @@ def test_an_item_that_does_not_fit_ends_the_job_and_goes_into_a_file(large: Any)
     assert same(desk.finished(writer.contents()).values, [1, array, large])
 
 
-def test_an_item_in_a_file_does_not_count_for_the_slot() -> None:
+def test_an_item_in_a_file_does_not_count_for_the_block() -> None:
     desk = Desk()
-    put_all(desk.begin(), [np.arange(1000), np.ones(20 * PAGE)])
-    assert desk.cell.words[3] == 8000
+    writer = desk.begin(items=2)
+    writer.put(np.arange(1000))
+    used = desk.block.used()
+    writer.put(np.ones(20 * PAGE))
+    assert desk.block.used() == used
 
 
-def test_without_a_slot_memory_goes_into_a_file() -> None:
+def test_an_item_whose_data_cannot_be_sent_is_replaced_by_the_error() -> None:
     desk = Desk()
-    writer = desk.begin(has_slot=False)
-    assert put_all(writer, ["x", np.arange(1000), 2]) == 2
-    assert desk.cell.words[3] == 0
-    assert same(desk.finished(writer.contents()).values, ["x", np.arange(1000)])
+    writer = desk.begin(items=3)
+    put_all(writer, [1, np.arange(1000), np.ones(20 * PAGE)])
+    writer.replace_last(OSError("no space"))
+    assert not writer.overflow
+    outcomes = desk.finished()
+    assert same(outcomes.values, [1, np.arange(1000), None])
+    assert "no space" in outcomes.failures[2].summary
 
 
 # -------------------------------------------------------------------- at any moment
@@ -305,8 +297,8 @@ class Watched:
 
 
 def test_the_count_of_finished_items_is_raised_last() -> None:
-    desk, seen = Desk(slot_bytes=64 * PAGE), []
-    desk.cell.words = Watched(desk.cell.words, lambda: seen.append(desk.finished()))
+    desk, seen = Desk(64 * PAGE), []
+    desk.block.words = Watched(desk.block.words, lambda: seen.append(desk.finished()))
     items = [1, 2.5, "x", np.arange(1000), 1 << 70, b"y" * 20 * PAGE, [np.zeros(3), np.zeros(3000)]]
     writer = desk.begin()
     for count, item in enumerate([*items, Raised(ValueError("bad"))], 1):
@@ -325,10 +317,12 @@ def test_arrays_of_the_slot_are_aligned_and_returned_without_a_copy() -> None:
     first, second = writer.allocate((601, 7), np.dtype("u1")), writer.allocate((800,), np.dtype("f8"))
     assert first is not None
     assert second is not None
-    assert [address(array) - address(desk.slot) for array in (first, second)] == [0, 4224]
+    start = 128  # after header and table
+    assert [address(array) - address(desk.memory) for array in (first, second)] == [start, start + 4224]
     first[:], second[:] = 1, 2
     assert not writer.put((first, 3, second[100:]))
-    assert (writer.allocated, writer.used, writer.buffers, writer.beside) == (True, 4224 + 6400, 2, [])
+    assert (writer.allocated, writer.buffers, writer.overflow) == (True, 2, [])
+    assert start + 4224 + 6400 <= writer.used < start + 4224 + 6400 + 200
     assert same(desk.finished().values, [(np.ones((601, 7), "u1"), 3, np.full(700, 2.0))])
 
 
@@ -341,11 +335,7 @@ def test_small_arrays_and_arrays_that_do_not_fit_are_allocated_outside_the_slot(
 ) -> None:
     writer = Desk().begin()
     assert writer.allocate(shape, np.dtype(dtype)) is None
-    assert (writer.used, writer.allocated) == (0, False)
-
-
-def test_without_a_slot_there_is_no_memory_for_user_code() -> None:
-    assert Desk().begin(has_slot=False).allocate((5000,), np.dtype("f8")) is None
+    assert (writer.used, writer.allocated) == (HEADER_BYTES + 16 * 1000, False)
 
 
 def test_memory_allocated_by_user_code_and_not_returned_is_not_overwritten() -> None:
@@ -376,24 +366,31 @@ class Told(NamedTuple):
 class Office:
     """A worker without a process of its own, which does one job after the other in the slots it is given."""
 
-    def __init__(self, item: Callable[[int], Any]) -> None:
-        layout = Layout(workers=1, cells=9, slots=2, slot_bytes=8 * PAGE, cell_bytes=16 * PAGE)
-        self.segment = Segment.create(layout.size)
-        self.cells = cells_of(self.segment, layout)
+    def __init__(self, item: Callable[[int], Any], slot_bytes: int = 8 * PAGE) -> None:
+        self.layout = Layout(workers=1, slots=9, slot_bytes=slot_bytes)
+        self.segment = Segment.create(self.layout.size)
+        self.blocks = [JobBlock(self.segment.block(self.layout.slot_at(i), slot_bytes)) for i in range(9)]
         self.told, results = os.pipe()
         jobs, self.send = os.pipe()
         self.fds = Descriptors(jobs, os.dup(jobs), results, -1, -1, self.segment.fd)
-        spec = Spec(layout, 1, 0, 0, "wrap", None, 0, is_timed=False, parent=os.getpid())
+        spec = Spec(self.layout, 1, 0, 0, "wrap", None, 0, False, os.getpid(), TorchModes())
         seeding: Any = SimpleNamespace(epoch=-1)
         self.worker = Worker(0, spec, self.fds, self.segment, sk.smap(item, range(9)), seeding)
 
-    def do(self, ticket: int, slot: int = -1) -> list[Told]:
-        """Have it do the job of the item of this number; return what it tells."""
-        self.cells[ticket].assign(ticket)
-        job = JOB.pack(ticket, ticket, slot, False, Packing.RANGE, ticket, ticket + 1, 1, -1, 0, 0)
+    def do(self, ticket: int) -> list[Told]:
+        """Have it do the job of the item of this number, in the slot of this number; return what it tells."""
+        self.blocks[ticket].assign(ticket)
+        job = JOB.pack(ticket, ticket, False, Packing.RANGE, ticket, ticket + 1, 1, -1, 0)
         self.worker._next_job = iter([job, b""]).__next__  # type: ignore[method-assign]
         self.worker.serve()
         return [Told(*record) for record in RESULT.iter_unpack(os.read(self.told, 1 << 16))]
+
+    def array(self, told: Told) -> Any:
+        """Return the only array of a result."""
+        memory = self.blocks[told.ticket].memory
+        if told.file >= 0:
+            memory = from_file(os.getpid(), told.file, told.used)
+        return EncodedResult(memory, 0, told.number, 0).open().values[0]
 
     def close(self) -> None:
         self.worker._arrivals.close()
@@ -402,11 +399,11 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Iterator[Callable[[Callable[[int], Any]], Office]]:
+def office() -> Iterator[Callable[..., Office]]:
     made: list[Office] = []
 
-    def make(item: Callable[[int], Any]) -> Office:
-        made.append(Office(item))
+    def make(item: Callable[[int], Any], slot_bytes: int = 8 * PAGE) -> Office:
+        made.append(Office(item, slot_bytes))
         return made[-1]
 
     yield make
@@ -414,52 +411,51 @@ def office() -> Iterator[Callable[[Callable[[int], Any]], Office]]:
         made.pop().close()
 
 
-def test_a_worker_closes_a_file_once_the_result_was_read_and_not_because_its_job_is_cancelled(
+def test_a_worker_closes_a_file_once_the_result_was_read_and_not_because_its_job_is_revoked(
     office: Any,
 ) -> None:
-    desk = office(lambda i: np.full(900, i) if i == 1 else i)
-    ((ticket, _, kind, number, used, _, file, flags),) = desk.do(1)
-    assert (ticket, kind, number, used, flags) == (1, Kind.DONE, 1, 7200, Flag.HAS_ARRAYS)
-    desk.cells[1].assign(0)
+    desk = office(lambda i: np.full(900, i) if i == 1 else i, PAGE)
+    (done,) = desk.do(1)
+    assert (done.kind, done.number, done.flags) == (Kind.DONE, 1, Flag.HAS_ARRAYS)
+    desk.blocks[1].revoke()
     desk.do(2)
-    assert from_file(os.getpid(), file, used).view(np.int64).tolist() == [1] * 900
-    desk.cells[1].let_go(1)
+    assert desk.array(done).tolist() == [1] * 900
+    desk.blocks[1].mark_read(1)
     desk.do(3)
     with pytest.raises(FileNotFoundError):
-        from_file(os.getpid(), file, used)
+        from_file(os.getpid(), done.file, done.used)
 
 
-def test_a_worker_reports_when_memory_that_outlived_its_item_is_released(office: Any) -> None:
+def test_memory_that_outlives_its_item_goes_into_a_file_and_user_code_gets_no_more(office: Any) -> None:
     kept: list[Any] = []
 
     def item(i: int) -> Any:
+        array = sk.empty(900)
+        array[:] = i
         if i == 1:
-            kept.append(sk.empty(900))
-            kept[0][:] = 7
-        if i == 3:
-            kept.clear()
-        return kept[0] if i == 1 else i
+            kept.append(array)
+        return array
 
     desk = office(item)
-    (done,) = desk.do(1, slot=1)
-    assert done.flags == Flag.HAS_ARRAYS | Flag.SURVIVES
+    (done,) = desk.do(1)
+    assert done.flags == Flag.HAS_ARRAYS | Flag.RETAINED
     kept[0][:] = 8  # user code goes on with it, and the result is as it was
-    assert (from_file(os.getpid(), done.file, done.used).view(float) == 7).all()
-    assert [told.kind for told in desk.do(2, slot=0)] == [Kind.DONE]
-    assert [(told.kind, told.number) for told in desk.do(3, slot=0)] == [(Kind.DONE, 1), (Kind.LET_GO, 1)]
-    assert [told.kind for told in desk.do(4, slot=0)] == [Kind.DONE]
+    assert (desk.array(done) == 1).all()
     os.close(done.file)
+    (later,) = desk.do(2)
+    assert (later.flags, later.file) == (Flag.HAS_ARRAYS, -1)
+    assert (desk.array(later) == 2).all()
 
 
 def test_memory_that_outlives_its_item_without_being_part_of_it_needs_no_file(office: Any) -> None:
     kept: list[Any] = []
-    (done,) = office(lambda i: kept.append(sk.empty(900))).do(1, slot=0)
-    assert (done.flags, done.file) == (Flag.SURVIVES, -1)
+    (done,) = office(lambda i: kept.append(sk.empty(900))).do(1)
+    assert (done.flags, done.file) == (Flag.RETAINED, -1)
 
 
 @pytest.mark.parametrize("more", [0, 9 * PAGE], ids=["slot", "file"])
-def test_memory_that_is_gone_with_its_item_does_not_survive(office: Any, more: int) -> None:
-    (done,) = office(lambda i: [sk.empty(900), np.zeros(more)]).do(1, slot=0)
+def test_memory_that_is_gone_with_its_item_is_not_retained(office: Any, more: int) -> None:
+    (done,) = office(lambda i: [sk.empty(900), np.zeros(more)]).do(1)
     assert (done.flags, done.file >= 0) == (Flag.HAS_ARRAYS, more > 0)
     if more:
         os.close(done.file)

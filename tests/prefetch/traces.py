@@ -151,7 +151,7 @@ def threads() -> set[threading.Thread]:
 def pids_of(node: sk.Prefetch) -> list[int]:
     """Return the worker processes of a node, in the order of their numbers."""
     dispatcher: Any = node._engine._dispatcher
-    team = dispatcher._backend._team
+    team = dispatcher.backend._team
 
     def have_begun() -> bool:
         """Those of a template have, when it has told their pids."""

@@ -6,13 +6,16 @@ import itertools
 import json
 import math
 import pickle
+from itertools import chain
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import seqkit as sk
 from seqkit.loader import DataLoader
+from seqkit.randomness import Permutation
 from seqkit.samplers import (
     BudgetBatchSampler,
     ConstWidthBucket,
@@ -222,18 +225,19 @@ def test_no_samples_make_no_batches(keys):
     ("options", "error", "message"),
     [
         ({"bucket_keys": [3, 5]}, ValueError, r"got 9 for sample 1; the keys are \[3, 5\]"),
-        ({"lengths": [3, 0]}, ValueError, "lengths must be at least 1, got 0 at position 1"),
+        ({"lengths": [3, -1]}, ValueError, "lengths must be at least 0, got -1 at position 1"),
+        ({"lengths": [3.5, math.nan]}, ValueError, "lengths must be at least 0, got nan at position 1"),
         (
             {"lengths": [(1, 2), (3, -1)]},
             ValueError,
-            r"lengths must be at least 1, got \(3, -1\) at position 1",
+            r"lengths must be at least 0, got \(3, -1\) at position 1",
         ),
-        ({"lengths": [(1, 2), (3,)]}, TypeError, "lengths must be ints, or tuples of so many ints for all"),
-        ({"lengths": [1.5]}, TypeError, r"lengths must be ints, .* got \[1.5\]"),
-        ({"lengths": [True]}, TypeError, "lengths must be ints"),
-        ({"lengths": 5}, TypeError, "lengths must be ints"),
-        ({"bucket_keys": [(9, 9)]}, ValueError, "bucket_keys must have 1 int.s. each"),
-        ({"bucket_keys": [0, 9]}, ValueError, "bucket_keys must be at least 1, got 0"),
+        ({"lengths": [(1, 2), (3,)]}, TypeError, "lengths must be numbers, or tuples of so many"),
+        ({"lengths": ["1"]}, TypeError, r"lengths must be numbers, .* got \['1'\]"),
+        ({"lengths": [True]}, TypeError, "lengths must be numbers"),
+        ({"lengths": 5}, TypeError, "lengths must be numbers"),
+        ({"bucket_keys": [(9, 9)]}, ValueError, "bucket_keys must have 1 number.s. each"),
+        ({"bucket_keys": [-1, 9]}, ValueError, "bucket_keys must be at least 0, got -1"),
         ({"batch_size": 0}, ValueError, "batch_size should be a positive integer value"),
         ({"batch_size": True}, ValueError, "batch_size should be a positive integer value"),
         ({"num_buckets": 0}, ValueError, "num_buckets must be a positive int, got 0"),
@@ -454,11 +458,11 @@ def test_neighbours_stay_together_when_their_batches_are_shuffled():
     ("options", "error", "message"),
     [
         ({"max_tokens": None}, ValueError, "max_tokens or max_samples must be given"),
-        ({"max_tokens": 0}, ValueError, "max_tokens must be a positive int, got 0"),
-        ({"max_tokens": 9.5}, TypeError, "max_tokens must be a positive int, got 9.5"),
+        ({"max_tokens": 0}, ValueError, "max_tokens must be a number of tokens or seconds above 0"),
+        ({"max_tokens": "9"}, TypeError, "max_tokens must be a number of tokens or seconds above 0"),
         ({"max_samples": -1}, ValueError, "max_samples must be a positive int, got -1"),
         ({"multiple": 0}, ValueError, "multiple must be a positive int, got 0"),
-        ({"lengths": [0]}, ValueError, "lengths must be at least 1, got 0 at position 0"),
+        ({"lengths": [-1]}, ValueError, "lengths must be at least 0, got -1 at position 0"),
         ({"oversize": "own"}, ValueError, "oversize must be 'error' or 'alone', got 'own'"),
         ({"sort": 1}, ValueError, "sort should be a boolean value"),
         ({"shuffle": 1}, ValueError, "shuffle should be a boolean value"),
@@ -467,6 +471,72 @@ def test_neighbours_stay_together_when_their_batches_are_shuffled():
 def test_token_budget_batch_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"TokenBudgetBatchSampler: {message}"):
         TokenBudgetBatchSampler(**{"lengths": [3, 4], "max_tokens": 9, **options})
+
+
+# -------------------------------------------------------------------- seconds, and samples of length 0
+
+
+def test_a_long_bucket_evaluates_its_permutation_once_an_epoch(monkeypatch):
+    evaluated = []
+    scattered = Permutation._scattered
+    monkeypatch.setattr(
+        Permutation, "_scattered", lambda self, i: (evaluated.append(len(i)), scattered(self, i))[1]
+    )
+    n = Permutation.TABLE + 5000
+    sampler = FixedBucketSampler(np.ones(n, int), 16, shuffle=True, seed=0)
+    for epoch in range(2):
+        evaluated.clear()
+        batches = list(sampler)
+        assert sorted(chain(*batches)) == list(range(n))
+        assert sum(evaluated) == n
+        order = list(sk.shuffle(range(n), 0, epoch, name="bucket 1"))
+        assert sorted(batches) == sorted(order[i : i + 16] for i in range(0, n, 16))
+
+
+SECONDS = [1.5, 0, 2.5, 3.0, 0.25, 0, 12.75]
+
+
+@pytest.mark.parametrize("lengths", [SECONDS, np.array(SECONDS, np.float32), [0, 0, 3, 5]], ids=repr)
+@pytest.mark.parametrize("scheme", [ConstWidthBucket(), LinearWidthBucket(), ExpWidthBucket(1.5)], ids=repr)
+@pytest.mark.parametrize("options", [{}, {"ratio": 0.5}, {"use_average_length": True}], ids=repr)
+def test_lengths_in_seconds_and_of_0_are_bucketed(lengths, scheme, options):
+    sampler = FixedBucketSampler(lengths, 2, 3, bucket_scheme=scheme, **options)
+    assert sorted(chain(*sampler)) == list(range(len(lengths)))
+    keys = sampler.bucket_keys
+    assert keys == sorted(keys)
+    assert keys[-1] == max(lengths)
+    for batch in sampler:
+        longest = max(lengths[i] for i in batch)
+        assert any(longest <= key for key in keys)
+    assert "samples" in sampler.stats()
+
+
+def test_samples_of_length_0_fill_batches_of_batch_size():
+    assert list(FixedBucketSampler([0, 0, 0], 2)) == [[0, 1], [2]]
+    sampler = FixedBucketSampler([0, 0, 0, 4], 2, bucket_keys=[0, 4], ratio=3, seed=0)
+    assert sampler.batch_sizes == {0: 2, 4: 6}
+    sampler = FixedBucketSampler([0, 0, 0, 4], 8, bucket_keys=[0, 4], use_average_length=True)
+    assert sampler.batch_sizes == {0: 8, 4: 2}
+
+
+def test_schemes_of_floats_are_not_rounded():
+    assert ConstWidthBucket()(1.0, 0.0, 4) == [0.25, 0.5, 0.75, 1.0]
+    assert ExpWidthBucket(2)(15.0, 0.0, 4) == pytest.approx([1, 3, 7, 15])
+    assert LinearWidthBucket()(10.0, 0.0, 4) == pytest.approx([1, 3, 6, 10])
+    assert ConstWidthBucket()(2.5, 2.5, 3) == [2.5]
+    assert ConstWidthBucket()((1.0, 4), (0.0, 1), 2) == [(0.5, 2), (1.0, 4)]
+
+
+def test_budgets_in_seconds_hold_samples_of_length_0():
+    assert list(TokenBudgetBatchSampler(SECONDS, 5.5, oversize="alone")) == [[1, 5, 4], [0, 2], [3], [6]]
+    assert list(TokenBudgetBatchSampler([0, 0, 0, 1], 2, 2)) == [[0, 1], [2, 3]]
+    assert list(BudgetBatchSampler(range(4), SECONDS, 5.5)) == [[0, 1], [2], [3]]
+    assert list(BudgetBatchSampler(range(4), np.array(SECONDS), 5.5)) == [[0, 1], [2], [3]]
+    with pytest.raises(ValueError, match=r"at most max_tokens=5.5, got 12.75 for sample 6"):
+        TokenBudgetBatchSampler(SECONDS, 5.5)
+    for length, error in ((math.nan, ValueError), (-1, ValueError), ("3", TypeError), (True, TypeError)):
+        with pytest.raises(error, match="BudgetBatchSampler: lengths must be"):
+            list(BudgetBatchSampler(range(2), [1, length], 5))
 
 
 # -------------------------------------------------------------------- states and budgets
@@ -526,7 +596,7 @@ def test_an_oversize_key_is_refused_or_alone():
     ("options", "error", "message"),
     [
         ({}, ValueError, "max_tokens or max_samples must be given"),
-        ({"max_tokens": 0}, ValueError, "max_tokens must be a positive int, got 0"),
+        ({"max_tokens": 0}, ValueError, "max_tokens must be a number of tokens or seconds above 0"),
         ({"max_samples": "2"}, TypeError, "max_samples must be a positive int, got '2'"),
         ({"max_tokens": 3, "oversize": "drop"}, ValueError, "oversize must be 'error' or 'alone'"),
         ({"max_tokens": 3, "lengths": 5}, TypeError, "lengths must be a sequence, a mapping or a function"),

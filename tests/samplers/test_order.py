@@ -890,3 +890,47 @@ def test_two_passes_at_once_are_independent():
     sampler.set_epoch(0)
     a, b = iter(sampler), iter(sampler)
     assert [list(each) for each in zip(*zip(a, b, strict=True), strict=True)] == expected
+
+
+# -------------------------------------------------------------------- repr
+
+
+@pytest.mark.parametrize(
+    ("sampler", "text"),
+    [
+        (RandomSampler([5, 6, 7], seed=3), "RandomSampler(data_source=<list of 3>, seed=3, len=3)"),
+        (SequentialSampler(4, start=2), "SequentialSampler(data_source=4, start=2, len=4)"),
+        (
+            BatchSampler(RandomSampler(10, seed=1), 3, drop_last=True),
+            "BatchSampler(sampler=RandomSampler(data_source=10, seed=1, len=10), batch_size=3,"
+            " drop_last=True, last='discard', len=3)",
+        ),
+        (
+            WeightedRandomSampler([1, 2], 5, seed=1),
+            "WeightedRandomSampler(weights=<ndarray of 2>, num_samples=5, seed=1, len=5)",
+        ),
+        (InfiniteSampler(sk.view([1, 2])), "InfiniteSampler(sampler=<list of 2>)"),
+        (
+            TokenBudgetBatchSampler([3, 4], 4, seed=0),
+            "TokenBudgetBatchSampler(max_tokens=4, seed=0, len=2)",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_text_of_a_sampler_shows_its_arguments_and_length(sampler, text):
+    assert repr(sampler) == text
+
+
+def test_the_text_of_a_sampler_shows_its_epoch():
+    sampler = RandomSampler(3, seed=0)
+    list(sampler)
+    assert repr(sampler) == "RandomSampler(data_source=3, seed=0, len=3, epoch=1)"
+
+
+def test_the_text_of_a_sampler_never_fails():
+    class Broken(Sampler):
+        @property
+        def order(self):
+            raise OSError("gone")
+
+    assert repr(Broken()) == "Broken()"

@@ -399,3 +399,22 @@ def test_arrays_of_processes_belong_to_the_consumer() -> None:
         for chunk, number in zip(batch.data, batch.chunk, strict=True):
             assert (chunk == 540000 + number).all()
             chunk[:] = 0
+
+
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 1}, {"num_workers": 1, "method": "thread"}])
+def test_streams_that_follow_the_epoch_are_told_it(workers: Any) -> None:
+    class Epochs:
+        epoch = -1
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epoch = epoch
+
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, i: int) -> int:
+            return 10 * self.epoch + i
+
+    with StreamLoader(Epochs(), lambda stream: [stream], 2, padding="drop_rows", **workers) as loader:
+        found = [[batch.data.tolist() for batch in loader] for _ in range(2)]
+    assert found == [[[0, 1]], [[10, 11]]]

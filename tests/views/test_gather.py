@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.testing import UnsizedSource
+from seqkit import samplers
+from seqkit.testing import CountingSource, UnsizedSource
 
-from .helpers import Naturals, agree_after_errors, says
+from .helpers import FailsAt, Naturals, agree_after_errors, says
 
 
 def test_take_is_gather() -> None:
@@ -153,3 +155,120 @@ def test_indices_can_be_checked_at_once() -> None:
     assert list(sk.gather("abc", [], check=True)) == []
     with says(TypeError, "gather: check must be a bool, got 1"):
         sk.gather("abc", [0], check=1)  # type: ignore[arg-type]
+
+
+# -------------------------------------------------------------------- a view of indices
+
+
+def test_a_view_of_indices_is_not_read_before_its_items() -> None:
+    indices = CountingSource([2, 0, -1])
+    view = sk.gather("abc", sk.view(indices))
+    assert len(view) == 3
+    assert not indices.reads
+    assert view[2] == "c"
+    assert view[0] == "c"
+    assert indices.reads.total() == 2
+    assert list(view[1:]) == ["a", "c"]
+    assert sk.batch(view, 2)[0] == ["c", "a"]
+
+
+@pytest.mark.parametrize("how", ["gather", "[]", "sampler"])
+def test_an_order_of_indices_follows_the_epoch(how: str) -> None:
+    order = sk.shuffle(range(50), seed=3)
+    data = sk.view(range(100, 150))
+    if how == "sampler":
+        view = sk.gather(data, samplers.RandomSampler(50, seed=3))
+    else:
+        view = sk.gather(data, order) if how == "gather" else data[order]
+    for epoch in range(3):
+        assert list(view.at_epoch(epoch)) == [100 + i for i in order.at_epoch(epoch)]
+    passes = sk.epochs(view, 2)
+    assert list(passes) == [*view, *view.at_epoch(1)]
+    assert list(sk.prefetch(view, 2, "thread").at_epoch(2)) == list(view.at_epoch(2))
+
+
+def test_each_index_of_a_view_fails_alone() -> None:
+    view = sk.gather("abc", sk.view([0, 5, 1.0, True, "x", None, -1]))
+    found = agree_after_errors(view)
+    assert (found[0], found[6]) == ("a", "c")
+    assert [error.kind for error in found[1:6]] == [IndexError, *[TypeError] * 4]
+    with says(IndexError, "gather: indexes[1] is 5, outside [-3, 3)"):
+        view[1]
+    with says(TypeError, "gather: indexes[2] is 1.0, not an int"):
+        view[2]
+    with says(TypeError, "gather: indexes[3] is True, a bool. Pass numpy.asarray(mask) to select by a mask."):
+        view[3]
+    with says(IndexError, "gather: indexes[1] is 5, outside [-3, 3)"):
+        view.__getitems__([0, 1, 2])
+    assert view.__getitems__([0, 6]) == ["a", "c"]
+    assert view.__getitems__([]) == []
+
+
+@pytest.mark.parametrize("flags", [[True, False, True], np.array([True, False, True])], ids=repr)
+def test_a_view_of_bools_is_no_mask(flags: Any) -> None:
+    for view in (sk.gather("abc", sk.view(flags)), sk.view("abc")[sk.view(flags)]):
+        for read in (lambda v: v[0], list, lambda v: sk.batch(v, 2)[0]):
+            with pytest.raises(TypeError, match=r"indexes\[0\] is .*True_?, a bool"):
+                read(view)
+
+
+def test_a_failing_index_or_item_costs_only_its_own_item() -> None:
+    for source in (sk.view("abcd"), sk.prefetch("abcd", 2, "thread")):
+        indices = sk.smap(FailsAt(9), [3, 9, 1, 7, 0])
+        found = agree_after_errors(sk.gather(source, indices))
+        assert [found[0], found[2], found[4]] == ["d", "b", "a"]
+        assert [found[1].kind, found[3].kind] == [sk.EvaluationError, IndexError]
+    items = sk.smap(FailsAt("b"), "abcd")
+    found = agree_after_errors(sk.gather(items, sk.view([0, 1, 2])))
+    assert (found[0], found[1].kind, found[2]) == ("a", sk.EvaluationError, "c")
+    with pytest.raises(sk.EvaluationError, match=r"path: gather\[1\] → smap\[1\]"):
+        sk.gather(items, sk.view([0, 1, 2]))[1]
+
+
+def test_a_source_that_works_ahead_learns_the_indices_of_a_view() -> None:
+    asked: list[int] = []
+    source = sk.prefetch(sk.smap(lambda i: asked.append(i) or i, range(9)), 1, "thread", max_buffered=3)  # type: ignore[func-returns-value]
+    assert list(sk.gather(source, sk.view([8, 0, 8, 5]))) == [8, 0, 8, 5]
+    assert asked == [8, 0, 8, 5]
+
+
+def test_indices_of_a_view_may_never_end_or_have_an_unknown_end() -> None:
+    assert list(sk.gather("abc", sk.cycle([0, -1])).head(5)) == ["a", "c", "a", "c", "a"]
+    assert list(sk.gather("abc", sk.view(UnsizedSource([2, 1])))) == ["c", "b"]
+    ahead = sk.gather(sk.prefetch("abc", 2, "thread"), sk.cycle([0, -1]))
+    assert list(islice(ahead, 5)) == ["a", "c", "a", "c", "a"]
+    found = agree_after_errors(sk.gather(UnsizedSource("abc"), sk.view([2, 7, -1])))
+    assert (found[0], found[1].kind, found[2].kind) == ("c", IndexError, IndexError)
+
+
+def test_check_reads_all_indices_of_a_view_at_once() -> None:
+    with says(IndexError, "gather: indexes[1] is 3, outside [-3, 3)"):
+        sk.gather("abc", sk.view([0, 3]), check=True)
+    with says(TypeError, "gather: indexes[0] is 'x', not an int"):
+        sk.gather("abc", sk.view("x"), check=True)
+    with pytest.raises(TypeError, match="check=True needs indexes with a length"):
+        sk.gather("abc", sk.cycle([0]), check=True)
+    view = sk.gather("abc", sk.shuffle(range(3), seed=0), check=True)
+    assert sorted(view) == ["a", "b", "c"]
+    assert list(view.at_epoch(1)) == ["abc"[i] for i in sk.shuffle(range(3), seed=0).at_epoch(1)]
+
+
+def test_a_sampler_whose_order_is_only_known_by_iterating_it_is_refused() -> None:
+    with says(
+        TypeError,
+        "gather: the indices of InfiniteSampler are only known when it is iterated."
+        " Make a list of them first.",
+    ):
+        sk.gather("abc", samplers.InfiniteSampler(range(3)))
+    assert "".join(sk.gather("abc", samplers.DistributedSampler(3, 2, 1, shuffle=False))) == "ba"
+
+
+def test_an_assignment_through_a_view_of_indices_reaches_the_source() -> None:
+    numbers = [1, 2, 3]
+    view = sk.gather(numbers, sk.view([2, 0]))
+    view[0] = 30
+    view[:] = [31, 10]
+    assert numbers == [10, 2, 31]
+    with pytest.raises(IndexError, match="outside"):
+        sk.gather(numbers, sk.view([0, 9]))[:] = [0, 0]
+    assert numbers == [10, 2, 31]

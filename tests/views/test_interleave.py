@@ -196,3 +196,32 @@ def test_its_repr_shows_how_it_stops():
 @pytest.mark.parametrize("at", [0, 2])
 def test_an_interrupt_loses_at_most_one_item_and_shifts_none(plan, at):
     assert costs_one_item(sk.interleave(Interrupted(sk.view("abcd"), at), range(6)), plan)
+
+
+LISTS = [[[1, 2], [3]], ([1, 2], range(2)), [np.arange(2), sk.view("ab")], ["ab", (1, 2)], ["ab", "cd"]]
+
+
+@pytest.mark.parametrize("given", LISTS, ids=repr)
+def test_a_list_of_sequences_is_refused(given):
+    kind = type(given).__name__
+    with pytest.raises(
+        TypeError, match=rf"interleave: got one {kind} of 2 sequences. Pass interleave\(\*seq"
+    ):
+        interleave(given)
+    with pytest.raises(TypeError, match=rf"case: got one {kind} of 2 sequences"):
+        sk.case([0, 0], given)
+    assert len(interleave(*given, [3])) == sum(map(len, given)) + 1
+    assert len(interleave(sk.view(given))) == 2
+
+
+def test_a_list_of_samples_is_one_sequence():
+    for samples in ([1, 2], [(1, "a"), (2, "b")], [{"x": 1}, {"x": 2}], [None], []):
+        assert list(interleave(samples)) == samples
+
+
+def test_joining_functions_agree_about_lists_of_sequences():
+    a, b = [1, 2], [3, 4]
+    for join in (sk.concatenate, sk.collate, sk.mix):
+        assert len(join([a, b])) > 0
+        with pytest.raises(TypeError):
+            join(a, b)

@@ -48,7 +48,7 @@ def test_a_condition_that_is_neither_true_nor_false_is_an_error_of_its_item():
 
 
 @pytest.mark.parametrize(
-    "selector", [[1, 0, 2, 1], [1, False, -1, True], np.array([1, 0, 2, 1], np.uint8)], ids=repr
+    "selector", [[1, 0, 2, 1], [1, 0, -1, 1], np.array([1, 0, 2, 1], np.uint8)], ids=repr
 )
 def test_the_selector_counts_the_sequences_as_indices_do(selector):
     view = case(selector, "abcd", "ABCD", range(4))
@@ -57,8 +57,11 @@ def test_the_selector_counts_the_sequences_as_indices_do(selector):
     assert list(view._getmany(np.array([2, 2, 0]))) == [2, 2, "A"]
 
 
-def test_numpy_bools_select_too():
-    assert list(case(np.array([True, False]), "ab", "AB")) == ["A", "b"]
+@pytest.mark.parametrize("selector", [[True, False], np.array([True, False])], ids=repr)
+def test_a_bool_selects_by_switch_only(selector):
+    with pytest.raises(EvaluationError, match=r"is a bool, not an int. Use switch to select by a condition"):
+        case(selector, "ab", "AB")[0]
+    assert list(switch(selector, "ab", "AB")) == ["a", "B"]
 
 
 @pytest.mark.parametrize("bad", [2, -3, 100])

@@ -64,11 +64,19 @@ def test_a_dict_is_a_sequence_of_its_ints_also_when_iterated() -> None:
         sk.view({"x": 1})
 
 
-def test_a_bool_index_is_0_or_1_also_in_arrays() -> None:
+@pytest.mark.parametrize("flag", [True, np.array(True)], ids=repr)
+def test_a_bool_is_no_index(flag: Any) -> None:
     rows = sk.view(np.arange(6).reshape(3, 2))
-    assert rows[True].tolist() == [2, 3]
-    rows[False] = 9
-    assert [list(row) for row in rows] == [[9, 9], [2, 3], [4, 5]]
+    with says(
+        TypeError,
+        f"source: indices must be ints, got {type(flag).__name__}. A mask needs a bool for each item.",
+    ):
+        rows[flag]
+    with pytest.raises(TypeError, match="indices must be ints"):
+        rows[flag] = 9
+    with pytest.raises(TypeError, match="indices must be ints"):
+        rows.__getitems__([0, flag])
+    assert rows[1].tolist() == [2, 3]
 
 
 def test_an_array_answers_a_batch_with_one_index_operation() -> None:
@@ -788,3 +796,83 @@ def test_views_are_joined_by_methods_and_plus() -> None:
 def test_a_partial_is_shown_by_the_name_of_its_function() -> None:
     assert repr(sk.smap(partial(pow, 2), [1])) == "smap(pow, <list of 1>)"
     assert repr(sk.smap(partial(partial(int, base=2)), ["1"])) == "smap(int, <list of 1>)"
+
+
+# -------------------------------------------------------------------- truth, and the object below
+
+
+def refuse(item: Any) -> Any:
+    raise AssertionError("no item is needed")
+
+
+@pytest.mark.parametrize(
+    ("view", "truth"),
+    [
+        (sk.view([]), False),
+        (sk.view([0]), True),
+        (sk.batch([], 2), False),
+        (sk.smap(refuse, range(3)), True),
+        (sk.smap(refuse, range(0)), False),
+        (sk.cycle("ab"), True),
+        (sk.uniter(lambda: iter(())), True),
+        (sk.view(UnsizedSource([1])), True),
+        (sk.filter(refuse, range(3)), True),
+        (sk.batch(sk.filter(refuse, range(3)), 2), True),
+        (sk.flatten(sk.smap(refuse, range(3))), True),
+    ],
+)
+def test_the_truth_of_a_view_reads_nothing(view: sk.View[Any], truth: bool) -> None:
+    assert bool(view) is truth
+
+
+def test_a_filter_that_was_scanned_knows_whether_it_is_empty() -> None:
+    view = sk.filter(lambda x: x > 5, range(3))
+    assert view
+    assert len(view) == 0
+    assert not view
+
+
+class Labelled(list[int]):
+    classes = ("a", "b")
+
+
+def test_the_object_below_a_view_is_its_source() -> None:
+    dataset = Labelled(range(6))
+    for view in (
+        sk.view(dataset),
+        sk.view(dataset)[1:],
+        sk.random_split(dataset, [3, 3], seed=0)[0],
+        sk.batch(sk.shuffle(sk.smap(abs, dataset), seed=0), 2),
+        sk.prefetch(dataset, 1, "thread"),
+        sk.shard(dataset, 0, 2),
+        sk.shard(dataset, 3, 4, even="pad"),
+        sk.concatenate([dataset, dataset]),
+    ):
+        assert view.source is dataset
+    stream = sk.uniter(dataset)
+    assert stream.source is dataset
+
+
+def test_a_view_of_several_objects_has_no_source() -> None:
+    assert not hasattr(sk.collate([[1], [2]]), "source")
+    with pytest.raises(AttributeError, match="batch: 2 objects lie below this view"):
+        sk.batch(sk.collate([[1], [2]]), 2).source
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_source_of_a_table_is_the_table(library: str) -> None:
+    frame = pytest.importorskip(library).DataFrame({"a": [1, 2]})
+    assert sk.view(frame)[:1].source is frame
+    assert sk.view(frame["a"]).source is not None
+
+
+@pytest.mark.parametrize("name", ["classes", "targets", "class_to_idx", "features", "columns"])
+def test_an_attribute_of_a_data_set_says_where_the_data_set_is(name: str) -> None:
+    view = sk.random_split(Labelled(range(4)), [2, 2], seed=0)[0]
+    with pytest.raises(AttributeError) as caught:
+        getattr(view, name)
+    assert str(caught.value).endswith(
+        f"no attribute {name!r}. The data set is view.source. Use view.source.{name}."
+    )
+    assert view.source.classes == ("a", "b")
+    assert name not in dir(view)

@@ -44,14 +44,16 @@ from ... import context
 from ...context import flush_streams, leave_worker, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
+from .. import stacks
 from ..codec import Form, decode
-from ..hooks import Seeding, call_hook, worker_info
+from ..hooks import call_hook, worker_info
 from ..resources import in_units, native_threads
 from ..results import Record
+from ..seeding import Seeding, libraries_changed_by
 from . import linux
 from .segment import Segment
 from .shipment import Shipment
-from .wire import LEAST_CELL_BYTES, Control, Kind, Spec
+from .wire import ERROR_BYTES, Control, Kind, Spec
 from .worker import Descriptors, Worker, tell
 
 
@@ -363,7 +365,8 @@ def be_worker(number: int, outfit: Outfit, forget: Callable[[], None] = lambda: 
             _limit_threads(os.environ, threads)
             for pool in native_pools().lib_controllers:  # not in a context manager, which would restore them
                 pool.set_num_threads(threads)
-        _work(number, outfit)
+        with outfit.spec.modes.entered():
+            _work(number, outfit)
     except BrokenPipeError:
         pass  # the parent is gone
     except BaseException:
@@ -376,11 +379,14 @@ def _work(number: int, outfit: Outfit) -> None:
     spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
     try:
         info = worker_info(number, spec.num_workers, spec.seed, "process")
-        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
+        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.seed)
         set_worker_info(info)
         seterr(cast(Policy, spec.errors))
+        if spec.is_timed:
+            stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
-        call_hook(spec.hook, number)
+        if spec.hook is not None:
+            seeding.left_alone = libraries_changed_by(partial(call_hook, spec.hook, number))
     except BaseException as error:
         _report_failure(number, fds, spec.layout.error_at(number), error)
         return
@@ -392,7 +398,7 @@ def _work(number: int, outfit: Outfit) -> None:
 
 def _report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
     """Report to the parent that this worker cannot start."""
-    data = Record.of(error).dumps(LEAST_CELL_BYTES)
+    data = Record.of(error).dumps(ERROR_BYTES)
     os.pwrite(fds.segment, data, error_at)
     tell(fds, number, Kind.FAILED, items=len(data))
 

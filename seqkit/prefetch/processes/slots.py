@@ -1,12 +1,14 @@
 """The slots of a node: equal parts of its segment, which are leased to consumers.
 
-Every job in flight has its own slot, as long as there are enough slots. The slot that was freed last is
-used first, because its memory is most likely in the processor's cache.
+Every job in flight has its own slot. The slot that was freed last is used first, because its memory is most
+likely in the processor's cache.
 
 Guarantees
 ----------
-- A slot is in exactly one place. It is free, out with a job or its result, leased to a consumer, lent to a
-  forked process or a device, or kept by a worker. Only this object knows where.
+- A slot is in exactly one place. It is free, out with a job, parked with a result that was not read, leased
+  to a consumer, lent to a forked process or a device, or retained by a worker. Only this object knows where.
+- Jobs in flight give back their slots or leave `spare` others. So a slot becomes free for the next job,
+  whatever consumers hold.
 - A leased slot is freed when the last array, sub-view or memoryview over it is gone, and not before.
 - A late release cannot free a newer lease, because every lease is a separate token.
 - Releasing is safe from any thread, in the garbage collector, at interpreter exit and after a fork. It only
@@ -15,9 +17,8 @@ Guarantees
 Relies on
 ---------
 - This object is used only in the parent, and by one thread at a time (the dispatcher's lock). There is one
-  exception: the thread that receives may call `filled`, `release` and `retire` for jobs in flight, and
-  `restore` and `bury`, at the same time as another thread. Each of these moves a slot from one container to
-  another in single steps.
+  exception: the thread that receives may call `filled`, `park`, `release`, `retire` and `free_retained` at
+  the same time as another thread. Each of these moves slots from one container to another in single steps.
 
 Units: sizes and offsets in bytes.
 """
@@ -27,12 +28,9 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Protocol, cast
-
-import numpy as np
 
 from ..codec import Block, address
 from .segment import PAGE, Segment
@@ -66,10 +64,6 @@ class _Lease(weakref.ref[Block]):
     slot: int
 
 
-_NO_LEASE = _Lease(np.empty(0, np.uint8))
-_NO_LEASE.slot = -1
-
-
 class SlotPool:
     """Records the place of every slot, in the parent.
 
@@ -84,7 +78,9 @@ class SlotPool:
     pinner : Pinner, optional
         Locks the memory of a slot at its first lease, and reports when the slot may be used again.
     most_leases : int
-        Most slots that consumers may hold. Further results are copied out.
+        Most slots that results may stay in, read or not. Further results are copied out.
+    spare : int
+        How many slots must be left for jobs. If fewer are, results are copied out.
 
     Examples
     --------
@@ -92,6 +88,8 @@ class SlotPool:
     >>> slot = pool.reserve()
     >>> slot, pool.available()
     (0, 1)
+    >>> pool.park(slot)
+    True
     >>> array = pool.lease(slot, 100)
     >>> pool.leased(), pool.available()
     (1, 1)
@@ -108,10 +106,12 @@ class SlotPool:
         offset: int = 0,
         pinner: Pinner | None = None,
         most_leases: int = 1 << 30,
+        spare: int = 1,
     ) -> None:
         self.slot_bytes = slot_bytes
-        self.most_leases = most_leases
-        self.copies = 0  # results that were copied out
+        self.copies = 0  # results that were copied out for lack of slots
+        self._most_leases = most_leases
+        self._spare = spare
         self._segment = segment
         self._offset = offset
         self._pinner = pinner
@@ -121,9 +121,10 @@ class SlotPool:
         # The places of the slots.
         self._free = list(reversed(range(count)))
         self._out: set[int] = set()
+        self._parked: set[int] = set()
         self._leases: dict[int, _Lease] = {}
         self._lent: set[int] = set()
-        self._kept: dict[int, int] = {}  # the worker that still holds memory of a slot
+        self._retained: dict[int, int] = {}  # the worker that still holds memory of a slot
         # Its `put` is written in C and takes no lock, so the garbage collector may call it.
         self._returned: SimpleQueue[weakref.ref[Block]] = SimpleQueue()
         self._loans: deque[tuple[list[int], Callable[[], bool]]] = deque()
@@ -137,9 +138,7 @@ class SlotPool:
         return len(self._free)
 
     def reserve(self) -> int:
-        """Return a free slot for a job, or -1 if there is none."""
-        if not self.available():
-            return -1
+        """Return a free slot for a job. Call `available` first."""
         slot = self._free.pop()
         self._out.add(slot)
         return slot
@@ -161,26 +160,32 @@ class SlotPool:
             self._segment.punch(start + nbytes, start + -(-extent // PAGE) * PAGE)
             self._extents[slot], self._small_in_a_row[slot] = nbytes, 0
 
-    def release(self, slot: int) -> None:
-        """Free a slot that is out, and that no consumer holds."""
+    def park(self, slot: int) -> bool:
+        """Let a result stay in its slot until it is read. Return False if it must be copied out."""
+        # Slots that were given back and not counted yet count as taken. The next job counts them.
+        if len(self._free) < self._spare or len(self._parked) + len(self._leases) >= self._most_leases:
+            self.copies += 1
+            return False
+        self._parked.add(slot)
         self._out.remove(slot)
+        return True
+
+    def release(self, slot: int) -> None:
+        """Free the slot of a job, or of a result that will not be read."""
+        (self._parked if slot in self._parked else self._out).remove(slot)
         self._free.append(slot)
 
     def retire(self, slot: int, worker: int) -> None:
-        """Keep a slot out of use, because a worker still holds memory of it."""
+        """Keep a slot out of use until a worker ends, because its functions still hold memory of it."""
         self._out.remove(slot)
-        self._kept[slot] = worker
+        self._retained[slot] = worker
 
-    def restore(self, slot: int, worker: int) -> None:
-        """Free a slot of which the worker no longer holds memory."""
-        if self._kept.get(slot) == worker:
-            del self._kept[slot]
-            self._free.append(slot)
-
-    def bury(self, worker: int) -> None:
-        """Free the slots that a dead worker kept."""
-        for slot in list(self._kept):
-            self.restore(slot, worker)
+    def free_retained(self, worker: int) -> None:
+        """Free the slots that a dead worker retained."""
+        for slot, owner in list(self._retained.items()):
+            if owner == worker:
+                del self._retained[slot]
+                self._free.append(slot)
 
     # ---------------------------------------------------------------- for consumers
 
@@ -189,9 +194,9 @@ class SlotPool:
         self._take_back()
         return len(self._leases) + len(self._lent)
 
-    def kept(self) -> int:
-        """Return how many slots are kept because workers hold memory of them."""
-        return len(self._kept)
+    def retained(self) -> int:
+        """Return how many slots are out of use because workers hold memory of them."""
+        return len(self._retained)
 
     def block(self, slot: int, size: int) -> Block:
         """Return the first bytes of a slot."""
@@ -202,7 +207,7 @@ class SlotPool:
         block = self.block(slot, size)
         if self._pinner is not None and size > self._pinned.get(slot, 0):
             self._pin(slot, size, address(block), self._pinner)
-        self._out.remove(slot)
+        self._parked.remove(slot)
         lease = _Lease(block, self._returned.put)
         lease.slot = slot
         self._leases[slot] = lease
@@ -218,27 +223,6 @@ class SlotPool:
         self._pinned[slot] = nbytes
         if is_first:
             self._segment.at_end(partial(pinner.unpin, start))
-
-    def are_all_leased(self) -> bool:
-        """Return whether consumers hold as many slots as they may."""
-        if not self._returned.empty():
-            self._take_back()
-        return len(self._leases) >= self.most_leases
-
-    def await_release(self, timeout_s: float) -> None:
-        """Wait until a lease is returned. Called without a lock."""
-        # This runs completely in C, because a Ctrl-C between `get` and `put` would lose the slot.
-        leases = iter(partial(self._returned.get, timeout=timeout_s), None)
-        with suppress(Empty):
-            next(map(self._returned.put, leases))
-
-    def wake(self) -> None:
-        """Wake all threads in `await_release`, each of which wakes another one."""
-        self._returned.put(_NO_LEASE)
-
-    def count_copy(self) -> None:
-        """Count a result that was copied out of its slot."""
-        self.copies += 1
 
     def has_leases(self) -> bool:
         """Return whether any slot is leased. Callable from any thread."""
@@ -262,10 +246,7 @@ class SlotPool:
 
     def _take_back(self) -> None:
         while not self._returned.empty():
-            try:
-                lease = cast(_Lease, self._returned.get_nowait())
-            except Empty:
-                break  # a thread in `await_release` has the lease and will put it back
+            lease = cast(_Lease, self._returned.get_nowait())
             slot = lease.slot
             if self._leases.get(slot) is lease:
                 del self._leases[slot]

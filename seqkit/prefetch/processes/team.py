@@ -62,6 +62,7 @@ class WorkerHandle:
     # The transport writes these.
     ready: bool = False
     stopped: int = 0  # the job for which the worker was killed
+    stack: str = ""  # where the worker was then
 
     def has_ended(self, within_s: float) -> bool:
         return self.is_dead or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))

@@ -1,15 +1,16 @@
-"""The backend of processes: jobs go through one pipe, records return through another, results lie in slots.
+"""The backend of processes: jobs go through two pipes, records return through a third, items lie in slots.
 
 Guarantees
 ----------
 - Workers pull jobs. Any idle worker takes the next job, without the parent's help.
-- There is no polling at intervals. One wait covers results, worker deaths and `wake`.
+- One wait covers results, worker deaths and `wake`. Only finished items of jobs that are still running are
+  looked for at intervals (`collect`).
 - A worker that dies loses at most the job it had. The job is reported as `Lost`, and the worker is
   replaced.
 - A job that was taken and never claimed is revoked before it is sent again. So two workers never write to
   one slot.
 - A worker cannot block the parent.
-- The number of descriptors is constant: 13, plus 1 for every worker, and 2 for a template.
+- The number of descriptors is constant: 13, plus 1 for every worker, and 4 for a template.
 - After `close`, no process, descriptor or name is left. Leased memory stays valid.
 
 Relies on
@@ -24,7 +25,6 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
-import resource
 import select
 import struct
 import termios
@@ -41,34 +41,20 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 from ...errors import seterr
 from ...frames import warn
 from ...view import View
+from .. import stacks
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
-from ..resources import in_units, mapped_bytes, native_threads
-from ..results import EncodedResult, Ready, Result, SlotResult, private
+from ..resources import in_units, native_threads
+from ..results import HEADER_BYTES, EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
 from ..signals import CtrlCHeld
+from ..torch_modes import TorchModes
 from . import linux
+from .block import JobBlock, Packing, from_file, most_items, pack
 from .launch import Death, Outfit
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import Team, WorkerHandle, starting
-from .wire import (
-    CELL_BYTES,
-    JOB,
-    LEAST_CELL_BYTES,
-    RESULT,
-    Cell,
-    Control,
-    Flag,
-    Kind,
-    Layout,
-    Packing,
-    Spec,
-    cells_of,
-    fits_record,
-    from_file,
-    pack,
-    to_file,
-)
+from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
 from .worker import Descriptors
 
 # How long workers may take to end when the node is closed. After that they are killed, even if they are
@@ -86,14 +72,14 @@ READ_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class _Sent:
-    """A job in flight: its cell, the number of its items, and their progress."""
+    """A job in flight: its slot, the number of its items, and their progress."""
 
-    cell: int
+    slot: int
+    block: JobBlock
     items: int
-    slot: int = -1
     seen: int = 0  # how many items were finished at the last `collect`
     delivered: int = 0
-    file: int = -1  # the file with its indices, if they do not fit the cell
+    file: int = -1  # the file with its indices, if they do not fit the slot
     is_urgent: bool = False
 
 
@@ -120,7 +106,8 @@ class Processes(Backend):
         self._context = context
         self._seed = seed
         self._budget_ns = budget_ns
-        self.capacity, self._most_leases = settings.slot_counts()
+        self.capacity, self._most_leases, self._most_retained = settings.slot_counts()
+        self.keeps_order = settings.workers == 1
         self.misses = 0
         self.nbytes = 0
         self.restarts = 0
@@ -159,8 +146,9 @@ class Processes(Backend):
             self._budget_ns,
             self._settings.timeout_s is not None,
             self._pid,
+            TorchModes.of_this_thread(),
+            self._settings.seeds_items,
         )
-        self._free_cells = list(range(self.capacity))
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
         assert self._segment is not None
@@ -193,24 +181,21 @@ class Processes(Backend):
         self.capacity = min(self.capacity, max(1, pages // 2 * (PAGE // JOB.size)))
 
     def _make_segment(self) -> None:
-        slots = self.capacity + self._most_leases
-        slot_bytes, cell_bytes = self._slot_bytes(slots), CELL_BYTES
+        workers, slots = self._settings.workers, self.capacity + self._most_leases + self._most_retained
+        slot_bytes, is_limited = self._slot_bytes(slots), False
         while True:
-            slots = slots if slot_bytes else 0
-            self._layout = Layout(self._settings.workers, self.capacity, slots, slot_bytes, cell_bytes)
+            self._layout = Layout(workers, slots, slot_bytes)
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
-            except OSError:  # a limit of address space or file size: try smaller slots and cells
-                may_shrink = self._settings.shm_size is None and slot_bytes > 0
-                if may_shrink and (slot_bytes >= cell_bytes or cell_bytes <= LEAST_CELL_BYTES):
-                    slot_bytes = slot_bytes // 2 // PAGE * PAGE
-                elif cell_bytes > LEAST_CELL_BYTES:
-                    cell_bytes //= 2
-                else:
+            except OSError:  # a limit of address space or file size
+                if slot_bytes == PAGE:
                     raise
+                # The first time, leave most of what is left to the user's own data.
+                slot_bytes = max(slot_bytes >> (1 if is_limited else 3) & -PAGE, PAGE)
+                is_limited = True
         self._control = Control(self._segment, self._layout)
-        self._cells = cells_of(self._segment, self._layout)
+        self._blocks: dict[int, JobBlock] = {}  # by slot
         self.pool = SlotPool(
             self._segment,
             slots,
@@ -218,18 +203,23 @@ class Processes(Backend):
             self._layout.slots_at,
             self._settings.pinner,
             self._most_leases,
+            spare=2 * workers,
         )
+        self.most_items = most_items(slot_bytes)
 
     def _slot_bytes(self, slots: int) -> int:
+        """Return the size of a slot. Pages that are not written cost only address space."""
         if self._settings.shm_size is None:
-            # Pages that are not written cost only address space.
-            slot_bytes = min(os.sysconf("SC_PHYS_PAGES") * PAGE // 4, SLOT_BYTES_MAX)
-            limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-            if limit != resource.RLIM_INFINITY:
-                left = max(0, limit - mapped_bytes())
-                slot_bytes = min(slot_bytes, left // 4 // slots)  # the user's own data needs space too
-            return slot_bytes // PAGE * PAGE
-        return self._settings.shm_size // slots // PAGE * PAGE
+            most = min(os.sysconf("SC_PHYS_PAGES") * PAGE // 4, SLOT_BYTES_MAX)
+        else:
+            most = self._settings.shm_size // slots
+        return max(most & -PAGE, PAGE)
+
+    def _block(self, slot: int) -> JobBlock:
+        block = self._blocks.get(slot)
+        if block is None:
+            block = self._blocks[slot] = JobBlock(self.pool.block(slot, self._layout.slot_bytes))
+        return block
 
     def _isolate(self) -> None:
         """Close the parent's pipe ends in a forked worker. Otherwise the pipes would never report their
@@ -246,34 +236,23 @@ class Processes(Backend):
     # ---------------------------------------------------------------- jobs
 
     def has_room(self) -> bool:
-        return self.pool.available() > 0 or not self._layout.slots
+        return self.pool.available() > 0
 
     def submit(self, job: Job) -> None:
-        number = self._free_cells.pop()
-        cell, indices = self._cells[number], job.indices
-        sent = _Sent(number, len(indices), is_urgent=job.is_urgent)
+        slot = self.pool.reserve()
         try:
-            if fits_record(indices):
-                packed = Packing.RANGE, indices.start, indices.stop, indices.step
-            else:
-                packed = self._packed(indices, cell, sent)
+            block = self._block(slot)
+            packed = pack(job.indices, block)
         except BaseException:
-            self._free_cells.append(number)
+            self.pool.release(slot)
             raise
-        sent.slot = self.pool.reserve()
-        cell.assign(job.ticket)
+        sent = _Sent(slot, block, len(job.indices), is_urgent=job.is_urgent)
+        if packed[0] == Packing.FILE:
+            sent.file = packed[3]
+        block.assign(job.ticket)
         self._unsent[job.ticket] = sent
-        order = job.consumer, job.known
-        record = JOB.pack(job.ticket, number, sent.slot, job.is_whole, *packed, job.epoch, *order)
+        record = JOB.pack(job.ticket, slot, job.is_whole, *packed, job.epoch, job.order)
         self._records[job.is_urgent].append(record)  # last, because a job must be noted before it is sent
-
-    def _packed(self, indices: Any, cell: Cell, sent: _Sent) -> tuple[int, int, int, int]:
-        """Write indices into a cell, or into a file if they do not fit."""
-        packed = pack(indices, cell.indices())
-        if isinstance(packed, tuple):
-            return *packed, 0, 0
-        sent.file = to_file([packed])
-        return Packing.FILE, len(packed), sent.file, 0
 
     def flush(self) -> None:
         """Send the submitted jobs. Use one write per worker, because each write wakes one idle worker."""
@@ -296,9 +275,13 @@ class Processes(Backend):
         sent = self._sent.get(ticket) or self._unsent.get(ticket)
         try:
             if sent is not None:
-                self._cells[sent.cell].assign(0)
+                sent.block.cancel(ticket)  # has no effect if another job has the slot by now
         except AttributeError:
             pass  # closed, perhaps at this moment
+
+    @property
+    def order(self) -> int:
+        return self._control.order
 
     # ---------------------------------------------------------------- results
 
@@ -340,10 +323,11 @@ class Processes(Backend):
         ticket, worker, kind, number, *rest = record
         if kind == Kind.DONE:
             self._finish(ticket, worker, number, *rest)
+        elif kind == Kind.SKIPPED and rest[-1] & Flag.UNREADABLE:
+            self._lose(ticket)
+            self._events.append(Lost(ticket, None, 0, "could not read an index", 0.0))
         elif kind == Kind.SKIPPED:
             self._skip(ticket)
-        elif kind == Kind.LET_GO:
-            self.pool.restore(number, worker)
         elif kind == Kind.FAILED:
             handle = self._handles[worker]
             handle.spare = 0
@@ -360,35 +344,50 @@ class Processes(Backend):
         self, ticket: int, worker: int, count: int, used: int, cost_ns: int, file: int, flags: int
     ) -> None:
         """Accept the items of a job that is over. Their arrays lie in its slot or in a file."""
-        sent, memory, problem = self._sent[ticket], None, None
+        sent = self._sent[ticket]
+        nbytes = max(0, used - HEADER_BYTES - 16 * sent.items)
+        self.nbytes += used
         if file >= 0:
-            handle = self._handles[worker]
-            try:
-                memory = from_file(handle.pid, file, used)
-            except OSError as error:
-                # The file of a worker that is dying may disappear before the worker does.
-                if handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
-                    self._lose(ticket, is_dead=True)
-                    self._events.append(Skipped(ticket))
-                    return
-                problem = error  # out of memory or descriptors, or no /proc
-            self._miss(used)
-        cell, slot = self._cells[sent.cell], sent.slot
-        table, payload = cell.table(sent.delivered, count), cell.payload_bytes(sent.items)
-        self.nbytes += len(table) + len(payload) + used * bool(flags & Flag.HAS_ARRAYS)
-        self._land(ticket)
-        result: Result = EncodedResult(table, payload, memory)
-        if problem is not None:
-            result = Ready.failed(problem, result.count)
-        if slot >= 0:
-            self.pool.filled(slot, used)
-            if file < 0 and flags & Flag.HAS_ARRAYS:
-                result = SlotResult(table, payload, self.pool, slot, used)
-            elif flags & Flag.SURVIVES:
-                self.pool.retire(slot, worker)
-            else:
-                self.pool.release(slot)
+            result = self._from_file(sent, ticket, worker, count, used, file, nbytes)
+            if result is None:
+                return
+        elif flags & Flag.HAS_ARRAYS and not flags & Flag.RETAINED and self.pool.park(sent.slot):
+            result = SlotResult(self.pool, sent.slot, used, sent.delivered, count, nbytes)
+        else:
+            result = self._copied(sent, count, used, nbytes)
+        self.pool.filled(sent.slot, used)
+        is_parked = result.holds_slot()
+        if flags & Flag.RETAINED:
+            self.pool.retire(sent.slot, worker)
+        self._end_job(ticket, frees=not (is_parked or flags & Flag.RETAINED))
         self._events.append(Done(ticket, result, cost_ns, worker, is_end=bool(flags & Flag.IS_END)))
+
+    def _copied(self, sent: _Sent, stop: int, used: int, nbytes: int) -> Result:
+        """Return the items of a job in private memory, from the first undelivered one on."""
+        try:
+            memory = private(used)
+        except MemoryError as error:
+            return Ready.failed(error, stop - sent.delivered)
+        memory[:] = sent.block.memory[:used]
+        return EncodedResult(memory, sent.delivered, stop, nbytes)
+
+    def _from_file(
+        self, sent: _Sent, ticket: int, worker: int, count: int, used: int, file: int, nbytes: int
+    ) -> Result | None:
+        """Return the items of a file of a worker. Return None, and report the job, if it is gone."""
+        handle = self._handles[worker]
+        self._miss(used)
+        try:
+            return EncodedResult(from_file(handle.pid, file, used), sent.delivered, count, nbytes)
+        except (OSError, MemoryError) as error:
+            # The file of a worker that is dying may disappear before the worker does.
+            if not handle.has_ended(END_S if isinstance(error, FileNotFoundError) else 0.0):
+                # Out of memory or descriptors, or no /proc.
+                return Ready.failed(error, count - sent.delivered)
+        self._lose(ticket, is_dead=True)
+        number = None if count - sent.delivered > 1 else worker  # it may have been at any item of the job
+        self._events.append(Lost(ticket, number, handle.pid, "ended before its result was read", 0.0))
+        return None
 
     def collect(self) -> list[Event]:
         found: list[Event] = []
@@ -398,16 +397,13 @@ class Processes(Backend):
             if sent is not None and sent.items > 1:
                 if sent.seen > sent.delivered:
                     found.append(self._collected(ticket, sent, sent.seen, handle.number))
-                sent.seen = self._cells[sent.cell].finished()
+                sent.seen = sent.block.finished()
         return found
 
     def _collected(self, ticket: int, sent: _Sent, count: int, worker: int) -> Done:
         """Return copies of the finished items of a job that is still running, or whose worker died."""
-        cell, memory = self._cells[sent.cell], None
-        if sent.slot >= 0 and (used := cell.words[3]):
-            memory = private(used)
-            memory[:] = self.pool.block(sent.slot, used)
-        result = EncodedResult(cell.table(sent.delivered, count), cell.payload_bytes(sent.items), memory)
+        used = sent.block.used()
+        result = self._copied(sent, count, used, max(0, used - HEADER_BYTES - 16 * sent.items))
         sent.delivered = count
         return Done(ticket, result, 0, worker, is_last=False)
 
@@ -418,26 +414,24 @@ class Processes(Backend):
 
     def _lose(self, ticket: int, is_dead: bool = False) -> None:
         """End a job without its last items. It was not begun, or its worker died with it."""
-        slot = self._sent[ticket].slot
-        self._land(ticket)
-        if slot >= 0:
-            if is_dead:
-                self.pool.filled(slot, None)
-            self.pool.release(slot)
+        if is_dead:
+            self.pool.filled(self._sent[ticket].slot, None)
+        self._end_job(ticket)
 
-    def _land(self, ticket: int) -> None:
-        """Remove a job that is no longer in flight."""
+    def _end_job(self, ticket: int, frees: bool = True) -> None:
+        """Remove a job that is no longer in flight, and free its slot."""
         sent = self._sent.pop(ticket)
-        self._cells[sent.cell].let_go(ticket)
-        self._free_cells.append(sent.cell)
+        sent.block.mark_read(ticket)
         if sent.file >= 0:
             os.close(sent.file)
+        if frees:
+            self.pool.release(sent.slot)
 
     def _miss(self, nbytes: int) -> None:
         """Count a result that came in a file. Warn the first time that a result does not fit a slot."""
         slot_bytes = self._layout.slot_bytes
-        self.misses += slot_bytes > 0
-        if nbytes > slot_bytes > 0 and not self._warned:
+        self.misses += self._settings.shm_size != 0
+        if nbytes > slot_bytes and self._settings.shm_size != 0 and not self._warned:
             mib = -(-self._layout.slots * nbytes // (1 << 20))
             self._warned = True
             warn(
@@ -455,6 +449,8 @@ class Processes(Backend):
         has_worked = bool(self._control.claimed(handle.number)[1])
         if handle.ready:
             self._report_job(handle, death)
+        if self.keeps_order:
+            self._control.reorder()  # before the next worker takes a job
         self.restarts += self._team.replace(handle, death, has_worked)
 
     def _report_job(self, handle: WorkerHandle, death: Death) -> None:
@@ -466,15 +462,17 @@ class Processes(Backend):
         elif handle.stopped not in (0, ticket):
             self._skip(ticket)  # the worker was killed for its previous job, and had just begun this one
         else:
-            cell = self._cells[sent.cell]
-            if cell.finished() > sent.delivered:
-                self._events.append(self._collected(ticket, sent, cell.finished(), number))
-            ran_s = (time.monotonic_ns() - cell.words[2]) / 1e9 if cell.words[2] else 0.0
+            if (finished := sent.block.finished()) > sent.delivered:
+                self._events.append(self._collected(ticket, sent, finished, number))
+            began_ns = sent.block.words[2]
+            ran_s = (time.monotonic_ns() - began_ns) / 1e9 if began_ns else 0.0
             self._lose(ticket, is_dead=True)
+            cause = "was killed" if handle.stopped else death.cause
             stopped = bool(handle.stopped)
-            self._events.append(Lost(ticket, number, handle.pid, death.cause, ran_s, stopped, death.hint))
-        self._control.bury(number)
-        self.pool.bury(number)
+            lost = Lost(ticket, number, handle.pid, cause, ran_s, stopped, death.hint, handle.stack)
+            self._events.append(lost)
+        self._control.clear_claim(number)
+        self.pool.free_retained(number)
 
     def _send_back_orphans(self) -> None:
         """Find the job of a worker that died after taking it and before claiming it, if there is one."""
@@ -487,7 +485,7 @@ class Processes(Backend):
         # to claim it. Revoke all of them. Either that worker sees that its job is revoked, or this thread
         # sees that the job was claimed before.
         for ticket in orphans:
-            self._cells[self._sent[ticket].cell].assign(0)
+            self._sent[ticket].block.revoke()
         time.sleep(VISIBLE_S)
         lost = set(orphans).intersection(self._orphans())
         self._read()  # last: a job that was claimed and delivered in between also looked like an orphan
@@ -514,18 +512,20 @@ class Processes(Backend):
         for handle in self._handles.values():
             ticket = self._control.claimed(handle.number)[0]
             if ticket in self._sent:
-                begun[ticket] = self._cells[self._sent[ticket].cell].words[2]
+                begun[ticket] = self._sent[ticket].block.words[2]
         now = time.monotonic_ns()
         return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if since}
 
     def stop(self, ticket: int) -> None:
         for handle in self._handles.values():
             if self._control.claimed(handle.number)[0] == ticket:
-                handle.stopped = ticket
+                handle.stopped, handle.stack = ticket, self._stack(handle)
                 handle.kill()
 
-    def await_release(self, timeout_s: float) -> None:
-        self.pool.await_release(timeout_s)
+    def _stack(self, handle: WorkerHandle) -> str:
+        assert self._segment is not None
+        place = self._layout.error_at(handle.number)
+        return stacks.of_process(handle.pidfd, self._segment.fd, place, ERROR_BYTES)
 
     def wake(self) -> None:
         linux.wake(self._fds["wake"])
@@ -542,7 +542,7 @@ class Processes(Backend):
             "slots": self._layout.slots,
             "slot_bytes": self._layout.slot_bytes,
             "leased": self.pool.leased(),
-            "retired": self.pool.kept(),
+            "retired": self.pool.retained(),
         }
 
     def close(self) -> None:
@@ -562,7 +562,6 @@ class Processes(Backend):
         self._closed = True
         if self._team is not None:  # the team is created last, so everything else exists
             self._final = self._counts()
-            self.pool.wake()
             self._control.close()
         with CtrlCHeld():
             for name in {"send", "hurry"} & self._fds.keys():
@@ -575,7 +574,8 @@ class Processes(Backend):
             self._team = None
             # From here on only leased arrays keep the memory mapped.
             self.pool.give_back()
-            del self.pool, self._control, self._cells
+            del self.pool, self._control
+            self._blocks.clear()
         if self._segment is not None:
             self._segment.close()
             self._segment = None
@@ -608,7 +608,7 @@ class Processes(Backend):
         if self._team is not None:
             self._team.forget()
         self._fds.clear()
-        self._sent.clear()  # the cells belong to the parent, so there is nothing to cancel here
+        self._sent.clear()  # the slots belong to the parent, so there is nothing to cancel here
         self._unsent.clear()
         self._closed = True
         _living.discard(weakref.ref(self))  # a fork of the child must not close reused descriptor numbers

@@ -1,0 +1,73 @@
+"""The attributes of a `DataLoader`: its arguments, which cannot be changed, and hints for misspelt names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from ..frames import warn
+from ..view import View
+from .options import Options, did_you_mean
+
+__all__ = ["Attributes"]
+
+# Attributes that the loaders of PyTorch do not have.
+_NOT_OF_TORCH = {
+    *("shuffle", "seed", "method", "shm_size", "last_batch", "transform", "batch_transform", "batchify_fn"),
+    *("on_error", "iterable_split"),
+}
+_ATTRIBUTES = frozenset(["dataset", "view", *(field.name for field in fields(Options))])
+
+
+class Attributes:
+    """The base class of `DataLoader` that holds its arguments, in `_attributes`."""
+
+    _attributes: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if "_attributes" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__}: no attribute {name!r} before DataLoader.__init__")
+        if name in _ATTRIBUTES:
+            return self._attributes[name]
+        dataset = self._attributes["dataset"]
+        if not name.startswith("_") and not isinstance(dataset, View) and name in dir(dataset):
+            hint = f". The data set has it: use loader.dataset.{name}"
+        else:
+            hint = did_you_mean(name, dir(self))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+    def __dir__(self) -> Iterable[str]:
+        return sorted({*super().__dir__(), *_ATTRIBUTES})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A subclass may set attributes of its own before it calls `__init__`; see `_drop_early_attributes`.
+        if "_attributes" in self.__dict__ and name not in self.__dict__:
+            if name in _ATTRIBUTES:
+                raise ValueError(
+                    f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
+                )
+            if not name.startswith("_") and not hasattr(type(self), name):
+                hint = did_you_mean(name, _ATTRIBUTES)
+                if hint:
+                    warn(
+                        f"DataLoader: sets a new attribute {name!r}, which a loader does not read{hint}"
+                        " Arguments of a loader cannot be changed: make another loader",
+                        UserWarning,
+                    )
+        super().__setattr__(name, value)
+
+    def _drop_early_attributes(self, given: Options) -> None:
+        """Drop what a subclass has set before `__init__`, if the loader has an attribute of this name.
+
+        What is no attribute of PyTorch's loaders, such as `shuffle`, stays if it was not passed on.
+        """
+        for name in _ATTRIBUTES & self.__dict__.keys():
+            was_passed = getattr(given, name, None) != getattr(Options, name, None)
+            if name not in _NOT_OF_TORCH or was_passed:
+                del self.__dict__[name]
+
+    def __delattr__(self, name: str) -> None:
+        if name in _ATTRIBUTES:
+            raise ValueError(f"DataLoader: {name} attribute should not be deleted")
+        super().__delattr__(name)

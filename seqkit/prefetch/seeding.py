@@ -1,0 +1,120 @@
+"""Seed the global generators of process workers: `random`, `numpy.random` and torch.
+
+Forked workers would otherwise draw the same numbers. The libraries get different seeds, because `random` and
+`numpy.random` use the same algorithm. The generators of the calling process are never touched.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+import struct
+import sys
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+_SEEDS = struct.Struct("<QQI")
+
+
+def seed_globals(
+    *entropy: Any, initial: int | None = None, but: Collection[str] = (), on_devices: bool = True
+) -> None:
+    """Seed the global generators from any values with a `repr`.
+
+    `initial` is what `torch.initial_seed` is to return. `but` names libraries that keep their state. Without
+    `on_devices`, only torch's generator for CPUs is seeded, which takes some microseconds.
+    """
+    import hashlib  # `numpy.random` has imported it
+
+    digest = hashlib.blake2b(repr(entropy).encode(errors="surrogatepass"), digest_size=_SEEDS.size).digest()
+    python, torch, numpy = _SEEDS.unpack(digest)
+    if "random" not in but:
+        random.seed(python)
+    if "numpy" not in but:
+        np.random.seed(numpy)
+    if "torch" not in but:
+        _seed_torch(torch >> 1, initial, on_devices)
+
+
+def _seed_torch(seed: int, initial: int | None, on_devices: bool) -> None:
+    torch = sys.modules.get("torch")
+    generator: Any = getattr(torch, "default_generator", None)
+    if torch is None or generator is None:  # not imported, or not yet
+        return
+    version = getattr(torch, "version", None)
+    has_devices = on_devices and any(getattr(version, device, None) for device in ("cuda", "hip", "xpu"))
+    # `torch.manual_seed` takes up to milliseconds to look for devices, which a build for CPUs does not have.
+    (torch.manual_seed if has_devices else generator.manual_seed)(seed)
+    if initial is not None:
+        state = generator.get_state()
+        state.numpy()[:8].view(np.uint64)[0] = initial  # the first word of the state
+        generator.set_state(state)
+
+
+class Seeding:
+    """Seed the global generators of a worker for every epoch, or for every item.
+
+    For every epoch, no seed is used twice, even if other epochs are read in between, or if a worker dies.
+    Otherwise the replacement of a dead worker would give items the same numbers as earlier items.
+
+    For every item, the seeds follow from the node's seed, the epoch and the index. So the numbers of an item
+    do not depend on the worker.
+
+    `torch.initial_seed` returns the same number during the life of a worker, as in PyTorch: half the seed of
+    the worker.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the worker.
+    count : callable
+        Returns how often it was called before, including calls by dead workers with the same number.
+    node_seed : int, optional
+        The seed of the node, to seed for every item.
+    """
+
+    def __init__(self, seed: int, count: Callable[[], int], node_seed: int | None = None) -> None:
+        self._seed = seed
+        self._count = count
+        self._node_seed = node_seed
+        self._initial = seed >> 1  # below 2**63, as PyTorch's seeds of workers
+        self.left_alone: set[str] = set()  # libraries that the start hook seeded
+        self._is_first = not count()  # the first worker with this number
+        self._begun: set[int] = set()
+        self.begin(-1)
+
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch. Epoch -1 is the pipeline as the user passed it."""
+        again = 0 if self._is_first and epoch not in self._begun else self._count()
+        seed_globals(self._seed, epoch, again, initial=self._initial, but=self.left_alone)
+        self._begun.add(epoch)
+        self.epoch = epoch
+
+    def begin_item(self, epoch: int, index: Any) -> None:
+        seed_item(self._node_seed, self._initial, epoch, index, self.left_alone)
+
+
+def seed_item(seed: Any, initial: int, epoch: int, index: Any, but: Collection[str] = ()) -> None:
+    """Seed for an item. An index that is no int counts by its attribute `number`, or else by its `repr`."""
+    number = operator.index(index) if hasattr(index, "__index__") else getattr(index, "number", index)
+    seed_globals("item", seed, epoch, number, initial=initial, but=but, on_devices=False)
+
+
+def libraries_changed_by(call: Callable[[], Any]) -> set[str]:
+    """Return the libraries for whose global generator a call changes the state."""
+    before = _states()
+    call()
+    return {name for name, state in _states().items() if state != before[name]}
+
+
+def _states() -> dict[str, Any]:
+    """Return the states of the global generators, in a form that can be compared."""
+    kind, words, *rest = np.random.get_state(legacy=True)
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    return {
+        "random": random.getstate(),
+        "numpy": (kind, np.asarray(words).tobytes(), *rest),
+        "torch": None if generator is None else bytes(generator.get_state().numpy()),
+    }

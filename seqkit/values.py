@@ -1,0 +1,119 @@
+"""Sequences of values that users pass as labels, lengths, weights, ids and keys, read by position.
+
+`values_of` and `numbers_of` read each of them once, when the function of the user is called: lists, arrays,
+tensors, views, and columns of pandas, polars and pyarrow, whatever their index.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .indices import UNBOUNDED
+from .plain import plain
+from .source import Source, as_view
+from .view import in_order
+
+__all__ = ["by_position", "is_single", "numbers_of", "values_of"]
+
+
+def by_position(values: Any, who: str, wanted: str = "a sequence") -> Iterator[Any]:
+    """Iterate the elements of a sequence or iterable of the user by position, as they are.
+
+    `wanted` describes the sequence in the error message.
+
+    >>> list(by_position({0: "a", 1: "b"}, "mix: weights"))
+    ['a', 'b']
+    >>> by_position({3, 1}, "mix: weights")
+    Traceback (most recent call last):
+    TypeError: mix: weights: a set has no order, got set. Use sorted(s) or list(s).
+    """
+    is_iterable = isinstance(values, Iterable)
+    if isinstance(values, type) or not (is_iterable or hasattr(values, "__getitem__")) or is_single(values):
+        raise TypeError(f"{who} must be {wanted}, got {reprlib.repr(values)}")
+    if hasattr(values, "to_list"):  # a column: unlike other reads, this one starts no threads of polars
+        return iter(values.to_list())
+    if is_iterable and not hasattr(values, "__getitem__") and not isinstance(values, set | frozenset):
+        return iter(values)
+    source = as_view(values, who)
+    if source._n is UNBOUNDED:
+        raise TypeError(f"{who} must end, got {source!r}. Select a part of it with head(n).")
+    if isinstance(source, Source) and isinstance(source._n, int):
+        return iter(source._getmany(range(source._n)))  # one read of a column or a file
+    return in_order(source)
+
+
+def values_of(values: Any, who: str, wanted: str = "a sequence") -> list[Any]:
+    """Return the values of a sequence or iterable by position, as plain Python values.
+
+    Raises
+    ------
+    TypeError
+        If `values` is not a sequence, or one of them is an array or tensor with dimensions.
+
+    >>> values_of(np.array([3, 1]), "sqlite: ids"), values_of(iter("ab"), "random_split: groups")
+    ([3, 1], ['a', 'b'])
+    """
+    if hasattr(values, "tolist") and getattr(values, "ndim", None) == 1:
+        found: list[Any] = values.tolist()  # of an array, tensor or Series: faster than one by one
+    else:
+        found = list(by_position(values, who, wanted))
+    kinds = set(map(type, found))
+    if kinds <= _PLAIN:
+        return found
+    if kinds == {float}:
+        return found if not any(map(math.isnan, found)) else [plain(value) for value in found]
+    return [_single(plain(value), i, who) for i, value in enumerate(found)]
+
+
+_PLAIN = {int, str, bool, bytes, type(None)}
+
+
+def is_single(value: Any) -> bool:
+    """Is a value an array or tensor without dimensions?
+
+    >>> is_single(np.array(3)), is_single(np.array([3]))
+    (True, False)
+    """
+    return hasattr(type(value), "__array__") and getattr(value, "ndim", None) == 0
+
+
+def _single(value: Any, i: int, who: str) -> Any:
+    if hasattr(type(value), "__array__") and getattr(value, "ndim", None):
+        raise TypeError(
+            f"{who} must be single values, got {type(value).__name__} of shape {tuple(value.shape)} at"
+            f" position {i}"
+        )
+    return value
+
+
+def numbers_of(values: Any, who: str) -> npt.NDArray[Any]:
+    """Return numbers, or rows of so many numbers each, as an array.
+
+    The caller checks its dtype: what are not numbers gives an array of strings or objects.
+
+    >>> numbers_of([3, 1], "SortedSampler: lengths"), numbers_of(iter([(1, 0.5)]), "SortedSampler: lengths")
+    (array([3, 1]), array([[1. , 0.5]]))
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biuf":
+            return array
+    except (TypeError, ValueError, RuntimeError):
+        pass  # rows of different length, or a tensor that numpy cannot read
+    rows = [_plain_row(row) for row in by_position(values, who)]
+    try:
+        return np.array(rows)
+    except ValueError:  # rows of different length
+        return np.array([None])
+
+
+def _plain_row(row: Any) -> Any:
+    if hasattr(row, "tolist"):
+        return row.tolist()
+    return list(map(plain, row)) if isinstance(row, list | tuple) else plain(row)

@@ -1,0 +1,309 @@
+"""What a person meets first: warnings about legal arguments, hints for misspelt names, truth tests."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit import samplers
+from seqkit.streams import StreamLoader
+
+Loader = sk.DataLoader
+
+
+def warnings_of(call: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert all(warning.filename == __file__ for warning in caught)  # the user's line
+    return [str(warning.message) for warning in caught]
+
+
+# -------------------------------------------------------------------- no batches
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 4, "drop_last": True},
+        {"batch_size": 4, "last_batch": "discard", "shuffle": True},
+        {"batch_size": 4, "drop_last": True, "sampler": [0, 1, 2]},
+        {"batch_size": 4, "drop_last": True, "sampler": samplers.RandomSampler(3)},
+        {"batch_sampler": samplers.BatchSampler(range(3), 4, drop_last=True)},
+    ],
+    ids=str,
+)
+def test_a_loader_without_batches_is_warned_of_with_the_remedy(options: dict[str, Any]) -> None:
+    (message,) = warnings_of(lambda: list(Loader(range(3), **options)))
+    assert "3 samples do not fill a batch of batch_size=4" in message
+    assert "Set drop_last to False, or batch_size to at most 3" in message
+
+
+def test_an_empty_share_is_warned_of() -> None:
+    sampler = samplers.DistributedSampler(3, 4, 0, even="drop")
+    (message,) = warnings_of(lambda: Loader(range(3), sampler=sampler))
+    assert "gives none of 3 samples to this process" in message
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [
+        ([], {"batch_size": 4, "drop_last": True}),
+        (range(4), {"batch_size": 4, "drop_last": True}),
+        (range(3), {"batch_size": 4}),
+        (range(3), {"batch_size": 4, "last_batch": "rollover"}),
+        (range(3), {"sampler": []}),
+        (iter(range(3)), {"batch_size": 4, "drop_last": True}),
+    ],
+    ids=str,
+)
+def test_other_loaders_are_not_warned_of(dataset: Any, options: dict[str, Any]) -> None:
+    assert not warnings_of(lambda: Loader(dataset, **options))
+
+
+def test_no_sample_is_read_to_count_batches() -> None:
+    def keep(i: int) -> bool:
+        raise AssertionError("the length is not needed")
+
+    Loader(sk.filter(keep, range(3)), 4, drop_last=True)
+    Loader(range(3), 4, drop_last=True, sampler=sk.filter(keep, range(3)))
+
+
+# -------------------------------------------------------------------- several processes
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Two processes of torch.distributed, as far as loaders and samplers ask."""
+    module = types.SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2, get_rank=lambda: 1
+    )
+    monkeypatch.setitem(sys.modules, "torch.distributed", module)  # type: ignore[arg-type]
+    return module
+
+
+class Own:
+    """A sampler of the user's, which may share."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([1, 3])
+
+
+NOT_SHARED: dict[str, Any] = {
+    "in order": lambda: Loader(range(8), 2),
+    "shuffled": lambda: Loader(range(8), 2, shuffle=True),
+    "view": lambda: Loader(sk.smap(abs, range(8)), 2),
+    "sampler": lambda: Loader(range(8), 2, sampler=samplers.RandomSampler(8)),
+    "batch sampler": lambda: Loader(range(8), batch_sampler=samplers.FixedBucketSampler([1] * 8, 2)),
+    "view of indices": lambda: Loader(range(8), 2, sampler=sk.shuffle(range(8))),
+}
+SHARED: dict[str, Any] = {
+    "shard": lambda: Loader(sk.shard(range(8), 1, 2), 2),
+    "shard below views": lambda: Loader(sk.smap(abs, sk.shard(sk.shuffle(range(8), seed=0), 1, 2)), 2),
+    "slice": lambda: Loader(sk.view([*range(8)])[1::2], 2),
+    "distributed": lambda: Loader(range(8), 2, sampler=samplers.DistributedSampler(8)),
+    "sharded": lambda: Loader(range(8), 2, sampler=samplers.ShardedSampler(samplers.RandomSampler(8))),
+    "split": lambda: Loader(range(8), 2, sampler=samplers.SplitSampler(8, 2, 1)),
+    "view of a share": lambda: Loader(range(8), 2, sampler=sk.shard(sk.shuffle(range(8), seed=0), 1, 2)),
+    "indices": lambda: Loader(range(8), 2, sampler=[1, 3, 5, 7]),
+    "sampler of the user": lambda: Loader(range(8), 2, sampler=Own()),
+    "iterable": lambda: Loader(iter(range(8)), 2),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SHARED)
+def test_a_loader_that_reads_everything_in_each_process_is_warned_of_once(name: str, group: Any) -> None:
+    def read() -> None:
+        loader = NOT_SHARED[name]()
+        list(loader), list(loader)
+
+    (message,) = warnings_of(read)
+    assert "torch.distributed has 2 processes, and each of them reads all samples" in message
+    assert "DistributedSampler" in message
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_loader_of_a_share_is_not_warned_of(name: str, group: Any) -> None:
+    assert not warnings_of(lambda: list(SHARED[name]()))
+
+
+def test_processes_that_start_later_are_noticed_by_the_first_epoch(group: Any) -> None:
+    group.is_initialized = lambda: False
+    loader = Loader(range(8), 2)
+    assert not warnings_of(lambda: list(loader))
+    group.is_initialized = lambda: True
+    assert len(warnings_of(lambda: list(loader))) == 1
+    group.get_world_size = lambda: 1
+    assert not warnings_of(lambda: list(Loader(range(8), 2)))
+
+
+# -------------------------------------------------------------------- parts by the number of a worker
+
+
+class ByNumber:
+    def part(self) -> list[int]:
+        info = sk.get_worker_info()
+        return [1, 2] if info is None else [[1, 2], [3, 4]][info.id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.part())
+
+
+class ByBoth:
+    def __iter__(self) -> Iterator[int]:
+        info = sk.get_worker_info()
+        return iter(range(4) if info is None else range(info.id, 4, info.num_workers))
+
+
+def test_a_data_set_that_chooses_its_part_by_the_number_of_its_worker_is_warned_of() -> None:
+    options: Any = {"num_workers": 2, "method": "thread"}
+    (message,) = warnings_of(lambda: Loader(ByNumber(), 2, **options))
+    assert "chooses its part by get_worker_info().id, but one worker reads it" in message
+    assert "Set iterable_split to 'workers'" in message
+    with Loader(ByNumber(), 2, iterable_split="workers", **options) as loader:
+        assert sorted(i for batch in loader for i in batch.tolist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [
+        (ByBoth(), {"num_workers": 2}),
+        (ByNumber(), {}),
+        (ByNumber(), {"num_workers": 1}),
+        (ByNumber(), {"num_workers": 2, "iterable_split": "workers"}),
+        (ByNumber(), {"num_workers": 2, "iterable_split": "reader"}),
+    ],
+    ids=str,
+)
+def test_a_data_set_that_is_read_whole_is_not_warned_of(dataset: Any, options: Any) -> None:
+    assert not warnings_of(lambda: Loader(dataset, 2, **options))
+
+
+# -------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *[("batchsize", "batch_size"), ("bs", "batch_size"), ("num_worker", "num_workers")],
+        *[("nworkers", "num_workers"), ("suffle", "shuffle"), ("droplast", "drop_last")],
+    ],
+)
+def test_a_misspelt_argument_gets_a_hint(name: str, meant: str) -> None:
+    with pytest.raises(
+        TypeError, match=f"^DataLoader: no argument is called '{name}'. Did you mean '{meant}'"
+    ):
+        Loader(range(3), **{name: 2})
+
+
+def test_an_unknown_argument_is_named() -> None:
+    with pytest.raises(TypeError, match=r"^DataLoader: no argument is called 'colour'$"):
+        Loader(range(3), colour=2)  # type: ignore[call-arg]
+    assert list(inspect.signature(Loader).parameters)[:3] == ["dataset", "batch_size", "shuffle"]
+
+
+class Labelled:
+    classes = ("a", "b")
+    speakers = 7
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("num_worker", "Did you mean 'num_workers'"),
+        ("sate_dict", "Did you mean 'state_dict'"),
+        ("speakers", "The data set has it: use loader.dataset.speakers"),
+        ("colour", "has no attribute 'colour'$"),
+    ],
+)
+def test_a_missing_attribute_of_a_loader_gets_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=hint):
+        getattr(Loader(Labelled()), name)
+
+
+def test_dir_of_a_loader_has_its_arguments_and_methods() -> None:
+    names = dir(Loader(range(3)))
+    assert {"num_workers", "batch_sampler", "dataset", "seed", "view", "state_dict", "failed"} <= set(names)
+
+
+def test_a_misspelt_attribute_that_is_set_is_warned_of() -> None:
+    loader = Loader(range(3))
+
+    def set_it() -> None:
+        loader.bath_size = 3
+        loader.bath_size = 4
+
+    (message,) = warnings_of(set_it)
+    assert "'bath_size', which a loader does not read. Did you mean 'batch_size'?" in message
+
+    def set_others() -> None:
+        loader.colour = loader._bath_size = 3
+        loader.failed = []
+
+    assert not warnings_of(set_others)
+
+
+class Template(sk.DataLoader[Any]):
+    """As in many project templates: attributes are set before the constructor is called."""
+
+    def __init__(self, dataset: Any, shuffle: bool, **options: Any) -> None:
+        self.shuffle = shuffle
+        self.batch_size = 77
+        self.sampler = self.transform = "own"
+        super().__init__(dataset, 2, shuffle=shuffle, **options)
+
+
+def test_a_subclass_may_set_attributes_before_the_constructor() -> None:
+    for shuffle in (False, True):
+        loader = pickle.loads(pickle.dumps(Template(range(6), shuffle, seed=0)))
+        assert (loader.shuffle, loader.batch_size, loader.transform) == (shuffle, 2, "own")
+        assert len(loader.sampler) == 6
+        assert [b.tolist() for b in loader] == [b.tolist() for b in Loader(range(6), 2, shuffle, seed=0)]
+
+
+def test_before_the_constructor_a_missing_attribute_says_so() -> None:
+    class Early(sk.DataLoader[Any]):
+        def __init__(self) -> None:
+            self.batch_size
+
+    with pytest.raises(AttributeError, match=r"no attribute 'batch_size' before DataLoader\.__init__"):
+        Early()
+
+
+# -------------------------------------------------------------------- truth
+
+
+class Lines:
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        Loader(Lines(), 2),
+        Loader([], 2),
+        Loader(sk.uniter(Lines()), 2),
+        iter(Loader(Lines(), 2)),
+        StreamLoader([1], range, 1, pad_value=0),
+        samplers.InfiniteSampler(range(3)),
+        samplers.RandomSampler(3),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_loaders_and_samplers_are_true(thing: Any) -> None:
+    assert thing

@@ -1,0 +1,303 @@
+"""The epoch reaches data sets and samplers, and what looks live at a loader is live."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.samplers import BatchSampler, InfiniteSampler, RandomSampler
+
+from .ways import WAYS
+
+data = pytest.importorskip("torch.utils.data")
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def plain(loader: Any) -> list[Any]:
+    return [batch.tolist() for batch in loader]
+
+
+class Numbers:
+    """Samples that say which epoch their data set was told last."""
+
+    epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return 100 * self.epoch + i
+
+
+class Slotted:
+    """Has neither a dict nor weak references."""
+
+    __slots__ = ("told",)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.told = epoch
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return 100 * self.told + i
+
+
+class Stream:
+    def set_epoch(self, epoch: int) -> None:
+        self.told = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100 * self.told, 100 * self.told + 4))
+
+
+class Shards(Stream):
+    parts = 2
+
+    def split(self, part: int, parts: int) -> Iterator[int]:
+        return iter(range(100 * self.told + 2 * part, 100 * self.told + 2 * part + 2))
+
+
+class TorchNumbers(Numbers, data.Dataset):  # type: ignore[misc,name-defined]
+    pass
+
+
+DATA: dict[str, Any] = {
+    "indexable": Numbers,
+    "without weak references": Slotted,
+    "iterable": Stream,
+    "reader": Stream,
+    "parts": Shards,
+    "workers": Stream,
+    "below views": lambda: sk.smap(abs, sk.view(Numbers())[:]),
+    "below a mix": lambda: sk.concatenate([Numbers(), []]),
+    "uniter": lambda: sk.uniter(Stream()),
+    "subset of torch": lambda: data.Subset(TorchNumbers(), range(4)),
+    "concatenation of torch": lambda: data.ConcatDataset([TorchNumbers()]),
+}
+
+
+@every_way
+@pytest.mark.parametrize("name", DATA)
+def test_a_data_set_is_told_each_epoch_where_it_is_read(name: str, way: dict[str, Any]) -> None:
+    options = dict(way)
+    if name in ("reader", "workers"):
+        options["iterable_split"] = name
+    if name in ("parts", "workers"):
+        options.pop("persistent_workers", None)
+        options["num_workers"] = min(1, options.get("num_workers", 0)) if name == "workers" else 2
+    with sk.DataLoader(DATA[name](), 4, **options) as loader:
+        assert [plain(loader) for _ in range(2)] == [[[e * 100 + i for i in range(4)]] for e in range(2)]
+        loader.set_epoch(7)
+        assert plain(loader) == [[700, 701, 702, 703]]
+
+
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+def test_workers_of_every_start_method_tell_their_copy(context: str) -> None:
+    options: Any = {"num_workers": 1, "multiprocessing_context": context, "persistent_workers": True}
+    with sk.DataLoader(Numbers(), 4, **options) as loader:
+        assert [plain(loader)[0][0] for _ in range(3)] == [0, 100, 200]
+
+
+def test_iterators_of_two_epochs_in_one_thread_read_their_own() -> None:
+    loader = sk.DataLoader(Numbers(), 2)
+    first, second = iter(loader), iter(loader)
+    found = [next(epoch).tolist() for _ in range(2) for epoch in (first, second)]
+    assert found == [[0, 1], [100, 101], [2, 3], [102, 103]]
+
+
+def test_a_data_set_is_told_before_its_length_is_asked_for() -> None:
+    class Growing(Numbers):
+        def __len__(self) -> int:
+            return 3 + self.epoch
+
+    loader = sk.DataLoader(Growing(), 1)
+    assert [len(plain(loader)) for _ in range(3)] == [3, 4, 5]
+
+
+def test_a_state_of_an_epoch_that_has_its_own_length_is_loaded() -> None:
+    class Growing(Numbers):
+        def __len__(self) -> int:
+            return 3 + self.epoch
+
+    loader = sk.DataLoader(Growing(), 1)
+    loader.set_epoch(4)
+    batches = iter(loader)
+    next(batches)
+    other = sk.DataLoader(Growing(), 1)
+    other.load_state_dict(loader.state_dict())
+    assert plain(other) == plain(batches)
+
+
+def test_a_method_with_other_arguments_is_not_called() -> None:
+    class Other(Numbers):
+        def set_epoch(self, epoch: int, epochs: int) -> None:  # type: ignore[override]
+            raise AssertionError("this is another method")
+
+    assert plain(sk.DataLoader(Other(), 4)) == [[-100, -99, -98, -97]]
+
+
+def test_a_data_set_that_nobody_reads_by_epochs_is_left_alone() -> None:
+    dataset = Numbers()
+    assert list(sk.view(dataset)) == [-100, -99, -98, -97]
+    assert dataset.epoch == -1
+
+
+def test_a_data_set_is_not_told_the_same_epoch_again() -> None:
+    class Counting(Numbers):
+        told = 0
+
+        def set_epoch(self, epoch: int) -> None:
+            super().set_epoch(epoch)
+            self.told += 1
+
+    dataset = Counting()
+    with sk.DataLoader(dataset, 1, num_workers=2, method="thread") as loader:
+        plain(loader)
+        assert dataset.told == 1
+        plain(loader)
+        assert dataset.told == 2
+
+
+def test_an_epoch_set_by_hand_is_the_epoch_of_the_loader() -> None:
+    dataset = Numbers()
+    loader = sk.DataLoader(dataset, 4)
+    for epoch in (0, 1, 5, 6):
+        dataset.set_epoch(epoch)
+        assert loader.epoch == epoch
+        assert plain(loader) == [[100 * epoch + i for i in range(4)]]
+    loader.set_epoch(2)
+    assert plain(loader)[0][0] == 200
+
+
+def test_a_streamed_data_set_of_hugging_face_has_another_order_in_every_epoch() -> None:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"x": list(range(12))})
+    stream = table.to_iterable_dataset(num_shards=3).shuffle(seed=0, buffer_size=2)
+    loader = sk.DataLoader(stream, 12)
+    orders = [next(iter(loader))["x"].tolist() for _ in range(3)]
+    assert len({str(order) for order in orders}) == 3
+    stream.set_epoch(1)
+    assert next(iter(loader))["x"].tolist() == orders[1]
+
+
+# -------------------------------------------------------------------- samplers
+
+
+def of_torch(seed: int = 0) -> Any:
+    return data.DistributedSampler(range(8), 2, 0, seed=seed)
+
+
+def orders_of(sampler: Any, *epochs: int) -> list[Any]:
+    found = []
+    for epoch in epochs:
+        sampler.set_epoch(epoch)
+        found.append(list(sampler))
+    return found
+
+
+@every_way
+def test_a_sampler_of_torch_is_told_each_epoch(way: dict[str, Any]) -> None:
+    with sk.DataLoader(range(8), 4, sampler=of_torch(), **way) as loader:
+        assert [plain(loader)[0] for _ in range(3)] == orders_of(of_torch(), 0, 1, 2)
+
+
+def test_a_sampler_inside_a_batch_sampler_of_torch_is_told_too() -> None:
+    loader = sk.DataLoader(range(8), batch_sampler=data.BatchSampler(of_torch(), 4, False))
+    assert [plain(loader)[0] for _ in range(2)] == orders_of(of_torch(), 0, 1)
+    loader.set_epoch(6)
+    assert [plain(loader)[0]] == orders_of(of_torch(), 6)
+
+
+@pytest.mark.parametrize("build", [of_torch, lambda: RandomSampler(8, num_samples=4, seed=3)])
+def test_set_epoch_of_a_sampler_sets_the_epoch_of_its_loader(build: Any) -> None:
+    noisy = sk.random_map(lambda i, rng: int(rng.integers(1000)), range(8), seed=0)
+    expected = sk.DataLoader(noisy, 4, sampler=build())
+    expected.set_epoch(5)
+    sampler = build()
+    loader = sk.DataLoader(noisy, 4, sampler=sampler)
+    plain(loader)
+    sampler.set_epoch(5)
+    assert loader.epoch == 5
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (5, 0)
+    assert plain(loader) == plain(expected)
+    assert loader.epoch == 6
+
+
+def test_an_endless_sampler_does_not_move_the_epoch_of_its_loader() -> None:
+    loader = sk.DataLoader(range(3), 1, sampler=InfiniteSampler(range(3)))
+    batches = iter(loader)
+    for _ in range(10):
+        next(batches)
+    assert loader.epoch == 1
+
+
+@pytest.mark.parametrize("name", ["sampler", "batch_sampler"])
+@pytest.mark.parametrize("options", [{"shuffle": True, "seed": 1}, {}], ids=str)
+def test_set_epoch_of_the_sampler_that_a_loader_shows_reaches_the_loader(name: str, options: Any) -> None:
+    noisy = sk.random_map(lambda i, rng: (i, int(rng.integers(1000))), range(8), seed=0)
+    loader = sk.DataLoader(noisy, 8, collate_fn=list, **options)
+    shown = getattr(loader, name)
+    shown.set_epoch(7)
+    assert (loader.epoch, shown.epoch) == (7, 7)
+    assert list(loader) == [loader.view.at_epoch(7)[0]]
+    assert (loader.epoch, shown.epoch) == (8, 8)
+
+
+@pytest.mark.parametrize("below", [0, 1, 2])
+def test_the_sampler_that_a_loader_shows_has_the_order_of_its_next_epoch(below: int) -> None:
+    dataset: Any = range(10)
+    for _ in range(below):
+        dataset = sk.random_map(lambda i, rng: i, dataset, seed=3)
+    loader = sk.DataLoader(dataset, 4, shuffle=True, seed=1)
+    for epoch in range(3):
+        assert [list(loader.sampler), list(loader.sampler)] == [
+            list(loader.sampler.order.at_epoch(epoch))
+        ] * 2
+        order = list(loader.batch_sampler)
+        assert loader.epoch == epoch  # looking at the order moves nothing
+        assert plain(loader) == order
+
+
+def test_the_sampler_that_a_loader_shows_refuses_what_would_have_no_effect() -> None:
+    loader = sk.DataLoader(range(10), shuffle=True)
+    with pytest.raises(AttributeError, match="only shows the order of a DataLoader, so seed cannot be set"):
+        loader.sampler.seed = 3
+    with pytest.raises(RuntimeError, match="Load the state of the loader"):
+        loader.sampler.load_state_dict({"epoch": 1, "seed": 0})
+
+
+@pytest.mark.parametrize("name", ["sampler", "batch_sampler"])
+def test_the_sampler_of_a_loader_serves_another_loader(name: str) -> None:
+    first = sk.DataLoader(range(10), 5, shuffle=True, seed=1)
+    options: Any = {name: getattr(first, name), **({"batch_size": 5} if name == "sampler" else {})}
+    second = sk.DataLoader(range(10), **options)
+    expected = [plain(first) for _ in range(3)]
+    assert [plain(second) for _ in range(3)] == expected
+    assert first.epoch == 3
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+def test_the_sampler_of_a_copied_loader_belongs_to_the_copy(copied: Any) -> None:
+    loader = sk.DataLoader(range(10), 5, shuffle=True, seed=1)
+    other = copied(loader)
+    other.batch_sampler.set_epoch(4)
+    assert (loader.epoch, other.epoch) == (0, 4)
+
+
+def test_rollover_follows_its_sampler() -> None:
+    loader = sk.DataLoader(range(10), 4, shuffle=True, seed=1, last_batch="rollover")
+    assert isinstance(loader.batch_sampler, BatchSampler)
+    loader.sampler.set_epoch(3)
+    expected = list(RandomSampler(10, seed=1).order.at_epoch(3))
+    assert plain(loader) == [expected[:4], expected[4:8]]
+    assert loader.epoch == 4

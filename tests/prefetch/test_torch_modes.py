@@ -1,0 +1,63 @@
+"""Workers have the modes of torch of the thread that started them, as they would have without workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+
+from .kinds import KINDS, Kind
+
+torch: Any = pytest.importorskip("torch")
+
+WEIGHTS = torch.ones(2, 2, requires_grad=True)
+
+
+def compute(_: int) -> tuple[bool, bool, str, str]:
+    product = WEIGHTS @ torch.ones(2, 2, device="cpu")
+    return product.requires_grad, product.is_inference(), str(product.dtype), torch.empty(1).device.type
+
+
+MODES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], tuple[bool, bool, str, str]]] = {
+    "none": (nullcontext, (True, False, "torch.float32", "cpu")),
+    "no_grad": (torch.no_grad, (False, False, "torch.float32", "cpu")),
+    "inference": (torch.inference_mode, (False, True, "torch.float32", "cpu")),
+    "device": (lambda: torch.device("meta"), (True, False, "torch.float32", "meta")),
+    "autocast": (lambda: torch.autocast("cpu"), (True, False, "torch.bfloat16", "cpu")),
+}
+every_mode = pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
+
+
+@every_mode
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_items_are_computed_in_the_modes_of_the_thread_that_started_the_workers(
+    mode: Callable[[], AbstractContextManager[Any]], expected: Any, kind: Kind
+) -> None:
+    with kind.ahead(sk.smap(compute, range(3))) as ahead:
+        with mode():
+            ahead.start()
+        assert list(ahead) == [expected] * 3
+
+
+@every_mode
+def test_tasks_of_an_executor_of_threads_leave_its_modes_as_they_were(
+    mode: Callable[[], AbstractContextManager[Any]], expected: Any
+) -> None:
+    with ThreadPoolExecutor(1) as pool, sk.prefetch(sk.smap(compute, range(3)), method=pool) as ahead:
+        before = pool.submit(compute, 0).result()
+        with mode():
+            ahead.start()
+        assert list(ahead) == [expected] * 3
+        assert pool.submit(compute, 0).result() == before
+
+
+def test_a_default_device_of_the_consumer_moves_no_tensor_of_an_item() -> None:
+    with sk.prefetch(sk.smap(lambda i: torch.empty(0, i), range(2)), 1, "process") as ahead:
+        ahead.start()
+        with torch.device("meta"):
+            assert [tensor.device.type for tensor in ahead] == ["cpu", "cpu"]
