@@ -226,20 +226,7 @@ def owned(item: T) -> T:
     return item
 
 
-PLAIN = {
-    int,
-    float,
-    str,
-    bytes,
-    list,
-    tuple,
-    dict,
-    bool,
-    type(None),
-    np.float32,
-    np.float64,
-    np.int64,
-}
+PLAIN = {int, float, str, bytes, list, tuple, dict, bool, type(None), np.float64, np.int64}
 
 
 class ToldSource(Source[T_co]):

@@ -13,12 +13,13 @@ from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list
 from ..iteration import each_with, surviving
 from ..plain import as_index, is_flag
 from ..view import View
+from .columns import Columns, selected
 from .decided import Decided
 
 __all__ = ["GatherView"]
 
 
-class GatherView(View[Any]):
+class GatherView(Columns[Any]):
     """The view that `gather` returns for a view of indices. Its second source has the indices."""
 
     def __init__(self, source: View[Any], order: View[Any]) -> None:
@@ -26,6 +27,11 @@ class GatherView(View[Any]):
 
     def _length(self) -> Length:
         return self._sources[1]._n
+
+    @property
+    def _streams(self) -> bool:
+        order = self._sources[1]
+        return order._known is None and bool(order._streams)
 
     def check(self) -> None:
         """Read all indices, and raise the error of the first one that is not valid."""
@@ -128,6 +134,9 @@ class GatherView(View[Any]):
         except Exception:
             return  # the index failed, or is not valid
         yield self._sources[0], (j,)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        return GatherView(selected(self._sources[0], names), self._sources[1])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return GatherView(*sources)

@@ -678,7 +678,7 @@ def test_batches_lie_in_the_slot_of_a_worker(kind: Kind, collate_fn: Any) -> Non
 
 def test_a_batch_larger_than_its_slot_is_delivered() -> None:
     batches = sk.batch(sk.smap(sample, range(32)), 16, collate_fn=LONGEST)
-    with FORK.ahead(batches, shm_size=20 * 4096) as node:
+    with FORK.ahead(batches, shm_size=24 * 4096) as node:
         with pytest.warns(RuntimeWarning, match="does not fit"):
             first = node[0]
         same(first, batches[0])

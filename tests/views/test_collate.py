@@ -218,6 +218,7 @@ POINTS = sk.collate(
 SELECTIONS: dict[str, sk.View[Any]] = {
     "collate": POINTS,
     "gather": POINTS.gather([3, 1, 1, -2]),
+    "gather by a view": POINTS.gather(sk.shuffle(range(12), seed=5)),
     "slice": POINTS[2:9:2],
     "mask": POINTS[np.arange(12) % 3 == 0],
     "shuffle": sk.shuffle(POINTS, seed=0),

@@ -56,7 +56,7 @@ def test_nothing_is_evaluated_before_it_is_needed():
 
 
 @pytest.mark.parametrize(
-    "need", [len, list, lambda v: v[0], lambda v: v[-1:], lambda v: v.indices, np.asarray, bool]
+    "need", [len, list, lambda v: v[0], lambda v: v[-1:], lambda v: v.indices, np.asarray]
 )
 def test_the_first_need_scans_and_later_ones_do_not(need):
     pred = Counted(is_even)
@@ -476,3 +476,10 @@ def test_an_error_far_into_an_endless_sequence_is_located_without_a_scan():
     with pytest.raises(sk.EvaluationError, match=r"smap\[3\] failed: ValueError: bad 3"):
         next(items)
     assert next(items) == 4
+
+
+def test_items_are_gathered_while_their_indices_are_filtered():
+    pred = Counted(is_even)
+    items = iter(sk.gather(range(100, 200), sk.filter(pred, range(100))))
+    assert [next(items), next(items)] == [100, 102]
+    assert pred.calls == [0, 1, 2]
