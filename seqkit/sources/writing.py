@@ -495,9 +495,7 @@ class ParquetWriter(Writer):
         self._kind = kind
 
     def prepare(self) -> None:
-        import pyarrow.parquet
-
-        pyarrow.array([])  # imports pandas if it is installed
+        import pyarrow.parquet  # noqa: F401
 
     def stored(self, i: int) -> Any:
         return Records.of(self.folder, self.n).read([i])[0]
