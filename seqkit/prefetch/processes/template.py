@@ -108,6 +108,8 @@ class Template:
                 raise _gone()
             says, worker, value, nbytes = _ANSWER.unpack_from(message)
             pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
+            if pidfd >= 0:
+                os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
             error = pickle.loads(record).rebuild() if record else None
             yield says, worker, value, nbytes, pidfd, error
 
