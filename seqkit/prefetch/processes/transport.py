@@ -9,7 +9,8 @@ Guarantees
 - A job that was taken and never claimed is revoked before it is sent again. So two workers never write to
   one slot.
 - A worker cannot block the parent.
-- The number of descriptors is constant: 13, plus 1 for every worker, and 2 for a template.
+- The number of descriptors is constant: 13, plus 1 for every worker, 2 for a pickled pipeline, and 2 for a
+  template.
 - After `close`, no process, descriptor or name is left. Leased memory stays valid.
 
 Relies on
