@@ -21,7 +21,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch import engine
-from seqkit.prefetch.processes import launch, linux, team, template
+from seqkit.prefetch.processes import forking, linux, team, template, worker_process
 
 from .scripts import finished
 from .traces import children, drawn, pids_of, state, until
@@ -84,7 +84,7 @@ def test_the_function_that_a_thread_runs_decides_whether_it_matters_for_forks(
 ) -> None:
     event = threading.Event()
     with thread(partial(module(name, WAITS).run, event), event.set):
-        assert until(lambda: launch.is_safe() == is_safe)
+        assert until(lambda: forking.is_safe() == is_safe)
         with a_node() as node:
             assert (parents(node) == {os.getpid()}) == is_safe
 
@@ -103,7 +103,7 @@ def test_the_whole_stack_of_a_thread_decides_whether_it_matters_for_forks() -> N
         event.clear()
         inner = partial(module(between, WAITS).run, event)
         with thread(partial(monitor.run, inner), event.set):
-            assert until(lambda is_safe=is_safe: launch.is_safe() == is_safe)
+            assert until(lambda is_safe=is_safe: forking.is_safe() == is_safe)
 
 
 def test_threads_whose_target_is_the_wait_of_an_event_do_not_matter() -> None:
@@ -111,7 +111,7 @@ def test_threads_whose_target_is_the_wait_of_an_event_do_not_matter() -> None:
     timer = threading.Timer(1000, print)
     timer.start()
     with thread(event.wait, event.set), a_node() as node:
-        assert launch.is_safe()
+        assert forking.is_safe()
         assert parents(node) == {os.getpid()}
     timer.cancel()
     timer.join()
@@ -121,13 +121,13 @@ def test_a_function_in_c_as_a_target_matters() -> None:
     lock = threading.Lock()
     lock.acquire()
     with thread(lock.acquire, lock.release):
-        assert not launch.is_safe()
+        assert not forking.is_safe()
 
 
 def test_an_idle_thread_pool_matters() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
-        assert not launch.is_safe()
+        assert not forking.is_safe()
         with a_node() as node:
             assert os.getpid() not in parents(node)
 
@@ -142,7 +142,7 @@ def test_a_thread_within_numpy_matters() -> None:
 
     with thread(multiply, enough.set):
         begun.wait()
-        assert not launch.is_safe()
+        assert not forking.is_safe()
 
 
 def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest
     source = "def run():\n    import waits_when_imported\n"
     with thread(module("ipykernel.lazy", source).run, enough.set):
         begun.wait()
-        assert not launch.is_safe()
+        assert not forking.is_safe()
 
 
 def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
@@ -167,11 +167,11 @@ def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
 
     with sk.prefetch(sk.smap(item, range(2)), 1, "thread", chunk_size=1, max_buffered=1) as threads:
         assert threads[0] == 0
-        assert until(launch.is_safe)
+        assert until(forking.is_safe)
         iterator = iter(threads)
         next(iterator)
         until(begun.is_set)
-        assert not launch.is_safe()
+        assert not forking.is_safe()
         enough.set()
         assert list(iterator) == [1]
 
@@ -187,11 +187,11 @@ def test_no_other_thread_gets_the_interpreter_between_the_last_look_and_the_fork
 ) -> None:
     before, seen = sys.getswitchinterval(), []
     monkeypatch.setattr(os, "fork", lambda: seen.append(sys.getswitchinterval()) or 1)
-    assert launch.fork_if_harmless() == 1
-    assert seen == [pytest.approx(launch._SWITCH_S)]
+    assert forking.fork_if_harmless() == 1
+    assert seen == [pytest.approx(forking._SWITCH_S)]
     looks = iter([True, False])
-    monkeypatch.setattr(launch, "is_safe", lambda: next(looks))
-    assert launch.fork_if_harmless() == -1
+    monkeypatch.setattr(forking, "is_safe", lambda: next(looks))
+    assert forking.fork_if_harmless() == -1
     assert len(seen) == 1
     assert sys.getswitchinterval() == before
 
@@ -244,14 +244,14 @@ def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
 def test_a_forked_worker_that_does_not_begin_comes_from_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(team, "BEGIN_S", 0.2)
     parent = os.getpid()
-    settle = launch._settle
+    settle = worker_process._settle
 
     def hang(fds: Any) -> None:
         if os.getppid() == parent:
             signal.pause()
         settle(fds)
 
-    monkeypatch.setattr(launch, "_settle", hang)
+    monkeypatch.setattr(worker_process, "_settle", hang)
     event = threading.Event()
     with thread(event.wait, event.set), a_node() as node:
         (found,) = parents(node)
@@ -346,7 +346,7 @@ def test_a_node_that_cannot_start_at_all_says_so(monkeypatch: pytest.MonkeyPatch
 def test_closing_leaves_a_process_alone_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (team, template):
         monkeypatch.setattr(module, "REAP_S", 0.05)
-    monkeypatch.setattr(launch, "kill", lambda pidfd: None)  # as in an uninterruptible sleep
+    monkeypatch.setattr(linux, "kill", lambda pidfd: None)  # as in an uninterruptible sleep
     monkeypatch.setattr(linux, "tie_to", lambda fd: True)
     node = a_node(1, "fork").start()
     (pid,) = pids_of(node)
@@ -363,7 +363,7 @@ def test_a_wait_for_a_process_has_an_end() -> None:
         signal.pause()
     pidfd = linux.pidfd_open(pid)
     assert linux.reap(pid, pidfd, 0.0) is None
-    launch.kill(pidfd)
+    linux.kill(pidfd)
     assert (linux.reap(pid, pidfd, template.REAP_S) or ())[0] == signal.SIGKILL
     os.close(pidfd)
 
@@ -372,6 +372,6 @@ def test_the_garbage_collector_does_not_run_while_stacks_are_read(monkeypatch: p
     # Python 3.11 would hang if it freed a `threading.local` then.
     frames, seen = sys._current_frames, list[bool]()
     monkeypatch.setattr(sys, "_current_frames", lambda: (seen.append(gc.isenabled()), frames())[1])
-    launch.is_safe()
+    forking.is_safe()
     assert seen == [False]
     assert gc.isenabled()

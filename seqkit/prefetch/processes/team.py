@@ -25,16 +25,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import NamedTuple
 
 from ...culprits import fork_warning
 from ...frames import warn
 from ..classes import refer_to_reader
 from ..protocol import Failed
+from ..resources import in_units
 from ..signals import CtrlCHeldFromChildren
-from . import launch, linux
-from .launch import Death, Outfit
-from .shipment import Shipment, size_warning
-from .template import REAP_S, Says, Template
+from . import forking, linux
+from .shipment import Shipment, size_warning, surroundings
+from .template import REAP_S, Says, Template, spawn
+from .worker_process import Outfit, be_worker, native_pools
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
@@ -44,6 +46,38 @@ RETRY_S = 0.25
 # Limit of successive workers with one number that die before they begin a job. They may have been killed
 # from outside, but the replacement must not continue without limit.
 MOST_IDLE_DEATHS = 8
+
+
+_SIGNALS = {number.value: number.name for number in signal.Signals}
+
+
+class Death(NamedTuple):
+    """How a worker ended, and a sentence for users about what the reason may be."""
+
+    cause: str
+    hint: str = ""
+
+
+def how_ended(status: int | None = None, most_bytes: int = 0) -> Death:
+    """Return how a process ended, from its wait status and the most memory that it had.
+
+    >>> how_ended(3 << 8).cause
+    'exited with status 3'
+    >>> how_ended(9, 64 << 20).cause
+    'was killed by signal 9 (SIGKILL)'
+    >>> how_ended(9, 64 << 20).hint
+    '. Did it run out of memory? It used up to 64.0 MiB.'
+    """
+    if status is None:
+        return Death("ended (its exit status is not known)")
+    if not os.WIFSIGNALED(status):
+        return Death(f"exited with status {os.waitstatus_to_exitcode(status)}")
+    number = os.WTERMSIG(status)
+    used = f" It used up to {in_units(most_bytes)}." if most_bytes else ""
+    return Death(
+        f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})",
+        f". Did it run out of memory?{used}" if number == signal.SIGKILL else "",
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +103,7 @@ class WorkerHandle:
     def kill(self) -> None:
         self.is_doomed = True  # in case the template has not reported the pidfd yet
         if self.pidfd >= 0:
-            launch.kill(self.pidfd)
+            linux.kill(self.pidfd)
 
 
 @dataclass(eq=False)
@@ -111,7 +145,7 @@ class Team:
             self._employ(WorkerHandle(number))
 
     def _forks(self) -> bool:
-        return self.context == "fork" or (self.context is None and launch.is_safe())
+        return self.context == "fork" or (self.context is None and forking.is_safe())
 
     def _employ(self, handle: WorkerHandle) -> None:
         _local.starting = self
@@ -119,14 +153,14 @@ class Team:
             if self._forks() and self._begin(handle, self._fork):
                 return
             if self._shipment is None:
-                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, launch.surroundings())
+                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, surroundings())
                 self._warn_of_size(self._shipment.nbytes)
             self._begin(handle, self._ship)
         finally:
             _local.starting = None
 
     def _warn_of_size(self, nbytes: int) -> None:
-        matter = launch.threads_that_matter() if self.context is None else set()
+        matter = forking.threads_that_matter() if self.context is None else set()
         names = [thread.name for thread in threading.enumerate() if thread.ident in matter]
         text = size_warning(nbytes, self.context or "forkserver", names)
         if text is not None:  # Python shows the same warning only once
@@ -145,13 +179,13 @@ class Team:
 
     def _fork(self, handle: WorkerHandle) -> bool:
         """Fork a worker, unless another thread matters by now."""
-        launch.native_pools()  # search here, so that the workers need not search
-        pid = launch.fork() if self.context == "fork" else launch.fork_if_harmless()
+        native_pools()  # search here, so that the workers need not search
+        pid = forking.fork() if self.context == "fork" else forking.fork_if_harmless()
         if pid == 0:
-            launch.be_worker(handle.number, self.outfit, self._forget_the_parents)
+            be_worker(handle.number, self.outfit, self._forget_the_parents)
         if pid > 0:
-            handle.pid, handle.pidfd, handle.is_child = pid, launch.watched(pid), True
-            if launch.frames_of_others():
+            handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
+            if forking.frames_of_others():
                 handle.begins_by = monotonic() + BEGIN_S
         return pid > 0
 
@@ -167,8 +201,8 @@ class Team:
         assert self._shipment is not None
         handle.is_child = self.context == "spawn"
         if handle.is_child:
-            handle.pid = launch.spawn(handle.number, self._shipment, self.outfit)
-            handle.pidfd = launch.watched(handle.pid)
+            handle.pid = spawn(handle.number, self._shipment, self.outfit)
+            handle.pidfd = linux.watched(handle.pid)
             return True
         if self._template is None:
             self._template = Template(self._shipment, self.outfit.fds)
@@ -265,7 +299,7 @@ class Team:
         if handle.pidfd >= 0:
             os.close(handle.pidfd)
             handle.pidfd = -1
-        self._deaths.append((handle, Death(cause) if cause else launch.how_ended(*(ended or ()))))
+        self._deaths.append((handle, Death(cause) if cause else how_ended(*(ended or ()))))
 
     def deaths(self) -> list[tuple[WorkerHandle, Death]]:
         """Return the workers that have died, and the causes. Call `replace` for each worker."""

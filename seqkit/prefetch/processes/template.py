@@ -37,9 +37,12 @@ from ...context import flush_streams
 from ..results import Record
 from ..signals import CtrlCHeldFromChildren
 from . import linux
-from .launch import be_worker, fork, interpreter, kill, leave, native_pools, open_shipment, watched
-from .shipment import Shipment
+from .forking import fork
+from .interpreter import interpreter
+from .linux import kill, watched
+from .shipment import Shipment, open_shipment
 from .worker import Descriptors
+from .worker_process import Outfit, be_worker, leave, native_pools, report_failure
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.
@@ -220,3 +223,26 @@ def _tell_error(channel: socket.socket, number: int, error: BaseException) -> No
         channel.send(
             _ANSWER.pack(Says.FAILED, number, 0, 0) + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
         )
+
+
+# -------------------------------------------------------------------- workers without a template
+
+
+def spawn(number: int, shipment: Shipment, outfit: Outfit) -> int:
+    """Start a worker as a fresh interpreter. Return its pid."""
+    error_at = outfit.spec.layout.error_at(number)
+    code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
+    return interpreter(code, (shipment.fd, *astuple(outfit.fds)))
+
+
+def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
+    for fd in (shipped, *rest):
+        os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
+    fds = Descriptors(*rest)
+    try:
+        outfit = open_shipment(shipped, place, fds)
+    except BaseException as error:
+        with suppress(BrokenPipeError):
+            report_failure(number, fds, error_at, error)
+        leave()
+    be_worker(number, outfit)

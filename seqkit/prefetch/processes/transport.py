@@ -48,10 +48,9 @@ from ..results import EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
 from ..signals import CtrlCHeld
 from . import linux
-from .launch import Death, Outfit
 from .segment import PAGE, Segment
 from .slots import SlotPool
-from .team import Team, WorkerHandle, starting
+from .team import Death, Team, WorkerHandle, starting
 from .wire import (
     CELL_BYTES,
     JOB,
@@ -71,6 +70,7 @@ from .wire import (
     to_file,
 )
 from .worker import Descriptors
+from .worker_process import Outfit
 
 # How long workers may take to end when the node is closed. After that they are killed, even if they are
 # computing an item.

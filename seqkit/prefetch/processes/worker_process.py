@@ -1,0 +1,155 @@
+"""The main function of a worker process: become a worker, run the start hook, serve and leave.
+
+Guarantees
+----------
+- A worker ends with the parent, even in the middle of an item. Ctrl-C is left to the parent.
+- A worker runs no exit code of the parent's interpreter.
+
+Relies on
+---------
+- Linux: pidfd.
+"""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn, cast
+
+import threadpoolctl
+
+from ...context import flush_streams, leave_worker, set_worker_info
+from ...errors import Policy, seterr
+from ...view import View
+from ..hooks import Seeding, call_hook, worker_info
+from ..results import Record
+from . import linux
+from .segment import Segment
+from .wire import LEAST_CELL_BYTES, Control, Kind, Spec
+from .worker import Descriptors, Worker, tell
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """The data that all workers of a node share."""
+
+    spec: Spec
+    pipeline: View[Any]
+    segment: Segment
+    fds: Descriptors
+
+
+_pools: tuple[int, threadpoolctl.ThreadpoolController] | None = None
+
+
+def native_pools() -> threadpoolctl.ThreadpoolController:
+    """Return the native thread pools of this process. Search again if a module was imported since."""
+    global _pools
+    if _pools is None or _pools[0] != len(sys.modules):
+        _pools = len(sys.modules), threadpoolctl.ThreadpoolController()
+    return _pools[1]
+
+
+def limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
+    """Limit the threads of libraries that are not loaded yet; 0 sets no limit.
+
+    Libraries read these variables when they are loaded. So no pool of idle threads is created.
+    """
+    if threads:
+        for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
+            variables.setdefault(f"{name}_NUM_THREADS", str(threads))
+
+
+def be_worker(number: int, outfit: Outfit, forget: Callable[[], None] = lambda: None) -> NoReturn:
+    """Run as worker `number` until the parent closes the node, or is gone.
+
+    `forget` closes the descriptors of the process that this process was forked from.
+    """
+    try:
+        forget()
+        _settle(outfit.fds)
+        if threads := outfit.spec.native_threads:
+            limit_threads(os.environ, threads)
+            for pool in native_pools().lib_controllers:  # not in a context manager, which would restore them
+                pool.set_num_threads(threads)
+        _work(number, outfit)
+    except BrokenPipeError:
+        pass  # the parent is gone
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    leave()
+
+
+def _work(number: int, outfit: Outfit) -> None:
+    spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
+    try:
+        info = worker_info(number, spec.num_workers, spec.seed, "process")
+        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number))
+        set_worker_info(info)
+        seterr(cast(Policy, spec.errors))
+        tell(fds, number, Kind.BEGUN, items=os.getpid())
+        call_hook(spec.hook, number)
+    except BaseException as error:
+        report_failure(number, fds, spec.layout.error_at(number), error)
+        return
+    tell(fds, number, Kind.READY, items=os.getpid())
+    _stand_back()  # not earlier, because a start beside busy processes would take longer
+    Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
+    leave_worker()
+
+
+def report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
+    """Report to the parent that this worker cannot start."""
+    data = Record.of(error).dumps(LEAST_CELL_BYTES)
+    os.pwrite(fds.segment, data, error_at)
+    tell(fds, number, Kind.FAILED, items=len(data))
+
+
+def _settle(fds: Descriptors) -> None:
+    """Turn a process into a worker: reset the parent's signal handlers, and end with the parent."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Exclude inherited objects from garbage collection, so that their pages stay shared.
+    gc.freeze()
+    linux.tie_to(fds.tether)
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(fds.parent, select.POLLIN)
+        poll.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # The tether breaks only when every inherited copy of its other end is closed. A pidfd reports at once.
+    # `threading` is not used: it would wait for the thread to begin, and forks by user code would miss the
+    # thread.
+    _thread.start_new_thread(watch, ())
+
+
+def _stand_back() -> None:
+    """Tell the scheduler not to interrupt the consumer when a job wakes this process.
+
+    The scheduler expects the writer of a pipe to wait for an answer, and gives the writer's processor to
+    the process that it wakes. The consumer would hand out a third fewer small items while a processor is
+    idle (`python -m tests.benchmarks transport`). The share of processor time stays the same.
+    """
+    with suppress(OSError, AttributeError):
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def leave() -> NoReturn:
+    """End the process without the exit code of the parent's interpreter (`atexit` hooks and finalisers)."""
+    flush_streams()
+    os._exit(0)
