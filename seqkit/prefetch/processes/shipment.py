@@ -96,7 +96,7 @@ def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfi
     return Outfit(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
 
 
-def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str | None:
+def size_warning(nbytes: int, context: str, obstacles: Iterable[str] = ()) -> str | None:
     """Return the warning for a pickle of `nbytes` bytes, or None if it is small.
 
     Parameters
@@ -104,19 +104,19 @@ def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str 
     nbytes : int
     context : str
         The start method of the workers.
-    threads : iterable of str
-        Names of the threads that made forking unsafe, if `context` was chosen for that reason.
+    obstacles : iterable of str
+        What made forking unsafe, if `context` was chosen for that reason.
 
     Examples
     --------
     >>> size_warning(1 << 20, "spawn")
-    >>> size_warning(100 << 20, "forkserver", ["pool_0", "pool_1"]).partition(".")[0]
-    'prefetch: pickled 100 MiB for workers, because forking is unsafe with the threads pool_0, pool_1'
+    >>> size_warning(100 << 20, "forkserver", ["thread 'pool_0'"]).partition(".")[0]
+    "prefetch: pickled 100 MiB for workers, because forking is unsafe beside thread 'pool_0'"
     """
     if nbytes <= WARN_BYTES:
         return None
-    names = ", ".join(threads)
-    why = f"because forking is unsafe with the threads {names}" if names else f"as context is {context!r}"
+    names = ", ".join(obstacles)
+    why = f"because forking is unsafe beside {names}" if names else f"as context is {context!r}"
     return (
         f"prefetch: pickled {nbytes / 2**20:.0f} MiB for workers, {why}."
         " To pickle once and not in every epoch, use DataLoader(persistent_workers=True)."

@@ -36,7 +36,7 @@ from ..signals import CtrlCHeldFromChildren
 from . import forking, linux
 from .shipment import Shipment, size_warning, surroundings
 from .template import REAP_S, Says, Template, spawn
-from .worker_process import Outfit, be_worker, native_pools
+from .worker_process import Outfit, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
@@ -131,6 +131,7 @@ class Team:
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
     _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # workers to be started, by number
     _retry_at: float = 0.0
+    _obstacles: list[str] = field(default_factory=list)  # what made this team choose "forkserver"
     _deaths: list[tuple[WorkerHandle, Death]] = field(default_factory=list)
     _failures: list[Failed] = field(default_factory=list)
 
@@ -154,17 +155,29 @@ class Team:
                 return
             if self._shipment is None:
                 self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, surroundings())
-                self._warn_of_size(self._shipment.nbytes)
+                self._announce(self._shipment.nbytes)
             self._begin(handle, self._ship)
         finally:
             _local.starting = None
 
-    def _warn_of_size(self, nbytes: int) -> None:
-        matter = forking.threads_that_matter() if self.context is None else set()
-        names = [thread.name for thread in threading.enumerate() if thread.ident in matter]
-        text = size_warning(nbytes, self.context or "forkserver", names)
-        if text is not None:  # Python shows the same warning only once
-            warn(text, RuntimeWarning)
+    def _announce(self, nbytes: int) -> None:
+        """Warn of a large pickle, and once in a program of workers that are not forked unasked."""
+        global _has_announced
+        obstacles = self._obstacles
+        if self.context is None:
+            obstacles = forking.obstacles()
+        if text := size_warning(nbytes, self.context or "forkserver", obstacles):
+            warn(text, RuntimeWarning)  # Python shows the same warning only once
+        if obstacles and not _has_announced:
+            _has_announced = True
+            warn(
+                "prefetch: workers are not forked from this process, because forking is unsafe beside"
+                f" {_some(obstacles)}. They import modules anew and do not see what the program has set at"
+                " run time: variables of modules, default dtypes, warning filters, log levels. Set them in"
+                " start_hook (DataLoader: worker_init_fn). Choose a context to avoid this warning:"
+                " 'forkserver' for the same start, 'fork' if your threads allow it",
+                RuntimeWarning,
+            )
 
     def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle], bool]) -> bool:
         """Begin to start a worker. Return whether it was begun."""
@@ -179,7 +192,7 @@ class Team:
 
     def _fork(self, handle: WorkerHandle) -> bool:
         """Fork a worker, unless another thread matters by now."""
-        native_pools()  # search here, so that the workers need not search
+        forking.native_pools()  # search here, so that the workers need not search
         pid = forking.fork() if self.context == "fork" else forking.fork_if_harmless()
         if pid == 0:
             be_worker(handle.number, self.outfit, self._forget_the_parents)
@@ -240,6 +253,7 @@ class Team:
             assert handle.begins_by is not None
             if handle.begins_by <= now:
                 self.context = "forkserver"  # for later workers
+                self._obstacles = forking.obstacles()
                 handle.spare += 1
                 handle.begins_by = None
                 handle.kill()
@@ -259,6 +273,9 @@ class Team:
         try:
             for says, worker, value, nbytes, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
+                if says == Says.UNSAFE:
+                    self._spawn_instead(template)
+                    return
                 if handle is None:  # the template itself failed, so there is an error
                     self._failures += [Failed(min(self.handles, default=0), error)] if error else []
                 elif says == Says.FORKED:
@@ -279,11 +296,7 @@ class Team:
 
     def _lose(self, template: Template, reason: str) -> None:
         """Continue without a template that has ended. Its workers live on, except those not yet begun."""
-        for fd in template.fds:
-            with suppress(KeyError):
-                self.poll.unregister(fd)
-        self._template = None
-        template.close()
+        self._close(template)
         for handle in self.handles.values():
             if handle.is_child or handle.is_dead:
                 continue
@@ -291,6 +304,21 @@ class Team:
                 self._bury(handle, None, reason)
             else:
                 self._watch(handle)
+
+    def _spawn_instead(self, template: Template) -> None:
+        """Start every worker as a fresh interpreter: the pipeline has started threads in the template."""
+        self._close(template)
+        self.context = "spawn"
+        self._vacant.update(self.handles)
+        self.handles.clear()
+        self._retry_at = 0.0  # as soon as no event of the closed descriptors is left
+
+    def _close(self, template: Template) -> None:
+        for fd in template.fds:
+            with suppress(KeyError):
+                self.poll.unregister(fd)
+        self._template = None
+        template.close()
 
     def _bury(self, handle: WorkerHandle, ended: tuple[int, int] | None, cause: str = "") -> None:
         handle.is_dead, handle.begins_by = True, None
@@ -391,6 +419,13 @@ class Team:
         if self._shipment is not None:
             self._shipment.close()
             self._shipment = None
+
+
+_has_announced = False
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class _Local(threading.local):

@@ -33,16 +33,15 @@ from dataclasses import astuple
 from functools import partial
 from typing import NoReturn
 
-from ...context import flush_streams
 from ..results import Record
 from ..signals import CtrlCHeldFromChildren
 from . import linux
-from .forking import fork
+from .forking import fork, is_safe, native_pools
 from .interpreter import interpreter
 from .linux import kill, watched
 from .shipment import Shipment, open_shipment
 from .worker import Descriptors
-from .worker_process import Outfit, be_worker, leave, native_pools, report_failure
+from .worker_process import Outfit, be_worker, leave, report_failure
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.
@@ -62,6 +61,7 @@ class Says:
 
     FORKED = 0  # the worker has this pid; its pidfd is attached
     ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown, and had this much memory
+    UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
     FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
 
 
@@ -179,7 +179,9 @@ def _serve(
 ) -> None:
     shipped, *rest = fds
     outfit = open_shipment(shipped, place, Descriptors(*rest))
-    flush_streams()
+    if not is_safe():
+        channel.send(_ANSWER.pack(Says.UNSAFE, -1, 0, 0))
+        return
     native_pools()
     poll = select.poll()
     poll.register(channel, select.POLLIN)

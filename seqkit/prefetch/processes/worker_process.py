@@ -24,14 +24,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, cast
 
-import threadpoolctl
-
 from ...context import flush_streams, leave_worker, set_worker_info
 from ...errors import Policy, seterr
 from ...view import View
 from ..hooks import Seeding, call_hook, worker_info
 from ..results import Record
 from . import linux
+from .forking import native_pools
 from .segment import Segment
 from .wire import LEAST_CELL_BYTES, Control, Kind, Spec
 from .worker import Descriptors, Worker, tell
@@ -45,17 +44,6 @@ class Outfit:
     pipeline: View[Any]
     segment: Segment
     fds: Descriptors
-
-
-_pools: tuple[int, threadpoolctl.ThreadpoolController] | None = None
-
-
-def native_pools() -> threadpoolctl.ThreadpoolController:
-    """Return the native thread pools of this process. Search again if a module was imported since."""
-    global _pools
-    if _pools is None or _pools[0] != len(sys.modules):
-        _pools = len(sys.modules), threadpoolctl.ThreadpoolController()
-    return _pools[1]
 
 
 def limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
@@ -80,6 +68,8 @@ def be_worker(number: int, outfit: Outfit, forget: Callable[[], None] = lambda: 
             limit_threads(os.environ, threads)
             for pool in native_pools().lib_controllers:  # not in a context manager, which would restore them
                 pool.set_num_threads(threads)
+            if torch := sys.modules.get("torch"):  # its own limits count more
+                torch.set_num_threads(threads)
         _work(number, outfit)
     except BrokenPipeError:
         pass  # the parent is gone
