@@ -91,8 +91,8 @@ def prefetch(
     context : "fork", "forkserver" or "spawn", optional
         How processes start. "forkserver" forks workers from a process that receives the pipeline. None (the
         default) is "fork" unless another thread might matter to workers, then "forkserver", with a warning
-        once in a program. A start method set with `multiprocessing.set_start_method` is used. Lambdas, closures and classes of the main
-        script work with all of them, and a main script needs no guard.
+        the first time. A start method set with `multiprocessing.set_start_method` is used. Lambdas, closures
+        and classes of the main script work with all of them, and a main script needs no guard.
     chunk_size : int or "auto"
         Items per message (1 or more). ``"auto"`` sends small, fast items in chunks, and others singly.
     timeout : float, optional

@@ -18,13 +18,14 @@ from typing import Any
 
 from ... import context
 from ..resources import native_threads
+from . import worker_signals
 from .worker_process import limit_threads
 
 
-def interpreter(code: str, fds: tuple[int, ...]) -> int:
+def interpreter(code: str, fds: tuple[int, ...], mask: set[int]) -> int:
     """Start a Python that has the same modules and arguments. Return its pid. It runs no main script.
 
-    The code can use the descriptors in `fds`.
+    The code can use the descriptors in `fds`. Call this with all signals blocked: `mask` is the former mask.
     """
     if not _has_streams():
         raise RuntimeError(
@@ -33,9 +34,11 @@ def interpreter(code: str, fds: tuple[int, ...]) -> int:
         )
     argv = list(map(str, getattr(sys, "argv", ())))
     same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
+    signals = f"from {worker_signals.__name__} import leave_signals_to_program as leave"
+    signals += f"; leave({worker_signals.program_signals()}, {[*mask]})"
     process = subprocess.Popen(
         # Arguments are separate from the code, because the system allows longer arguments in total.
-        [sys.executable, *_flags(), "-c", f"{same}; {code}", *argv[1:]],
+        [sys.executable, *_flags(), "-c", f"{same}; {signals}; {code}", *argv[1:]],
         pass_fds=fds,
         env=environment(),
         stdin=subprocess.DEVNULL,

@@ -32,7 +32,7 @@ from ...frames import warn
 from ..classes import refer_to_reader
 from ..protocol import Failed
 from ..resources import in_units
-from ..signals import CtrlCHeldFromChildren
+from ..signals import SignalsHeld
 from . import forking, linux
 from .shipment import Shipment, size_warning, surroundings
 from .template import REAP_S, Says, Template, spawn
@@ -179,10 +179,10 @@ class Team:
                 RuntimeWarning,
             )
 
-    def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle], bool]) -> bool:
+    def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle, set[int]], bool]) -> bool:
         """Begin to start a worker. Return whether it was begun."""
-        with CtrlCHeldFromChildren():
-            if not begin(handle):
+        with (held := SignalsHeld()):
+            if not begin(handle, held.mask):
                 return False
             self._vacant.pop(handle.number, None)
             self.handles[handle.number] = handle
@@ -190,12 +190,12 @@ class Team:
                 self._watch(handle)
             return True
 
-    def _fork(self, handle: WorkerHandle) -> bool:
+    def _fork(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Fork a worker, unless another thread matters by now."""
         forking.native_pools()  # search here, so that the workers need not search
         pid = forking.fork() if self.context == "fork" else forking.fork_if_harmless()
         if pid == 0:
-            be_worker(handle.number, self.outfit, self._forget_the_parents)
+            be_worker(handle.number, self.outfit, mask, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
             if forking.frames_of_others():
@@ -209,16 +209,16 @@ class Team:
         self.forget()
         refer_to_reader()
 
-    def _ship(self, handle: WorkerHandle) -> bool:
+    def _ship(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Start a worker that is not forked from this process."""
         assert self._shipment is not None
         handle.is_child = self.context == "spawn"
         if handle.is_child:
-            handle.pid = spawn(handle.number, self._shipment, self.outfit)
+            handle.pid = spawn(handle.number, self._shipment, self.outfit, mask)
             handle.pidfd = linux.watched(handle.pid)
             return True
         if self._template is None:
-            self._template = Template(self._shipment, self.outfit.fds)
+            self._template = Template(self._shipment, self.outfit.fds, mask)
             self._watch_template(self._template)
         self._template.start(handle.number)
         return True

@@ -34,7 +34,7 @@ from functools import partial
 from typing import NoReturn
 
 from ..results import Record
-from ..signals import CtrlCHeldFromChildren
+from ..signals import SignalsHeld
 from . import linux
 from .forking import fork, is_safe, native_pools
 from .interpreter import interpreter
@@ -68,14 +68,13 @@ class Says:
 class Template:
     """The template of a node, on the node's side."""
 
-    def __init__(self, shipment: Shipment, fds: Descriptors) -> None:
-        with CtrlCHeldFromChildren():
-            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
-                self._pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)))
-            self._pidfd = watched(self._pid)
-            _sockets.add(self._socket)
+    def __init__(self, shipment: Shipment, fds: Descriptors, mask: set[int]) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
+            self._pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)), mask)
+        self._pidfd = watched(self._pid)
+        _sockets.add(self._socket)
         self._socket.setblocking(False)
 
     @property
@@ -156,7 +155,6 @@ def _gone() -> ConnectionError:
 
 def be_template(place: Sequence[int], fd: int, *fds: int) -> NoReturn:
     """Receive a pipeline and fork workers, until the socket is closed or the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = socket.socket(fileno=fd)
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
@@ -202,9 +200,10 @@ def _serve(
                 return
             (number,) = _START.unpack(message)
             try:
-                pid = fork()
-                if not pid:
-                    be_worker(number, outfit, partial(_forget, channel, workers))
+                with (held := SignalsHeld()):
+                    pid = fork()
+                    if not pid:
+                        be_worker(number, outfit, held.mask, partial(_forget, channel, workers))
                 pidfd = watched(pid)
             except OSError as error:
                 _tell_error(channel, number, error)
@@ -230,11 +229,11 @@ def _tell_error(channel: socket.socket, number: int, error: BaseException) -> No
 # -------------------------------------------------------------------- workers without a template
 
 
-def spawn(number: int, shipment: Shipment, outfit: Outfit) -> int:
+def spawn(number: int, shipment: Shipment, outfit: Outfit, mask: set[int]) -> int:
     """Start a worker as a fresh interpreter. Return its pid."""
     error_at = outfit.spec.layout.error_at(number)
     code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
-    return interpreter(code, (shipment.fd, *astuple(outfit.fds)))
+    return interpreter(code, (shipment.fd, *astuple(outfit.fds)), mask)
 
 
 def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
@@ -247,4 +246,4 @@ def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest:
         with suppress(BrokenPipeError):
             report_failure(number, fds, error_at, error)
         leave()
-    be_worker(number, outfit)
+    be_worker(number, outfit, signal.pthread_sigmask(signal.SIG_BLOCK, ()))

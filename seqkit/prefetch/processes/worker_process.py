@@ -2,7 +2,8 @@
 
 Guarantees
 ----------
-- A worker ends with the parent, even in the middle of an item. Ctrl-C is left to the parent.
+- A worker ends with the parent, even in the middle of an item. Signals to the process group are left to
+  the parent.
 - A worker runs no exit code of the parent's interpreter.
 
 Relies on
@@ -18,7 +19,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,7 @@ from .forking import native_pools
 from .segment import Segment
 from .wire import LEAST_CELL_BYTES, Control, Kind, Spec
 from .worker import Descriptors, Worker, tell
+from .worker_signals import leave_signals_to_program, program_signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,16 @@ def limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
             variables.setdefault(f"{name}_NUM_THREADS", str(threads))
 
 
-def be_worker(number: int, outfit: Outfit, forget: Callable[[], None] = lambda: None) -> NoReturn:
+def be_worker(
+    number: int, outfit: Outfit, mask: Iterable[int], forget: Callable[[], None] = lambda: None
+) -> NoReturn:
     """Run as worker `number` until the parent closes the node, or is gone.
 
-    `forget` closes the descriptors of the process that this process was forked from.
+    Call this with all signals blocked; `mask` is the mask of the worker. `forget` closes the descriptors of
+    the process that this process was forked from.
     """
     try:
+        leave_signals_to_program(program_signals(), mask)
         forget()
         _settle(outfit.fds)
         if threads := outfit.spec.native_threads:
@@ -105,12 +111,7 @@ def report_failure(number: int, fds: Descriptors, error_at: int, error: BaseExce
 
 
 def _settle(fds: Descriptors) -> None:
-    """Turn a process into a worker: reset the parent's signal handlers, and end with the parent."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    """Turn a process into a worker, which ends with the parent."""
     # Exclude inherited objects from garbage collection, so that their pages stay shared.
     gc.freeze()
     linux.tie_to(fds.tether)
