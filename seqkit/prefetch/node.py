@@ -55,6 +55,7 @@ def prefetch(
     in_order: bool = True,
     on_exhausted: OnExhausted = "copy",
     seed: int | None = None,
+    end_hook: Callable[..., Any] | None = None,
 ) -> Prefetch[T]:
     """Return a view of the same items, computed ahead of the consumer by threads or processes.
 
@@ -113,6 +114,11 @@ def prefetch(
         `random`, `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the
         default) draws a seed from the system when workers start. It is random which worker computes an
         item. For items that do not depend on it, use `random_map`.
+    end_hook : callable, optional
+        Called in every worker when it ends, like `start_hook`: to close what the worker has opened. Files
+        that the worker opened for writing are flushed after it. `close` waits 5 seconds for the hooks. A
+        worker that is killed calls none: after a crash, a time-out, or in the middle of an item that takes
+        longer than `close` waits.
 
     Returns
     -------
@@ -154,6 +160,7 @@ def prefetch(
         in_order,
         on_exhausted,
         seed,
+        end_hook,
     )
     return Prefetch(source, settings)
 

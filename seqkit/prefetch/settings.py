@@ -54,6 +54,7 @@ class Settings:
     seed: int | None
     pid: int
     pinner: Pinner | None = None
+    end_hook: Callable[..., Any] | None = None
 
     def slot_counts(self) -> tuple[int, int]:
         """Return how many jobs may be in flight, and how many more slots consumers' arrays may hold."""
@@ -79,6 +80,7 @@ def checked(
     in_order: bool,
     on_exhausted: OnExhausted,
     seed: int | None,
+    end_hook: Callable[..., Any] | None,
 ) -> Settings:
     """Return the settings for these arguments. Raise an error if an argument is wrong."""
     executor = _executor(method)
@@ -87,6 +89,7 @@ def checked(
     if on_exhausted not in get_args(OnExhausted):
         raise ValueError(f"prefetch: on_exhausted must be 'copy', 'block' or 'raise', got {on_exhausted!r}")
     check_callable(start_hook, "prefetch: start_hook", optional=True)
+    check_callable(end_hook, "prefetch: end_hook", optional=True)
     max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
         chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
@@ -95,6 +98,7 @@ def checked(
     if executor is not None:
         owned = {
             "start_hook": start_hook,
+            "end_hook": end_hook,
             "timeout": timeout,
             "seed": seed,
             "context": context,
@@ -128,6 +132,7 @@ def checked(
         on_exhausted=on_exhausted,
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),
         pid=os.getpid(),
+        end_hook=end_hook,
     )
 
 

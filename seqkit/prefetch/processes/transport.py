@@ -42,6 +42,7 @@ import numpy.random  # noqa: F401  a worker forked while another thread imports 
 from ...errors import seterr
 from ...frames import warn
 from ...view import View
+from ..hooks import END_HOOK_S
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, mapped_bytes, native_threads
 from ..results import EncodedResult, Ready, Result, SlotResult, private
@@ -160,6 +161,7 @@ class Processes(Backend):
             self._budget_ns,
             self._settings.timeout_s is not None,
             self._pid,
+            self._settings.end_hook,
         )
         self._free_cells = list(range(self.capacity))
         self._poll.register(self._fds["receive"], select.POLLIN)
@@ -554,9 +556,18 @@ class Processes(Backend):
                 self._begin_to_close()
                 if self._team is not None:
                     self._team.wait(GRACE_S)
+                    if self._settings.end_hook is not None:
+                        self._await_hooks(self._team)
         finally:  # also after a second Ctrl-C, which ends the wait
             with CtrlCHeld():  # a Ctrl-C before this block leaves the rest to the next call
                 self._end()
+
+    def _await_hooks(self, team: Team) -> None:
+        """Kill the workers that are still at an item, and wait for the end hooks of the others."""
+        for handle in team.handles.values():
+            if self._control.claimed(handle.number)[0]:
+                handle.kill()
+        team.wait(END_HOOK_S)
 
     def _begin_to_close(self) -> None:
         """Let idle workers end."""

@@ -246,6 +246,7 @@ class Spec:
     budget_ns: int  # how long a job of several items may take
     is_timed: bool  # whether workers must record when each item begins
     parent: int  # the pid of the parent
+    end_hook: Callable[..., Any] | None = None
 
 
 def to_file(parts: Iterable[bytes | memoryview]) -> int:

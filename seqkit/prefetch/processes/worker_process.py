@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import _thread
 import gc
+import io
 import os
 import select
 import signal
@@ -81,7 +82,7 @@ def be_worker(
         pass  # the parent is gone
     except BaseException:
         sys.excepthook(*sys.exc_info())
-        os._exit(1)
+        leave(1)
     leave()
 
 
@@ -100,7 +101,22 @@ def _work(number: int, outfit: Outfit) -> None:
     tell(fds, number, Kind.READY, items=os.getpid())
     _stand_back()  # not earlier, because a start beside busy processes would take longer
     Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
-    leave_worker()
+    try:
+        leave_worker()
+        call_hook(spec.end_hook, number)
+    finally:
+        _flush_files()
+
+
+def _flush_files() -> None:
+    """Flush the files that this worker has opened, because no finaliser will do it.
+
+    Files of the parent are left out: they are older than `gc.freeze`.
+    """
+    for opened in gc.get_objects():
+        if issubclass(type(opened), io.IOBase):
+            with suppress(Exception):  # it is closed or was never opened, or its disk is full
+                opened.flush()
 
 
 def report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
@@ -140,7 +156,7 @@ def _stand_back() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def leave() -> NoReturn:
+def leave(status: int = 0) -> NoReturn:
     """End the process without the exit code of the parent's interpreter (`atexit` hooks and finalisers)."""
     flush_streams()
-    os._exit(0)
+    os._exit(status)
