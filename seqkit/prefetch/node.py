@@ -76,9 +76,9 @@ def prefetch(
         ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
         are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. An executor
         evaluates items as its tasks, perhaps on other machines. You shut it down yourself. ``"dask"`` uses
-        the current client, ``"ray"`` the Ray that was initialised. With an executor, `start_hook`, `end_hook`,
-        `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the node's own
-        workers.
+        the current client, ``"ray"`` the Ray that was initialised. With an executor, `start_hook`,
+        `end_hook`, `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the
+        node's own workers.
     max_buffered : int, optional
         Most items computed ahead for each consumer (1 or more). None (the default) chooses from the workers
         and the size of items.
