@@ -12,6 +12,9 @@ import numpy as np
 
 from ..context import WorkerInfo, flush_streams
 
+# How long closing a node waits for the end hooks of its workers.
+END_HOOK_S = 5.0
+
 
 class _Generation:
     """Counts the forks that led to this process. Faster to check than `os.getpid`."""
@@ -34,7 +37,7 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
-    """Call a start hook with the worker's number, or without arguments if it takes none.
+    """Call a start or end hook with the worker's number, or without arguments if it takes none.
 
     If the hook forks, only the worker itself returns from this function.
 

@@ -54,6 +54,7 @@ def prefetch(
     retries: int = 1,
     in_order: bool = True,
     seed: int | None = None,
+    end_hook: Callable[..., Any] | None = None,
 ) -> Prefetch[T]:
     """Return a view of the same items, computed ahead of the consumer by threads or processes.
 
@@ -75,8 +76,8 @@ def prefetch(
         are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. An executor
         evaluates items as its tasks, perhaps on other machines. You shut it down yourself. ``"dask"`` uses
         the current client, ``"ray"`` the Ray that was initialised. With an executor, `start_hook`,
-        `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the node's own
-        workers.
+        `end_hook`, `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the
+        node's own workers.
     max_buffered : int, optional
         Most items computed ahead for each consumer (1 or more). None (the default) chooses from the workers
         and the size of items.
@@ -89,9 +90,9 @@ def prefetch(
         memory. Only for processes.
     context : "fork", "forkserver" or "spawn", optional
         How processes start. "forkserver" forks workers from a process that receives the pipeline. None (the
-        default) is "fork" unless another thread might matter to workers, then "forkserver". A start method
-        set with `multiprocessing.set_start_method` is used. Lambdas, closures and classes of the main
-        script work with all of them, and a main script needs no guard.
+        default) is "fork" unless another thread might matter to workers, then "forkserver", with a warning
+        the first time. A start method set with `multiprocessing.set_start_method` is used. Lambdas, closures
+        and classes of the main script work with all of them, and a main script needs no guard.
     chunk_size : int or "auto"
         Items per message (1 or more). ``"auto"`` sends small, fast items in chunks, and others singly.
     timeout : float, optional
@@ -107,6 +108,11 @@ def prefetch(
         `random`, `numpy.random` and torch in process workers, and gives `WorkerInfo.seed`. None (the
         default) draws a seed from the system when workers start. It is random which worker computes an
         item. For items that do not depend on it, use `random_map`.
+    end_hook : callable, optional
+        Called in every worker when it ends, like `start_hook`: to close what the worker has opened. Files
+        that the worker opened for writing are flushed after it. `close` waits 5 seconds for the hooks. A
+        worker that is killed calls none: after a crash, a time-out, or in the middle of an item that takes
+        longer than `close` waits.
 
     Returns
     -------
@@ -147,6 +153,7 @@ def prefetch(
         retries,
         in_order,
         seed,
+        end_hook,
     )
     return Prefetch(source, settings)
 

@@ -53,6 +53,7 @@ class Settings:
     pid: int
     pinner: Pinner | None = None
     seeds_items: bool = False
+    end_hook: Callable[..., Any] | None = None
 
     def slot_counts(self) -> tuple[int, int, int]:
         """Return how many slots jobs in flight, results, and workers that retain one may have."""
@@ -77,12 +78,14 @@ def checked(
     retries: int,
     in_order: bool,
     seed: int | None,
+    end_hook: Callable[..., Any] | None,
 ) -> Settings:
     """Return the settings for these arguments. Raise an error if an argument is wrong."""
     executor = _executor(method)
     if context is not None and context not in CONTEXTS:
         raise ValueError(f"prefetch: context must be 'fork', 'forkserver', 'spawn' or None, got {context!r}")
     check_callable(start_hook, "prefetch: start_hook", optional=True)
+    check_callable(end_hook, "prefetch: end_hook", optional=True)
     max_buffered = optional_int(max_buffered, "prefetch: max_buffered")
     if chunk_size != "auto":
         chunk_size = positive_int(chunk_size, "prefetch: chunk_size", other=" or 'auto'")
@@ -91,6 +94,7 @@ def checked(
     if executor is not None:
         owned = {
             "start_hook": start_hook,
+            "end_hook": end_hook,
             "timeout": timeout,
             "seed": seed,
             "context": context,
@@ -123,6 +127,7 @@ def checked(
         in_order=as_bool(in_order, "prefetch: in_order"),
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),
         pid=os.getpid(),
+        end_hook=end_hook,
     )
 
 

@@ -56,22 +56,21 @@ class CtrlCHeld:
                 signal.raise_signal(signal.SIGINT)
 
 
-class CtrlCHeldFromChildren(CtrlCHeld):
-    """Delay Ctrl-C also for processes that start in the block, until they ignore the signal themselves.
+class SignalsHeld(CtrlCHeld):
+    """Delay Ctrl-C, and block all signals of this thread, until processes that start in the block are set up.
 
-    The processes inherit the delay. If the main thread starts them, they inherit the handler. If another
-    thread starts them, they inherit the blocked signal.
+    The processes inherit the blocked signals. They then unblock them with `mask`, which is the former mask of
+    this thread. No handler of this program runs in them.
     """
 
-    __slots__ = ("_mask",)
+    __slots__ = ("mask",)
 
     def __enter__(self) -> None:
-        self._mask: set[int] | None = None
-        if threading.current_thread() is not threading.main_thread():
-            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self.mask = {int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())}
         super().__enter__()
 
     def __exit__(self, *_: object) -> None:
-        if self._mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        super().__exit__()
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+        finally:
+            super().__exit__()

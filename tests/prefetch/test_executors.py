@@ -1053,7 +1053,13 @@ def test_there_are_as_many_workers_as_the_executor_has() -> None:
 def test_arguments_that_an_executor_does_not_support_are_refused(threads: Executor) -> None:
     with pytest.raises(ValueError, match="start_hook needs workers of the node's own, got <"):
         sk.prefetch(range(3), method=threads, start_hook=print)
-    for refused in ({"timeout": 1.0}, {"seed": 1}, {"context": "fork"}, {"shm_size": 1 << 20}):
+    for refused in (
+        {"end_hook": print},
+        {"timeout": 1.0},
+        {"seed": 1},
+        {"context": "fork"},
+        {"shm_size": 1 << 20},
+    ):
         with pytest.raises(ValueError, match=f"{next(iter(refused))} needs workers of the node's own"):
             sk.prefetch(range(3), method=threads, **refused)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ import random
 import re
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -1576,15 +1577,22 @@ def test_an_index_that_a_view_refuses_is_an_index_error(kind: Kind) -> None:
                 read()
 
 
-@pytest.mark.parametrize("kind", PROCESSES[1:], ids=str)
-def test_what_an_item_starts_inherits_nothing_of_the_engine(kind: Kind) -> None:
-    def inheritable(_: int) -> list[int]:
-        fds = map(int, os.listdir("/proc/self/fd"))
-        there = [fd for fd in fds if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
-        return [fd for fd in there if os.get_inheritable(fd)]
+@pytest.mark.parametrize("kind", PROCESSES, ids=str)
+def test_a_process_started_by_an_item_or_by_the_parent_inherits_nothing_of_the_engine(kind: Kind) -> None:
+    def inherited(_: int = 0) -> list[str]:
+        """The files that a process has if it closes none."""
+        command = ["ls", "-l", "/proc/self/fd"]
+        listed = subprocess.run(command, close_fds=False, capture_output=True, text=True, check=True).stdout
+        files = [line.partition(" -> ")[2] for line in listed.splitlines()]
+        # Pipes have other numbers each time, and the last file is the folder that `ls` reads.
+        return sorted("pipe" if file.startswith("pipe") else file for file in files if "/proc/" not in file)
 
-    with kind.ahead(sk.smap(inheritable, range(1)), 1) as node:
-        assert node[0] == []
+    before = inherited()
+    with kind.ahead(sk.smap(inherited, range(4)), 2) as node:
+        for files in node:
+            assert not set(files) - set(before)
+            assert files.count("pipe") <= before.count("pipe")
+        assert inherited() == before
 
 
 # -------------------------------------------------------------------- keys

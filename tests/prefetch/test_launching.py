@@ -15,7 +15,7 @@ import pytest
 import seqkit as sk
 from seqkit import context as contexts
 from seqkit.context import flush_streams
-from seqkit.prefetch.processes import launch
+from seqkit.prefetch.processes import interpreter
 
 from .kinds import CONTEXTS
 from .scripts import finished
@@ -109,8 +109,8 @@ def test_streams_of_any_kind_are_flushed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_entries_of_the_module_path_that_are_not_text_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/a", Path("/b"), b"/c", None, np.str_("/d")])
-    assert launch.module_path() == ["/a", "/d"]
-    assert [type(entry) for entry in launch.module_path()] == [str, str]
+    assert interpreter.module_path() == ["/a", "/d"]
+    assert [type(entry) for entry in interpreter.module_path()] == [str, str]
 
 
 def test_relative_module_paths_are_resolved_against_the_current_and_the_original_directory(
@@ -120,9 +120,9 @@ def test_relative_module_paths_are_resolved_against_the_current_and_the_original
     monkeypatch.setattr(contexts, "ORIGIN", "/was")
     monkeypatch.chdir(tmp_path)
     here = str(tmp_path)
-    assert launch.module_path() == [here, "/was", f"{here}/lib", "/was/lib", "/abs"]
+    assert interpreter.module_path() == [here, "/was", f"{here}/lib", "/was/lib", "/abs"]
     monkeypatch.setattr(contexts, "ORIGIN", here)
-    assert launch.module_path() == [here, f"{here}/lib", "/abs"]
+    assert interpreter.module_path() == [here, f"{here}/lib", "/abs"]
 
 
 @pytest.mark.parametrize("context", FRESH)

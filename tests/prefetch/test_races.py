@@ -31,7 +31,7 @@ from seqkit.prefetch.processes import transport as processes
 from seqkit.prefetch.processes.block import JobBlock
 from seqkit.prefetch.processes.wire import JOB, Control
 from seqkit.prefetch.protocol import Job
-from seqkit.prefetch.signals import CtrlCHeld, CtrlCHeldFromChildren
+from seqkit.prefetch.signals import CtrlCHeld, SignalsHeld
 
 from .kinds import KINDS, PROCESSES, Kind
 from .scripts import finished, forked
@@ -797,11 +797,11 @@ def test_the_main_thread_of_python_may_differ_from_that_of_threading(tmp_path: P
     assert finished(tmp_path, script) == (0, f"{list(range(9))}\n", "")
 
 
-def test_in_other_threads_a_child_that_is_forked_does_not_get_ctrl_c() -> None:
+def test_in_other_threads_a_child_that_is_forked_gets_no_signal() -> None:
     masks = []
 
     def held() -> None:
-        with CtrlCHeldFromChildren():
+        with SignalsHeld():
             masks.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, set()))
         masks.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, set()))
 

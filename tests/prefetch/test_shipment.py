@@ -71,9 +71,9 @@ def test_the_warning_of_size_names_reason_and_remedies() -> None:
         " To pickle less, use numpy.memmap or seqkit.load_packed."
         " To pickle nothing, use context='fork' if your threads allow it."
     )
-    threads = size_warning(65 << 20, "forkserver", ["pool_0", "MainThread"])
+    threads = size_warning(65 << 20, "forkserver", ["thread 'pool_0'", "native thread 'polars-0'"])
     assert threads is not None
-    assert "because forking is unsafe with the threads pool_0, MainThread." in threads
+    assert "because forking is unsafe beside thread 'pool_0', native thread 'polars-0'." in threads
 
 
 def test_a_large_pickle_is_warned_of_once_and_a_fork_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:

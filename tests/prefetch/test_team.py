@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import gc
+import importlib.util
 import os
 import signal
 import sys
+import textwrap
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -21,7 +24,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch import engine
-from seqkit.prefetch.processes import launch, linux, team, template
+from seqkit.prefetch.processes import forking, linux, team, template, worker_process
 
 from .scripts import finished
 from .traces import children, drawn, pids_of, state, until
@@ -84,7 +87,7 @@ def test_the_function_that_a_thread_runs_decides_whether_it_matters_for_forks(
 ) -> None:
     event = threading.Event()
     with thread(partial(module(name, WAITS).run, event), event.set):
-        assert until(lambda: launch.is_safe() == is_safe)
+        assert until(lambda: forking.is_safe() == is_safe)
         with a_node() as node:
             assert (parents(node) == {os.getpid()}) == is_safe
 
@@ -103,7 +106,7 @@ def test_the_whole_stack_of_a_thread_decides_whether_it_matters_for_forks() -> N
         event.clear()
         inner = partial(module(between, WAITS).run, event)
         with thread(partial(monitor.run, inner), event.set):
-            assert until(lambda is_safe=is_safe: launch.is_safe() == is_safe)
+            assert until(lambda is_safe=is_safe: forking.is_safe() == is_safe)
 
 
 def test_threads_whose_target_is_the_wait_of_an_event_do_not_matter() -> None:
@@ -111,7 +114,7 @@ def test_threads_whose_target_is_the_wait_of_an_event_do_not_matter() -> None:
     timer = threading.Timer(1000, print)
     timer.start()
     with thread(event.wait, event.set), a_node() as node:
-        assert launch.is_safe()
+        assert forking.is_safe()
         assert parents(node) == {os.getpid()}
     timer.cancel()
     timer.join()
@@ -121,13 +124,13 @@ def test_a_function_in_c_as_a_target_matters() -> None:
     lock = threading.Lock()
     lock.acquire()
     with thread(lock.acquire, lock.release):
-        assert not launch.is_safe()
+        assert not forking.is_safe()
 
 
 def test_an_idle_thread_pool_matters() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
-        assert not launch.is_safe()
+        assert not forking.is_safe()
         with a_node() as node:
             assert os.getpid() not in parents(node)
 
@@ -142,7 +145,7 @@ def test_a_thread_within_numpy_matters() -> None:
 
     with thread(multiply, enough.set):
         begun.wait()
-        assert not launch.is_safe()
+        assert not forking.is_safe()
 
 
 def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +156,7 @@ def test_an_import_in_another_thread_matters(tmp_path: Path, monkeypatch: pytest
     source = "def run():\n    import waits_when_imported\n"
     with thread(module("ipykernel.lazy", source).run, enough.set):
         begun.wait()
-        assert not launch.is_safe()
+        assert not forking.is_safe()
 
 
 def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
@@ -167,13 +170,204 @@ def test_idle_workers_of_thread_nodes_do_not_matter_and_busy_ones_do() -> None:
 
     with sk.prefetch(sk.smap(item, range(2)), 1, "thread", chunk_size=1, max_buffered=1) as threads:
         assert threads[0] == 0
-        assert until(launch.is_safe)
+        assert until(forking.is_safe)
         iterator = iter(threads)
         next(iterator)
         until(begun.is_set)
-        assert not launch.is_safe()
+        assert not forking.is_safe()
         enough.set()
         assert list(iterator) == [1]
+
+
+# -------------------------------------------------------------------- native threads and pools
+
+
+@contextmanager
+def native_thread(name: str | None) -> Iterator[None]:
+    """Have a thread about that Python does not know, as the library of this name starts it."""
+    libc, ident, semaphore = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.create_string_buffer(64)
+    libc.sem_init(semaphore, 0, 0)
+    assert libc.pthread_create(ctypes.byref(ident), None, libc.sem_wait, semaphore) == 0
+    if name is not None:
+        assert libc.pthread_setname_np(ident, name.encode()) == 0
+    try:
+        yield
+    finally:
+        libc.sem_post(semaphore)
+        libc.pthread_join(ident, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_safe"),
+    [
+        (None, True),  # BLAS, OpenMP, Arrow, DuckDB, OpenCV
+        ("ZMQbg/IO/0", True),
+        ("jemalloc_bg_thd", True),
+        ("cuda-EvtHandlr", True),
+        ("pt_nccl_watchdg", True),
+        ("NCCL Service 0", True),
+        ("polars-ooc-clea", True),  # after the import alone
+        ("polars-0", False),
+        ("tokio-rt-worker", False),
+        ("lance-cpu", False),
+        ("tf_XLAEigen", False),
+        ("grpc_global_tim", False),
+        ("anything", False),
+    ],
+)
+def test_native_threads_are_judged_by_their_names(name: str | None, is_safe: bool) -> None:
+    with native_thread(name):
+        assert forking.is_safe() == is_safe
+        assert forking.obstacles() == ([] if is_safe else [f"native thread {name!r}"])
+        with a_node(context=None if is_safe else "fork") as node:  # a choice of the user counts
+            assert parents(node) == {os.getpid()}
+    assert forking.is_safe()
+
+
+def test_the_name_of_a_python_thread_does_not_matter() -> None:
+    event = threading.Event()
+    harmless = module("tqdm._monitor", CALLS)
+    with thread(partial(harmless.run, event.wait), event.set) as one:
+        Path(f"/proc/self/task/{one.native_id}/comm").write_text("polars-0")
+        assert until(forking.is_safe)
+
+
+def needs(library: str) -> None:
+    """Skip a test without a library, and import it nowhere: it may start threads."""
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"needs {library}")
+
+
+# Code that starts the threads of a library, and whether workers are forked beside them.
+LIBRARIES = {
+    "numpy": ("import numpy as np\na = np.ones((300, 300))", "float((a @ a).sum())", True),
+    "torch": ("import torch\nx = torch.ones(300, 300)", "float((x @ x + x).sum())", True),
+    "pyarrow": (
+        "import pyarrow as pa, pyarrow.compute as pc\nt = pa.table({'a': range(99)})",
+        "t.group_by('a').aggregate([('a', 'sum')]).num_rows",
+        True,
+    ),
+    "cv2": (
+        "import cv2, numpy as np\na = np.ones((999, 999))",
+        "float(cv2.GaussianBlur(a, (9, 9), 0).sum())",
+        True,
+    ),
+    "duckdb": ("import duckdb", "duckdb.sql('select sum(i) from range(99999) t(i)').fetchall()[0][0]", True),
+    "polars": (
+        "import polars as pl\ndf = pl.DataFrame({'g': [1, 2, 3]})",
+        "df.filter(pl.col('g') > 1).height",
+        False,
+    ),
+    "jax": ("import jax.numpy as jnp\na = jnp.ones((99, 99))", "float((a @ a).sum())", False),
+    "grpc": ("import grpc", "str(grpc.insecure_channel('localhost:1').close())", False),
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_workers_can_use_a_library_that_the_parent_has_used(library: str, tmp_path: Path) -> None:
+    needs(library)
+    start, use, is_forked = LIBRARIES[library]
+    script = f"""
+        import os
+        import seqkit as sk
+        {textwrap.indent(start, " " * 8).strip()}
+
+        def used(_):
+            return {use}, os.getppid()
+
+        def read():
+            with sk.prefetch(sk.smap(used, range(4)), 2, "process") as node:
+                items, parents = map(set, zip(*node))
+            return items, parents == {{os.getpid()}}
+
+        items, is_forked = read()  # after the import alone
+        assert is_forked
+        assert items == {{used(0)[0]}}
+        assert read() == (items, {is_forked})
+    """
+    code, _, err = finished(tmp_path, script)
+    assert code == 0, err
+    assert ("workers are not forked" in err) != is_forked
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_workers_that_use_several_native_threads_are_not_forked_beside_openmp(
+    threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("torch")
+    monkeypatch.setenv("SEQKIT_NATIVE_THREADS", threads)
+    script = """
+        import os, torch
+        import seqkit as sk
+
+        def total(_):
+            return float((ones @ ones + ones).sum()), os.getppid()
+
+        torch.set_num_threads(2)
+        ones = torch.ones(300, 300)
+        expected, _ = total(0)
+        with sk.prefetch(sk.smap(total, range(4)), 2, "process") as node:
+            for found, parent in node:
+                assert found == expected
+                print(parent == os.getpid())
+    """
+    code, out, err = finished(tmp_path, script)
+    assert code == 0, err
+    assert out.split() == [str(threads == "1")] * 4
+
+
+def test_a_pipeline_that_starts_threads_in_a_template_gets_fresh_interpreters(tmp_path: Path) -> None:
+    (tmp_path / "starts_a_thread.py").write_text(
+        "import threading\n"
+        "lock = threading.Lock()\n"
+        "lock.acquire()\n"
+        "threading.Thread(target=lock.acquire, daemon=True).start()\n"
+        "def item(i):\n"
+        "    import os\n"
+        "    return i, os.getppid()\n"
+    )
+    script = """
+        import os, pathlib, sys, warnings
+
+        sys.path.append(str(pathlib.Path(__file__).parent))
+        warnings.simplefilter("error")
+        import seqkit as sk
+        from starts_a_thread import item
+
+        with sk.prefetch(sk.smap(item, range(4)), 2, "process", context="forkserver") as node:
+            assert list(node) == [(i, os.getpid()) for i in range(4)]
+            assert node.statistics().restarts == 0
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+def test_workers_that_are_not_forked_unasked_are_announced_once(tmp_path: Path) -> None:
+    script = """
+        import queue, sys, threading, warnings
+        import seqkit as sk
+
+        def start(context=None):
+            with sk.prefetch(range(4), 1, "process", context=context) as node:
+                list(node)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            start()
+            threading.Thread(target=queue.Queue().get, name="the logger", daemon=True).start()
+            start("forkserver")
+            assert not caught
+            start()
+            start()
+        (warning,) = caught
+        assert warning.filename == __file__
+        text = str(warning.message)
+        assert "beside thread 'the logger'. They import modules anew" in text, text
+        assert "start_hook" in text and "'forkserver'" in text
+    """
+    assert finished(tmp_path, script) == (0, "", "")
+
+
+# -------------------------------------------------------------------- start methods
 
 
 def test_fork_is_used_in_spite_of_threads_if_it_is_chosen() -> None:
@@ -187,11 +381,11 @@ def test_no_other_thread_gets_the_interpreter_between_the_last_look_and_the_fork
 ) -> None:
     before, seen = sys.getswitchinterval(), []
     monkeypatch.setattr(os, "fork", lambda: seen.append(sys.getswitchinterval()) or 1)
-    assert launch.fork_if_harmless() == 1
-    assert seen == [pytest.approx(launch._SWITCH_S)]
-    looks = iter([True, False])
-    monkeypatch.setattr(launch, "is_safe", lambda: next(looks))
-    assert launch.fork_if_harmless() == -1
+    assert forking.fork_if_harmless() == 1
+    assert seen == [pytest.approx(forking._SWITCH_S)]
+    looks = iter([set(), {1}])
+    monkeypatch.setattr(forking, "threads_that_matter", lambda: next(looks))
+    assert forking.fork_if_harmless() == -1
     assert len(seen) == 1
     assert sys.getswitchinterval() == before
 
@@ -244,14 +438,14 @@ def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
 def test_a_forked_worker_that_does_not_begin_comes_from_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(team, "BEGIN_S", 0.2)
     parent = os.getpid()
-    settle = launch._settle
+    settle = worker_process._settle
 
     def hang(fds: Any) -> None:
         if os.getppid() == parent:
             signal.pause()
         settle(fds)
 
-    monkeypatch.setattr(launch, "_settle", hang)
+    monkeypatch.setattr(worker_process, "_settle", hang)
     event = threading.Event()
     with thread(event.wait, event.set), a_node() as node:
         (found,) = parents(node)
@@ -346,7 +540,7 @@ def test_a_node_that_cannot_start_at_all_says_so(monkeypatch: pytest.MonkeyPatch
 def test_closing_leaves_a_process_alone_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (team, template):
         monkeypatch.setattr(module, "REAP_S", 0.05)
-    monkeypatch.setattr(launch, "kill", lambda pidfd: None)  # as in an uninterruptible sleep
+    monkeypatch.setattr(linux, "kill", lambda pidfd: None)  # as in an uninterruptible sleep
     monkeypatch.setattr(linux, "tie_to", lambda fd: True)
     node = a_node(1, "fork").start()
     (pid,) = pids_of(node)
@@ -363,7 +557,7 @@ def test_a_wait_for_a_process_has_an_end() -> None:
         signal.pause()
     pidfd = linux.pidfd_open(pid)
     assert linux.reap(pid, pidfd, 0.0) is None
-    launch.kill(pidfd)
+    linux.kill(pidfd)
     assert (linux.reap(pid, pidfd, template.REAP_S) or ())[0] == signal.SIGKILL
     os.close(pidfd)
 
@@ -372,6 +566,6 @@ def test_the_garbage_collector_does_not_run_while_stacks_are_read(monkeypatch: p
     # Python 3.11 would hang if it freed a `threading.local` then.
     frames, seen = sys._current_frames, list[bool]()
     monkeypatch.setattr(sys, "_current_frames", lambda: (seen.append(gc.isenabled()), frames())[1])
-    launch.is_safe()
+    forking.is_safe()
     assert seen == [False]
     assert gc.isenabled()

@@ -165,6 +165,17 @@ def test_many_threads_start_and_close_nodes() -> None:
     assert children() == before
 
 
+@pytest.mark.parametrize(("context", "more"), [("spawn", 2), ("forkserver", 4)])
+def test_a_pickled_pipeline_and_a_template_take_two_descriptors_each(context: str, more: int) -> None:
+    counts = []
+    for start in ("fork", context):
+        with Kind("process", start).ahead(range(4), 2) as node:
+            list(node)
+            pids_of(node)
+            counts.append(len(descriptors()))
+    assert counts[1] - counts[0] == more
+
+
 # -------------------------------------------------------------------- faults
 
 

@@ -151,6 +151,26 @@ def _reason(name: str, error: OSError) -> str:
 # -------------------------------------------------------------------- the ends of processes
 
 
+def watched(pid: int) -> int:
+    """Return a pidfd of a new child. Without a pidfd the child cannot be monitored, so it is killed."""
+    try:
+        return pidfd_open(pid)
+    except OSError:  # out of descriptors
+        os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            for _ in range(1000):  # one second in total
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    break
+                time.sleep(0.001)
+        raise
+
+
+def kill(pidfd: int) -> None:
+    """Kill a process unless it has ended."""
+    with suppress(ProcessLookupError):
+        pidfd_send_signal(pidfd, signal.SIGKILL)
+
+
 def is_readable(fd: int, within_s: float = 0.0) -> bool:
     """Wait until a descriptor is readable. A pidfd is readable when its process has ended."""
     poll = select.poll()

@@ -13,17 +13,26 @@ Relies on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import pickle
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from ...context import current_directory
 from ...culprits import pickling_advice
 from ...view import View
-from ..codec import encode_shared
+from ..codec import Form, decode, encode_shared
 from ..pickling import dumps_for_workers
 from ..signals import CtrlCHeld
+from . import linux
+from .interpreter import environment, module_path
 from .segment import Segment
 from .wire import Spec
+from .worker import Descriptors
+from .worker_process import Outfit
 
 # A larger pickle gets a warning.
 WARN_BYTES = 64 << 20
@@ -65,7 +74,29 @@ class Shipment:
         self._segment.close()
 
 
-def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str | None:
+def surroundings() -> bytes:
+    """Return variables, directory and module path of this process, pickled for workers that are not
+    forks."""
+    return pickle.dumps((environment(), current_directory(), module_path()))
+
+
+def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfit:
+    """Apply the surroundings of the process that made a shipment. Return the content of the shipment."""
+    linux.tie_to(fds.tether)  # otherwise a process whose parent dies during an import would not end
+    head, end, size = place
+    content = Segment(shipped, size, private=True)
+    variables, directory, sys.path[:] = pickle.loads(content.block(end, size - end).data)
+    os.environ.clear()
+    os.environ.update(variables)
+    if directory is not None:
+        with suppress(OSError):  # the directory may have been deleted
+            os.chdir(directory)
+    block = content.block(0, end)
+    spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
+    return Outfit(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
+
+
+def size_warning(nbytes: int, context: str, obstacles: Iterable[str] = ()) -> str | None:
     """Return the warning for a pickle of `nbytes` bytes, or None if it is small.
 
     Parameters
@@ -73,19 +104,19 @@ def size_warning(nbytes: int, context: str, threads: Iterable[str] = ()) -> str 
     nbytes : int
     context : str
         The start method of the workers.
-    threads : iterable of str
-        Names of the threads that made forking unsafe, if `context` was chosen for that reason.
+    obstacles : iterable of str
+        What made forking unsafe, if `context` was chosen for that reason.
 
     Examples
     --------
     >>> size_warning(1 << 20, "spawn")
-    >>> size_warning(100 << 20, "forkserver", ["pool_0", "pool_1"]).partition(".")[0]
-    'prefetch: pickled 100 MiB for workers, because forking is unsafe with the threads pool_0, pool_1'
+    >>> size_warning(100 << 20, "forkserver", ["thread 'pool_0'"]).partition(".")[0]
+    "prefetch: pickled 100 MiB for workers, because forking is unsafe beside thread 'pool_0'"
     """
     if nbytes <= WARN_BYTES:
         return None
-    names = ", ".join(threads)
-    why = f"because forking is unsafe with the threads {names}" if names else f"as context is {context!r}"
+    names = ", ".join(obstacles)
+    why = f"because forking is unsafe beside {names}" if names else f"as context is {context!r}"
     return (
         f"prefetch: pickled {nbytes / 2**20:.0f} MiB for workers, {why}."
         " To pickle once and not in every epoch, use DataLoader(persistent_workers=True)."

@@ -25,16 +25,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import NamedTuple
 
 from ...culprits import fork_warning
 from ...frames import warn
 from ..classes import refer_to_reader
 from ..protocol import Failed
-from ..signals import CtrlCHeldFromChildren
-from . import launch, linux
-from .launch import Death, Outfit
-from .shipment import Shipment, size_warning
-from .template import REAP_S, Says, Template
+from ..resources import in_units
+from ..signals import SignalsHeld
+from . import forking, linux
+from .shipment import Shipment, size_warning, surroundings
+from .template import REAP_S, Says, Template, spawn
+from .worker_process import Outfit, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
@@ -44,6 +46,38 @@ RETRY_S = 0.25
 # Limit of successive workers with one number that die before they begin a job. They may have been killed
 # from outside, but the replacement must not continue without limit.
 MOST_IDLE_DEATHS = 8
+
+
+_SIGNALS = {number.value: number.name for number in signal.Signals}
+
+
+class Death(NamedTuple):
+    """How a worker ended, and a sentence for users about what the reason may be."""
+
+    cause: str
+    hint: str = ""
+
+
+def how_ended(status: int | None = None, most_bytes: int = 0) -> Death:
+    """Return how a process ended, from its wait status and the most memory that it had.
+
+    >>> how_ended(3 << 8).cause
+    'exited with status 3'
+    >>> how_ended(9, 64 << 20).cause
+    'was killed by signal 9 (SIGKILL)'
+    >>> how_ended(9, 64 << 20).hint
+    '. Did it run out of memory? It used up to 64.0 MiB.'
+    """
+    if status is None:
+        return Death("ended (its exit status is not known)")
+    if not os.WIFSIGNALED(status):
+        return Death(f"exited with status {os.waitstatus_to_exitcode(status)}")
+    number = os.WTERMSIG(status)
+    used = f" It used up to {in_units(most_bytes)}." if most_bytes else ""
+    return Death(
+        f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})",
+        f". Did it run out of memory?{used}" if number == signal.SIGKILL else "",
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +104,7 @@ class WorkerHandle:
     def kill(self) -> None:
         self.is_doomed = True  # in case the template has not reported the pidfd yet
         if self.pidfd >= 0:
-            launch.kill(self.pidfd)
+            linux.kill(self.pidfd)
 
 
 @dataclass(eq=False)
@@ -98,6 +132,7 @@ class Team:
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
     _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # workers to be started, by number
     _retry_at: float = 0.0
+    _obstacles: list[str] = field(default_factory=list)  # what made this team choose "forkserver"
     _deaths: list[tuple[WorkerHandle, Death]] = field(default_factory=list)
     _failures: list[Failed] = field(default_factory=list)
 
@@ -112,7 +147,7 @@ class Team:
             self._employ(WorkerHandle(number))
 
     def _forks(self) -> bool:
-        return self.context == "fork" or (self.context is None and launch.is_safe())
+        return self.context == "fork" or (self.context is None and forking.is_safe())
 
     def _employ(self, handle: WorkerHandle) -> None:
         _local.starting = self
@@ -120,23 +155,35 @@ class Team:
             if self._forks() and self._begin(handle, self._fork):
                 return
             if self._shipment is None:
-                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, launch.surroundings())
-                self._warn_of_size(self._shipment.nbytes)
+                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, surroundings())
+                self._announce(self._shipment.nbytes)
             self._begin(handle, self._ship)
         finally:
             _local.starting = None
 
-    def _warn_of_size(self, nbytes: int) -> None:
-        matter = launch.threads_that_matter() if self.context is None else set()
-        names = [thread.name for thread in threading.enumerate() if thread.ident in matter]
-        text = size_warning(nbytes, self.context or "forkserver", names)
-        if text is not None:  # Python shows the same warning only once
-            warn(text, RuntimeWarning)
+    def _announce(self, nbytes: int) -> None:
+        """Warn of a large pickle, and once in a program of workers that are not forked unasked."""
+        global _has_announced
+        obstacles = self._obstacles
+        if self.context is None:
+            obstacles = forking.obstacles()
+        if text := size_warning(nbytes, self.context or "forkserver", obstacles):
+            warn(text, RuntimeWarning)  # Python shows the same warning only once
+        if obstacles and not _has_announced:
+            _has_announced = True
+            warn(
+                "prefetch: workers are not forked from this process, because forking is unsafe beside"
+                f" {_some(obstacles)}. They import modules anew and do not see what the program has set at"
+                " run time: variables of modules, default dtypes, warning filters, log levels. Set them in"
+                " start_hook (DataLoader: worker_init_fn). Choose a context to avoid this warning:"
+                " 'forkserver' for the same start, 'fork' if your threads allow it",
+                RuntimeWarning,
+            )
 
-    def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle], bool]) -> bool:
+    def _begin(self, handle: WorkerHandle, begin: Callable[[WorkerHandle, set[int]], bool]) -> bool:
         """Begin to start a worker. Return whether it was begun."""
-        with CtrlCHeldFromChildren():
-            if not begin(handle):
+        with (held := SignalsHeld()):
+            if not begin(handle, held.mask):
                 return False
             self._vacant.pop(handle.number, None)
             self.handles[handle.number] = handle
@@ -144,15 +191,15 @@ class Team:
                 self._watch(handle)
             return True
 
-    def _fork(self, handle: WorkerHandle) -> bool:
+    def _fork(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Fork a worker, unless another thread matters by now."""
-        launch.native_pools()  # search here, so that the workers need not search
-        pid = launch.fork() if self.context == "fork" else launch.fork_if_harmless()
+        forking.native_pools()  # search here, so that the workers need not search
+        pid = forking.fork() if self.context == "fork" else forking.fork_if_harmless()
         if pid == 0:
-            launch.be_worker(handle.number, self.outfit, self._forget_the_parents)
+            be_worker(handle.number, self.outfit, mask, self._forget_the_parents)
         if pid > 0:
-            handle.pid, handle.pidfd, handle.is_child = pid, launch.watched(pid), True
-            if launch.frames_of_others():
+            handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
+            if forking.frames_of_others():
                 handle.begins_by = monotonic() + BEGIN_S
         return pid > 0
 
@@ -163,16 +210,16 @@ class Team:
         self.forget()
         refer_to_reader()
 
-    def _ship(self, handle: WorkerHandle) -> bool:
+    def _ship(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Start a worker that is not forked from this process."""
         assert self._shipment is not None
         handle.is_child = self.context == "spawn"
         if handle.is_child:
-            handle.pid = launch.spawn(handle.number, self._shipment, self.outfit)
-            handle.pidfd = launch.watched(handle.pid)
+            handle.pid = spawn(handle.number, self._shipment, self.outfit, mask)
+            handle.pidfd = linux.watched(handle.pid)
             return True
         if self._template is None:
-            self._template = Template(self._shipment, self.outfit.fds)
+            self._template = Template(self._shipment, self.outfit.fds, mask)
             self._watch_template(self._template)
         self._template.start(handle.number)
         return True
@@ -207,6 +254,7 @@ class Team:
             assert handle.begins_by is not None
             if handle.begins_by <= now:
                 self.context = "forkserver"  # for later workers
+                self._obstacles = forking.obstacles()
                 handle.spare += 1
                 handle.begins_by = None
                 handle.kill()
@@ -226,6 +274,9 @@ class Team:
         try:
             for says, worker, value, nbytes, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
+                if says == Says.UNSAFE:
+                    self._spawn_instead(template)
+                    return
                 if handle is None:  # the template itself failed, so there is an error
                     self._failures += [Failed(min(self.handles, default=0), error)] if error else []
                 elif says == Says.FORKED:
@@ -246,11 +297,7 @@ class Team:
 
     def _lose(self, template: Template, reason: str) -> None:
         """Continue without a template that has ended. Its workers live on, except those not yet begun."""
-        for fd in template.fds:
-            with suppress(KeyError):
-                self.poll.unregister(fd)
-        self._template = None
-        template.close()
+        self._close(template)
         for handle in self.handles.values():
             if handle.is_child or handle.is_dead:
                 continue
@@ -259,6 +306,21 @@ class Team:
             else:
                 self._watch(handle)
 
+    def _spawn_instead(self, template: Template) -> None:
+        """Start every worker as a fresh interpreter: the pipeline has started threads in the template."""
+        self._close(template)
+        self.context = "spawn"
+        self._vacant.update(self.handles)
+        self.handles.clear()
+        self._retry_at = 0.0  # as soon as no event of the closed descriptors is left
+
+    def _close(self, template: Template) -> None:
+        for fd in template.fds:
+            with suppress(KeyError):
+                self.poll.unregister(fd)
+        self._template = None
+        template.close()
+
     def _bury(self, handle: WorkerHandle, ended: tuple[int, int] | None, cause: str = "") -> None:
         handle.is_dead, handle.begins_by = True, None
         if self._by_fd.pop(handle.pidfd, None) is not None:
@@ -266,7 +328,7 @@ class Team:
         if handle.pidfd >= 0:
             os.close(handle.pidfd)
             handle.pidfd = -1
-        self._deaths.append((handle, Death(cause) if cause else launch.how_ended(*(ended or ()))))
+        self._deaths.append((handle, Death(cause) if cause else how_ended(*(ended or ()))))
 
     def deaths(self) -> list[tuple[WorkerHandle, Death]]:
         """Return the workers that have died, and the causes. Call `replace` for each worker."""
@@ -358,6 +420,13 @@ class Team:
         if self._shipment is not None:
             self._shipment.close()
             self._shipment = None
+
+
+_has_announced = False
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class _Local(threading.local):

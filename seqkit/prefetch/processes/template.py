@@ -33,13 +33,15 @@ from dataclasses import astuple
 from functools import partial
 from typing import NoReturn
 
-from ...context import flush_streams
 from ..results import Record
-from ..signals import CtrlCHeldFromChildren
+from ..signals import SignalsHeld
 from . import linux
-from .launch import be_worker, fork, interpreter, kill, leave, native_pools, open_shipment, watched
-from .shipment import Shipment
+from .forking import fork, is_safe, native_pools
+from .interpreter import interpreter
+from .linux import kill, watched
+from .shipment import Shipment, open_shipment
 from .worker import Descriptors
+from .worker_process import Outfit, be_worker, leave, report_failure
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.
@@ -59,20 +61,20 @@ class Says:
 
     FORKED = 0  # the worker has this pid; its pidfd is attached
     ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown, and had this much memory
+    UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
     FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
 
 
 class Template:
     """The template of a node, on the node's side."""
 
-    def __init__(self, shipment: Shipment, fds: Descriptors) -> None:
-        with CtrlCHeldFromChildren():
-            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
-                self._pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)))
-            self._pidfd = watched(self._pid)
-            _sockets.add(self._socket)
+    def __init__(self, shipment: Shipment, fds: Descriptors, mask: set[int]) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
+            self._pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)), mask)
+        self._pidfd = watched(self._pid)
+        _sockets.add(self._socket)
         self._socket.setblocking(False)
 
     @property
@@ -108,6 +110,8 @@ class Template:
                 raise _gone()
             says, worker, value, nbytes = _ANSWER.unpack_from(message)
             pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
+            if pidfd >= 0:
+                os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
             error = pickle.loads(record).rebuild() if record else None
             yield says, worker, value, nbytes, pidfd, error
 
@@ -151,7 +155,6 @@ def _gone() -> ConnectionError:
 
 def be_template(place: Sequence[int], fd: int, *fds: int) -> NoReturn:
     """Receive a pipeline and fork workers, until the socket is closed or the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = socket.socket(fileno=fd)
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
@@ -174,7 +177,9 @@ def _serve(
 ) -> None:
     shipped, *rest = fds
     outfit = open_shipment(shipped, place, Descriptors(*rest))
-    flush_streams()
+    if not is_safe():
+        channel.send(_ANSWER.pack(Says.UNSAFE, -1, 0, 0))
+        return
     native_pools()
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -195,9 +200,10 @@ def _serve(
                 return
             (number,) = _START.unpack(message)
             try:
-                pid = fork()
-                if not pid:
-                    be_worker(number, outfit, partial(_forget, channel, workers))
+                with (held := SignalsHeld()):
+                    pid = fork()
+                    if not pid:
+                        be_worker(number, outfit, held.mask, partial(_forget, channel, workers))
                 pidfd = watched(pid)
             except OSError as error:
                 _tell_error(channel, number, error)
@@ -218,3 +224,26 @@ def _tell_error(channel: socket.socket, number: int, error: BaseException) -> No
         channel.send(
             _ANSWER.pack(Says.FAILED, number, 0, 0) + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
         )
+
+
+# -------------------------------------------------------------------- workers without a template
+
+
+def spawn(number: int, shipment: Shipment, outfit: Outfit, mask: set[int]) -> int:
+    """Start a worker as a fresh interpreter. Return its pid."""
+    error_at = outfit.spec.layout.error_at(number)
+    code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
+    return interpreter(code, (shipment.fd, *astuple(outfit.fds)), mask)
+
+
+def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
+    for fd in (shipped, *rest):
+        os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
+    fds = Descriptors(*rest)
+    try:
+        outfit = open_shipment(shipped, place, fds)
+    except BaseException as error:
+        with suppress(BrokenPipeError):
+            report_failure(number, fds, error_at, error)
+        leave()
+    be_worker(number, outfit, signal.pthread_sigmask(signal.SIG_BLOCK, ()))

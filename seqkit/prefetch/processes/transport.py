@@ -10,7 +10,8 @@ Guarantees
 - A job that was taken and never claimed is revoked before it is sent again. So two workers never write to
   one slot.
 - A worker cannot block the parent.
-- The number of descriptors is constant: 13, plus 1 for every worker, and 4 for a template.
+- The number of descriptors is constant: 13, plus 1 for every worker, 2 for a pickled pipeline, and 2 for a
+  template.
 - After `close`, no process, descriptor or name is left. Leased memory stays valid.
 
 Relies on
@@ -42,6 +43,7 @@ from ...errors import seterr
 from ...frames import warn
 from ...view import View
 from .. import stacks
+from ..hooks import END_HOOK_S
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
 from ..resources import in_units, native_threads
 from ..results import HEADER_BYTES, EncodedResult, Ready, Result, SlotResult, private
@@ -50,12 +52,12 @@ from ..signals import CtrlCHeld
 from ..torch_modes import TorchModes
 from . import linux
 from .block import JobBlock, Packing, from_file, most_items, pack
-from .launch import Death, Outfit
 from .segment import PAGE, Segment
 from .slots import SlotPool
-from .team import Team, WorkerHandle, starting
+from .team import Death, Team, WorkerHandle, starting
 from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
 from .worker import Descriptors
+from .worker_process import Outfit
 
 # How long workers may take to end when the node is closed. After that they are killed, even if they are
 # computing an item.
@@ -148,6 +150,7 @@ class Processes(Backend):
             self._pid,
             TorchModes.of_this_thread(),
             self._settings.seeds_items,
+            self._settings.end_hook,
         )
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
@@ -553,9 +556,18 @@ class Processes(Backend):
                 self._begin_to_close()
                 if self._team is not None:
                     self._team.wait(GRACE_S)
+                    if self._settings.end_hook is not None:
+                        self._await_hooks(self._team)
         finally:  # also after a second Ctrl-C, which ends the wait
             with CtrlCHeld():  # a Ctrl-C before this block leaves the rest to the next call
                 self._end()
+
+    def _await_hooks(self, team: Team) -> None:
+        """Kill the workers that are still at an item, and wait for the end hooks of the others."""
+        for handle in team.handles.values():
+            if self._control.claimed(handle.number)[0]:
+                handle.kill()
+        team.wait(END_HOOK_S)
 
     def _begin_to_close(self) -> None:
         """Let idle workers end."""

@@ -166,3 +166,4 @@ class Spec:
     parent: int  # the pid of the parent
     modes: TorchModes
     seeds_items: bool = False  # whether to seed the global generators for every item, not for every epoch
+    end_hook: Callable[..., Any] | None = None

@@ -1,0 +1,91 @@
+"""Start fresh interpreters with the surroundings of this process: variables, module path, arguments, flags.
+
+The start methods of `multiprocessing` are not used. They run an unguarded main script again, refuse
+children to daemonic workers and join at exit. A script that uses seqkit runs its own code once.
+
+Guarantees
+----------
+- A fresh interpreter inherits exactly the descriptors that it is given, and has standard streams even if
+  this process closed its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from ... import context
+from ..resources import native_threads
+from . import worker_signals
+from .worker_process import limit_threads
+
+
+def interpreter(code: str, fds: tuple[int, ...], mask: set[int]) -> int:
+    """Start a Python that has the same modules and arguments. Return its pid. It runs no main script.
+
+    The code can use the descriptors in `fds`. Call this with all signals blocked: `mask` is the former mask.
+    """
+    if not _has_streams():
+        raise RuntimeError(
+            "prefetch: standard input, output or error of this process is closed. Workers that are not forked"
+            " need all three: open them, for example with `< /dev/null > /dev/null 2>&1`"
+        )
+    argv = list(map(str, getattr(sys, "argv", ())))
+    same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
+    signals = f"from {worker_signals.__name__} import leave_signals_to_program as leave"
+    signals += f"; leave({worker_signals.program_signals()}, {[*mask]})"
+    process = subprocess.Popen(
+        # Arguments are separate from the code, because the system allows longer arguments in total.
+        [sys.executable, *_flags(), "-c", f"{same}; {signals}; {code}", *argv[1:]],
+        pass_fds=fds,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        process_group=0,  # only this process handles Ctrl-C on the terminal
+    )
+    process.returncode = 0  # the engine waits for the pid, so the Popen object must not, even when collected
+    return process.pid
+
+
+def _has_streams() -> bool:
+    """Return whether the standard streams are open, and the engine uses none of their numbers."""
+    try:
+        return all(map(os.get_inheritable, range(3)))
+    except OSError:
+        return False
+
+
+def module_path() -> list[str]:
+    """Return `sys.path` for another process.
+
+    A relative entry stands for two directories. One is the current directory, in which this process would
+    search now. The other is the initial directory, in which it found the modules that it imported then.
+    """
+    bases = dict.fromkeys(base for base in (context.current_directory(), context.ORIGIN) if base)
+    path: list[str] = []
+    entries: list[Any] = sys.path
+    for entry in entries:
+        if isinstance(entry, str):  # Python ignores all other entries, too
+            entry = str(entry)  # the repr of a subclass may be anything
+            path += [entry] if os.path.isabs(entry) else [_below(base, entry) for base in bases]
+    return path
+
+
+def _below(base: str, entry: str) -> str:
+    return os.path.join(base, entry) if entry else base
+
+
+def _flags() -> list[str]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    if context.current_directory() is None:
+        flags.append("-P")  # Python 3.13 fails if it searches for modules in a deleted directory
+    return flags
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables for a fresh Python, with limits for the threads of its libraries."""
+    # Copy one variable at a time, because `dict` fails if another thread deletes a variable.
+    variables = {name: value for name in os.environ if (value := os.environ.get(name)) is not None}
+    limit_threads(variables, native_threads())
+    return variables

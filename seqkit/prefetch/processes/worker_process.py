@@ -1,0 +1,168 @@
+"""The main function of a worker process: become a worker, run the start hook, serve and leave.
+
+Guarantees
+----------
+- A worker ends with the parent, even in the middle of an item. Signals to the process group are left to
+  the parent.
+- A worker runs no exit code of the parent's interpreter.
+
+Relies on
+---------
+- Linux: pidfd.
+"""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import io
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn, cast
+
+from ...context import flush_streams, leave_worker, set_worker_info
+from ...errors import Policy, seterr
+from ...view import View
+from .. import stacks
+from ..hooks import call_hook, worker_info
+from ..results import Record
+from ..seeding import Seeding, libraries_changed_by
+from . import linux
+from .forking import native_pools
+from .segment import Segment
+from .wire import ERROR_BYTES, Control, Kind, Spec
+from .worker import Descriptors, Worker, tell
+from .worker_signals import leave_signals_to_program, program_signals
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """The data that all workers of a node share."""
+
+    spec: Spec
+    pipeline: View[Any]
+    segment: Segment
+    fds: Descriptors
+
+
+def limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
+    """Limit the threads of libraries that are not loaded yet; 0 sets no limit.
+
+    Libraries read these variables when they are loaded. So no pool of idle threads is created.
+    """
+    if threads:
+        for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
+            variables.setdefault(f"{name}_NUM_THREADS", str(threads))
+
+
+def be_worker(
+    number: int, outfit: Outfit, mask: Iterable[int], forget: Callable[[], None] = lambda: None
+) -> NoReturn:
+    """Run as worker `number` until the parent closes the node, or is gone.
+
+    Call this with all signals blocked; `mask` is the mask of the worker. `forget` closes the descriptors of
+    the process that this process was forked from.
+    """
+    try:
+        leave_signals_to_program(program_signals(), mask)
+        forget()
+        _settle(outfit.fds)
+        if threads := outfit.spec.native_threads:
+            limit_threads(os.environ, threads)
+            for pool in native_pools().lib_controllers:  # not in a context manager, which would restore them
+                pool.set_num_threads(threads)
+            if torch := sys.modules.get("torch"):  # its own limits count more
+                torch.set_num_threads(threads)
+        with outfit.spec.modes.entered():
+            _work(number, outfit)
+    except BrokenPipeError:
+        pass  # the parent is gone
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        leave(1)
+    leave()
+
+
+def _work(number: int, outfit: Outfit) -> None:
+    spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
+    try:
+        info = worker_info(number, spec.num_workers, spec.seed, "process")
+        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.seed)
+        set_worker_info(info)
+        seterr(cast(Policy, spec.errors))
+        if spec.is_timed:
+            stacks.answer(fds.segment, spec.layout.error_at(number))
+        tell(fds, number, Kind.BEGUN, items=os.getpid())
+        if spec.hook is not None:
+            seeding.left_alone = libraries_changed_by(partial(call_hook, spec.hook, number))
+    except BaseException as error:
+        report_failure(number, fds, spec.layout.error_at(number), error)
+        return
+    tell(fds, number, Kind.READY, items=os.getpid())
+    _stand_back()  # not earlier, because a start beside busy processes would take longer
+    Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
+    try:
+        leave_worker()
+        call_hook(spec.end_hook, number)
+    finally:
+        _flush_files()
+
+
+def _flush_files() -> None:
+    """Flush the files that this worker has opened, because no finaliser will do it.
+
+    Files of the parent are left out: they are older than `gc.freeze`.
+    """
+    for opened in gc.get_objects():
+        if issubclass(type(opened), io.IOBase):
+            with suppress(Exception):  # it is closed or was never opened, or its disk is full
+                opened.flush()
+
+
+def report_failure(number: int, fds: Descriptors, error_at: int, error: BaseException) -> None:
+    """Report to the parent that this worker cannot start."""
+    data = Record.of(error).dumps(ERROR_BYTES)
+    os.pwrite(fds.segment, data, error_at)
+    tell(fds, number, Kind.FAILED, items=len(data))
+
+
+def _settle(fds: Descriptors) -> None:
+    """Turn a process into a worker, which ends with the parent."""
+    # Exclude inherited objects from garbage collection, so that their pages stay shared.
+    gc.freeze()
+    linux.tie_to(fds.tether)
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(fds.parent, select.POLLIN)
+        poll.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # The tether breaks only when every inherited copy of its other end is closed. A pidfd reports at once.
+    # `threading` is not used: it would wait for the thread to begin, and forks by user code would miss the
+    # thread.
+    _thread.start_new_thread(watch, ())
+
+
+def _stand_back() -> None:
+    """Tell the scheduler not to interrupt the consumer when a job wakes this process.
+
+    The scheduler expects the writer of a pipe to wait for an answer, and gives the writer's processor to
+    the process that it wakes. The consumer would hand out a third fewer small items while a processor is
+    idle (`python -m tests.benchmarks transport`). The share of processor time stays the same.
+    """
+    with suppress(OSError, AttributeError):
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def leave(status: int = 0) -> NoReturn:
+    """End the process without the exit code of the parent's interpreter (`atexit` hooks and finalisers)."""
+    flush_streams()
+    os._exit(status)
