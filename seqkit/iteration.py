@@ -134,23 +134,15 @@ def located(view: Any, plan: Plan, items: Iterator[T]) -> Iterator[T]:
 
 def each_with(view: Any, f: Callable[[int, Any], T], items: Iterator[Any], plan: Plan) -> Iterator[T]:
     """Iterate ``f(i, item)`` over the items of a plan of `view`, and continue after an error of either."""
-    indices = each(plan)
 
-    def run(progress: Progress) -> Iterator[T]:
-        for i in indices:
-            try:
-                try:
-                    item = next(items)
-                except StopIteration:
-                    break
-                result = f(i, item)
-            except Exception as error:
-                locate(error, view, i)
-                raise
-            yield result
-        progress.done = True
+    def read(i: int) -> T:
+        try:
+            item = next(items)
+        except StopIteration:
+            raise EndOfSequence(f"the sequence ends before index {i}") from None
+        return f(i, item)
 
-    return restarting(run)
+    return surviving(view, plan, read)
 
 
 def draw(items: Iterator[T], start: int, stop: int, failed: dict[int, Exception]) -> list[T | None]:

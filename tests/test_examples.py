@@ -4,7 +4,11 @@ Each page is one script: its ```python blocks in order, started like a user's sc
 interpreter, without a main guard and with warnings as errors.
 """
 
+import ast
+import contextlib
+import functools
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -13,6 +17,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import seqkit as sk
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -149,3 +155,50 @@ def headings(page):
     """Return the anchors of a page's headings."""
     titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+# -------------------------------------------------------------------- calls within sentences
+
+# Pages that tell of the past, or of the classes of PyTorch that have the same names.
+NOT_CHECKED = {"CHANGELOG.md", "docs/explanation/pytorch.md"}
+CHECKED = [page for page in PAGES if name(page) not in NOT_CHECKED and page.parent.name != "decisions"]
+
+
+def calls(page):
+    """Yield the calls and signatures in the sentences of a page, as they are written and as syntax trees."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for span in re.findall(r"`([^`\n]+\([^`\n]*\)[^`\n]*)`", text):
+        code = span.replace("\\|", "|").replace("…", "...")
+        try:
+            yield from ((span, node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
+        except SyntaxError:  # it may be a signature, such as `npz(path, *, name)`
+            with contextlib.suppress(SyntaxError):
+                yield span, ast.parse(f"def {code.split(' -> ')[0]}: ...").body[0]
+
+
+def documented(node):
+    """Return the function that a call or signature names, or None if it is not one of seqkit."""
+    names = [node.name] if isinstance(node, ast.FunctionDef) else ast.unparse(node.func).split(".")
+    places = {name: getattr(sk, name) for name in ("sources", "samplers", "collation", "streams")} | {
+        "sk": sk
+    }
+    if names[0] in places and len(names) > 1:
+        return functools.reduce(getattr, names[1:], places[names[0]])
+    if len(names) > 1:
+        return None
+    return next((getattr(place, names[0]) for place in places.values() if names[0] in place.__all__), None)
+
+
+@pytest.mark.parametrize("page", CHECKED, ids=name)
+def test_calls_in_sentences_have_the_parameters_of_the_function(page):
+    for span, node in calls(page):
+        if not callable(function := documented(node)):
+            continue
+        signature = inspect.signature(function)
+        if isinstance(node, ast.FunctionDef):
+            written = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
+            assert {*written} <= {*signature.parameters}, span
+        else:
+            keywords = {keyword.arg: None for keyword in node.keywords if keyword.arg}
+            positional = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
+            signature.bind_partial(*positional, **keywords)

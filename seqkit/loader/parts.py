@@ -265,7 +265,7 @@ class Turns:
             old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
             error.message = error.message.replace(old, new)
             if self._passes_over():
-                self._last_error = error
+                self._last_error = None if self.skips_errors else error
                 return self._next_round()
             if not self.skips_errors:
                 raise

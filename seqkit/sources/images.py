@@ -196,8 +196,8 @@ def _with_imageio(path: str, mode: str | None, frame: Frame) -> Any:
 
     with open(path, "rb") as file:  # with a path, imageio leaves a file open for each plugin that fails
         data = file.read()
-    extension: Any = os.path.splitext(path)[1] or None
-    array = np.array(imread(data, extension=extension))
+    suffix = os.path.splitext(path)[1]
+    array = np.array(imread(data, extension=suffix) if suffix else imread(data))
     is_stack = array.ndim > 3 or (array.ndim == 3 and array.shape[-1] > 4)
     frames = array if is_stack else array[np.newaxis]
     if frame == "all":

@@ -263,5 +263,5 @@ def test_a_record_holds_plain_data_only() -> None:
     assert isinstance(made, Record)
     assert made.about == ("smap[1] failed: ValueError: bad", 1, [])
     assert record(ValueError("x"), pipeline).about is None
-    foreign = sk.EvaluationError("x", index=(1, "a"), view=sk.view([5]))
-    assert record(foreign, pipeline).about == ("x", "(1, 'a')", None)
+    foreign = sk.EvaluationError("x", index=(1, {"a"}), view=sk.view([5]))
+    assert record(foreign, pipeline).about == ("x", (1, "{'a'}"), None)

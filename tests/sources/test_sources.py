@@ -9,7 +9,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -340,6 +340,62 @@ def test_remote_files_are_read_as_open_files(tmp_path: Path) -> None:
         sources.remote(f"file://{tmp_path}/none")
     with pytest.raises(FileNotFoundError, match="remote: there is no file at"):
         sources.remote(f"file://{tmp_path}/*.png")
+
+
+def test_options_reach_the_file_system_that_a_url_names() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Bucket(MemoryFileSystem):  # type: ignore[misc]
+        """A server that is faked: it serves files to those who pass the option `anon`."""
+
+        protocol = "fake"
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        def __init__(self, anon: bool = False, **options: Any) -> None:
+            super().__init__(**options)
+            if not anon:
+                raise PermissionError("no keys")
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(super()._strip_protocol(path.removeprefix("fake://")))
+
+    fsspec.register_implementation("fake", Bucket, clobber=True)
+    Bucket(anon=True).pipe("/bucket/a.txt", b"a")
+    view = sources.remote("fake://bucket/*.txt", storage_options={"anon": True})
+    assert [*view] == [b"a"]
+    with pytest.raises(PermissionError, match="no keys"):
+        sources.remote("fake://bucket/*.txt")
+
+
+def test_files_of_a_web_server_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    (tmp_path / "a.txt").write_text("text")
+    code = """
+import functools, http.server, sys, threading
+from seqkit import sources
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_): ...
+handler = functools.partial(Quiet, directory=sys.argv[1])
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+address = f"http://127.0.0.1:{server.server_address[1]}"
+assert sources.remote(f"{address}/a.txt")[0] == b"text"
+assert sources.remote(f"{address}/a.txt", read=lambda file: file.read(2))[0] == b"te"
+try:
+    sources.remote(f"{address}/none.txt")
+except FileNotFoundError as error:
+    assert "none.txt" in str(error)
+else:
+    raise AssertionError
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=50
+    )
+    assert run.returncode == 0, run.stderr
 
 
 # -------------------------------------------------------------------- read
