@@ -212,12 +212,21 @@ class Epoch(Iterator[Any]):
         self._failed = failed
         self._note = note
         self._finish: Callable[[], None] | None = finish
+        self.is_unread = True
         self._was_cut_short = False  # whether the last error ended the iteration
         # Batches that were taken from `items` but not counted. After Ctrl-C in a batch, a state resumes at
         # that batch, and this iterator continues after it.
         self._uncounted = 0
 
+    def follow(self, other: Epoch) -> None:
+        """Read the epoch of another iterator. Neither of them was read before."""
+        finish = self._finish
+        self._items, self._position, self._finish = other._items, other._position, other._finish
+        if finish is not None:
+            finish()
+
     def __next__(self) -> Any:
+        self.is_unread = False
         while True:
             try:
                 item = next(self._items)

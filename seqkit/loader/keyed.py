@@ -113,7 +113,7 @@ def by_number(index: Any) -> Any:
     """
     if isinstance(index, Sample):
         return index.number
-    return list(map(by_number, index)) if type(index) is list else index
+    return list(map(by_number, index)) if type(index) in (list, Keys) else index
 
 
 class Given(View[Any]):

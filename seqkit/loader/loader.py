@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from ..checks import int_at_least
 from ..collation.default import default_collate, default_convert
@@ -209,6 +209,7 @@ class DataLoader(Attributes, Generic[Batch]):
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
     _worker_start: type[WorkerStart] = WorkerStart
+    _iterator: Callable[[], Epoch | None] = staticmethod(lambda: None)  # the latest one, while it lives
     _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
     @suggesting_arguments
@@ -386,6 +387,18 @@ class DataLoader(Attributes, Generic[Batch]):
             self._latest = None
             self._move_to(epoch)
 
+    def set_epoch_as_sampler(self, epoch: int) -> None:
+        """Set the epoch as `set_epoch` of a sampler does in PyTorch. Called by `loader.sampler`.
+
+        There it counts also for an iterator that was not read yet. Lightning calls it after `iter`.
+        """
+        iterator, latest = self._iterator(), self._latest
+        if iterator is None or not iterator.is_unread:
+            self.set_epoch(epoch)
+        elif latest is not None and latest.epoch != epoch:
+            self.set_epoch(epoch)
+            iterator.follow(self._begun_iterator())
+
     def _move_to(self, epoch: int) -> None:
         """Begin at an epoch, and tell it to the sampler and the data set."""
         if epoch != self._next.epoch:
@@ -396,6 +409,11 @@ class DataLoader(Attributes, Generic[Batch]):
 
     @hides_frames
     def __iter__(self) -> Iterator[Batch]:
+        iterator = self._begun_iterator()
+        self._iterator = ref(iterator)
+        return iterator
+
+    def _begun_iterator(self) -> Epoch:
         options = self._options
         if self._is_closed and options.num_workers:
             raise RuntimeError("DataLoader: the loader is closed; make a new one")
@@ -718,12 +736,13 @@ class DataLoader(Attributes, Generic[Batch]):
         return f"{type(self).__name__}({', '.join([data, *self._given.shown()])})"
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_nodes": None, "_latest": None, "_lock": None}
+        left_out = {"_nodes": None, "_latest": None, "_lock": None, "_iterator": None}
         return {**self.__dict__, **left_out, "_position": {**self._position(), **self._dataset_state()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("_position")
         self.__dict__.update(state)
+        del self.__dict__["_iterator"]
         self._nodes, self._lock = WeakSet(), threading.Lock()
         self._attach_samplers()
         self._begin_at(position)

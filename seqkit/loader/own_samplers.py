@@ -53,7 +53,7 @@ class OwnSampler(Sampler):
         if loader is None:
             super().set_epoch(epoch)
         else:
-            loader.set_epoch(epoch)
+            loader.set_epoch_as_sampler(epoch)
 
     def _draw(self, epoch: int) -> Iterator[Any]:
         if self._loader() is None:

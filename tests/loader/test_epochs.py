@@ -253,6 +253,22 @@ def test_set_epoch_of_the_sampler_that_a_loader_shows_reaches_the_loader(name: s
     assert (loader.epoch, shown.epoch) == (8, 8)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_set_epoch_of_a_sampler_counts_for_an_iterator_that_was_not_read(workers: int) -> None:
+    with sk.DataLoader(range(12), 4, shuffle=True, seed=1, num_workers=workers) as loader:
+        orders = [plain(loader.view.at_epoch(epoch)) for epoch in range(3)]
+        iter(loader)
+        unread = iter(loader)
+        loader.sampler.set_epoch(0)  # as Lightning does
+        found = plain([next(unread)])
+        assert loader.state_dict()["batch"] == 1
+        assert loader.state_dict()["epoch"] == 0
+        assert found + plain(unread) == orders[0]
+        loader.sampler.set_epoch(1)
+        assert plain(loader) == orders[1]
+        assert plain(loader) == orders[2]
+
+
 @pytest.mark.parametrize("below", [0, 1, 2])
 def test_the_sampler_that_a_loader_shows_has_the_order_of_its_next_epoch(below: int) -> None:
     dataset: Any = range(10)

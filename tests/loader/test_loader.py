@@ -595,7 +595,7 @@ def test_closing_is_idempotent_and_ends_reading():
 def test_shm_size_reaches_the_workers():
     with DataLoader(samples(10), 2, num_workers=1, shm_size=0, persistent_workers=True) as loader:
         assert bits(list(loader)) == bits(list(DataLoader(samples(10), 2)))
-        assert loader.view.statistics().slots == 0
+        assert loader.view.statistics().slot_bytes == 4096
 
 
 # -------------------------------------------------------------------- validation

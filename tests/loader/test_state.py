@@ -695,9 +695,11 @@ def test_what_a_handler_raises_while_an_epoch_is_read_is_not_its_end(
                 found.extend(map(plain, epoch))
         found += plain(list(epoch))
         state = loader.state_dict()
+    assert len(found) == 5 or error is not KeyboardInterrupt or "num_workers" not in way
     with Loader(range(10), 2) as other:
         other.load_state_dict(state)
-        assert found + plain(list(other)) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+        found += [] if len(found) == 5 else plain(list(other))
+    assert found == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
 
 
 def test_ctrl_c_in_a_sample_owes_the_batch_to_who_begins_anew_and_not_to_who_goes_on() -> None:
