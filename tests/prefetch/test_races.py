@@ -608,11 +608,19 @@ def test_a_plan_that_closes_the_node_gets_an_error() -> None:
         list(node._iter(plan()))
 
 
-@pytest.mark.parametrize("kind", PROCESSES, ids=str)
-def test_workers_do_not_interrupt_the_reader_when_they_wake(kind: Kind) -> None:
-    with kind.ahead(sk.smap(lambda _: os.sched_getscheduler(0), range(4))) as node:
-        assert set(node) == {os.SCHED_BATCH}
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+def test_workers_of_quick_items_do_not_interrupt_the_reader_when_they_wake(tmp_path: Path) -> None:
+    script = """
+        import os
+        from seqkit.prefetch.processes.worker import QUICK_NS, SLOW_NS, Scheduling
+
+        scheduling, policies = Scheduling(), []
+        for cost_ns in (QUICK_NS - 1, SLOW_NS - 1, SLOW_NS + 1, QUICK_NS + 1, 0):
+            scheduling.adapt(cost_ns)
+            policies.append(os.sched_getscheduler(0))
+        batch, other = os.SCHED_BATCH, os.SCHED_OTHER
+        assert policies == [batch, batch, other, other, batch], policies
+    """
+    assert finished(tmp_path, script) == (0, "", "")
 
 
 def test_workers_keep_a_policy_that_somebody_chose(tmp_path: Path) -> None:

@@ -105,7 +105,6 @@ def _work(number: int, outfit: Outfit) -> None:
         report_failure(number, fds, spec.layout.error_at(number), error)
         return
     tell(fds, number, Kind.READY, items=os.getpid())
-    _stand_back()  # not earlier, because a start beside busy processes would take longer
     Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
     try:
         leave_worker()
@@ -148,18 +147,6 @@ def _settle(fds: Descriptors) -> None:
     # `threading` is not used: it would wait for the thread to begin, and forks by user code would miss the
     # thread.
     _thread.start_new_thread(watch, ())
-
-
-def _stand_back() -> None:
-    """Tell the scheduler not to interrupt the consumer when a job wakes this process.
-
-    The scheduler expects the writer of a pipe to wait for an answer, and gives the writer's processor to
-    the process that it wakes. The consumer would hand out a third fewer small items while a processor is
-    idle (`python -m tests.benchmarks transport`). The share of processor time stays the same.
-    """
-    with suppress(OSError, AttributeError):
-        if os.sched_getscheduler(0) == os.SCHED_OTHER:
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def leave(status: int = 0) -> NoReturn:
