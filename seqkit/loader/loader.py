@@ -742,7 +742,7 @@ class DataLoader(Attributes, Generic[Batch]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("_position")
         self.__dict__.update(state)
-        del self.__dict__["_iterator"]
+        self.__dict__.pop("_iterator", None)
         self._nodes, self._lock = WeakSet(), threading.Lock()
         self._attach_samplers()
         self._begin_at(position)
