@@ -26,6 +26,9 @@ adopt_orphans()
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would everything it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Others are ignored by what starts programs that outlive a terminal.
+for _number in (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT):
+    signal.signal(_number, signal.SIG_DFL)
 
 
 SLOW_STARTS = ("forkserver", "spawn")

@@ -379,7 +379,7 @@ class Processes(Backend):
     ) -> Result | None:
         """Return the items of a file of a worker. Return None, and report the job, if it is gone."""
         handle = self._handles[worker]
-        self._miss(used)
+        self._miss(used if count - sent.delivered == 1 else 0)
         try:
             return EncodedResult(from_file(handle.pid, file, used), sent.delivered, count, nbytes)
         except (OSError, MemoryError) as error:
@@ -431,7 +431,10 @@ class Processes(Backend):
             self.pool.release(sent.slot)
 
     def _miss(self, nbytes: int) -> None:
-        """Count a result that came in a file. Warn the first time that a result does not fit a slot."""
+        """Count a result that came in a file. Warn the first time that a single item does not fit a slot.
+
+        `nbytes` is the size of a result of one item, and otherwise 0: other items may have filled the slot.
+        """
         slot_bytes = self._layout.slot_bytes
         self.misses += self._settings.shm_size != 0
         if nbytes > slot_bytes and self._settings.shm_size != 0 and not self._warned:
