@@ -114,7 +114,7 @@ def pack(indices: Any, block: JobBlock) -> tuple[int, int, int, int]:
     >>> unpack(block, *pack([7, 3], block)), unpack(block, *pack(range(3, 9, 2), block))
     ([7, 3], range(3, 9, 2))
     """
-    if isinstance(indices, range) and _fit_words(indices.start, indices.stop, indices.step):
+    if isinstance(indices, range) and _fits_words(indices):
         return Packing.RANGE, indices.start, indices.stop, indices.step
     if isinstance(indices, np.ndarray):
         indices = indices.tolist()
@@ -148,8 +148,12 @@ def unpack(block: JobBlock, packing: int, a: int, b: int, c: int, parent: int = 
     return marshal.loads(data) if packing == Packing.MARSHAL else list(pickle.loads(data))
 
 
-def _fit_words(*numbers: int) -> bool:
-    return all(-_BEYOND < number < _BEYOND for number in numbers)
+def _fits_words(indices: range) -> bool:
+    return (  # without a loop, because every job calls this function
+        -_BEYOND < indices.start < _BEYOND
+        and -_BEYOND < indices.stop < _BEYOND
+        and -_BEYOND < indices.step < _BEYOND
+    )
 
 
 # -------------------------------------------------------------------- items
