@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from functools import wraps
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
-__all__ = ["creation_site", "hide_frames", "hides_frames", "hiding_frames", "place", "warn", "with_sources"]
+__all__ = [
+    "creation_site",
+    "frames_of_others",
+    "hide_frames",
+    "hides_frames",
+    "hiding_frames",
+    "place",
+    "warn",
+    "with_sources",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,6 +128,21 @@ def _user_frame(depth: int) -> FrameType:
     while _ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
         frame = outer
     return frame
+
+
+def frames_of_others() -> dict[int, FrameType]:
+    """Return the innermost frame of each other thread that runs Python code."""
+    # Python 3.11 hangs if the garbage collector frees a `threading.local` inside this call.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        frames = sys._current_frames()
+    finally:
+        if was_enabled:
+            gc.enable()
+    # A frame that refers to itself would keep the consumer's objects until the next garbage collection.
+    del frames[threading.get_ident()]
+    return frames
 
 
 def creation_site() -> tuple[str, int, str]:

@@ -8,16 +8,14 @@ that it cannot start, and ends.
 from __future__ import annotations
 
 import faulthandler
-import gc
 import os
 import re
 import signal
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from types import FrameType
 
-from ..frames import is_ours, with_sources
+from ..frames import frames_of_others, is_ours, with_sources
 from . import evaluate
 
 # How long a process may take to write its stack and end. It usually takes a few milliseconds.
@@ -28,14 +26,8 @@ Entry = tuple[str, int, str]  # file, line and function
 
 
 def of_thread(ident: int | None) -> str:
-    """Return the stack of a thread below the item that it evaluates, or "" if it has none."""
-    was_enabled = gc.isenabled()
-    gc.disable()  # Python 3.11 hangs if the garbage collector frees a `threading.local` inside this call
-    try:
-        frame: FrameType | None = sys._current_frames().get(ident or 0)
-    finally:
-        if was_enabled:
-            gc.enable()
+    """Return the stack of another thread below the item that it evaluates, or "" if it has none."""
+    frame: FrameType | None = frames_of_others().get(ident or 0)
     entries: list[Entry] = []
     while frame is not None:
         entries.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))

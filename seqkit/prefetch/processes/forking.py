@@ -17,7 +17,6 @@ Relies on
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -29,6 +28,7 @@ from typing import Any
 import threadpoolctl
 
 from ...context import flush_streams
+from ...frames import frames_of_others
 from ..resources import native_threads
 
 # Modules (with their submodules) whose threads do nothing that workers could miss or wait for.
@@ -81,21 +81,6 @@ _NAME_BYTES = 15  # Linux cuts names
 _SWITCH_S = 0.1
 
 _judging = threading.Lock()
-
-
-def frames_of_others() -> dict[int, FrameType]:
-    """Return the innermost frame of each other thread that runs Python code."""
-    # Python 3.11 hangs if the garbage collector frees a `threading.local` inside this call.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        frames = sys._current_frames()
-    finally:
-        if was_enabled:
-            gc.enable()
-    # A frame that refers to itself would keep the consumer's objects until the next garbage collection.
-    del frames[threading.get_ident()]
-    return frames
 
 
 def threads_that_matter() -> set[int]:

@@ -28,7 +28,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from ...culprits import fork_warning
-from ...frames import warn
+from ...frames import frames_of_others, warn
 from ..classes import refer_to_reader
 from ..protocol import Failed
 from ..resources import in_units
@@ -199,7 +199,7 @@ class Team:
             be_worker(handle.number, self.outfit, mask, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
-            if forking.frames_of_others():
+            if frames_of_others():
                 handle.begins_by = monotonic() + BEGIN_S
         return pid > 0
 
