@@ -98,17 +98,7 @@ class GatherView(Columns[Any]):
 
     def _ahead(self, plan: Plan) -> Iterator[Any]:
         """Let the source know which of its items will be read. The indices are read as it works ahead."""
-        order = self._sources[1]._iter(plan)
-
-        def decide(i: int) -> int | Exception:
-            try:
-                for given in order:
-                    return self._index(i, given)
-                return EndOfSequence(f"the sequence ends before index {i}")
-            except Exception as error:
-                return error
-
-        decided = Decided(plan, decide)
+        decided = Decided.by_items(plan, self._sources[1]._iter(plan), self._index)
         items, positions = self._sources[0]._iter(decided.ints()), count()
 
         def read(i: int) -> Any:

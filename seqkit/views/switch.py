@@ -150,17 +150,7 @@ class Case(InStep):
 
     def _ahead(self, plan: Plan) -> Iterator[Any]:
         """Let each source know which of its items will be read. The selector is read as they work ahead."""
-        selector = self._sources[0]._iter(plan)
-
-        def decide(i: int) -> int | Exception:
-            try:
-                for selected in selector:
-                    return self._choose(i, selected)
-                return EndOfSequence(f"the sequence ends before index {i}")
-            except Exception as error:
-                return error
-
-        decided = Decided(plan, decide)
+        decided = Decided.by_items(plan, self._sources[0]._iter(plan), self._choose)
         chosen = [source._iter(decided.where(k)) for k, source in enumerate(self._sources[1:], 1)]
         positions = count()
 
