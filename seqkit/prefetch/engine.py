@@ -110,7 +110,8 @@ class Engine:
             target_ns, has_copies = pool.TASK_NS, not pool.shares_objects(self._executor)
         if has_copies and (text := repetition_warning(self._source, settings.start_hook)):
             warn(text, RuntimeWarning)
-        least = items_per_job(self._source, settings.workers) if has_copies else 1
+        is_told = self._executor is None and not has_copies  # threads have a `StagePlan`
+        least = 1 if is_told else items_per_job(self._source, settings.workers)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
         options = Options(settings.timeout_s, settings.retries)
         return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)

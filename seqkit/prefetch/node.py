@@ -70,10 +70,10 @@ def prefetch(
     seq : View or indexable
         The sequence to evaluate. Workers see it as it was when they started; see `Prefetch.restart`.
     nworkers : int, optional
-        Number of workers. None (the default): one per usable CPU, or as many as the executor has. 0: no
-        workers, evaluate while reading. -k: all of those but k. With an executor, a smaller number than it
-        has workers limits the tasks in flight. So does any number if the executor does not report its
-        number of workers.
+        Number of workers. Below a node with processes, the number in all of them together. None (the
+        default): one per usable CPU, or as many as the executor has. 0: no workers, evaluate while reading.
+        -k: all of those but k. With an executor, a smaller number than it has workers limits the tasks in
+        flight. So does any number if the executor does not report its number of workers.
     method : "thread", "process", "inline", "dask", "ray" or concurrent.futures.Executor
         Threads share memory and the interpreter lock. Processes share neither. Inside a process worker,
         ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
@@ -100,8 +100,9 @@ def prefetch(
     chunk_size : int or "auto"
         Items per message (1 or more). ``"auto"`` sends small, fast items in chunks, and others singly.
     timeout : float, optional
-        Seconds an item may take, above 0. After that it fails with `ItemTimeout`, and its worker is
-        replaced. None (the default) is no limit.
+        Seconds an item may take, above 0, without the time that it waits for nodes below. After that it
+        fails with `ItemTimeout`, and its worker is replaced. None (the default) is the limit of the node
+        above, or no limit.
     retries : int
         Retries per item after its worker died (0 or more).
     in_order : bool
@@ -296,6 +297,9 @@ class Prefetch(LowerNode[T]):
             If the pipeline cannot be sent to the workers.
         """
         if not self._engine.reads_here():
+            if self._engine.has_threads():
+                for node in nodes_below(self._sources[0]):
+                    node.start()
             self._engine.running()
         return self
 

@@ -8,9 +8,9 @@ Guarantees
 ----------
 - Translating a plan evaluates no item and calls no user function (see `View._needs`).
 - A node below works as far ahead as its own workers can use, plus one item of the node above.
-- Each position of the plan is computed once. What an item reads in addition is computed when it is asked
-  for, so no item waits for another one to take something.
-- What an item of the node above has not taken is dropped when the item ends.
+- Each position of the plan is computed once. An index that is read in addition is computed at once, so no
+  item waits until another one takes something.
+- The items that an item of the node above has not taken are dropped when it ends.
 
 Relies on
 ---------
@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import EndOfSequence
 from ..indices import UNKNOWN
@@ -51,7 +51,7 @@ Claims = dict[Any, dict[int, list[int]]]
 
 
 class LowerNode(View[T]):
-    """A node, as the stage of a node above sees it."""
+    """The interface of a node for the stage of a node above."""
 
     def has_workers(self) -> bool:
         """Return whether workers compute the items."""
@@ -66,11 +66,16 @@ class LowerNode(View[T]):
         raise NotImplementedError
 
     def identity(self) -> Hashable:
-        """Return what all views of the same node in the same epoch have in common."""
+        """Return a value that is equal for all views of the same node in the same epoch."""
+        raise NotImplementedError
+
+    def start(self) -> Self:
+        """Start the workers."""
         raise NotImplementedError
 
     def supply(self, extend: Callable[[], Callable[[Supply], None] | None]) -> Supply:
-        """Return a reader that gets its plan piece by piece. `extend` refers weakly to what extends it."""
+        """Return a reader that gets its plan piece by piece. `extend` is a weak reference to the function
+        that extends the plan."""
         raise NotImplementedError
 
     def read_now(self, i: int) -> Any:
@@ -148,7 +153,7 @@ def items_per_job(view: View[Any], processes: int) -> int:
 
 
 class StagePlan:
-    """What one consumer of a node asks of the nodes below.
+    """The plan of one consumer of a node, for the nodes below.
 
     The lock guards the translation of the plan, and the queues of the supplies.
     """
@@ -175,7 +180,7 @@ class StagePlan:
             supply.prepare()
 
     def close(self) -> None:
-        """Ask for nothing more, except for what the items that workers have begun still need.
+        """Ask for nothing more, except for the items that workers have begun.
 
         The garbage collector may call this method, so it does not lock.
         """
@@ -204,15 +209,17 @@ class StagePlan:
         return self._supplies.get(node.identity())
 
     def take(self, supply: Supply, position: int) -> Parcel:
-        """Wait for what contains the item at a position of a supply."""
-        self._refill(supply, position)
-        parcel, has_left_window = supply.take(position)
-        if has_left_window:
+        """Wait for the chunk that contains a position of a supply."""
+        parcel = supply.opened(position)
+        if parcel is None:
+            if position >= supply.drawn:
+                self._refill(supply, position)
+            parcel = supply.take(position)
             self._refill(supply)
         return parcel
 
     def drop(self, claims: Claims) -> None:
-        """Drop what an item has not taken."""
+        """Drop the items that were not taken."""
         for supply, claimed in claims.items():
             if positions := [position for claim in claimed.values() for position in claim]:
                 with self._lock:
@@ -221,7 +228,7 @@ class StagePlan:
                     supply.consumer.stage.skip(positions)
 
     def skip(self, positions: list[int]) -> None:
-        """Drop what is planned for positions that may never be begun."""
+        """Drop the items for positions that may never be begun."""
         with self._lock:
             self._skipped.update(position for position in positions if position >= self._translated)
             claims = [self._claims.pop(position, {}) for position in positions]
@@ -237,7 +244,7 @@ class StagePlan:
     # ---------------------------------------------------------------- under the lock
 
     def _refill(self, supply: Supply, position: int = -1) -> None:
-        """Submit what a node below can use now, and what comes before and at a position."""
+        """Submit as many jobs as a node below can use, and those up to a position."""
         if not self._lock.acquire(blocking=position >= supply.drawn):
             return  # another thread does it
         try:
@@ -320,7 +327,12 @@ class Item:
         claim = None if supply is None else self._claims.get(supply, {}).get(i)
         if supply is None or not claim:
             return node.read_now(i)
-        parcel = self._stage.take(supply, position := claim.pop(0))
+        try:
+            parcel = self._stage.take(supply, position := claim.pop(0))
+        except RuntimeError:
+            if not supply.ended():
+                raise
+            return node.read_now(i)  # the node was closed, and perhaps restarted
         return parcel.item(node, position)
 
     def end(self) -> None:
@@ -421,20 +433,18 @@ class Supply(Reader):
 
     # ---------------------------------------------------------------- taking and dropping
 
-    def take(self, position: int) -> tuple[Parcel, bool]:
-        """Wait for the chunk of a position. Several threads may call this at once.
+    def opened(self, position: int) -> Parcel | None:
+        """Return the chunk of a position if it was handed out before."""
+        return self._parcels.pop(position, None)
 
-        Return also whether it has just left the window.
-        """
+    def take(self, position: int) -> Parcel:
+        """Wait for the chunk of a position. Several threads may call this at once."""
         dispatcher = self._dispatcher
         while True:
             turn = dispatcher.turns
-            parcel = self._parcels.pop(position, None)
-            if parcel is not None:
-                return parcel, False
             parcel = dispatcher.step(self._take, position)
             if parcel is not None:
-                return parcel, True
+                return parcel
             dispatcher.await_events(self.consumer, turn)
 
     def _take(self, position: int) -> Parcel | None:

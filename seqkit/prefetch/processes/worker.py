@@ -155,6 +155,7 @@ class Worker:
             budget_ns = NEVER_NS if is_whole else self.spec.budget_ns
             began = partial(block.words.__setitem__, 2) if self.spec.timeout_s is not None else None
             is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
+        set_clock(None)
         self.evaluator.leave_if_forked()
         count = block.finished() + bool(writer.overflow)
         if self.spec.num_workers == 1 and count < len(indices) and not is_end:
