@@ -141,6 +141,11 @@ FIGURES = {
     "shuffle": Figure(ONE, lambda x: sk.shuffle(x, seed=3), "shuffle(x)"),
     "shuffle_groups": Figure(ONE, lambda x: sk.shuffle_groups(x, 2, seed=4), "shuffle_groups(x, 2)"),
     "smap": Figure(FEW, lambda x: sk.smap(mark, x), "smap(f, x)"),
+    "stages": Figure(
+        {"x": tokens("abcdef"), "node below": list(sk.shuffle(tokens("abcdef"), seed=3))},
+        lambda x, ahead: sk.batch(sk.shuffle(sk.prefetch(x, 2), seed=3), 2),
+        "node above",
+    ),
     "starmap": Figure(
         {"x": [(Token("a"), Token("b")), (Token("c"), Token("d"))]},
         lambda x: sk.starmap(mark, x),

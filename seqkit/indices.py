@@ -41,6 +41,7 @@ __all__ = [
     "compact",
     "each",
     "ends",
+    "is_repeatable",
     "nth",
     "select",
     "unsized_range",
@@ -266,6 +267,17 @@ def ends(plan: Plan) -> bool:
     while hasattr(plan, "plan"):  # a plan that is derived from another
         plan = plan.plan
     return isinstance(plan, range | list | np.ndarray)
+
+
+def is_repeatable(plan: Any) -> bool:
+    """Is a plan known to give the same indices each time that it is iterated, without calling user code?
+
+    >>> is_repeatable(Translated(range(3), list)), is_repeatable(iter(range(3)))
+    (True, False)
+    """
+    while isinstance(plan, Translated | Expanded | Selected):
+        plan = plan.plan
+    return isinstance(plan, range | list | np.ndarray | Endless)
 
 
 class Endless:

@@ -106,6 +106,10 @@ class Source(View[T_co]):
         self._data = data
         self._copy = None if type(data) in _PLAIN else _copier(data)
 
+    @property
+    def _selects(self) -> bool:
+        return isinstance(self._data, range | list | np.ndarray)
+
     def _get(self, i: int) -> T_co:
         try:
             item: T_co = self._data[i]

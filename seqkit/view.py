@@ -16,6 +16,8 @@ hook                           must?  promise
 ``_take(indices)``             no     the view of a range or index array
 ``_set(i, value)``             no     the functions to call in order to write item `i`
 ``_parts(i)``                  no     the items of the sources that make item `i`. Default: item `i` of each
+``_needs(i)``                  no     the part of `_parts(i)` that is known without reading an item or calling
+                                      a user function. Default: all of it
 ``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
 ``_wrapped()``                 no     the user's object, of a view without sources
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
@@ -25,8 +27,8 @@ hook                           must?  promise
 Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
 works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
-``_has_parts``: `_parts` reads nothing. Each optional hook must agree with its default, and
-`seqkit.testing.check_view` verifies it.
+``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
+Each optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ __all__ = [
     "in_order",
     "is_measured",
     "name_of",
+    "only_selects",
     "sized",
 ]
 
@@ -181,6 +184,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _length_reads = False
     _streams: Any = False  # or a property
     _has_parts: Any = True  # or a property
+    _selects: Any = False  # or a property
     _reads_on_demand: Any = False  # or a property
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
@@ -191,6 +195,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        is_own = cls.__module__.startswith("seqkit.")
+        if not is_own and "_get" in vars(cls) and "_parts" not in vars(cls):
+            cls._needs = _nothing  # type: ignore[assignment]  # the default of `_parts` may be wrong
 
     def __init__(self, sources: tuple[View[Any], ...], n: Length | None = None) -> None:
         self._sources = sources
@@ -232,6 +239,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((source, (i,)) for source in self._sources)
+
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return self._parts(i)
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
         changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
@@ -464,6 +474,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         return i
 
 
+def _nothing(view: View[Any], i: int) -> tuple[()]:
+    return ()
+
+
 _SomeView = TypeVar("_SomeView", bound=View[Any])
 
 
@@ -482,6 +496,23 @@ def is_measured(view: View[Any]) -> bool:
             if node._length_reads:
                 return False
             pending.extend(node._sources)
+    return True
+
+
+def only_selects(view: View[Any]) -> bool:
+    """Are the items of a view those of ranges, lists and arrays, in another order or in lists?
+
+    >>> import seqkit as sk
+    >>> order = sk.batch(sk.shuffle(range(100), seed=0), 8)
+    >>> only_selects(order), only_selects(sk.smap(abs, order))
+    (True, False)
+    """
+    pending = [view]
+    while pending:
+        node = pending.pop()
+        if not node._selects:
+            return False
+        pending.extend(node._sources)
     return True
 
 

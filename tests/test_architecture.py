@@ -69,7 +69,8 @@ ROOMS: dict[str, set[str]] = {
     "observe": VIEW | {"views", "prefetch"},
     "samplers": VIEW | {"cached", "views", "randomness"},
     "collation": VIEW,
-    "loader": VIEW | {"set_epoch", "samplers", "collation", "views", "prefetch", "randomness", "streams"},
+    "loader": VIEW
+    | {"cached", "set_epoch", "samplers", "collation", "views", "prefetch", "randomness", "streams"},
     "sources": VIEW | {"views", "prefetch", "lazy", "recognise"},
     "streams": VIEW | {"set_epoch", "views", "prefetch", "randomness", "sources"},
     "torch": VIEW | {"loader", "streams", "collation", "views", "prefetch", "randomness"},

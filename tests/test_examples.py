@@ -129,7 +129,8 @@ def test_figures_show_what_the_code_does():
 
 @pytest.mark.parametrize("figure", FIGURES, ids=name)
 def test_figure_is_on_its_page(figure):
-    page = figure.parents[1] / f"{figure.stem}.md"
+    pages = {"stages": "prefetch"}
+    page = figure.parents[1] / f"{pages.get(figure.stem, figure.stem)}.md"
     assert f"(figures/{figure.name})" in page.read_text("utf-8")
 
 

@@ -56,6 +56,7 @@ from ..prefetch.pickling import dumps_by_value
 from ..prefetch.protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, Unsendable, drained
 from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Result, encoded_item, private
 from ..prefetch.seeding import libraries_changed_by, seed_item
+from ..prefetch.stages import live_below
 from ..prefetch.torch_modes import TorchModes
 from ..view import View
 from . import ManagedExecutor
@@ -199,7 +200,7 @@ class ExecutorBackend(Backend):
         self._key = f"{_name(executor)}:{uuid4().hex}"
         self._shared: _Pipeline | None = None  # for threads of this process
         self._pickled: bytes | Callable[[], bytes] = b""  # for other processes
-        self._to_send = workers  # how many of the next tasks carry the pipeline
+        self._to_send = workers  # how many of the next tasks carry the pipeline; each process needs it
         self._queue = TaskQueue()
         self._nbytes = 0
 
@@ -208,7 +209,7 @@ class ExecutorBackend(Backend):
         if shares_objects(self._executor):
             self._shared = _Pipeline(self._pipeline, seterr(), modes, self._key)
         else:
-            content = self._pipeline, seterr(), modes, self._hook, self._item_seed
+            content = self._pipeline, seterr(), modes, self._hook, self._item_seed, self._to_send
             pickled = _pickled(self._pipeline, content)
             self._pickled = pickled if self._managed is None else self._managed.put(pickled)
         _started.add(self)
@@ -525,7 +526,8 @@ def _received(key: str, sent: PickledPipeline | None) -> _Pipeline | None:
     for closed in sent.closed:
         _pipelines.pop(closed, None)
     data = sent.data() if callable(sent.data) else sent.data
-    view, errors, modes, hook, seed = pickle.loads(data)
+    view, errors, modes, hook, seed, processes = pickle.loads(data)
+    live_below(view, processes, None)
     begin_item = None
     if (info := get_worker_info()) is not None:
         seeded = set() if hook is None else libraries_changed_by(partial(call_hook, hook, info.id))

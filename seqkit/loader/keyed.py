@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..cached import cached
 from ..errors import EndOfSequence, EvaluationError, fail
 from ..indices import UNBOUNDED, Length
 from ..samplers.base import as_key as plain_key
 from ..source import Source
-from ..view import View, name_of
+from ..view import View, name_of, only_selects
 from .on_error import OnRecovered
 
 __all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys", "by_number"]
@@ -263,6 +264,13 @@ class AtKeys(View[Any]):
         except Exception:
             return  # the sampler failed
         yield self._sources[0], (key,)
+
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[Any]]]:
+        return self._parts(i) if self._is_planned else ((self._sources[1], (i,)),)
+
+    @cached
+    def _is_planned(self) -> bool:
+        return only_selects(self._sources[1])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return AtKeys(sources[0], sources[1], self._is_batched)

@@ -40,6 +40,8 @@ class Chunking:
         Items per chunk, if the user has set it.
     target_ns : int
         Target time between two results that reach the consumer.
+    least : int
+        Items per chunk that nodes below need to work ahead. Fewer if so many would take much memory.
 
     Attributes
     ----------
@@ -53,9 +55,12 @@ class Chunking:
     max_buffered: int | None
     fixed: int | None = None
     target_ns: int = TARGET_NS
+    least: int = 1
 
     def __post_init__(self) -> None:
-        self.size = self.fixed or 1
+        if self.max_buffered is not None:
+            self.least = max(1, min(self.least, self.max_buffered // self.workers))
+        self.size = self.fixed or self.least
         self._most_items = MAX_CHUNK
         self.depth = self._least_depth = chunk_depth(self.max_buffered, self.workers)
         self._nbytes: int | None = -1  # size of the last result
@@ -66,6 +71,15 @@ class Chunking:
         """Limit the number of items of a chunk."""
         self._most_items = min(items, MAX_CHUNK)
         self.size = min(self.size, items)
+
+    def size_near_end(self, left: int | None) -> int:
+        """Return the size of the next chunk, if the plan has `left` more items (None: unknown).
+
+        Long jobs at the end of a plan would leave some workers without one.
+        """
+        if self.least == 1 or left is None:
+            return self.size
+        return min(self.size, max(self.least // 4, -(-left // (2 * self.workers)), 1))
 
     @property
     def chunk_ns(self) -> int:
@@ -92,7 +106,8 @@ class Chunking:
         )
         if self.max_buffered is not None:
             size = min(size, self.max_buffered / (2 * self.workers))
-        self.size = max(1, min(int(size), 8 * self.size))
+        affordable = AHEAD_BYTES / (self.depth * max(self._item_bytes, 1))
+        self.size = max(1, min(int(size), 8 * self.size), int(min(self.least, affordable)))
 
     def _depth_for(self, nbytes: int | None) -> int:
         """Return how many chunks of `nbytes` bytes may be pending."""

@@ -26,6 +26,7 @@ from .window import Chunk, Window
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
+    from .stages import StagePlan
 
 
 class InFlight:
@@ -49,17 +50,28 @@ class Consumer:
     It does not refer to the dispatcher, so that a forgotten node ends at once.
     """
 
-    __slots__ = ("dropped", "epoch", "jobs", "order", "skipped", "urgent", "watches", "window")
+    __slots__ = ("dropped", "epoch", "jobs", "order", "skipped", "stages", "urgent", "watches", "window")
 
-    def __init__(self, window: Window, epoch: int) -> None:
+    def __init__(self, window: Window, epoch: int, stage: StagePlan | None = None) -> None:
         self.window = window
         self.epoch = epoch
+        self.stages = [] if stage is None else [stage]  # a list, which callbacks may hold
         self.jobs: dict[int, InFlight] = {}  # by ticket
         self.urgent = 0  # how many of them are urgent
         self.order = 0  # the last `Backend.order` that its jobs had
         self.skipped = 0  # how many jobs the only worker skips since then
         self.watches: list[weakref.ref[Reader]] = []
         self.dropped = False
+
+    @property
+    def stage(self) -> StagePlan | None:
+        return self.stages[0] if self.stages else None
+
+
+def end_stages(stages: list[StagePlan], _: object = None) -> None:
+    """Stop the nodes below, which work ahead for a consumer. The garbage collector may call this."""
+    while stages:
+        stages.pop().close()
 
 
 class Reader:
@@ -86,13 +98,15 @@ class Reader:
             if got is not None:
                 self._fill(draws)
                 return got
-            drawn = window.draw(draws, dispatcher.chunking.size) if draws else []
+            drawn = self._draw(draws) if draws else []
             begun_ns = begun_ns or perf_counter_ns()
             if not drawn and not window.ended():
                 dispatcher.await_events(self.consumer, turn)
 
     def prepare(self) -> None:
         """Submit as many jobs as possible, without waiting."""
+        if self.consumer.stage is not None:
+            self.consumer.stage.prepare()
         self._fill(self._dispatcher.step(self._submit, []))
 
     def limit(self, items: int) -> None:
@@ -119,7 +133,12 @@ class Reader:
         """Draw `draws` chunks and submit them. Repeat while there is room."""
         dispatcher = self._dispatcher
         while draws:
-            draws = dispatcher.step(self._submit, self.consumer.window.draw(draws, dispatcher.chunking.size))
+            draws = dispatcher.step(self._submit, self._draw(draws))
+
+    def _draw(self, chunks: int) -> list[Chunk]:
+        """Draw chunks from the plan, without a lock."""
+        window = self.consumer.window
+        return window.draw(chunks, self._dispatcher.chunking.size_near_end(window.left()))
 
     # ---------------------------------------------------------------- handing out
 
@@ -235,12 +254,16 @@ class Reader:
     def _room(self, waiting: bool) -> int:
         """Return how many chunks to draw now."""
         dispatcher = self._dispatcher
-        room = self.consumer.window.room(dispatcher.chunking.size, dispatcher.chunking.depth, waiting)
+        room = self.consumer.window.room(dispatcher.chunking.size, self._depth(), waiting)
         if room and not self._has_place():
             if waiting:
                 dispatcher.wanting.add(self.consumer)
             return 0
         return min(room, dispatcher.free_places())
+
+    def _depth(self) -> int:
+        """Return how many chunks may be pending."""
+        return self._dispatcher.chunking.depth
 
     def _has_place(self) -> bool:
         """Return whether there is a place for another job that no consumer with fewer jobs waits for.
@@ -257,9 +280,10 @@ class Reader:
         dispatcher, consumer = self._dispatcher, self.consumer
         # A single worker skips the jobs that must not run before this one.
         is_urgent = chunk.was_asked and not dispatcher.backend.keeps_order
-        is_whole = dispatcher.chunking.fixed is not None
+        is_whole = dispatcher.chunking.fixed is not None or dispatcher.chunking.least > 1
         ticket = dispatcher.launch(InFlight(consumer, chunk, is_urgent))
-        job = Job(ticket, consumer.epoch, chunk.indices, is_whole, is_urgent, consumer.order)
+        stage, position = consumer.stage, chunk.position
+        job = Job(ticket, consumer.epoch, chunk.indices, is_whole, is_urgent, consumer.order, stage, position)
         try:
             dispatcher.backend.submit(job)
         except Unsendable as error:

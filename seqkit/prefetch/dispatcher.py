@@ -32,16 +32,20 @@ from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count
 from time import perf_counter_ns
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..errors import EvaluationError, ItemTimeout, WorkerDied, brief, summary
 from .chunking import MAX_CHUNK, Chunking
-from .consumer import Consumer, InFlight, Reader
+from .clock import current_clock
+from .consumer import Consumer, InFlight, Reader, end_stages
 from .life import Life
 from .protocol import Backend, Done, Event, Failed, Lost
 from .results import Ready
 from .statistics import Progress, Statistics, items_per_line
 from .window import Chunk, Window
+
+if TYPE_CHECKING:
+    from .stages import StagePlan
 
 # How often a waiting consumer looks for finished items of jobs that are still running.
 LOOK_S = 0.015
@@ -50,6 +54,7 @@ LONGEST_WAIT_S = 86_400.0
 CLOSED = "prefetch: the node is closed; restart() starts it anew"
 
 R = TypeVar("R")
+SomeReader = TypeVar("SomeReader", bound=Reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +158,16 @@ class Dispatcher:
     # ---------------------------------------------------------------- consumers
 
     def open(
-        self, plan: Iterable[Any], epoch: int, limit: int | None = None, in_order: bool = True
-    ) -> Reader:
+        self,
+        plan: Iterable[Any],
+        epoch: int,
+        limit: int | None = None,
+        in_order: bool = True,
+        stage: StagePlan | None = None,
+        kind: type[SomeReader] = Reader,  # type: ignore[assignment]
+    ) -> SomeReader:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
-        reader = Reader(self, Consumer(Window(plan, self.limit(limit), in_order), epoch))
+        reader = kind(self, Consumer(Window(plan, self.limit(limit), in_order), epoch, stage))
         self.step(self._watch, reader)
         return reader
 
@@ -170,7 +181,11 @@ class Dispatcher:
         # first callback runs no Python code, because Python drops a Ctrl-C that arrives in such code.
         consumer = reader.consumer
         dropped = weakref.ref(reader, self._dropped.append)
-        consumer.watches = [dropped, weakref.ref(reader, partial(_cancel, self.backend, consumer.jobs))]
+        consumer.watches = [
+            dropped,
+            weakref.ref(reader, partial(_cancel, self.backend, consumer.jobs)),
+            weakref.ref(reader, partial(end_stages, consumer.stages)),
+        ]
         self._consumers[dropped] = consumer
 
     def drop(self, consumer: Consumer) -> None:
@@ -190,6 +205,7 @@ class Dispatcher:
             del self._consumers[consumer.watches[0]]
             consumer.watches = []
         consumer.dropped = True
+        end_stages(consumer.stages)
         self.wanting.discard(consumer)
         for chunk in consumer.window.end():
             if chunk.result is not None and not self.ends():
@@ -239,6 +255,17 @@ class Dispatcher:
 
     def await_events(self, consumer: Consumer, turn: int) -> None:
         """Wait until events have arrived since `turn`. Receive for all consumers if no thread does."""
+        clock = current_clock()
+        if clock is None:
+            self._await_events(consumer, turn)
+            return
+        clock.stand()
+        try:
+            self._await_events(consumer, turn)
+        finally:
+            clock.go_on()
+
+    def _await_events(self, consumer: Consumer, turn: int) -> None:
         me = threading.get_ident()
         if self._receiver == me or self.backend.is_worker():
             self.step(self.wanting.discard, consumer)
@@ -403,6 +430,7 @@ class Dispatcher:
                 self._arrived.wait(1)
             for consumer in list(self._consumers.values()):
                 consumer.window.end()
+                end_stages(consumer.stages)
             self.in_flight.clear()
             self.backend.close()
             self._life.forget()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..context import in_process_worker
@@ -18,6 +19,7 @@ from .protocol import Backend
 from .repeated import repetition_warning
 from .resources import usable_cpus
 from .settings import Settings
+from .stages import items_per_job
 from .statistics import Statistics
 from .threads import Threads
 
@@ -56,6 +58,26 @@ class Engine:
 
         return pool.is_within(self._executor)  # inside its tasks, waiting for another task could deadlock
 
+    def has_workers(self) -> bool:
+        """Return whether workers compute the items. A closed node counts as one with workers."""
+        return self.closed or not self.reads_here()
+
+    def has_threads(self) -> bool:
+        """Return whether threads of this process, the engine's own, compute the items."""
+        method = self._settings.method
+        return self._executor is None and (method != "process" or in_process_worker())
+
+    def timeout_s(self) -> float | None:
+        return self._settings.timeout_s
+
+    def live_below(self, processes: int, timeout_s: float | None) -> None:
+        """Adapt the settings, before the start, to a node above."""
+        settings = self._settings
+        if self._dispatcher is None and isinstance(settings.method, str) and settings.workers:
+            workers = max(1, settings.workers // processes)
+            timeout_s = timeout_s if settings.timeout_s is None else settings.timeout_s
+            self._settings = replace(settings, workers=workers, timeout_s=timeout_s)
+
     def running(self) -> Dispatcher:
         self._forget_after_fork()
         with self._lock:
@@ -88,7 +110,9 @@ class Engine:
             target_ns, has_copies = pool.TASK_NS, not pool.shares_objects(self._executor)
         if has_copies and (text := repetition_warning(self._source, settings.start_hook)):
             warn(text, RuntimeWarning)
-        chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns)
+        is_told = self._executor is None and not has_copies  # threads have a `StagePlan`
+        least = 1 if is_told else items_per_job(self._source, settings.workers)
+        chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
         options = Options(settings.timeout_s, settings.retries)
         return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)
 

@@ -66,12 +66,14 @@ class Evaluator:
         sink: Sink,
         budget_ns: int = NEVER_NS,
         began: Callable[[int], None] | None = None,
+        begin_planned: Callable[[int, Any], None] | None = None,
     ) -> bool:
         """Evaluate the items of a job into a sink. Return whether the sequence ended before the last index.
 
         Stops between two items when `budget_ns` are over or the sink has no more room. `began` is called at
-        the start of each item after the first, with the time in monotonic nanoseconds. An item may fork,
-        and return in the child too: see `leave_if_forked`.
+        the start of each item after the first, with the time in monotonic nanoseconds. With `begin_planned`,
+        which is called like `begin_item`, each item is read singly. An item may fork, and return in the
+        child too: see `leave_if_forked`.
         """
         done, count, go_on, put, clock = 0, len(indices), True, sink.put, monotonic_ns
         deadline = clock() + budget_ns
@@ -79,7 +81,7 @@ class Evaluator:
         while go_on and done < count:
             try:
                 if items is None:
-                    items = self._items(epoch, indices)
+                    items = self._items(epoch, indices, begin_planned)
                 for value in items:
                     go_on = put(value)
                     done += 1
@@ -105,9 +107,13 @@ class Evaluator:
                     break
         return False
 
-    def _items(self, epoch: int, indices: Any) -> Iterator[Any]:
+    def _items(
+        self, epoch: int, indices: Any, begin_planned: Callable[[int, Any], None] | None
+    ) -> Iterator[Any]:
         """Iterate the items of a job."""
         view = self._at(epoch)
+        if begin_planned is not None:
+            return map(partial(self._item, begin_planned, epoch, view, None), each(indices))
         # Indexing is cheaper for a single item, and reads no item before it has begun. But an indexed node
         # reads ahead, and would compute items that other workers compute too.
         is_cheap = type(view._known) is int and not view._reads_ahead

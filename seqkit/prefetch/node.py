@@ -15,24 +15,28 @@ Relies on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..context import in_process_worker
+from ..errors import EndOfSequence
 from ..frames import hides_frames
-from ..indices import UNKNOWN, Endless, Indices, Plan
-from ..iteration import restarting
+from ..indices import UNKNOWN, Endless, Indices, Plan, each, is_repeatable
+from ..iteration import restarting, surviving
 from ..source import as_view
 from ..view import Indexable, T, View
 from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
-from .reading import Reading, Rest, RestOfIterator, Scans
+from .reading import Reading, Rest, RestOfIterator, Scans, opened
 from .resources import usable_cpus
 from .results import Outcomes
 from .settings import Context, Method, Settings, checked
+from .stages import LowerNode, StagePlan, Supply, current_item, live_below, nodes_below
 from .statistics import Statistics
 from .window import Chunk
 
@@ -66,10 +70,10 @@ def prefetch(
     seq : View or indexable
         The sequence to evaluate. Workers see it as it was when they started; see `Prefetch.restart`.
     nworkers : int, optional
-        Number of workers. None (the default): one per usable CPU, or as many as the executor has. 0: no
-        workers, evaluate while reading. -k: all of those but k. With an executor, a smaller number than it
-        has workers limits the tasks in flight. So does any number if the executor does not report its
-        number of workers.
+        Number of workers. Below a node with processes, the number in all of them together. None (the
+        default): one per usable CPU, or as many as the executor has. 0: no workers, evaluate while reading.
+        -k: all of those but k. With an executor, a smaller number than it has workers limits the tasks in
+        flight. So does any number if the executor does not report its number of workers.
     method : "thread", "process", "inline", "dask", "ray" or concurrent.futures.Executor
         Threads share memory and the interpreter lock. Processes share neither. Inside a process worker,
         ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
@@ -96,8 +100,9 @@ def prefetch(
     chunk_size : int or "auto"
         Items per message (1 or more). ``"auto"`` sends small, fast items in chunks, and others singly.
     timeout : float, optional
-        Seconds an item may take, above 0. After that it fails with `ItemTimeout`, and its worker is
-        replaced. None (the default) is no limit.
+        Seconds an item may take, above 0, without the time that it waits for nodes below. After that it
+        fails with `ItemTimeout`, and its worker is replaced. None (the default) is the limit of the node
+        above, or no limit.
     retries : int
         Retries per item after its worker died (0 or more).
     in_order : bool
@@ -158,7 +163,7 @@ def prefetch(
     return Prefetch(source, settings)
 
 
-class Prefetch(View[T]):
+class Prefetch(LowerNode[T]):
     """The view that `prefetch` returns.
 
     The views of all epochs of a node share its workers. Closing one of them closes all. As a context
@@ -177,7 +182,10 @@ class Prefetch(View[T]):
     # ---------------------------------------------------------------- reading
 
     def _get(self, i: int) -> Any:
-        return self._sources[0]._get(i) if self._engine.reads_here() else self._scans.read(self, i)
+        if self._engine.reads_here():
+            return self._sources[0]._get(i)
+        item = current_item()
+        return item.read(self, i) if item is not None and item.plans(self) else self._scans.read(self, i)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         return list(self._iter(indices))
@@ -194,6 +202,9 @@ class Prefetch(View[T]):
     def _read(self, plan: Plan, in_order: bool = True) -> Iterator[Any]:
         if self._engine.reads_here():
             return self._sources[0]._iter(plan)
+        item = current_item()
+        if item is not None and item.claims(self):
+            return surviving(self, plan, partial(item.read, self))
         return restarting(self.reading(plan, in_order))
 
     def reading(self, plan: Plan, in_order: bool = True) -> Reading:
@@ -206,7 +217,60 @@ class Prefetch(View[T]):
 
     def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         """Return a reader of a plan (for the engine)."""
-        return self._engine.running().open(plan, self._epoch, limit, in_order)
+        stage = None
+        if limit is None and is_repeatable(plan):
+            indices = each(plan)
+            stage = self._stage(lambda: next(indices, None))  # before this node's threads: others may fork
+        return self._engine.running().open(plan, self._epoch, limit, in_order, stage)
+
+    # ---------------------------------------------------------------- the stages below and above
+
+    def _stage(self, next_index: Callable[[], int | None]) -> StagePlan | None:
+        """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
+        source = self._sources[0]
+        if not (source._reads_ahead and self._engine.has_threads()):
+            return None
+        view = source if self._epoch < 0 else source.at_epoch(self._epoch)
+        nodes = nodes_below(view)
+        live_below(view, 1, self._engine.timeout_s())
+        try:
+            return StagePlan(view, next_index, nodes) if nodes else None
+        except Exception:  # a node below is closed or cannot start: reading its items raises the error
+            return None
+
+    def has_workers(self) -> bool:
+        return self._engine.has_workers()
+
+    def width(self, processes: int) -> int:
+        return max(1, self._settings.workers // processes)
+
+    def live_below(self, processes: int, timeout_s: float | None) -> None:
+        self._engine.live_below(processes, timeout_s)
+
+    def identity(self) -> Hashable:
+        return id(self._engine), self._epoch
+
+    def supply(self, extend: Callable[[], Callable[[Supply], None] | None]) -> Supply:
+        supplies: list[weakref.ref[Supply]] = []
+
+        def next_index() -> int | None:
+            supply, grow = supplies[0](), extend()
+            if supply is None:
+                return None
+            if not supply.untranslated and grow is not None:
+                grow(supply)
+            return supply.untranslated.popleft() if supply.untranslated else None
+
+        stage = self._stage(next_index)
+        supply = self._engine.running().open((), self._epoch, stage=stage, kind=Supply)
+        supplies.append(weakref.ref(supply))
+        return supply
+
+    def read_now(self, i: int) -> Any:
+        chunks = self.open([i], 1).next()
+        if not chunks:
+            raise EndOfSequence(f"the sequence ends before index {i}")
+        return self.hand_over(chunks[0], opened(chunks[0]), 0)
 
     def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
         """Return an item of a chunk and drop the reference to it, or raise its error (for the engine)."""
@@ -233,6 +297,9 @@ class Prefetch(View[T]):
             If the pipeline cannot be sent to the workers.
         """
         if not self._engine.reads_here():
+            if self._engine.has_threads():
+                for node in nodes_below(self._sources[0]):
+                    node.start()
             self._engine.running()
         return self
 

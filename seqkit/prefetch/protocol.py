@@ -6,9 +6,12 @@ import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .results import Result
+
+if TYPE_CHECKING:
+    from .stages import StagePlan
 
 
 # One is made for every item that travels singly. A frozen dataclass would take three times as long to make.
@@ -18,7 +21,7 @@ class Job:
 
     A worker ends a job early if the items are slow or large (unless `is_whole`), and delivers the items
     that it has finished. An urgent job runs before the jobs that wait. `order` is the `Backend.order` that
-    the dispatcher knew.
+    the dispatcher knew. `stage` is the consumer's, and `position` that of the first index in its plan.
     """
 
     ticket: int
@@ -27,6 +30,8 @@ class Job:
     is_whole: bool = False
     is_urgent: bool = False
     order: int = 0
+    stage: StagePlan | None = None
+    position: int = 0
 
 
 class Unsendable(Exception):

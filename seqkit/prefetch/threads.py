@@ -27,11 +27,13 @@ from typing import Any
 from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from ..view import View
 from . import stacks
+from .clock import set_clock
 from .evaluate import NEVER_NS, Collector, Evaluator
 from .hooks import END_HOOK_S, call_hook
 from .protocol import Backend, Done, Event, Failed, Job, Lost, Skipped, drained
 from .results import Outcomes, Ready
 from .signals import CtrlCHeld
+from .stages import leave
 from .torch_modes import TorchModes
 
 # How long closing waits for all workers together. Without any wait, a daemon thread might run C++ code when
@@ -46,13 +48,25 @@ class _Run:
         self.worker = worker
         self.job = job
         self.sink = Collector()
-        self.item_ns = monotonic_ns()  # when the current item began
+        self.item_ns = monotonic_ns()  # when the current item began, later if it has waited
+        self._stood_ns = 0  # since when it waits for a node below
         self.seen = 0  # how many items were finished at the last `collect`
         self._delivered = 0
         self._lock = threading.Lock()
 
     def began(self, now_ns: int) -> None:
         self.item_ns = now_ns
+
+    def stand(self) -> None:
+        self._stood_ns = monotonic_ns()
+
+    def go_on(self) -> None:
+        stood_ns, self._stood_ns = self._stood_ns, 0
+        self.item_ns += monotonic_ns() - stood_ns
+
+    def ran_s(self) -> float:
+        """Return how long the current item has run, without the time that it waited for other nodes."""
+        return ((self._stood_ns or monotonic_ns()) - self.item_ns) / 1e9
 
     def take(self, count: int) -> Outcomes:
         """Return the outcomes before position `count` that were not delivered yet."""
@@ -177,9 +191,13 @@ class _Worker:
 
     def _evaluate(self, shared: _Shared, run: _Run) -> Done:
         begun, job, evaluator = perf_counter_ns(), run.job, shared.local.evaluator
+        set_clock(run)
         set_worker_info(shared.local.info)
         budget_ns = NEVER_NS if job.is_whole else shared.budget_ns
-        is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began)
+        begin = None if job.stage is None else job.stage.items(job.position)
+        is_end = evaluator.run(job.epoch, job.indices, run.sink, budget_ns, run.began, begin)
+        leave()
+        set_clock(None)
         evaluator.leave_if_forked()
         set_worker_info(None)
         result = Ready.sized(run.take(len(run.sink.outcomes.values)))
@@ -247,8 +265,7 @@ class Threads(Backend):
         self._shared.cancelled.add(ticket)
 
     def running_s(self) -> dict[int, float]:
-        now = monotonic_ns()
-        return {ticket: (now - run.item_ns) / 1e9 for ticket, run in self._shared.running.copy().items()}
+        return {ticket: run.ran_s() for ticket, run in self._shared.running.copy().items()}
 
     def stop(self, ticket: int) -> None:
         run = self._shared.running.pop(ticket, None)
@@ -258,7 +275,7 @@ class Threads(Backend):
         outcomes = run.take(len(run.sink.outcomes.values))
         if outcomes.values:
             events.put(Done(ticket, Ready.sized(outcomes), 0, number, is_last=False))
-        ran_s = (monotonic_ns() - run.item_ns) / 1e9
+        ran_s = run.ran_s()
         stack = stacks.of_thread(run.worker.thread.ident)
         events.put(Lost(ticket, number, 0, "was abandoned", ran_s, timed_out=True, stack=stack))
         self._shared.reorder()

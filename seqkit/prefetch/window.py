@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from ..indices import Cursor, as_list
 
 
@@ -30,6 +32,8 @@ class Chunk:
     Attributes
     ----------
     indices : range, array or list
+    position : int
+        The position of the first index in the plan.
     result : Result or None
         The result, None until it has arrived.
     asked : bool
@@ -46,10 +50,21 @@ class Chunk:
         Number of the worker that delivered it.
     """
 
-    __slots__ = ("asked", "deaths", "dropped", "fatal", "indices", "result", "was_asked", "worker")
+    __slots__ = (
+        "asked",
+        "deaths",
+        "dropped",
+        "fatal",
+        "indices",
+        "position",
+        "result",
+        "was_asked",
+        "worker",
+    )
 
-    def __init__(self, indices: Any) -> None:
+    def __init__(self, indices: Any, position: int = 0) -> None:
         self.indices = indices
+        self.position = position
         self.result: Any = None
         self.asked = self.was_asked = False
         self.deaths = 0
@@ -98,12 +113,14 @@ class Window:
 
     def __init__(self, plan: Iterable[Any], limit: int, in_order: bool = True) -> None:
         self._cursor = Cursor(plan)
+        self._length = len(plan) if isinstance(plan, range | np.ndarray) else None
         self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
         # Chunks that are not asked for. Those to ask for again lie before the new ones, which are the last.
         self._returned = 0
         self._new = 0
         self._items = 0
+        self._drawn = 0  # the position of the next index of the plan
         self._has_ended = False
         self.is_drawn = False
         self.limit = limit
@@ -132,12 +149,17 @@ class Window:
                     self.is_drawn = True
                     break
                 items -= len(indices)
-                drawn.append(Chunk(indices))
+                drawn.append(Chunk(indices, self._drawn))
+                self._drawn += len(indices)
         except BaseException as error:
             self.failure, self.is_drawn = error, True
             if not isinstance(error, Exception):
                 raise
         return drawn
+
+    def left(self) -> int | None:
+        """Return how many indices of the plan are not drawn, or None if that is unknown."""
+        return None if self._length is None else self._length - self._drawn
 
     def add(self, drawn: list[Chunk]) -> None:
         """Append the drawn chunks, unless the sequence has ended since the draw."""
@@ -175,7 +197,7 @@ class Window:
 
     def _split(self, at: int, chunk: Chunk, size: int) -> Chunk:
         """Cut a chunk after its first `size` items. Return the rest, which is not asked for."""
-        rest = Chunk(chunk.indices[size:])
+        rest = Chunk(chunk.indices[size:], chunk.position + size)
         rest.was_asked = chunk.asked or chunk.was_asked
         chunk.indices = chunk.indices[:size]
         self._chunks.insert(at + 1, rest)
@@ -231,11 +253,12 @@ class Window:
         chunk.indices = chunk.indices[:count]
         for after in list(self._chunks)[at + 1 :]:
             if self._in_order or not after.asked:
-                self._drop(after)
+                self.drop(after)
         if count == 0:
-            self._drop(chunk)
+            self.drop(chunk)
 
-    def _drop(self, chunk: Chunk) -> None:
+    def drop(self, chunk: Chunk) -> None:
+        """Remove a chunk that is not wanted any more."""
         self._chunks.remove(chunk)
         self._items -= len(chunk)
         if not chunk.asked:
@@ -251,6 +274,13 @@ class Window:
                 return chunk
             if self._in_order:
                 break
+        return None
+
+    def at(self, position: int) -> Chunk | None:
+        """Return the chunk of a position of the plan, or None if it is not in the window."""
+        for chunk in self._chunks:
+            if 0 <= position - chunk.position < len(chunk.indices):
+                return chunk
         return None
 
     def hand_out(self, chunk: Chunk) -> None:

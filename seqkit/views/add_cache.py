@@ -227,6 +227,10 @@ class AddCache(View[T]):
         except Exception:
             return False  # reading the item raises the error
 
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        name = i if self._settings.key is None else ABSENT  # `key` is a user function
+        return () if self._contents.holds(i, name) else self._parts(i)
+
     # ---------------------------------------------------------------- the store
 
     def _key(self, i: int) -> Any:

@@ -108,11 +108,11 @@ class Contents:
             return self.memory.get(i)
 
     def holds(self, i: int, name: Any) -> bool:
-        """Is the item in memory, or under its name in the store?"""
+        """Is the item in memory, or under its name (unless that is `ABSENT`) in the store?"""
         with self._lock:
             if i in self.memory:
                 return True
-        return self.store is not None and name in self.store
+        return name is not ABSENT and self.store is not None and name in self.store
 
     def claim(self, i: int) -> tuple[Computation, bool]:
         """Return the computation of an item, and whether this thread must do it. Then `finish` it."""

@@ -269,6 +269,9 @@ class Flatten(Scanned[Any]):
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return () if self._known is UNBOUNDED else ((self._sources[0], (int(self._which([i])[0]),)),)
 
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ()  # one item of the source serves many items, of which any may come first
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         rebuilt = Flatten(sources)
         if sources[-1] is self._sources[-1]:

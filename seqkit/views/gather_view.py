@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..cached import cached
 from ..errors import EndOfSequence, brief
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list
 from ..iteration import each_with, surviving
 from ..plain import as_index, is_flag
-from ..view import View
+from ..view import View, only_selects
 from .columns import Columns, selected
 from .decided import Decided
 
@@ -124,6 +125,13 @@ class GatherView(Columns[Any]):
         except Exception:
             return  # the index failed, or is not valid
         yield self._sources[0], (j,)
+
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return self._parts(i) if self._is_planned else ((self._sources[1], (i,)),)
+
+    @cached
+    def _is_planned(self) -> bool:
+        return only_selects(self._sources[1])
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         return GatherView(selected(self._sources[0], names), self._sources[1])

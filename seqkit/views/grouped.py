@@ -60,6 +60,10 @@ class Grouped(Columns[Any]):
             fail(self, i, error, "in collate_fn")
 
     @property
+    def _selects(self) -> bool:
+        return self._given_fn in (None, list, tuple)
+
+    @property
     def _reads_on_demand(self) -> bool:
         return bool(self._sources[0]._reads_on_demand)
 

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -167,6 +167,9 @@ class Scanned(View[T_co]):
     @property
     def _has_parts(self) -> bool:
         return self._found.known
+
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return self._parts(i) if self._found.known else ()
 
     def _stream(self) -> Iterator[Any]:
         if self._found.known:

@@ -16,6 +16,8 @@ __all__ = ["Selection"]
 class Selection(Columns[Any]):
     """A view whose item i is item ``_where(i)`` of its source. A subclass also writes `_many`."""
 
+    _selects = True
+
     def _where(self, i: int) -> int:
         """Return the index in the source of item `i`."""
         raise NotImplementedError

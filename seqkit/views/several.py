@@ -22,6 +22,8 @@ IntArray = npt.NDArray[np.int64]
 class Several(Columns[Any]):
     """A view whose item i is item j of source w, where ``_place(i)`` is (w, j)."""
 
+    _selects = True
+
     def _place(self, i: int) -> tuple[int, int]:
         """Return the number of the source of item `i`, and the index there."""
         raise NotImplementedError

@@ -172,6 +172,9 @@ class Split(Columns[Any]):
     def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], self._members(i)),)
 
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ()  # a part is a view, of which nothing may be read
+
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Split(sources[0], self._edges)
 

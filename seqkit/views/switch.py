@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, SupportsIndex
 
+from ..cached import cached
 from ..checks import check_separate
 from ..errors import EndOfSequence, fail
 from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
 from ..iteration import each_with, surviving
 from ..plain import as_index, is_flag, plain
 from ..source import as_view
-from ..view import Indexable, T, U, View, sized
+from ..view import Indexable, T, U, View, only_selects, sized
 from .decided import Decided
 from .in_step import InStep
 
@@ -174,6 +175,13 @@ class Case(InStep):
         except Exception:
             return  # the selector failed
         yield chosen, (i,)
+
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return self._parts(i) if self._is_planned else ((self._sources[0], (i,)),)
+
+    @cached
+    def _is_planned(self) -> bool:
+        return only_selects(self._sources[0])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return type(self)(sources)

@@ -12,6 +12,7 @@ NAMES = (
     "transport",
     "codec",
     "latency",
+    "stages",
     "pack",
     "loader",
     "streams",

@@ -32,7 +32,7 @@ from tests.prefetch.traces import state
 # What the engine promises about threads, processes and their memory.
 TESTED = """
 backends races dispatcher executors faults interruptions leases memory node
-slots streams template team threads signals writer
+slots stages streams template team threads signals writer
 """
 TESTS = [f"tests/prefetch/test_{name}.py" for name in TESTED.split()]
 OPTIONS = [

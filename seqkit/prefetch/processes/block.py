@@ -25,6 +25,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable, Iterable
+from time import monotonic_ns
 from typing import Any, Final
 
 import numpy as np
@@ -46,7 +47,8 @@ class JobBlock:
     """The block of a job, for the parent and the worker.
 
     Header words: 0 the ticket of the job (0: the job is revoked; the parent writes); 1 how many items are
-    finished; 2 when the current item began, in monotonic ns; 3 used bytes of the block (the worker writes
+    finished; 2 when the current item began, in monotonic ns (below 0: minus the time
+    that it has run, while it waits for a node below); 3 used bytes of the block (the worker writes
     words 1 to 3, the count last); 4 the last job whose result was read (the parent writes); 5 a job that is
     cancelled (any thread of the parent writes).
     """
@@ -83,6 +85,21 @@ class JobBlock:
     def was_read(self, ticket: int) -> bool:
         """Return whether the result of a job was read (worker)."""
         return self.words[4] >= ticket
+
+    def stand(self) -> None:
+        """Stop the clock of the current item (worker)."""
+        self.words[2] -= monotonic_ns()  # negative: minus the time that it has run
+
+    def go_on(self) -> None:
+        """Let the clock of the current item go on (worker)."""
+        self.words[2] += monotonic_ns()
+
+    def ran_s(self) -> float | None:
+        """Return how long the current item has run, in seconds, or None if no item has begun."""
+        since_ns = self.words[2]
+        if not since_ns:
+            return None
+        return (-since_ns if since_ns < 0 else monotonic_ns() - since_ns) / 1e9
 
     def finished(self) -> int:
         """Return how many items are finished."""

@@ -146,7 +146,7 @@ class Processes(Backend):
             seterr(),
             self._settings.start_hook,
             self._budget_ns,
-            self._settings.timeout_s is not None,
+            self._settings.timeout_s,
             self._pid,
             TorchModes.of_this_thread(),
             self._settings.seeds_items,
@@ -470,8 +470,7 @@ class Processes(Backend):
         else:
             if (finished := sent.block.finished()) > sent.delivered:
                 self._events.append(self._collected(ticket, sent, finished, number))
-            began_ns = sent.block.words[2]
-            ran_s = (time.monotonic_ns() - began_ns) / 1e9 if began_ns else 0.0
+            ran_s = sent.block.ran_s() or 0.0
             self._lose(ticket, is_dead=True)
             cause = "was killed" if handle.stopped else death.cause
             stopped = bool(handle.stopped)
@@ -514,13 +513,12 @@ class Processes(Backend):
 
     def running_s(self) -> dict[int, float]:
         self._read()  # a job that is done, but whose result was not read yet, must not count as running
-        begun: dict[int, int] = {}
+        running: dict[int, float] = {}
         for handle in self._handles.values():
             ticket = self._control.claimed(handle.number)[0]
-            if ticket in self._sent:
-                begun[ticket] = self._sent[ticket].block.words[2]
-        now = time.monotonic_ns()
-        return {ticket: (now - since) / 1e9 for ticket, since in begun.items() if since}
+            if ticket in self._sent and (ran_s := self._sent[ticket].block.ran_s()) is not None:
+                running[ticket] = ran_s
+        return running
 
     def stop(self, ticket: int) -> None:
         for handle in self._handles.values():

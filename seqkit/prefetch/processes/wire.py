@@ -162,7 +162,7 @@ class Spec:
     errors: str
     hook: Callable[..., Any] | None
     budget_ns: int  # how long a job of several items may take
-    is_timed: bool  # whether workers must record when each item begins
+    timeout_s: float | None  # with a limit, workers record when each item begins
     parent: int  # the pid of the parent
     modes: TorchModes
     seeds_items: bool = False  # whether to seed the global generators for every item, not for every epoch

@@ -29,10 +29,12 @@ from typing import Any
 
 from ...context import evaluating
 from ...view import View
+from ..clock import set_clock
 from ..codec import Block
 from ..errors import record
 from ..evaluate import NEVER_NS, Evaluator
 from ..seeding import Seeding
+from ..stages import live_below
 from . import linux
 from .block import JobBlock, Writer, to_file, unpack
 from .segment import Segment
@@ -79,6 +81,7 @@ class Worker:
         self.fds = fds
         self.segment = segment
         self.control = Control(segment, spec.layout)
+        live_below(pipeline, spec.num_workers, spec.timeout_s)
         self.evaluator = Evaluator(pipeline, seeding.begin_item if spec.seeds_items else None)
         self._blocks: dict[int, JobBlock] = {}  # by slot
         self._arenas: dict[int, Block] = {}  # the memory of the slots again, for user code
@@ -140,6 +143,7 @@ class Worker:
     def _do(self, ticket: int, slot: int, block: JobBlock, epoch: int, indices: Any, is_whole: bool) -> None:
         """Run a job and deliver its items."""
         begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices))
+        set_clock(None if self.spec.timeout_s is None else block)
         if epoch != self.seeding.epoch and not self.spec.seeds_items:
             self.seeding.begin(epoch)
         if len(indices) == 1:
@@ -149,8 +153,9 @@ class Worker:
                 is_end = self.evaluator.run(epoch, indices, writer)
         else:
             budget_ns = NEVER_NS if is_whole else self.spec.budget_ns
-            began = partial(block.words.__setitem__, 2) if self.spec.is_timed else None
+            began = partial(block.words.__setitem__, 2) if self.spec.timeout_s is not None else None
             is_end = self.evaluator.run(epoch, indices, writer, budget_ns, began)
+        set_clock(None)
         self.evaluator.leave_if_forked()
         count = block.finished() + bool(writer.overflow)
         if self.spec.num_workers == 1 and count < len(indices) and not is_end:

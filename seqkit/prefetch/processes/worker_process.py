@@ -96,7 +96,7 @@ def _work(number: int, outfit: Outfit) -> None:
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.seed)
         set_worker_info(info)
         seterr(cast(Policy, spec.errors))
-        if spec.is_timed:
+        if spec.timeout_s is not None:
             stacks.answer(fds.segment, spec.layout.error_at(number))
         tell(fds, number, Kind.BEGUN, items=os.getpid())
         if spec.hook is not None:

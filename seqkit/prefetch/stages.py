@@ -1,0 +1,487 @@
+"""Stages: nodes below a node work ahead in its order.
+
+The consumer of a node whose workers are threads has a `StagePlan`. It translates the consumer's plan down to
+the nodes below, through the views between. Each of these nodes computes its part of the plan ahead, as a
+`Supply`, and keeps the items until a worker of the node above takes them by position.
+
+Guarantees
+----------
+- Translating a plan evaluates no item and calls no user function (see `View._needs`).
+- A node below works as far ahead as its own workers can use, plus one item of the node above.
+- Each position of the plan is computed once. An index that is read in addition is computed at once, so no
+  item waits until another one takes something.
+- The items that an item of the node above has not taken are dropped when it ends.
+
+Relies on
+---------
+- The plan gives the same indices each time that it is iterated (`indices.is_repeatable`).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import EndOfSequence
+from ..indices import UNKNOWN
+from ..view import T, View, is_measured
+from .consumer import Consumer, Reader
+from .reading import opened
+from .results import Outcomes
+from .window import Chunk
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from .dispatcher import Dispatcher
+
+# How many items of the node above are translated beyond the last one begun. It limits the search for the
+# next item of a node that is rarely read.
+HORIZON = 1024
+# From this number on, the supplies of epochs that are over are dropped.
+MOST_SUPPLIES = 8
+
+# The positions at which an item of the node above reads a node below, by index.
+Claims = dict[Any, dict[int, list[int]]]
+
+
+class LowerNode(View[T]):
+    """The interface of a node for the stage of a node above."""
+
+    def has_workers(self) -> bool:
+        """Return whether workers compute the items."""
+        raise NotImplementedError
+
+    def width(self, processes: int) -> int:
+        """Return how many workers the node has in each of so many processes."""
+        raise NotImplementedError
+
+    def live_below(self, processes: int, timeout_s: float | None) -> None:
+        """Adapt to a node above, before the start (see `live_below`)."""
+        raise NotImplementedError
+
+    def identity(self) -> Hashable:
+        """Return a value that is equal for all views of the same node in the same epoch."""
+        raise NotImplementedError
+
+    def start(self) -> Self:
+        """Start the workers."""
+        raise NotImplementedError
+
+    def supply(self, extend: Callable[[], Callable[[Supply], None] | None]) -> Supply:
+        """Return a reader that gets its plan piece by piece. `extend` is a weak reference to the function
+        that extends the plan."""
+        raise NotImplementedError
+
+    def read_now(self, i: int) -> Any:
+        """Return an item that is not planned, without reading ahead."""
+        raise NotImplementedError
+
+    def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
+        """Return an item of a chunk, or raise its error."""
+        raise NotImplementedError
+
+
+def is_node(view: View[Any]) -> TypeIs[LowerNode[Any]]:
+    """Is a view a node with workers?"""
+    return isinstance(view, LowerNode) and view.has_workers()
+
+
+def lets_through(view: View[Any]) -> bool:
+    """Can a plan be translated by a view? Only if its length is known without reading items."""
+    if not view._reads_ahead:
+        return False
+    if view._known is None and not is_measured(view):
+        return False
+    return view._n is not UNKNOWN
+
+
+def nodes_below(view: View[Any]) -> list[LowerNode[Any]]:
+    """Return the nodes with workers that a plan of a view can reach."""
+    nodes, seen, pending = list[LowerNode[Any]](), set[int](), [view]
+    while pending:
+        below = pending.pop()
+        if id(below) not in seen:
+            seen.add(id(below))
+            if is_node(below):
+                nodes.append(below)
+            elif lets_through(below):
+                pending.extend(below._sources)
+    return nodes
+
+
+def live_below(view: View[Any], processes: int, timeout_s: float | None) -> None:
+    """Adapt the nodes below a view to the node above, whose workers are so many processes, or threads of one.
+
+    Each process has its own copy of a node, with its share of the workers. A node without a time limit gets
+    the limit of the node above.
+    """
+    seen, pending = set[int](), [view]
+    while pending:
+        node = pending.pop()
+        if id(node) not in seen and node._reads_ahead:
+            seen.add(id(node))
+            pending.extend(node._sources)
+            if isinstance(node, LowerNode):
+                node.live_below(processes, timeout_s)
+
+
+def items_per_job(view: View[Any], processes: int) -> int:
+    """Return how many items of a view a job needs, so that the nodes below reach their width in a process.
+
+    They work ahead within a job. At its beginning and end they wait: for an eighth of the time.
+    """
+    read: dict[LowerNode[Any], int] = {}
+
+    def count_items(view: View[Any], indices: Iterable[int]) -> None:
+        if is_node(view):
+            read[view] = read.get(view, 0) + len(list(indices))
+        elif lets_through(view):
+            for i in indices:
+                for source, parts in view._needs(i):
+                    count_items(source, parts)
+
+    if view._reads_ahead and is_measured(view) and view._n:
+        with suppress(Exception):  # reading the item raises the error
+            count_items(view, (0,))
+    return max([1, *(-(-8 * node.width(processes) // times) for node, times in read.items())])
+
+
+class StagePlan:
+    """The plan of one consumer of a node, for the nodes below.
+
+    The lock guards the translation of the plan, and the queues of the supplies.
+    """
+
+    def __init__(
+        self, view: View[Any], next_index: Callable[[], int | None], nodes: list[LowerNode[Any]]
+    ) -> None:
+        self._view = view
+        self._next_index = next_index
+        self._supplies: dict[Hashable, Supply] = {}
+        for node in nodes:
+            self._supply(node)
+        self._claims: dict[int, Claims] = {}  # of the positions that are translated and not begun
+        self._translated = 0
+        self._begun = 0
+        self._skipped: set[int] = set()  # positions that will not be begun
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Let the nodes below begin."""
+        for supply in list(self._supplies.values()):
+            self._refill(supply)
+            supply.prepare()
+
+    def close(self) -> None:
+        """Ask for nothing more, except for the items that workers have begun.
+
+        The garbage collector may call this method, so it does not lock.
+        """
+        self._is_over = True
+
+    # ---------------------------------------------------------------- in the workers of the node above
+
+    def items(self, position: int) -> Callable[[int, Any], None]:
+        """Return a function that begins the item at a position. Its next call begins the next item."""
+        positions = count(position)
+
+        def begin(epoch: int, i: Any) -> None:
+            leave()
+            _local.item = self._begin(next(positions))
+
+        return begin
+
+    def _begin(self, position: int) -> Item:
+        with self._lock:
+            while self._translated <= position and self._translate():
+                pass
+            self._begun = max(self._begun, position + 1)
+            return Item(self, self._claims.pop(position, {}))
+
+    def supply_of(self, node: LowerNode[Any]) -> Supply | None:
+        return self._supplies.get(node.identity())
+
+    def take(self, supply: Supply, position: int) -> Parcel:
+        """Wait for the chunk that contains a position of a supply."""
+        parcel = supply.opened(position)
+        if parcel is None:
+            if position >= supply.drawn:
+                self._refill(supply, position)
+            parcel = supply.take(position)
+            self._refill(supply)
+        return parcel
+
+    def drop(self, claims: Claims) -> None:
+        """Drop the items that were not taken."""
+        for supply, claimed in claims.items():
+            if positions := [position for claim in claimed.values() for position in claim]:
+                with self._lock:
+                    supply.drop(positions)
+                if supply.consumer.stage is not None:
+                    supply.consumer.stage.skip(positions)
+
+    def skip(self, positions: list[int]) -> None:
+        """Drop the items for positions that may never be begun."""
+        with self._lock:
+            self._skipped.update(position for position in positions if position >= self._translated)
+            claims = [self._claims.pop(position, {}) for position in positions]
+        for each in claims:
+            self.drop(each)
+
+    def _extend(self, supply: Supply) -> None:
+        """Translate until there is another index for a node below. Called by the stage of that node."""
+        with self._lock:
+            while not supply.untranslated and self._may_translate() and self._translate():
+                pass
+
+    # ---------------------------------------------------------------- under the lock
+
+    def _refill(self, supply: Supply, position: int = -1) -> None:
+        """Submit as many jobs as a node below can use, and those up to a position."""
+        if not self._lock.acquire(blocking=position >= supply.drawn):
+            return  # another thread does it
+        try:
+            room = 0 if self._is_over else supply.send(0)
+            while room > 0 or position >= supply.drawn:
+                items = max(room, position + 1 - supply.drawn)
+                while len(supply.queue) < items and self._may_translate() and self._translate():
+                    pass
+                if not supply.queue:
+                    break
+                room = supply.send(items)
+            for other in self._supplies.values():
+                if not other.drawn and other.queue:
+                    other.send(len(other.queue))  # of the next epoch
+        finally:
+            self._lock.release()
+
+    def _may_translate(self) -> bool:
+        return self._translated < self._begun + HORIZON and not self._is_over
+
+    def _translate(self) -> bool:
+        """Translate the next position of the plan. Return whether there is one."""
+        i = self._next_index()
+        if i is None:
+            return False
+        position, claims = self._translated, Claims()
+        self._translated += 1
+        if position in self._skipped:
+            self._skipped.discard(position)
+            return True
+        with suppress(Exception):  # reading the item raises the error
+            self._find(self._view, (i,), claims)
+        if claims:
+            self._claims[position] = claims
+        for supply, claimed in claims.items():
+            supply.most_per_item = max(supply.most_per_item, sum(map(len, claimed.values())))
+        return True
+
+    def _find(self, view: View[Any], indices: Iterable[int], claims: Claims) -> None:
+        """Find the items of the nodes below that items of a view need, in the order of reading."""
+        if is_node(view):
+            supply = self._supply(view)
+            claimed = claims.setdefault(supply, {})
+            for i in indices:
+                claimed.setdefault(i, []).append(supply.promise(i))
+        elif lets_through(view):
+            for i in indices:
+                for source, parts in view._needs(i):
+                    self._find(source, parts, claims)
+
+    def _supply(self, node: LowerNode[Any]) -> Supply:
+        supply = self._supplies.get(node.identity())
+        if supply is None:
+            for identity, old in list(self._supplies.items()):
+                if len(self._supplies) >= MOST_SUPPLIES and old.is_idle():
+                    del self._supplies[identity]  # of an epoch that is over
+            supply = self._supplies[node.identity()] = node.supply(weakref.WeakMethod(self._extend))
+        return supply
+
+
+class Item:
+    """The item of the node above that a worker thread computes."""
+
+    __slots__ = ("_claims", "_stage")
+
+    def __init__(self, stage: StagePlan, claims: Claims) -> None:
+        self._stage = stage
+        self._claims = claims
+
+    def plans(self, node: LowerNode[Any]) -> bool:
+        """Return whether the plan of the node above reaches a node."""
+        return self._stage.supply_of(node) is not None
+
+    def claims(self, node: LowerNode[Any]) -> bool:
+        """Return whether the plan says that this item reads items of a node."""
+        return self._stage.supply_of(node) in self._claims
+
+    def read(self, node: LowerNode[Any], i: int) -> Any:
+        supply = self._stage.supply_of(node)
+        claim = None if supply is None else self._claims.get(supply, {}).get(i)
+        if supply is None or not claim:
+            return node.read_now(i)
+        try:
+            parcel = self._stage.take(supply, position := claim.pop(0))
+        except RuntimeError:
+            if not supply.ended():
+                raise
+            return node.read_now(i)  # the node was closed, and perhaps restarted
+        return parcel.item(node, position)
+
+    def end(self) -> None:
+        self._stage.drop(self._claims)
+        self._claims = {}
+
+
+class _Local(threading.local):
+    item: Item | None = None
+
+
+_local = _Local()
+
+
+def current_item() -> Item | None:
+    """Return the item that this worker thread computes, if there is a stage."""
+    return _local.item
+
+
+def leave() -> None:
+    """End the item that this worker thread computes."""
+    item, _local.item = _local.item, None
+    if item is not None:
+        item.end()
+
+
+class Parcel:
+    """A chunk that was handed out, for the threads that take its items."""
+
+    __slots__ = ("_chunk", "_lock", "_outcomes")
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._outcomes: Outcomes | None = None
+        self._lock = threading.Lock()
+
+    def item(self, node: LowerNode[Any], position: int) -> Any:
+        with self._lock:
+            if self._outcomes is None:
+                self._outcomes = opened(self._chunk)
+        return node.hand_over(self._chunk, self._outcomes, position - self._chunk.position)
+
+
+class Supply(Reader):
+    """Reads a node below as one consumer, which gets its plan piece by piece, and hands out by position.
+
+    `promise`, `send` and `drop` are called under the lock of the stage.
+    """
+
+    __slots__ = ("_dropped", "_parcels", "drawn", "most_per_item", "queue", "untranslated")
+
+    def __init__(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
+        super().__init__(dispatcher, consumer)
+        self.queue: deque[int] = deque()  # indices that are promised, and not drawn
+        self.untranslated: deque[int] = deque()  # indices that its own stage has not translated
+        self.drawn = 0  # the position of the first of them
+        self.most_per_item = 0
+        self._dropped: set[int] = set()
+        self._parcels: dict[int, Parcel] = {}  # items of chunks that were handed out, by position
+
+    def promise(self, i: int) -> int:
+        """Append an index to the plan. Return its position."""
+        self.queue.append(i)
+        if self.consumer.stage is not None:
+            self.untranslated.append(i)
+        return self.drawn + len(self.queue) - 1
+
+    def is_idle(self) -> bool:
+        return not (self.queue or self._parcels or self.pending())
+
+    def prepare(self) -> None:
+        if self.consumer.stage is not None:
+            self.consumer.stage.prepare()
+
+    def send(self, items: int) -> int:
+        """Draw items, and submit them. Return how many more to draw."""
+        chunks = self._dispatcher.step(self._submit, self._cut(items))
+        return chunks * self._dispatcher.chunking.size
+
+    def _depth(self) -> int:
+        chunking = self._dispatcher.chunking
+        is_free = chunking.max_buffered is None
+        return chunking.depth + is_free * -(-self.most_per_item // chunking.size)
+
+    def _cut(self, items: int) -> list[Chunk]:
+        """Draw items, in chunks."""
+        size, drawn, queue = self._dispatcher.chunking.size, list[Chunk](), self.queue
+        for _ in range(min(items, len(queue))):
+            i, position = queue.popleft(), self.drawn
+            self.drawn += 1
+            if position in self._dropped:
+                self._dropped.discard(position)
+            elif drawn and len(drawn[-1]) < size and drawn[-1].position + len(drawn[-1]) == position:
+                drawn[-1].indices.append(i)
+            else:
+                drawn.append(Chunk([i], position))
+        return drawn
+
+    # ---------------------------------------------------------------- taking and dropping
+
+    def opened(self, position: int) -> Parcel | None:
+        """Return the chunk of a position if it was handed out before."""
+        return self._parcels.pop(position, None)
+
+    def take(self, position: int) -> Parcel:
+        """Wait for the chunk of a position. Several threads may call this at once."""
+        dispatcher = self._dispatcher
+        while True:
+            turn = dispatcher.turns
+            parcel = dispatcher.step(self._take, position)
+            if parcel is not None:
+                return parcel
+            dispatcher.await_events(self.consumer, turn)
+
+    def _take(self, position: int) -> Parcel | None:
+        """Hand out the chunk of a position, or return None if it has no result yet."""
+        dispatcher, window = self._dispatcher, self.consumer.window
+        dispatcher.check()
+        dispatcher.wanting.discard(self.consumer)
+        if (parcel := self._parcels.pop(position, None)) is not None:
+            return parcel
+        chunk = window.at(position)
+        if chunk is None:
+            dispatcher.refuse(EndOfSequence("the sequence ends before this index"))
+        if chunk.result is None:
+            self._submit([], waiting=True)
+            return None
+        parcel = Parcel(self._hand_out(chunk))
+        others = range(chunk.position, chunk.position + len(chunk))
+        self._parcels.update((each, parcel) for each in others if each not in self._dropped)
+        return self._parcels.pop(position)
+
+    def drop(self, positions: list[int]) -> None:
+        if not self.ended():
+            self._dispatcher.step(self._drop, positions)
+
+    def _drop(self, positions: list[int]) -> None:
+        window, backend = self.consumer.window, self._dispatcher.backend
+        for position in positions:
+            if self._parcels.pop(position, None) is not None:
+                continue
+            self._dropped.add(position)
+            chunk = window.at(position)
+            if chunk is None:
+                continue  # not drawn yet
+            whole = set(range(chunk.position, chunk.position + len(chunk)))
+            if whole <= self._dropped:
+                self._dropped -= whole
+                window.drop(chunk)
+                for ticket, job in self.consumer.jobs.items():
+                    if job.chunk is chunk:
+                        backend.cancel(ticket)

@@ -1,0 +1,186 @@
+"""Stages: nodes above nodes, against the rate of the slowest one, and beside SeqTools and SPDL.
+
+The functions sleep, so that the rate of a stage is known: its number of workers through the time of an item.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+
+import seqkit as sk
+
+from .measure import in_turn, table
+
+Stages = list[tuple[int, float, str]]  # workers, milliseconds for an item, method; the lowest first
+
+PIPELINES: dict[str, tuple[Stages, int]] = {
+    "16 x 20 ms below 2 x 5 ms": ([(16, 20, "thread"), (2, 5, "thread")], 400),
+    "2 x 10 ms below 1 x 2 ms": ([(2, 10, "thread"), (1, 2, "thread")], 200),
+    "8 x 16 ms below 4 x 8 ms below 2 x 4 ms": (
+        [(8, 16, "thread"), (4, 8, "thread"), (2, 4, "thread")],
+        300,
+    ),
+    "2 processes x 10 ms below 1 x 2 ms": ([(2, 10, "process"), (1, 2, "thread")], 200),
+    "8 x 20 ms below 2 processes x 5 ms": ([(8, 20, "thread"), (2, 5, "process")], 300),
+}
+ROWS = 32  # in a batch of pictures
+
+
+class Wait:
+    """A function that takes some milliseconds."""
+
+    def __init__(self, ms: float) -> None:
+        self.seconds = ms / 1e3
+
+    def __call__(self, x: Any) -> Any:
+        sleep(self.seconds)
+        return x
+
+
+def ideal(stages: Stages, count: int) -> float:
+    """Return how many seconds the slowest stage needs."""
+    return max(count * ms / 1e3 / workers for workers, ms, _ in stages)
+
+
+def taken(make: Callable[[], Iterable[Any]], count: int) -> float:
+    """Return the seconds from building a pipeline to its last item."""
+    begun = perf_counter()
+    items = make()
+    assert sum(1 for _ in items) == count
+    seconds = perf_counter() - begun
+    close = getattr(items, "close", None)
+    if close is not None:
+        close()
+    return seconds
+
+
+def seqkit_stages(stages: Stages, count: int) -> Iterable[Any]:
+    view: Any = range(count)
+    for workers, ms, method in stages:
+        view = sk.prefetch(sk.smap(Wait(ms), view), workers, method)  # type: ignore[arg-type]
+    return view  # type: ignore[no-any-return]
+
+
+def seqtools_stages(stages: Stages, count: int) -> Iterable[Any]:
+    import seqtools
+
+    view: Any = range(count)
+    for workers, ms, method in stages:
+        view = seqtools.prefetch(
+            seqtools.smap(Wait(ms), view), nworkers=workers, method=method, max_buffered=2 * workers + 2
+        )
+    return view  # type: ignore[no-any-return]
+
+
+def spdl_stages(stages: Stages, count: int) -> Iterable[Any]:
+    """SPDL runs the functions of all stages in one pool of threads."""
+    from spdl.pipeline import PipelineBuilder
+
+    builder = PipelineBuilder().add_source(range(count))
+    for workers, ms, _ in stages:
+        builder = builder.pipe(Wait(ms), concurrency=workers, output_order="input")
+    pipeline = builder.add_sink(4).build(num_threads=sum(workers for workers, _, _ in stages))
+
+    def items() -> Iterable[Any]:
+        with pipeline.auto_stop():
+            yield from pipeline
+
+    return items()
+
+
+def has(name: str) -> bool:
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+def compare() -> None:
+    rows = []
+    for title, (stages, count) in PIPELINES.items():
+        runs = {"seqkit": lambda s=stages, n=count: taken(lambda: seqkit_stages(s, n), n)}
+        if has("seqtools"):
+            runs["SeqTools"] = lambda s=stages, n=count: taken(lambda: seqtools_stages(s, n), n)
+        if has("spdl.pipeline") and all(method == "thread" for _, _, method in stages):
+            runs["SPDL"] = lambda s=stages, n=count: taken(lambda: spdl_stages(s, n), n)
+        best = ideal(stages, count)
+        found = in_turn(runs)
+        names = ("seqkit", "SeqTools", "SPDL")
+        times = [f"{found[name] / best:.2f}" if name in found else "" for name in names]
+        rows.append((title, f"{best:.2f}", *times))
+    head = ("pipeline", "ideal, s", "seqkit", "SeqTools", "SPDL")
+    table("stages: seconds, start included, as multiples of the slowest stage's", [head, *rows])
+
+
+# -------------------------------------------------------------------- pictures
+
+
+def jpeg() -> bytes:
+    from PIL import Image
+
+    picture = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8).repeat(12, 0).repeat(12, 1)
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "jpeg", quality=90)
+    return file.getvalue()
+
+
+def decode(data: bytes) -> Any:
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+def pictures() -> None:
+    """Decode in processes, stack, and copy each batch in one thread, as to a device."""
+    data, count = jpeg(), 20
+    device = np.empty((ROWS, 384, 384, 3), np.uint8)
+
+    def to_device(batch: Any) -> Any:
+        np.copyto(device, batch)
+        return batch.shape
+
+    def decoded() -> Any:
+        batches = sk.batch(sk.smap(decode, [data] * (ROWS * count)), ROWS, collate_fn=np.stack)
+        return sk.prefetch(batches, 2, "process")
+
+    runs = {
+        "decode and stack alone": lambda: taken(decoded, count),
+        "below a thread that copies": lambda: taken(
+            lambda: sk.prefetch(sk.smap(to_device, decoded()), 1), count
+        ),
+    }
+    found = in_turn(runs)
+    alone = found["decode and stack alone"]
+    head = ("pictures", "batches/s", "of the stage alone")
+    rows = [(name, f"{count / took:.1f}", f"{alone / took:.2f}") for name, took in found.items()]
+    table(f"batches of {ROWS} pictures of 384 x 384", [head, *rows])
+
+
+def large() -> None:
+    """Batches of 18 MiB from two processes, with and without a stage of one thread above."""
+    count = 300
+
+    def made() -> Any:
+        batches = sk.smap(lambda i: np.full((32, 224, 224, 3), i, np.float32), range(count))
+        return sk.prefetch(batches, 2, "process")
+
+    runs = {
+        "one node": lambda: taken(made, count),
+        "below a stage of one thread": lambda: taken(lambda: sk.prefetch(made(), 1), count),
+    }
+    found = in_turn(runs)
+    head = ("18 MiB", "batches/s", "of one node")
+    rows = [(name, f"{count / took:.0f}", f"{found['one node'] / took:.2f}") for name, took in found.items()]
+    table("large batches through a stage", [head, *rows])
+
+
+def main() -> None:
+    compare()
+    pictures()
+    large()
