@@ -547,6 +547,15 @@ class AtOnce(ThreadPoolExecutor):
         return repr("thread")  # as a copy of the node has it, which leaves the executor behind
 
 
+def two_stages(s: Any, below: str, above: str) -> Any:
+    def stage(view: Any, kind: str) -> Any:
+        if kind == "thread":
+            return sk.prefetch(view, 2)
+        return sk.prefetch(view, 1, "process", context=kind)  # type: ignore[arg-type]
+
+    return stage(sk.smap(double, stage(s, below)), above)
+
+
 PREFETCH = [
     ahead("prefetch inline", lambda s: sk.prefetch(sk.smap(double, s), 0), lambda x: [i * 2 for i in x]),
     ahead("prefetch thread", lambda s: sk.prefetch(sk.smap(double, s), 2), lambda x: [i * 2 for i in x]),
@@ -608,6 +617,26 @@ PREFETCH = [
         "prefetch of a prefetch",
         lambda s: sk.prefetch(sk.batch(sk.prefetch(s, 2), 2), 2),
         lambda x: chunks(x, 2),
+    ),
+    *(
+        ahead(
+            f"prefetch {above} of a prefetch {below}",
+            partial(two_stages, below=below, above=above),
+            lambda x: [i * 2 for i in x],
+            sizes=sizes,
+        )
+        for below, above, sizes in [
+            ("thread", "fork", (3,)),
+            ("fork", "thread", (3,)),
+            ("fork", "fork", (3,)),
+            ("thread", "spawn", (2,)),
+            ("spawn", "thread", (2,)),
+        ]
+    ),
+    ahead(
+        "prefetch of a prefetch of a prefetch",
+        lambda s: sk.prefetch(sk.smap(double, sk.prefetch(sk.shuffle(sk.prefetch(s, 2), seed=1), 2)), 2),
+        lambda x: [i * 2 for i in shuffled(x, 1)],
     ),
 ]
 

@@ -319,6 +319,23 @@ def test_a_node_that_is_rarely_read_is_not_searched_to_the_end() -> None:
         assert list(items) == [*range(1, n), 0, 1, 2]
 
 
+def test_a_straggler_in_the_lowest_stage_does_not_stop_the_others() -> None:
+    others = threading.Event()
+
+    def hold(x: int) -> int:
+        if x == 3:
+            assert others.wait(PATIENCE_S)
+        return x
+
+    low, top = Log(hold), Log(lambda x: others.set() if x == 6 else None)  # 6 comes before 3 in the top stage
+    with (
+        sk.prefetch(sk.smap(low, range(40)), 2, chunk_size=1) as first,
+        sk.prefetch(first, 2, chunk_size=1) as second,
+        sk.prefetch(sk.smap(top, second), 2, chunk_size=1) as stage,
+    ):
+        assert list(stage) == list(range(40))
+
+
 def test_an_endless_plan() -> None:
     with sk.prefetch(sk.smap(double, range(5)), 2) as node, sk.prefetch(sk.cycle(node), 2) as stage:
         items = iter(stage)
