@@ -31,6 +31,7 @@ from ..errors import EndOfSequence
 from ..indices import UNKNOWN
 from ..view import T, View, is_measured
 from .consumer import Consumer, Reader
+from .hooks import generation
 from .reading import opened
 from .results import Outcomes
 from .window import Chunk
@@ -190,11 +191,12 @@ class StagePlan:
 
     def items(self, position: int) -> Callable[[int, Any], None]:
         """Return a function that begins the item at a position. Its next call begins the next item."""
-        positions = count(position)
+        positions, forks = count(position), generation.number
 
         def begin(epoch: int, i: Any) -> None:
             leave()
-            _local.item = self._begin(next(positions))
+            if generation.number == forks:  # a child that an item forked has none of the threads
+                _local.item = self._begin(next(positions))
 
         return begin
 
@@ -308,11 +310,12 @@ class StagePlan:
 class Item:
     """The item of the node above that a worker thread computes."""
 
-    __slots__ = ("_claims", "_stage")
+    __slots__ = ("_claims", "_forks", "_stage")
 
     def __init__(self, stage: StagePlan, claims: Claims) -> None:
         self._stage = stage
         self._claims = claims
+        self._forks = generation.number
 
     def plans(self, node: LowerNode[Any]) -> bool:
         """Return whether the plan of the node above reaches a node."""
@@ -335,6 +338,10 @@ class Item:
             return node.read_now(i)  # the node was closed, and perhaps restarted
         return parcel.item(node, position)
 
+    def is_in_its_process(self) -> bool:
+        """Return False in a child that the item has forked, where the stage has no threads."""
+        return generation.number == self._forks
+
     def end(self) -> None:
         self._stage.drop(self._claims)
         self._claims = {}
@@ -349,13 +356,14 @@ _local = _Local()
 
 def current_item() -> Item | None:
     """Return the item that this worker thread computes, if there is a stage."""
-    return _local.item
+    item = _local.item
+    return item if item is None or item.is_in_its_process() else None
 
 
 def leave() -> None:
     """End the item that this worker thread computes."""
     item, _local.item = _local.item, None
-    if item is not None:
+    if item is not None and item.is_in_its_process():
         item.end()
 
 

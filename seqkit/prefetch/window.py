@@ -17,8 +17,10 @@ This module does not depend on threads, clocks, processes or the content of item
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -278,10 +280,9 @@ class Window:
 
     def at(self, position: int) -> Chunk | None:
         """Return the chunk of a position of the plan, or None if it is not in the window."""
-        for chunk in self._chunks:
-            if 0 <= position - chunk.position < len(chunk.indices):
-                return chunk
-        return None
+        at = bisect_right(self._chunks, position, key=attrgetter("position")) - 1
+        chunk = self._chunks[at] if at >= 0 else None
+        return chunk if chunk is not None and position - chunk.position < len(chunk.indices) else None
 
     def hand_out(self, chunk: Chunk) -> None:
         """Remove a ready chunk, which now belongs to the consumer."""

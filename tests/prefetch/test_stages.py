@@ -395,6 +395,25 @@ def test_no_more_is_computed_ahead_than_the_windows_hold() -> None:
         assert sum(map(len, items)) == 998
 
 
+def test_a_child_that_an_item_forks_reads_without_the_stage() -> None:
+    def sum_in_child(x: int) -> int:
+        receive, send = os.pipe()
+        if not (pid := os.fork()):
+            os.write(send, bytes([node[x] + node[x + 1]]))
+            os._exit(0)
+        os.waitpid(pid, 0)
+        found = os.read(receive, 1)[0]
+        os.close(receive)
+        os.close(send)
+        return found
+
+    with (
+        sk.prefetch(sk.smap(double, range(20)), 2) as node,
+        sk.prefetch(sk.smap(lambda x: sum_in_child(x // 2), node[:10]), 2) as stage,
+    ):
+        assert list(stage) == [4 * x + 2 for x in range(10)]
+
+
 # -------------------------------------------------------------------- errors, ends and time
 
 
