@@ -136,6 +136,16 @@ def test_a_node_within_a_task_of_its_engine_has_threads(engine: Any) -> None:
         assert list(ahead) == [[], [0], [0, 1], [0, 1, 2]]
 
 
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_stages_above_and_below_an_engine(engine: Any, method: Any) -> None:
+    expected = [[i, i + 2] for i in range(0, 120, 4)]
+    doubled = sk.smap(lambda x: 2 * x, range(60))
+    with sk.prefetch(doubled, method=engine) as node, sk.prefetch(sk.batch(node, 2), 2, method) as stage:
+        assert list(stage) == expected
+    with sk.prefetch(doubled, 4, method) as node, sk.prefetch(sk.batch(node, 2), method=engine) as stage:
+        assert list(stage) == expected
+
+
 def test_several_readers_share_an_engine(engine: Any) -> None:
     with sk.prefetch(sk.smap(abs, range(-50, 0)), method=engine) as ahead:
         for one, other in zip(ahead, ahead, strict=True):

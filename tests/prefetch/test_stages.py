@@ -414,6 +414,15 @@ def test_a_child_that_an_item_forks_reads_without_the_stage() -> None:
         assert list(stage) == [4 * x + 2 for x in range(10)]
 
 
+def test_large_results_wait_in_their_slots_for_the_stage_above() -> None:
+    with (
+        sk.prefetch(sk.smap(lambda i: np.full(2_500_000, i, np.float32), range(30)), 2, "process") as node,
+        sk.prefetch(sk.smap(lambda array: float(array[-1]), node), 1) as stage,
+    ):
+        assert list(stage) == list(range(30))
+        assert node.statistics().copies == 0
+
+
 # -------------------------------------------------------------------- errors, ends and time
 
 
