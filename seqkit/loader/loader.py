@@ -22,6 +22,7 @@ from ..source import as_view
 from ..view import View
 from .advice import advise, warn_of_ranks
 from .attributes import Attributes
+from .bound import Bound
 from .epoch import Epoch, Position, Start, begun, load_sampler_state, sampler_state
 from .followers import followers, own_epoch
 from .iterable import is_iterable_only, refuse_second_epoch
@@ -36,7 +37,7 @@ from .options import (
 )
 from .own_samplers import OwnSampler
 from .parts import InTurn
-from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
+from .pipeline import Workers, WorkerStart, length, pipeline, reads_keys, samplers_of
 from .state import (
     check_samples,
     check_state,
@@ -276,7 +277,7 @@ class DataLoader(Attributes, Generic[Batch]):
         self._lock = threading.Lock()
         self._next = Start()
         self._latest: Position | None = None
-        self._nodes: WeakSet[Prefetch[Any] | InTurn] = WeakSet()
+        self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
         self._is_closed = self._has_begun = False
         self._said: set[str] = set()  # the warnings that are given once
         self._sampler_epoch: int | None = 0  # that of the sampler, unless somebody else has set it
@@ -338,10 +339,10 @@ class DataLoader(Attributes, Generic[Batch]):
         if name not in self._said and warn():
             self._said.add(name)
 
-    def _new_view(self) -> View[Any]:
-        return pipeline(
-            self._dataset, self._options, self._worker_start(self._options.worker_init_fn, self._dataset)
-        )
+    def _new_view(self, epoch: int | None = None) -> View[Any]:
+        """Make the view, or that of one epoch, whose workers have their own seeds."""
+        start = self._worker_start(self._options.worker_init_fn, self._dataset)
+        return pipeline(self._dataset, self._options, start, epoch=epoch)
 
     # ---------------------------------------------------------------- arguments
 
@@ -357,7 +358,7 @@ class DataLoader(Attributes, Generic[Batch]):
         if self._ordered[0] is not self._view:
             start = self._worker_start(self._options.worker_init_fn, self._dataset)
             node = pipeline(self._dataset, self._options, start, order)
-            if isinstance(node, Prefetch):
+            if isinstance(node, Workers):
                 self._nodes.add(node)
             self._ordered = self._view, node
         return cast(View[Any], self._ordered[1])
@@ -430,7 +431,7 @@ class DataLoader(Attributes, Generic[Batch]):
         node = self._view
         try:
             # The data set has been told the epoch, which may change its length.
-            node = self._view if options.persistent_workers else self._new_view()
+            node = self._view if options.persistent_workers else self._new_view(position.epoch)
             items = self._read(node, position, goes_on)
         except BaseException:  # the epoch has not begun
             self._finished(node)
@@ -496,17 +497,17 @@ class DataLoader(Attributes, Generic[Batch]):
         return False
 
     def _finished(self, node: View[Any]) -> None:
-        if node is not self._view and isinstance(node, Prefetch | InTurn):
+        if node is not self._view and isinstance(node, Workers):
             node.close()
 
     def _read(self, node: View[Any], position: Position, goes_on: bool) -> Iterator[Any]:
         """Begin to read an epoch from a position on."""
-        if isinstance(node, Prefetch | InTurn):
+        if isinstance(node, Workers):
             self._nodes.add(node)
         pipeline = node.at_epoch(position.epoch)
         if self._sampler is not None:
             keys = position.keys
-            if isinstance(node, Prefetch):
+            if isinstance(node, Workers):
                 keys = map(numbered, keys, count(position.batch))
             return chain(self._iterated(pipeline, keys), position.failure())
         if isinstance(pipeline._n, Unsized):
@@ -524,6 +525,8 @@ class DataLoader(Attributes, Generic[Batch]):
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
         if isinstance(pipeline, Prefetch):
             return restarting(pipeline.reading(plan, self._options.in_order))
+        if isinstance(pipeline, Bound):
+            return pipeline.reading(plan)
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
@@ -703,7 +706,7 @@ class DataLoader(Attributes, Generic[Batch]):
     def _set_seed(self, seed: int) -> None:
         """Change the seed, and end the persistent workers, which have the old one."""
         if seed != self._options.seed:
-            if isinstance(self._view, Prefetch | InTurn):
+            if isinstance(self._view, Workers):
                 self._view.close()
             self._build(seed)
 
@@ -754,7 +757,7 @@ class DataLoader(Attributes, Generic[Batch]):
 
     def _close_nodes(self) -> None:
         for node in [*self._nodes, self._view]:
-            if isinstance(node, Prefetch | InTurn):
+            if isinstance(node, Workers):
                 node.close()
 
     def __enter__(self) -> Self:

@@ -6,11 +6,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..context import WorkerInfo, flush_streams
+from ..context import WorkerInfo, flush_streams, get_worker_info, set_worker_info
 
 # How long closing a node waits for the end hooks of its workers.
 END_HOOK_S = 5.0
@@ -34,6 +36,19 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
     """Return the information about worker `number`. Its seed depends on the node's seed and the number."""
     own = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
     return WorkerInfo(number, num_workers, own, method)
+
+
+def introduced(hook: Callable[..., Any] | None, worker: int, workers: int) -> Callable[[], None]:
+    """Return a start hook for one of several nodes of one worker each: that of worker number `worker`."""
+    return partial(_introduce, hook, worker, workers)
+
+
+def _introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
+    """Let the worker know its number among all workers, and call the user's hook with it."""
+    info = get_worker_info()
+    assert info is not None
+    set_worker_info(replace(info, id=worker, num_workers=workers))
+    call_hook(hook, worker)
 
 
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
