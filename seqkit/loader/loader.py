@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet, ref
 
@@ -16,14 +16,14 @@ from ..frames import hides_frames, warn
 from ..indices import Unsized
 from ..iteration import is_one_shot, restarting
 from ..prefetch import Prefetch
-from ..samplers.base import pass_epoch, whole_order
+from ..samplers.base import pass_epoch, state_of, whole_order
 from ..set_epoch import epoch_by_hand, tell
 from ..source import as_view
 from ..view import View
 from .advice import advise, warn_of_ranks
 from .attributes import Attributes
 from .bound import Bound
-from .epoch import Epoch, Position, Start, begun, load_sampler_state, sampler_state
+from .epoch import Epoch, Position, Start, begun, load_sampler_state
 from .followers import followers, own_epoch
 from .iterable import is_iterable_only, refuse_second_epoch
 from .keyed import as_key, as_keys, numbered
@@ -37,7 +37,7 @@ from .options import (
 )
 from .own_samplers import OwnSampler
 from .parts import InTurn
-from .pipeline import Workers, WorkerStart, length, pipeline, reads_keys, samplers_of
+from .pipeline import Workers, WorkerStart, key_check, length, pipeline, reads_keys, samplers_of
 from .state import (
     check_samples,
     check_state,
@@ -466,6 +466,7 @@ class DataLoader(Attributes, Generic[Batch]):
             not self._is_iterable or self._options.last == "rollover",
             self._sampler,
             self._convert_key(),
+            key_check(self._dataset, self._options),
             source=type(self._dataset).__name__,
             key=start.key,
             has_keys=not self._is_iterable and not is_a_share(self._sampler),
@@ -506,10 +507,13 @@ class DataLoader(Attributes, Generic[Batch]):
             self._nodes.add(node)
         pipeline = node.at_epoch(position.epoch)
         if self._sampler is not None:
-            keys = position.keys
-            if isinstance(node, Workers):
-                keys = map(numbered, keys, count(position.batch))
-            return chain(self._iterated(pipeline, keys), position.failure())
+
+            def read(keys: Iterator[Any]) -> Iterator[Any]:
+                if isinstance(node, Workers):
+                    keys = map(numbered, keys, count(position.batch))
+                return self._iterated(pipeline, keys)
+
+            return position.items(read)
         if isinstance(pipeline._n, Unsized):
             if position.batch == 0 or goes_on:
                 return self._iterated(pipeline, pipeline._plan())
@@ -606,7 +610,7 @@ class DataLoader(Attributes, Generic[Batch]):
         return {
             "epoch": start.epoch,
             "batch": start.batch,
-            "sampler": sampler_state(self._sampler),
+            "sampler": state_of(self._sampler),
             "samples": start.samples if start.batch else self._samples(),
             "key": start.key,
         }
@@ -711,7 +715,7 @@ class DataLoader(Attributes, Generic[Batch]):
             self._build(seed)
 
     def _begin_at(self, position: dict[str, Any]) -> None:
-        before = sampler_state(self._sampler)
+        before = state_of(self._sampler)
         start = load_sampler_state(self._sampler, position["sampler"], position["batch"])
         n = self._length()
         if n is not None and not self._is_iterable and start > n:

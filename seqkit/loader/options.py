@@ -25,6 +25,8 @@ from ..frames import hiding_frames
 from ..iteration import is_one_shot
 from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
+from ..samplers.base import Sampler
+from .state import chain_of
 
 __all__ = [
     "OnError",
@@ -330,9 +332,9 @@ def _splits_itself(dataset: Any) -> bool:
 
 def _check_weights(sampler: Any, dataset: Any) -> None:
     """Refuse a weighted sampler with more or fewer weights than samples. Another sampler may contain it."""
-    while hasattr(sampler, "sampler"):
-        sampler = sampler.sampler
-    weights: Any = getattr(sampler, "weights", None)
+    inner = chain_of(sampler)[-1] if sampler is not None else None
+    is_known = isinstance(inner, Sampler) or type(inner).__module__.startswith("torch.")
+    weights: Any = getattr(inner, "weights", None) if is_known else None
     if not hasattr(weights, "__len__") or not hasattr(dataset, "__len__"):
         return
     if len(weights) != len(dataset):

@@ -27,7 +27,7 @@ from .options import Options
 from .own_samplers import OwnBatchSampler, OwnRandomSampler, OwnSampler, OwnSequentialSampler
 from .parts import Blocks, InTurn
 
-__all__ = ["WorkerStart", "Workers", "length", "pipeline", "reads_keys", "samplers_of"]
+__all__ = ["WorkerStart", "Workers", "key_check", "length", "pipeline", "reads_keys", "samplers_of"]
 
 # The views that have workers.
 Workers = (Prefetch, InTurn, Bound)
@@ -161,6 +161,13 @@ def reads_keys(options: Options) -> bool:
     """Return whether a sampler gives the keys to read. Otherwise the order is part of the view."""
     is_given = options.sampler is not None or options.batch_sampler is not None
     return is_given or options.last == "rollover" or options.iterable_split == "reader"
+
+
+def key_check(dataset: Any, options: Options) -> Callable[[Any], object]:
+    """Return a function that raises if one of the indices of a sampler is out of range."""
+    if options.iterable_split is not None or options.on_error != "raise":
+        return lambda key: None
+    return Samples(as_view(dataset, "DataLoader")).check
 
 
 def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:

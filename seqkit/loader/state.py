@@ -12,6 +12,7 @@ from ..checks import int_at_least
 from ..frames import warn
 from ..randomness import digest
 from ..samplers.base import Sampler
+from ..set_epoch import has_method
 from ..view import View, is_measured
 from ..views.gather import Gather
 
@@ -120,22 +121,25 @@ def order_name(sampler: Any) -> str:
     >>> order_name(BatchSampler(RandomSampler(5), 2)), order_name([4, 2])
     ('BatchSampler(RandomSampler)', 'indices')
     """
-    if isinstance(sampler, View | Sequence | np.ndarray):
-        return "indices"
-    name = type(sampler).__name__
-    if type(sampler).__module__.partition(".")[0] == "torch":
-        name = f"torch.{name}"
-    inner = getattr(sampler, "sampler", None)
-    return name if inner is None else f"{name}({order_name(inner)})"
+    names = []
+    for one in chain_of(sampler):
+        is_known = isinstance(one, View | Sequence | np.ndarray)
+        package = "torch." * (type(one).__module__.partition(".")[0] == "torch")
+        names.append("indices" if is_known else package + type(one).__name__)
+        if is_known:
+            break
+    return "(".join(names) + ")" * (len(names) - 1)
 
 
 def has_exact_state(dataset: Any) -> bool:
     """Return whether a data set has `state_dict` and `load_state_dict`, by the protocol of torchdata.
 
-    The state of a shuffled stream of Hugging Face leaves out the samples in its shuffle buffer. Its samples
-    are read again instead, which is exact.
+    The state of a shuffled stream of Hugging Face leaves out the samples in its shuffle buffer. A data set
+    that is its own iterator may begin anew at `iter`. Their samples are read again instead, which is exact.
     """
-    if not all(callable(getattr(dataset, name, None)) for name in ("state_dict", "load_state_dict")):
+    if hasattr(type(dataset), "__next__"):
+        return False
+    if not (has_method(dataset, "state_dict") and has_method(dataset, "load_state_dict", {})):
         return False
     stage = getattr(dataset, "_ex_iterable", None)
     while stage is not None and type(stage).__name__ != "BufferShuffledExamplesIterable":

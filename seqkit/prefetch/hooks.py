@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..checks import accepts
 from ..context import WorkerInfo, flush_streams, get_worker_info, set_worker_info
 
 # How long closing a node waits for the end hooks of its workers.
@@ -65,7 +65,7 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
         return
     pid = os.getpid()
     try:
-        if _takes(hook, worker):
+        if accepts(hook, worker):
             hook(worker)
         else:
             hook()
@@ -75,18 +75,6 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
         raise
     if os.getpid() != pid:
         leave_fork()
-
-
-def _takes(hook: Callable[..., Any], worker: int) -> bool:
-    try:
-        signature = inspect.signature(hook)
-    except (TypeError, ValueError):  # a builtin without a signature
-        return True
-    try:
-        signature.bind(worker)
-    except TypeError:
-        return False
-    return True
 
 
 def leave_fork(error: BaseException | None = None) -> NoReturn:
