@@ -175,7 +175,10 @@ class Source(View[T_co]):
         return data
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
-        return ToldSource(self, epoch) if listeners(self._data) else self
+        return ToldSource(self, epoch) if self._varies() else self
+
+    def _varies(self) -> bool:
+        return bool(listeners(self._data))
 
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n

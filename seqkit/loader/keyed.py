@@ -157,6 +157,7 @@ class Samples(View[Any]):
         takes_keys = data is not None and not type(data).__module__.startswith("seqkit.")
         self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
         self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
+        self._has_positions = not self._takes_keys or type(data) in _PLAIN
 
     def _get(self, key: Any) -> Any:
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
@@ -178,7 +179,7 @@ class Samples(View[Any]):
 
     def check(self, keys: Any) -> None:
         """Raise if an index is out of range. For an object of the user, only the object knows."""
-        if not self._takes_keys or type(self._sources[0]._data) in _PLAIN:
+        if self._has_positions:
             self._refuse_missing(keys if isinstance(keys, list) else [keys])
 
     def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:

@@ -40,12 +40,14 @@ from .parts import InTurn
 from .pipeline import Workers, WorkerStart, key_check, length, pipeline, reads_keys, samplers_of
 from .state import (
     check_samples,
+    check_share,
     check_state,
     forgets_its_order,
     has_exact_state,
     is_a_share,
     order_name,
     sample_count,
+    share_size,
 )
 
 if TYPE_CHECKING:
@@ -589,6 +591,7 @@ class DataLoader(Attributes, Generic[Batch]):
             "seed": self._options.seed,
             "batch_size": self._attributes["batch_size"],
             "order": self._order(),
+            "share": share_size(self._sampler),
             **self._dataset_state(),
         }
 
@@ -699,6 +702,7 @@ class DataLoader(Attributes, Generic[Batch]):
         tell(self._followers, state["epoch"], again=True)  # the number of samples may depend on the epoch
         try:
             check_samples(state, self._samples())
+            check_share(state, share_size(self._sampler))
         except ValueError:
             tell(self._followers, before, again=True)
             raise

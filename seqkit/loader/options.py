@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import signature
@@ -25,6 +25,7 @@ from ..frames import hiding_frames
 from ..iteration import is_one_shot
 from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
+from ..recognise import recognise
 from ..samplers.base import Sampler
 from .state import chain_of
 
@@ -260,6 +261,8 @@ def check(dataset: Any, options: Options, is_iterable: bool) -> None:
         raise TypeError(f"DataLoader: dataset should be indexable by [i], or iterable, but got {name}")
     if isinstance(dataset, set | frozenset):
         raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+    if isinstance(dataset, Mapping) and options.sampler is None and options.batch_sampler is None:
+        recognise(dataset, "DataLoader without sampler")
     if not is_iterable and options.iterable_split not in (None, "none"):
         raise ValueError(
             f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"

@@ -12,6 +12,7 @@ from ..checks import int_at_least
 from ..frames import warn
 from ..randomness import digest
 from ..samplers.base import Sampler
+from ..samplers.distributed import SplitSampler
 from ..set_epoch import has_method
 from ..view import View, is_measured
 from ..views.gather import Gather
@@ -20,6 +21,7 @@ __all__ = [
     "chain_of",
     "check_key",
     "check_samples",
+    "check_share",
     "check_state",
     "forgets_its_order",
     "has_exact_state",
@@ -28,10 +30,12 @@ __all__ = [
     "key_digest",
     "order_name",
     "sample_count",
+    "share_size",
 ]
 
 # Later fields are "order", the kind of the order, "samples", the number of samples, "key", a digest of the
-# last key that was read, and "dataset", the state of the data set. States without them are believed.
+# last key that was read, "share", the keys of a process, and "dataset", the state of the data set. States
+# without them are believed.
 FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
 
 
@@ -67,6 +71,34 @@ def check_samples(state: Mapping[str, Any], samples: int | None) -> None:
         raise ValueError(
             f"DataLoader: the state is in the middle of an epoch over {saved} samples, but the data set has"
             f" {samples}. Load it into a loader of the same data set, or call set_epoch to begin an epoch"
+        )
+
+
+def share_size(sampler: Any) -> int | None:
+    """Return how many keys the share of one process has, if the sampler cannot resume with other shares.
+
+    >>> from seqkit import arange
+    >>> share_size([3, 1]), share_size(arange(10)[1::3])
+    (None, 3)
+    """
+    inner: Any = chain_of(sampler)[-1] if sampler is not None else None
+    kind = type(inner).__module__.partition(".")[0]
+    is_torchs = kind == "torch" and hasattr(inner, "num_replicas")
+    is_slice = isinstance(inner, View) and is_measured(inner) and has_slice(inner)
+    return len(inner) if is_torchs or is_slice or isinstance(inner, SplitSampler) else None
+
+
+def check_share(state: Mapping[str, Any], size: int | None) -> None:
+    """Refuse a state in the middle of an epoch that was shared by another number of processes.
+
+    The shares of processes differ by one key at most.
+    """
+    saved = state.get("share")
+    if state["batch"] and saved is not None and size is not None and abs(saved - size) > 1:
+        raise ValueError(
+            f"DataLoader: the state is in the middle of an epoch, of which this process read {saved} indices,"
+            f" but now its sampler gives {size}. Resume with as many processes, or share the epoch by"
+            " seqkit.samplers.DistributedSampler or ShardedSampler, which resume with any number"
         )
 
 
