@@ -418,3 +418,25 @@ def test_streams_that_follow_the_epoch_are_told_it(workers: Any) -> None:
     with StreamLoader(Epochs(), lambda stream: [stream], 2, padding="drop_rows", **workers) as loader:
         found = [[batch.data.tolist() for batch in loader] for _ in range(2)]
     assert found == [[[0, 1]], [[10, 11]]]
+
+
+def seed_worker(worker: int) -> None:
+    import torch
+
+    np.random.seed(torch.initial_seed() % 2**32)
+
+
+def draws(stream: Any) -> Any:
+    return [np.array([np.random.rand()]) for _ in range(3)]
+
+
+def test_streams_draw_the_same_in_each_run_and_others_in_each_epoch_where_worker_init_fn_seeds() -> None:
+    pytest.importorskip("torch")
+
+    def read() -> Any:
+        with StreamLoader([0, 1], draws, 2, 2, worker_init_fn=seed_worker, seed=3) as loader:
+            return [[batch.data.ravel().tolist() for batch in loader] for _ in range(2)]
+
+    runs = [read(), read()]
+    assert runs[0] == runs[1]
+    assert len(np.unique(runs[0])) == np.size(runs[0])
