@@ -47,7 +47,7 @@ from .state import (
     is_a_share,
     order_name,
     sample_count,
-    share_size,
+    share_of,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class DataLoader(Attributes, Generic[Batch]):
         Seconds a batch may take (0 or more). After that it fails with `ItemTimeout`. 0 (the default) is no
         limit. Needs workers.
     worker_init_fn : callable, optional
-        Called in every worker before its first sample, with the worker's number.
+        Called in every worker before its first sample, with the worker's number. If its code mentions a name
+        with "seed", worker w of n computes the batches w, w + n, …, as in PyTorch.
     multiprocessing_context : str or context, optional
         How processes start: "fork", "forkserver", "spawn", or a context of `multiprocessing`. Needs workers
         that are processes.
@@ -591,7 +592,7 @@ class DataLoader(Attributes, Generic[Batch]):
             "seed": self._options.seed,
             "batch_size": self._attributes["batch_size"],
             "order": self._order(),
-            "share": share_size(self._sampler),
+            "share": share_of(self._sampler),
             **self._dataset_state(),
         }
 
@@ -702,7 +703,7 @@ class DataLoader(Attributes, Generic[Batch]):
         tell(self._followers, state["epoch"], again=True)  # the number of samples may depend on the epoch
         try:
             check_samples(state, self._samples())
-            check_share(state, share_size(self._sampler))
+            check_share(state, share_of(self._sampler))
         except ValueError:
             tell(self._followers, before, again=True)
             raise

@@ -12,8 +12,8 @@ from ..checks import int_at_least
 from ..frames import warn
 from ..randomness import digest
 from ..samplers.base import Sampler
-from ..samplers.distributed import SplitSampler
-from ..set_epoch import has_method
+from ..samplers.distributed import DistributedSampler, ShardedSampler
+from ..set_epoch import has_method, takes_epoch
 from ..view import View, is_measured
 from ..views.gather import Gather
 
@@ -30,12 +30,12 @@ __all__ = [
     "key_digest",
     "order_name",
     "sample_count",
-    "share_size",
+    "share_of",
 ]
 
 # Later fields are "order", the kind of the order, "samples", the number of samples, "key", a digest of the
-# last key that was read, "share", the keys of a process, and "dataset", the state of the data set. States
-# without them are believed.
+# last key that was read, "share", how processes share the epoch, and "dataset", the state of the data set.
+# States without them are believed.
 FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
 
 
@@ -74,30 +74,40 @@ def check_samples(state: Mapping[str, Any], samples: int | None) -> None:
         )
 
 
-def share_size(sampler: Any) -> int | None:
-    """Return how many keys the share of one process has, if the sampler cannot resume with other shares.
+def share_of(sampler: Any) -> tuple[str, int] | None:
+    """Return the number of processes that share an epoch, or the number of indices of this process.
 
-    >>> from seqkit import arange
-    >>> share_size([3, 1]), share_size(arange(10)[1::3])
-    (None, 3)
+    It is None if nothing is shared, or if the sampler can resume with other shares.
+
+    >>> from seqkit import samplers, shard
+    >>> share_of(shard("abcdef", 0, 2)), share_of(samplers.SplitSampler(10, 2, 0)), share_of([3, 1])
+    (('indices per process', 3), ('processes', 2), None)
     """
-    inner: Any = chain_of(sampler)[-1] if sampler is not None else None
-    kind = type(inner).__module__.partition(".")[0]
-    is_torchs = kind == "torch" and hasattr(inner, "num_replicas")
-    is_slice = isinstance(inner, View) and is_measured(inner) and has_slice(inner)
-    return len(inner) if is_torchs or is_slice or isinstance(inner, SplitSampler) else None
+    chain = chain_of(sampler)
+    if any(isinstance(one, DistributedSampler | ShardedSampler) for one in chain):
+        return None
+    for one in chain:
+        counts = (getattr(one, name, None) for name in _COUNTS)
+        if count := next((count for count in counts if isinstance(count, int)), 0):
+            return "processes", count
+    is_slice = chain and isinstance(chain[-1], View) and is_measured(chain[-1]) and has_slice(chain[-1])
+    return ("indices per process", len(chain[-1])) if is_slice else None
 
 
-def check_share(state: Mapping[str, Any], size: int | None) -> None:
-    """Refuse a state in the middle of an epoch that was shared by another number of processes.
+# Attributes of samplers that give the share of a process: the number of processes.
+_COUNTS = ("num_replicas", "num_processes", "world_size", "num_parts")
 
-    The shares of processes differ by one key at most.
-    """
+
+def check_share(state: Mapping[str, Any], share: tuple[str, int] | None) -> None:
+    """Refuse a state in the middle of an epoch that was shared in another way."""
     saved = state.get("share")
-    if state["batch"] and saved is not None and size is not None and abs(saved - size) > 1:
+    if not state["batch"] or not saved or share is None or saved[0] != share[0]:
+        return
+    # The slices of processes differ by one index at most.
+    if abs(saved[1] - share[1]) > (share[0] != "processes"):
         raise ValueError(
-            f"DataLoader: the state is in the middle of an epoch, of which this process read {saved} indices,"
-            f" but now its sampler gives {size}. Resume with as many processes, or share the epoch by"
+            f"DataLoader: the state is in the middle of an epoch of {saved[1]} {saved[0]}, but this loader"
+            f" has {share[1]}. Resume with as many processes, or share the epoch by"
             " seqkit.samplers.DistributedSampler or ShardedSampler, which resume with any number"
         )
 
@@ -190,7 +200,7 @@ def chain_of(sampler: Any) -> list[Any]:
 
 def is_a_share(sampler: Any) -> bool:
     """Return whether a sampler gives the share of one process, so that each process has other keys."""
-    shares = ("num_replicas", "rank", "world_size", "num_parts", "part_index")
+    shares = (*_COUNTS, "rank", "part_index", "process_index")
     return any(
         any(hasattr(one, name) for name in shares) or (isinstance(one, View) and has_slice(one))
         for one in chain_of(sampler)
@@ -214,6 +224,7 @@ def forgets_its_order(sampler: Any) -> bool:
     names = ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
     kinds = tuple(getattr(samplers, name) for name in names) if samplers is not None else ()
     return any(
-        isinstance(one, kinds) and not isinstance(one, Sampler) and not hasattr(one, "state_dict")
+        isinstance(one, kinds)
+        and not (isinstance(one, Sampler) or hasattr(one, "state_dict") or takes_epoch(one))
         for one in chain_of(sampler)
     )
