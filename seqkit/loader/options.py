@@ -25,8 +25,8 @@ from ..frames import hiding_frames
 from ..iteration import is_one_shot
 from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
-from ..recognise import recognise
 from ..samplers.base import Sampler
+from ..source import as_view
 from .state import chain_of
 
 __all__ = [
@@ -262,7 +262,7 @@ def check(dataset: Any, options: Options, is_iterable: bool) -> None:
     if isinstance(dataset, set | frozenset):
         raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
     if isinstance(dataset, Mapping) and options.sampler is None and options.batch_sampler is None:
-        recognise(dataset, "DataLoader without sampler")
+        as_view(dataset, "DataLoader without sampler")
     if not is_iterable and options.iterable_split not in (None, "none"):
         raise ValueError(
             f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"

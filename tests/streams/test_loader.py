@@ -15,6 +15,7 @@ from seqkit.streams import StreamLoader
 from seqkit.streams.chunks import Chunks, Key, Opener
 from seqkit.streams.order import Listed
 from seqkit.streams.workers import Limits, Opened, Workers
+from tests.loader.test_epochs import Numbers
 
 from .model import KINDS, batches, numbers, shown
 
@@ -403,21 +404,9 @@ def test_arrays_of_processes_belong_to_the_consumer() -> None:
 
 @pytest.mark.parametrize("workers", [{}, {"num_workers": 1}, {"num_workers": 1, "method": "thread"}])
 def test_streams_that_follow_the_epoch_are_told_it(workers: Any) -> None:
-    class Epochs:
-        epoch = -1
-
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
-
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, i: int) -> int:
-            return 10 * self.epoch + i
-
-    with StreamLoader(Epochs(), lambda stream: [stream], 2, padding="drop_rows", **workers) as loader:
+    with StreamLoader(Numbers(), lambda stream: [stream], 4, padding="drop_rows", **workers) as loader:
         found = [[batch.data.tolist() for batch in loader] for _ in range(2)]
-    assert found == [[[0, 1]], [[10, 11]]]
+    assert found == [[[0, 1, 2, 3]], [[100, 101, 102, 103]]]
 
 
 def seed_worker(worker: int) -> None:
