@@ -56,8 +56,9 @@ class Bound(View[Any]):
         return Bound(sources)
 
 
-def _reader(node: Any, plan: Iterator[Any], worker: int) -> Iterator[Any]:
-    items = restarting(node.reading(plan))
+def _reader(node: View[Any], plan: Iterator[Any], worker: int) -> Iterator[Any]:
+    # `profile` puts views of its own around the nodes.
+    items = restarting(node.reading(plan)) if isinstance(node, Prefetch) else View._iter(node, plan)
 
     def run(progress: Progress) -> Iterator[Any]:
         try:

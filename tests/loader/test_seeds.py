@@ -201,6 +201,7 @@ def test_an_error_of_a_bound_batch_names_its_worker_and_the_next_batch_follows()
         state = loader.state_dict()
         assert list(batches) == [4, 5]
         assert [loader.view[i] for i in (5, 0)] == [5, 0]
+        assert "bound" in str(sk.profile(loader.view[4:]))
     with sk.DataLoader(sk.smap(read, range(6)), None, **options) as loader:
         loader.load_state_dict(state)
         assert list(loader) == [4, 5]
