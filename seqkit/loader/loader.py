@@ -586,13 +586,14 @@ class DataLoader(Attributes, Generic[Batch]):
             )
         position = self._position()
         self._warn_of_doubts(position)
+        share = share_of(self._sampler)
         return {
             "version": 1,
             **position,
             "seed": self._options.seed,
             "batch_size": self._attributes["batch_size"],
             "order": self._order(),
-            "share": share_of(self._sampler),
+            **({} if share is None else {"share": share}),
             **self._dataset_state(),
         }
 
