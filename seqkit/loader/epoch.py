@@ -163,7 +163,8 @@ class Position:
             self._has_more = False
             return read(self._draw())
 
-        return chain.from_iterable(iter(next_run, None))
+        first = next_run() or ()  # begins now, not at the first item
+        return chain.from_iterable(chain([first], iter(next_run, None)))
 
     def settle_sampler(self) -> None:
         """Put the sampler where it would be if workers had not read ahead of the consumer."""
