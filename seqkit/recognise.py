@@ -125,7 +125,7 @@ def reads_alike(data: Any, index: Any, item: Any) -> bool:
     >>> reads_alike(Table(), 3, {"x": np.float64(3)}), reads_alike(Table(), 3, {"x": 3.0})
     (True, False)
     """
-    if isinstance(data, np.ndarray) or type(data).__module__.startswith("seqkit."):
+    if isinstance(data, np.ndarray) or type(data).__module__.startswith("seqkit.sources."):
         return True
     with _generators_kept():
         try:
