@@ -162,8 +162,8 @@ class PerProcess(View[Any]):
         try:
             if self._reads_many is not False:
                 many = self._handles.call(read_many, indices)
-            if many is not None and self._reads_many is None:
-                self._reads_many = self._handles.call(reads_alike, int(indices[0]), next(iter(many)))
+            if many is not None and self._reads_many is None:  # by an item of the last group
+                self._reads_many = self._handles.call(reads_alike, int(indices[-1]), many[-1])
         except Exception as error:
             name_file(error, self._path)
             fail(self, indices[0], error, f"reading {len(indices)} items at once")
