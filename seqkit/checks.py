@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, signature
 from numbers import Real
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -18,6 +18,7 @@ from .plain import as_index, plain
 _ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 __all__ = [
+    "accepts",
     "as_batch_size",
     "as_bool",
     "as_flag",
@@ -121,6 +122,21 @@ def as_bool(value: Any, who: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{who} must be a bool, got {value!r}")
     return bool(value)
+
+
+def accepts(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Return whether a function can be called with these arguments, as far as its signature tells.
+
+    >>> accepts(lambda epoch: 0, 3), accepts(lambda: 0, 3)
+    (True, False)
+    """
+    try:
+        signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        pass
+    return True
 
 
 def check_callable(value: Any, who: str, *, optional: bool = False) -> None:

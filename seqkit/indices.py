@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain, count, islice
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -137,8 +137,11 @@ def _least(array: IndexArray) -> int:
 
 
 def _index_array(indices: Any, who: str) -> npt.NDArray[Any]:
-    if isinstance(indices, np.ndarray) and indices.dtype.kind != "O":
-        return indices
+    is_array = type(indices) is np.ndarray or (
+        isinstance(indices, np.ndarray) and not np.ma.is_masked(indices)
+    )
+    if is_array and indices.dtype.kind != "O":
+        return cast(npt.NDArray[Any], indices)
     values = indices if type(indices) is list else _listed(indices, who)
     if isinstance(values, np.ndarray):
         return values
@@ -165,8 +168,13 @@ def _listed(indices: Any, who: str) -> list[Any] | npt.NDArray[Any]:
         raise TypeError(f"{who} must be a sequence of ints, got {_preview(indices)}")
     if not hasattr(indices, "__array__"):
         return list(indices)
-    array = np.asarray(indices)
+    try:
+        array = np.asarray(indices)
+    except (TypeError, RuntimeError):  # a tensor of a kind that numpy does not have
+        raise TypeError(f"{who} must be ints, got {_preview(indices)}") from None
     # A column with missing values, for example, is an array of objects.
+    if np.ma.is_masked(indices):
+        return cast(list[Any], cast(Any, indices).tolist())
     return array.tolist() if array.dtype.kind == "O" and array.ndim == 1 else array
 
 

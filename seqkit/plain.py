@@ -40,6 +40,8 @@ def plain(value: Any) -> Any:
         return value if all(map(operator.is_, parts, value)) else parts
     if hasattr(kind, "as_py"):  # a scalar of pyarrow
         return plain(value.as_py())
+    if value is np.ma.masked:  # its item is 0.0
+        return None
     if hasattr(kind, "__array__") and getattr(value, "ndim", None) == 0:
         return plain(value.item() if hasattr(kind, "item") else np.asarray(value).item())
     return value

@@ -6,14 +6,15 @@ in workers too.
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["epoch_by_hand", "listeners", "tell"]
+from .checks import accepts
+
+__all__ = ["epoch_by_hand", "epoch_of", "has_method", "listeners", "takes_epoch", "tell"]
 
 # Attributes with the objects that a data set or sampler of PyTorch wraps.
 _WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler")
@@ -47,7 +48,7 @@ def listeners(data: Any, depth: int = _NESTED_AT_MOST) -> tuple[Any, ...]:
     """
     if isinstance(data, type) or depth == 0:
         return ()
-    if _takes_one_number(getattr(data, "set_epoch", None)):
+    if takes_epoch(data):
         return (data,)
     # Only the instance's own attributes: a property could read files.
     own = getattr(data, "__dict__", {})
@@ -56,17 +57,22 @@ def listeners(data: Any, depth: int = _NESTED_AT_MOST) -> tuple[Any, ...]:
     return tuple(found for part in parts for found in listeners(part, depth - 1))
 
 
-def _takes_one_number(method: Any) -> bool:
-    """Return whether a method can be called with the number of an epoch. Others mean something else."""
-    if not callable(method):
-        return False
-    try:
-        inspect.signature(method).bind(0)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin without a signature
-        pass
-    return True
+def takes_epoch(data: Any) -> bool:
+    """Return whether an object has a method ``set_epoch(epoch)``. One with other parameters is not meant."""
+    return has_method(data, "set_epoch", 0)
+
+
+def has_method(data: Any, name: str, *arguments: Any) -> bool:
+    """Return whether an object has a method that takes these arguments."""
+    method = getattr(data, name, None)
+    return callable(method) and accepts(method, *arguments)
+
+
+def epoch_of(data: Any) -> int | None:
+    """Return the attribute `epoch` of an object if it is a number, otherwise None."""
+    epoch: Any = getattr(data, "epoch", None)
+    is_number = hasattr(epoch, "__index__") and not getattr(epoch, "ndim", False)
+    return int(epoch) if is_number and not isinstance(epoch, bool) else None
 
 
 def tell(objects: Iterable[Any], epoch: int, again: bool = False) -> None:
@@ -96,9 +102,5 @@ def epoch_by_hand(one: Any) -> int | None:
 
     Only objects with an attribute `epoch` can be asked.
     """
-    epoch: Any = getattr(one, "epoch", None)
-    is_number = hasattr(epoch, "__index__") and not getattr(epoch, "ndim", False)
-    if isinstance(epoch, bool) or not is_number:
-        return None
-    number = int(epoch)
-    return None if number == _told.get(id(one), 0) or number < 0 else number
+    number = epoch_of(one)
+    return None if number is None or number == _told.get(id(one), 0) or number < 0 else number

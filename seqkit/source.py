@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NoReturn, Self, cast, overload
@@ -15,7 +15,7 @@ from .casting import holds
 from .chaining import Chainable
 from .errors import EndOfSequence, brief, fail
 from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
-from .recognise import length_of, reads_alike, recognise
+from .recognise import length_of, many_at_once, reads_alike, recognise
 from .set_epoch import listeners, tell
 from .view import Indexable, T, T_co, Table, View
 
@@ -145,8 +145,7 @@ class Source(View[T_co]):
         if can_read_many and len(indices) and self._n is not UNKNOWN:
             many = self._getitems(wanted)
             if self._reads_many is None:
-                is_own = type(data).__module__.startswith("seqkit.")
-                self._reads_many = is_own or reads_alike(data, wanted[0], next(iter(many)))
+                self._reads_many = reads_alike(data, wanted[0], next(iter(many)))
             if self._reads_many:
                 return many
         items: list[T_co] = []
@@ -159,16 +158,9 @@ class Source(View[T_co]):
 
     def _getitems(self, indices: list[int]) -> Sequence[T_co]:
         try:
-            items = self._data.__getitems__(indices)
-            if isinstance(items, Mapping | str | bytes):
-                raise TypeError(
-                    f"__getitems__ returned a {type(items).__name__}, not a list of {len(indices)} items"
-                )
-            if len(items) != len(indices):
-                raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
+            return cast(Sequence[T_co], many_at_once(self._data, indices))
         except Exception as error:
             fail(self, indices[0], error, f"reading {len(indices)} items at once")
-        return cast(Sequence[T_co], items)
 
     def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
         if not hasattr(self._data, "__setitem__"):
@@ -187,7 +179,10 @@ class Source(View[T_co]):
         return data
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
-        return ToldSource(self, epoch) if listeners(self._data) else self
+        return ToldSource(self, epoch) if self._varies() else self
+
+    def _varies(self) -> bool:
+        return bool(listeners(self._data))
 
     def _described(self, sources: list[str]) -> str:
         n = "?" if isinstance(self._n, Unsized) else self._n

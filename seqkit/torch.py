@@ -298,8 +298,8 @@ class DataLoader(_loader.DataLoader[Batch]):
         super().__setstate__(state)
         self._draws = self._draws and not self._drawn  # a copy goes on with its seed, in any process
 
-    def _new_view(self) -> View[Any]:
-        node = super()._new_view()
+    def _new_view(self, epoch: int | None = None) -> View[Any]:
+        node = super()._new_view(epoch)
         return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:

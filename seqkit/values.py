@@ -36,7 +36,7 @@ def by_position(values: Any, who: str, wanted: str = "a sequence") -> Iterator[A
     is_iterable = isinstance(values, Iterable)
     if isinstance(values, type) or not (is_iterable or hasattr(values, "__getitem__")) or is_single(values):
         raise TypeError(f"{who} must be {wanted}, got {reprlib.repr(values)}")
-    if hasattr(values, "to_list"):  # a column: unlike other reads, this one starts no threads of polars
+    if type(values).__module__.startswith("polars.series"):  # unlike other reads, this starts no threads
         return iter(values.to_list())
     if is_iterable and not hasattr(values, "__getitem__") and not isinstance(values, set | frozenset):
         return iter(values)
@@ -102,6 +102,8 @@ def numbers_of(values: Any, who: str) -> npt.NDArray[Any]:
     """
     try:
         array = np.asarray(values)
+        if np.ma.is_masked(values):
+            array = np.ma.filled(values.astype(np.float64), np.nan)  # missing, not what is below the mask
         if array.dtype.kind in "biuf":
             return array
     except (TypeError, ValueError, RuntimeError):

@@ -247,6 +247,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
         return self._rebuild(sources) if changed else self
 
+    def _varies(self) -> bool:
+        """Return whether epochs may differ: something is random, or an object is told the epoch."""
+        return self._random_count > 0 or any(source._varies() for source in self._sources)
+
     def _wrapped(self) -> Any:
         raise AttributeError(f"{self._name}: no object of yours lies below this view, so it has no source")
 

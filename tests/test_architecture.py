@@ -58,7 +58,7 @@ ROOMS: dict[str, set[str]] = {
     "iteration": {"errors", "indices", "trace"},
     "recognise": {"indices"},
     "culprits": set(),
-    "set_epoch": set(),
+    "set_epoch": {"checks"},
     "view": {"chaining", "errors", "frames", "indices", "checks", "iteration", "plain", "trace"},
     "source": {"casting", "chaining", "view", "errors", "indices", "recognise", "set_epoch"},
     "serializable": {"checks"},
@@ -67,7 +67,7 @@ ROOMS: dict[str, set[str]] = {
     "prefetch": VIEW | {"randomness", "executors", "culprits"},
     "executors": VIEW | {"prefetch", "culprits"},
     "observe": VIEW | {"views", "prefetch"},
-    "samplers": VIEW | {"cached", "views", "randomness"},
+    "samplers": VIEW | {"set_epoch", "cached", "views", "randomness"},
     "collation": VIEW,
     "loader": VIEW
     | {"cached", "set_epoch", "samplers", "collation", "views", "prefetch", "randomness", "streams"},

@@ -266,7 +266,27 @@ UNLIKE: list[tuple[Any, Any]] = [
     (lambda i: {"x": (i, "a")}, lambda i: {"x": (i, b"a")}),
     (lambda i: UserDict({"x": i}), lambda i: {"x": i}),
     (lambda i: np.array([i]), lambda i: np.array([i]).view(np.recarray)),
+    (lambda i: np.array([i]), lambda i: np.array([i], np.float32)),
+    (lambda i: np.array([i]), lambda i: np.array([[i]])),
+    (lambda i: [i], lambda i: [float(i)]),
 ]
+
+
+@pytest.mark.parametrize(("one", "in_a_batch"), [*ALIKE[:-1], *UNLIKE])
+def test_what_a_process_opens_is_read_as_the_object_itself(one: Any, in_a_batch: Any) -> None:
+    opened = sk.sources.per_process(lambda: Rows(one, in_a_batch))
+    assert str(list(sk.batch(opened, 5))) == str(list(sk.batch(sk.view(Rows(one, in_a_batch)), 5)))
+    assert str(opened[1:4:2].prefetch(1, "thread")[1]) == str(one(3))
+
+
+def test_a_batch_of_columns_is_refused_also_in_what_a_process_opens() -> None:
+    class Table(Rows):
+        def __getitems__(self, indices: list[int]) -> Any:
+            return {"x": indices}
+
+    for view in (sk.view(Table(int, int)), sk.sources.per_process(lambda: Table(int, int))):
+        with pytest.raises(sk.EvaluationError, match="__getitems__ returned a dict, not a list of 2 items"):
+            sk.batch(view, 2)[0]
 
 
 @pytest.mark.parametrize(("one", "in_a_batch"), ALIKE)

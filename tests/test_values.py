@@ -395,3 +395,33 @@ def test_sequences_without_a_length_are_read_to_their_end() -> None:
 
     assert values_of(UnsizedSource([np.int64(3), 4]), "x") == [3, 4]
     assert list(by_position(sk.filter(bool, [0, 2]), "x")) == [2]
+
+
+MASKED = np.ma.array([3, 1, 2], mask=[0, 1, 0])
+MISSING: dict[str, Callable[[], Any]] = {
+    "keys": lambda: samplers.SortedSampler(MASKED),
+    "list of keys": lambda: samplers.SortedSampler([3, None, 2]),
+    "weights": lambda: samplers.WeightedRandomSampler(MASKED, 2),
+    "lengths": lambda: samplers.FixedBucketSampler(MASKED, 2),
+    "indices": lambda: sk.view(range(9))[MASKED],
+    "mask": lambda: sk.view(range(3))[MASKED > 1],
+    "gather": lambda: sk.gather(range(9), MASKED),
+    "split": lambda: sk.split(range(9), MASKED),
+    "bfloat16": lambda: sk.view(range(9))[pytest.importorskip("torch").ones(2).bfloat16()],
+}
+
+
+@pytest.mark.parametrize("place", MISSING)
+def test_missing_values_are_refused_where_a_number_is_needed(place: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"must be|must compare"):
+        MISSING[place]()
+
+
+def test_a_masked_value_is_a_label_of_its_own() -> None:
+    labels = np.ma.array([0, 0, 1, 1], mask=[1, 0, 0, 0])
+    assert plain(labels[0]) is None
+    assert values_of(labels, "who") == [None, 0, 1, 1]
+    parts = sk.random_split(range(4), [0.5, 0.5], seed=0, groups=labels)
+    assert list(map(list, parts)) == list(
+        map(list, sk.random_split(range(4), [0.5, 0.5], seed=0, groups=[None, 0, 1, 1]))
+    )

@@ -34,7 +34,7 @@ class Attributes:
         if not name.startswith("_") and not isinstance(dataset, View) and name in dir(dataset):
             hint = f". The data set has it: use loader.dataset.{name}"
         else:
-            hint = did_you_mean(name, dir(self))
+            hint = did_you_mean(name, (known for known in dir(self) if not known.startswith("_")))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __dir__(self) -> Iterable[str]:
@@ -47,6 +47,8 @@ class Attributes:
                 raise ValueError(
                     f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
                 )
+            if name == "epoch":
+                raise AttributeError(f"DataLoader: epoch is set by set_epoch({value!r}), or by the next iter")
             if not name.startswith("_") and not hasattr(type(self), name):
                 hint = did_you_mean(name, _ATTRIBUTES)
                 if hint:

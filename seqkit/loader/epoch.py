@@ -10,12 +10,13 @@ from typing import Any, NoReturn
 
 from ..errors import EvaluationError, seterr
 from ..frames import hide_frames, warn
-from ..samplers.base import Sampler, draw, order_of
+from ..samplers.base import Sampler, draw, order_of, state_of
+from ..set_epoch import epoch_of, has_method
 from .keyed import by_number
 from .on_error import Recovered
 from .state import check_key, key_digest
 
-__all__ = ["Epoch", "Position", "Start", "begun", "load_sampler_state", "sampler_state"]
+__all__ = ["Epoch", "Position", "Start", "begun", "load_sampler_state"]
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,6 @@ class Position:
         The state of the sampler before the epoch.
     moves : bool
         Whether the state of the sampler changes as it is drawn from: if its order is not known.
-    keys : iterator
-        The keys of the sampler from the position on, converted. An error of the sampler ends them, and
-        `failure` raises the error after the last item.
     """
 
     def __init__(
@@ -82,6 +80,7 @@ class Position:
         is_exact: bool,
         sampler: Any,
         convert: Callable[[Any], Any],
+        check: Callable[[Any], object],
         *,
         source: str,
         key: str | None,
@@ -97,18 +96,20 @@ class Position:
         self.ended = False
         self.rival: Position | None = None
         self.sampler = sampler
-        self.before = sampler_state(sampler)
-        own = getattr(sampler, "epoch", epoch)
-        self.moves = isinstance(sampler, Sampler) and order_of(sampler, own) is None
+        self.before = state_of(sampler)
+        own = epoch_of(sampler)
+        self.moves = isinstance(sampler, Sampler) and order_of(sampler, epoch if own is None else own) is None
         self._error: Exception | None = None  # of the sampler
         self._digest = key  # of the last key that was read, until another one is read
         # Keys that were drawn: the last one that was read, and those of batches that were not read yet.
         self._drawn: deque[Any] | None = deque() if has_keys and sampler is not None else None
         is_checked = self._drawn is not None and key is not None and batch > 0
         start = 0 if goes_on else batch - is_checked
-        self.keys = self._draw(map(convert, () if sampler is None else draw(sampler, epoch, start)))
+        self._keys = map(convert, () if sampler is None else draw(sampler, epoch, start))
+        self._check = check
+        self._has_more = True
         if is_checked:
-            for last in islice(self.keys, 1):
+            for last in islice(self._draw(), 1):
                 check_key(last, key)
         elif self._drawn is not None:
             self._drawn.append(_NO_KEY)
@@ -131,27 +132,43 @@ class Position:
             return key_digest(self._drawn[0])
         return self._digest
 
-    def _draw(self, keys: Iterator[Any]) -> Iterator[Any]:
-        drawn = self._drawn
+    def _draw(self) -> Iterator[Any]:
+        """Draw keys up to the end or an error."""
         try:
-            if drawn is None:
-                yield from keys
-            else:
-                for key in keys:
-                    drawn.append(key)
-                    yield key
+            for key in self._keys:
+                if self._drawn is not None:
+                    self._drawn.append(key)
+                try:
+                    self._check(key)
+                except EvaluationError as error:
+                    self._error, self._has_more = error, True
+                    return
+                yield key
         except Exception as error:
             self._error = error
 
-    def failure(self) -> Iterator[Any]:
-        """Raise the error of the sampler, if there was one."""
-        if self._error is not None:
-            raise self._error
-        yield from ()
+    def items(self, read: Callable[[Iterator[Any]], Iterator[Any]]) -> Iterator[Any]:
+        """Iterate ``read(keys)``, the items at the keys from the position on.
+
+        A key that `check` refuses is not read, and costs its item. An error of the sampler ends the
+        iteration. Both are raised after the items before them.
+        """
+
+        def next_run() -> Iterator[Any] | None:
+            error, self._error = self._error, None
+            if error is not None:
+                return map(_raise, [error])
+            if not self._has_more:
+                return None
+            self._has_more = False
+            return read(self._draw())
+
+        first = next_run() or ()  # begins now, not at the first item
+        return chain.from_iterable(chain([first], iter(next_run, None)))
 
     def settle_sampler(self) -> None:
         """Put the sampler where it would be if workers had not read ahead of the consumer."""
-        keys = self.keys
+        keys: Iterator[Any] = self._keys
         if not self.is_over():
             if not self.moves:
                 return
@@ -164,16 +181,11 @@ class Position:
 _NO_KEY = object()
 
 
-def sampler_state(sampler: Any) -> Any:
-    """Return the state of a sampler that has one, otherwise None."""
-    return sampler.state_dict() if hasattr(sampler, "state_dict") else None
-
-
 def load_sampler_state(sampler: Any, state: Any, read: int = 0) -> int:
     """Load a state of a sampler. Return how many of the `read` keys of its epoch are left to skip."""
     if isinstance(sampler, Sampler) and state is not None:
         return sampler.resume_after(state, read)
-    if state is not None and hasattr(sampler, "load_state_dict"):
+    if state is not None and has_method(sampler, "load_state_dict", state):
         sampler.load_state_dict(state)
     return read
 
@@ -301,5 +313,5 @@ def begun(items: Iterator[Any]) -> Iterator[Any]:
     return chain([first], items)
 
 
-def _raise(error: EvaluationError) -> NoReturn:
+def _raise(error: Exception) -> NoReturn:
     raise error

@@ -158,6 +158,7 @@ class Samples(View[Any]):
         takes_keys = data is not None and not type(data).__module__.startswith("seqkit.")
         self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
         self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
+        self._has_positions = not self._takes_keys or type(data) in _PLAIN
 
     def _get(self, key: Any) -> Any:
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
@@ -177,13 +178,25 @@ class Samples(View[Any]):
             self._name_the_sampler(indices, error)
             raise
 
+    def check(self, keys: Any) -> None:
+        """Raise if an index is out of range. For an object of the user, only the object knows."""
+        if self._has_positions:
+            self._refuse_missing(keys if isinstance(keys, list) else [keys])
+
     def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
         """Raise an error that names the sampler if samples are missing because an index is out of range."""
+        if isinstance(error.__cause__ or error, IndexError):
+            self._refuse_missing(keys)
+
+    def _refuse_missing(self, keys: Iterable[Any]) -> None:
         n = self._sources[0]._known  # finding the length could read items
-        if isinstance(error.__cause__ or error, IndexError) and isinstance(n, int):
-            for key in keys:
-                if type(key) is int and not -n <= key < n:
-                    fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
+        if not isinstance(n, int):
+            return
+        for key in keys:
+            if type(key) is list:  # of a batch of rows of keys
+                self._refuse_missing(key)
+            elif type(key) is int and not -n <= key < n:
+                fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
         return ((self._sources[0], i if isinstance(i, list | np.ndarray) else (i,)),)

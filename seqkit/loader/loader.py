@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet, ref
 
@@ -16,13 +16,14 @@ from ..frames import hides_frames, warn
 from ..indices import Unsized
 from ..iteration import is_one_shot, restarting
 from ..prefetch import Prefetch
-from ..samplers.base import pass_epoch, whole_order
+from ..samplers.base import pass_epoch, state_of, whole_order
 from ..set_epoch import epoch_by_hand, tell
 from ..source import as_view
 from ..view import View
 from .advice import advise, warn_of_ranks
 from .attributes import Attributes
-from .epoch import Epoch, Position, Start, begun, load_sampler_state, sampler_state
+from .bound import Bound
+from .epoch import Epoch, Position, Start, begun, load_sampler_state
 from .followers import followers, own_epoch
 from .iterable import is_iterable_only, refuse_second_epoch
 from .keyed import as_key, as_keys, numbered
@@ -36,15 +37,17 @@ from .options import (
 )
 from .own_samplers import OwnSampler
 from .parts import InTurn
-from .pipeline import WorkerStart, length, pipeline, reads_keys, samplers_of
+from .pipeline import Workers, WorkerStart, key_check, length, pipeline, reads_keys, samplers_of
 from .state import (
     check_samples,
+    check_share,
     check_state,
     forgets_its_order,
     has_exact_state,
     is_a_share,
     order_name,
     sample_count,
+    share_of,
 )
 
 if TYPE_CHECKING:
@@ -112,7 +115,8 @@ class DataLoader(Attributes, Generic[Batch]):
         Seconds a batch may take (0 or more). After that it fails with `ItemTimeout`. 0 (the default) is no
         limit. Needs workers.
     worker_init_fn : callable, optional
-        Called in every worker before its first sample, with the worker's number.
+        Called in every worker before its first sample, with the worker's number. If its code mentions a name
+        with "seed", worker w of n computes the batches w, w + n, …, as in PyTorch.
     multiprocessing_context : str or context, optional
         How processes start: "fork", "forkserver", "spawn", or a context of `multiprocessing`. Needs workers
         that are processes.
@@ -276,7 +280,7 @@ class DataLoader(Attributes, Generic[Batch]):
         self._lock = threading.Lock()
         self._next = Start()
         self._latest: Position | None = None
-        self._nodes: WeakSet[Prefetch[Any] | InTurn] = WeakSet()
+        self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
         self._is_closed = self._has_begun = False
         self._said: set[str] = set()  # the warnings that are given once
         self._sampler_epoch: int | None = 0  # that of the sampler, unless somebody else has set it
@@ -338,10 +342,10 @@ class DataLoader(Attributes, Generic[Batch]):
         if name not in self._said and warn():
             self._said.add(name)
 
-    def _new_view(self) -> View[Any]:
-        return pipeline(
-            self._dataset, self._options, self._worker_start(self._options.worker_init_fn, self._dataset)
-        )
+    def _new_view(self, epoch: int | None = None) -> View[Any]:
+        """Make the view, or that of one epoch, whose workers have their own seeds."""
+        start = self._worker_start(self._options.worker_init_fn, self._dataset)
+        return pipeline(self._dataset, self._options, start, epoch=epoch)
 
     # ---------------------------------------------------------------- arguments
 
@@ -357,7 +361,7 @@ class DataLoader(Attributes, Generic[Batch]):
         if self._ordered[0] is not self._view:
             start = self._worker_start(self._options.worker_init_fn, self._dataset)
             node = pipeline(self._dataset, self._options, start, order)
-            if isinstance(node, Prefetch):
+            if isinstance(node, Workers):
                 self._nodes.add(node)
             self._ordered = self._view, node
         return cast(View[Any], self._ordered[1])
@@ -430,7 +434,7 @@ class DataLoader(Attributes, Generic[Batch]):
         node = self._view
         try:
             # The data set has been told the epoch, which may change its length.
-            node = self._view if options.persistent_workers else self._new_view()
+            node = self._view if options.persistent_workers else self._new_view(position.epoch)
             items = self._read(node, position, goes_on)
         except BaseException:  # the epoch has not begun
             self._finished(node)
@@ -465,6 +469,7 @@ class DataLoader(Attributes, Generic[Batch]):
             not self._is_iterable or self._options.last == "rollover",
             self._sampler,
             self._convert_key(),
+            key_check(self._dataset, self._options),
             source=type(self._dataset).__name__,
             key=start.key,
             has_keys=not self._is_iterable and not is_a_share(self._sampler),
@@ -496,19 +501,22 @@ class DataLoader(Attributes, Generic[Batch]):
         return False
 
     def _finished(self, node: View[Any]) -> None:
-        if node is not self._view and isinstance(node, Prefetch | InTurn):
+        if node is not self._view and isinstance(node, Workers):
             node.close()
 
     def _read(self, node: View[Any], position: Position, goes_on: bool) -> Iterator[Any]:
         """Begin to read an epoch from a position on."""
-        if isinstance(node, Prefetch | InTurn):
+        if isinstance(node, Workers):
             self._nodes.add(node)
         pipeline = node.at_epoch(position.epoch)
         if self._sampler is not None:
-            keys = position.keys
-            if isinstance(node, Prefetch):
-                keys = map(numbered, keys, count(position.batch))
-            return chain(self._iterated(pipeline, keys), position.failure())
+
+            def read(keys: Iterator[Any]) -> Iterator[Any]:
+                if isinstance(node, Workers):
+                    keys = map(numbered, keys, count(position.batch))
+                return self._iterated(pipeline, keys)
+
+            return position.items(read)
         if isinstance(pipeline._n, Unsized):
             if position.batch == 0 or goes_on:
                 return self._iterated(pipeline, pipeline._plan())
@@ -524,6 +532,8 @@ class DataLoader(Attributes, Generic[Batch]):
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
         if isinstance(pipeline, Prefetch):
             return restarting(pipeline.reading(plan, self._options.in_order))
+        if isinstance(pipeline, Bound):
+            return pipeline.reading(plan)
         # Keys can be drawn once only. The base class reads each of them, in any view.
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
@@ -576,12 +586,14 @@ class DataLoader(Attributes, Generic[Batch]):
             )
         position = self._position()
         self._warn_of_doubts(position)
+        share = share_of(self._sampler)
         return {
             "version": 1,
             **position,
             "seed": self._options.seed,
             "batch_size": self._attributes["batch_size"],
             "order": self._order(),
+            **({} if share is None else {"share": share}),
             **self._dataset_state(),
         }
 
@@ -603,7 +615,7 @@ class DataLoader(Attributes, Generic[Batch]):
         return {
             "epoch": start.epoch,
             "batch": start.batch,
-            "sampler": sampler_state(self._sampler),
+            "sampler": state_of(self._sampler),
             "samples": start.samples if start.batch else self._samples(),
             "key": start.key,
         }
@@ -692,6 +704,7 @@ class DataLoader(Attributes, Generic[Batch]):
         tell(self._followers, state["epoch"], again=True)  # the number of samples may depend on the epoch
         try:
             check_samples(state, self._samples())
+            check_share(state, share_of(self._sampler))
         except ValueError:
             tell(self._followers, before, again=True)
             raise
@@ -703,12 +716,12 @@ class DataLoader(Attributes, Generic[Batch]):
     def _set_seed(self, seed: int) -> None:
         """Change the seed, and end the persistent workers, which have the old one."""
         if seed != self._options.seed:
-            if isinstance(self._view, Prefetch | InTurn):
+            if isinstance(self._view, Workers):
                 self._view.close()
             self._build(seed)
 
     def _begin_at(self, position: dict[str, Any]) -> None:
-        before = sampler_state(self._sampler)
+        before = state_of(self._sampler)
         start = load_sampler_state(self._sampler, position["sampler"], position["batch"])
         n = self._length()
         if n is not None and not self._is_iterable and start > n:
@@ -754,7 +767,7 @@ class DataLoader(Attributes, Generic[Batch]):
 
     def _close_nodes(self) -> None:
         for node in [*self._nodes, self._view]:
-            if isinstance(node, Prefetch | InTurn):
+            if isinstance(node, Workers):
                 node.close()
 
     def __enter__(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import signature
@@ -25,6 +25,9 @@ from ..frames import hiding_frames
 from ..iteration import is_one_shot
 from ..prefetch.settings import CONTEXTS
 from ..randomness import as_seed
+from ..samplers.base import Sampler
+from ..source import as_view
+from .state import chain_of
 
 __all__ = [
     "OnError",
@@ -258,6 +261,8 @@ def check(dataset: Any, options: Options, is_iterable: bool) -> None:
         raise TypeError(f"DataLoader: dataset should be indexable by [i], or iterable, but got {name}")
     if isinstance(dataset, set | frozenset):
         raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+    if isinstance(dataset, Mapping) and options.sampler is None and options.batch_sampler is None:
+        as_view(dataset, "DataLoader without sampler")
     if not is_iterable and options.iterable_split not in (None, "none"):
         raise ValueError(
             f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"
@@ -330,9 +335,9 @@ def _splits_itself(dataset: Any) -> bool:
 
 def _check_weights(sampler: Any, dataset: Any) -> None:
     """Refuse a weighted sampler with more or fewer weights than samples. Another sampler may contain it."""
-    while hasattr(sampler, "sampler"):
-        sampler = sampler.sampler
-    weights: Any = getattr(sampler, "weights", None)
+    inner = chain_of(sampler)[-1] if sampler is not None else None
+    is_known = isinstance(inner, Sampler) or type(inner).__module__.startswith("torch.")
+    weights: Any = getattr(inner, "weights", None) if is_known else None
     if not hasattr(weights, "__len__") or not hasattr(dataset, "__len__"):
         return
     if len(weights) != len(dataset):

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from ..context import WorkerInfo, get_worker_info, set_worker_info
 from ..indices import batch_count
-from ..prefetch import prefetch
-from ..prefetch.hooks import call_hook
-from ..randomness import as_seed
+from ..prefetch import Prefetch, prefetch
+from ..prefetch.hooks import call_hook, introduced
+from ..randomness import as_seed, node_key
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.order import RandomSampler, SequentialSampler
 from ..source import as_view
@@ -19,6 +19,7 @@ from ..view import View
 from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap import smap
+from .bound import Bound, seeds
 from .iterable import Reader, WorkerParts, sample_again, sample_of_part, samples_of
 from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
@@ -26,7 +27,10 @@ from .options import Options
 from .own_samplers import OwnBatchSampler, OwnRandomSampler, OwnSampler, OwnSequentialSampler
 from .parts import Blocks, InTurn
 
-__all__ = ["WorkerStart", "length", "pipeline", "reads_keys", "samplers_of"]
+__all__ = ["WorkerStart", "Workers", "key_check", "length", "pipeline", "reads_keys", "samplers_of"]
+
+# The views that have workers.
+Workers = (Prefetch, InTurn, Bound)
 
 
 class WorkerStart:
@@ -47,7 +51,13 @@ class WorkerStart:
         set_worker_info(info)
 
 
-def pipeline(dataset: Any, options: Options, start: WorkerStart, order: View[Any] | None = None) -> View[Any]:
+def pipeline(
+    dataset: Any,
+    options: Options,
+    start: WorkerStart,
+    order: View[Any] | None = None,
+    epoch: int | None = None,
+) -> View[Any]:
     """Return the view of the batches or samples that a loader yields.
 
     Parameters
@@ -60,6 +70,8 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart, order: View[Any
     order : View, optional
         The keys that a sampler gives in an epoch. None (the default): with a sampler, the indices of the view
         are its keys.
+    epoch : int, optional
+        The only epoch that will be read, to give its workers seeds of their own.
     """
     split = options.iterable_split
     if split == "workers":
@@ -74,18 +86,32 @@ def pipeline(dataset: Any, options: Options, start: WorkerStart, order: View[Any
         items = AtKeys(items, order, options.is_batched)
     if not options.num_workers:
         return items
+    n = 1 if split == "none" else options.num_workers  # several would each read the whole data set
+    seed = partial(node_key, "workers", cast(int, options.seed), -1 if epoch is None else epoch)
+    is_bound = n > 1 and options.method == "process" and options.in_order and seeds(options.worker_init_fn)
+    if not is_bound:
+        return _node(items, options, n, options.batches_ahead * options.num_workers, start, seed("all"))
+    options = replace(options, shm_size=options.shm_size and options.shm_size // n)
+    starts = (introduced(start, worker, n) for worker in range(n))
+    ahead = options.batches_ahead
+    return Bound(tuple(_node(items, options, 1, ahead, hook, seed(i)) for i, hook in enumerate(starts)))
+
+
+def _node(
+    items: View[Any], options: Options, workers: int, ahead: int, hook: Callable[..., None], seed: int
+) -> View[Any]:
     return prefetch(
         items,
-        1 if split == "none" else options.num_workers,  # several would each read the whole data set
+        workers,
         cast(Any, options.method),
-        max_buffered=options.batches_ahead * options.num_workers,
-        start_hook=start,
+        max_buffered=ahead,
+        start_hook=hook,
         shm_size=options.shm_size,
         context=cast(Any, options.start_method),
         timeout=float(options.timeout) or None,
         in_order=bool(options.in_order),
-        seed=options.seed,
-    ).seeding_items()
+        seed=seed,
+    ).seeding_items(cast(int, options.seed))
 
 
 def _items(dataset: Any, options: Options) -> View[Any]:
@@ -135,6 +161,13 @@ def reads_keys(options: Options) -> bool:
     """Return whether a sampler gives the keys to read. Otherwise the order is part of the view."""
     is_given = options.sampler is not None or options.batch_sampler is not None
     return is_given or options.last == "rollover" or options.iterable_split == "reader"
+
+
+def key_check(dataset: Any, options: Options) -> Callable[[Any], object]:
+    """Return a function that raises if one of the indices of a sampler is out of range."""
+    if options.iterable_split is not None or options.on_error != "raise":
+        return lambda key: None
+    return Samples(as_view(dataset, "DataLoader")).check
 
 
 def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:

@@ -12,6 +12,8 @@ from ..checks import int_at_least
 from ..frames import warn
 from ..randomness import digest
 from ..samplers.base import Sampler
+from ..samplers.distributed import DistributedSampler, ShardedSampler
+from ..set_epoch import has_method, takes_epoch
 from ..view import View, is_measured
 from ..views.gather import Gather
 
@@ -19,6 +21,7 @@ __all__ = [
     "chain_of",
     "check_key",
     "check_samples",
+    "check_share",
     "check_state",
     "forgets_its_order",
     "has_exact_state",
@@ -27,10 +30,12 @@ __all__ = [
     "key_digest",
     "order_name",
     "sample_count",
+    "share_of",
 ]
 
 # Later fields are "order", the kind of the order, "samples", the number of samples, "key", a digest of the
-# last key that was read, and "dataset", the state of the data set. States without them are believed.
+# last key that was read, "share", how processes share the epoch, and "dataset", the state of the data set.
+# States without them are believed.
 FIELDS = ("version", "epoch", "batch", "seed", "batch_size", "sampler")
 
 
@@ -66,6 +71,44 @@ def check_samples(state: Mapping[str, Any], samples: int | None) -> None:
         raise ValueError(
             f"DataLoader: the state is in the middle of an epoch over {saved} samples, but the data set has"
             f" {samples}. Load it into a loader of the same data set, or call set_epoch to begin an epoch"
+        )
+
+
+def share_of(sampler: Any) -> tuple[str, int] | None:
+    """Return the number of processes that share an epoch, or the number of indices of this process.
+
+    It is None if nothing is shared, or if the sampler can resume with other shares.
+
+    >>> from seqkit import samplers, shard
+    >>> share_of(shard("abcdef", 0, 2)), share_of(samplers.SplitSampler(10, 2, 0)), share_of([3, 1])
+    (('indices per process', 3), ('processes', 2), None)
+    """
+    chain = chain_of(sampler)
+    if any(isinstance(one, DistributedSampler | ShardedSampler) for one in chain):
+        return None
+    for one in chain:
+        counts = (getattr(one, name, None) for name in _COUNTS)
+        if count := next((count for count in counts if isinstance(count, int)), 0):
+            return "processes", count
+    is_slice = chain and isinstance(chain[-1], View) and is_measured(chain[-1]) and has_slice(chain[-1])
+    return ("indices per process", len(chain[-1])) if is_slice else None
+
+
+# Attributes of samplers that give the share of a process: the number of processes.
+_COUNTS = ("num_replicas", "num_processes", "world_size", "num_parts")
+
+
+def check_share(state: Mapping[str, Any], share: tuple[str, int] | None) -> None:
+    """Refuse a state in the middle of an epoch that was shared in another way."""
+    saved = state.get("share")
+    if not state["batch"] or not saved or share is None or saved[0] != share[0]:
+        return
+    # The slices of processes differ by one index at most.
+    if abs(saved[1] - share[1]) > (share[0] != "processes"):
+        raise ValueError(
+            f"DataLoader: the state is in the middle of an epoch of {saved[1]} {saved[0]}, but this loader"
+            f" has {share[1]}. Resume with as many processes, or share the epoch by"
+            " seqkit.samplers.DistributedSampler or ShardedSampler, which resume with any number"
         )
 
 
@@ -120,22 +163,25 @@ def order_name(sampler: Any) -> str:
     >>> order_name(BatchSampler(RandomSampler(5), 2)), order_name([4, 2])
     ('BatchSampler(RandomSampler)', 'indices')
     """
-    if isinstance(sampler, View | Sequence | np.ndarray):
-        return "indices"
-    name = type(sampler).__name__
-    if type(sampler).__module__.partition(".")[0] == "torch":
-        name = f"torch.{name}"
-    inner = getattr(sampler, "sampler", None)
-    return name if inner is None else f"{name}({order_name(inner)})"
+    names = []
+    for one in chain_of(sampler):
+        is_known = isinstance(one, View | Sequence | np.ndarray)
+        package = "torch." * (type(one).__module__.partition(".")[0] == "torch")
+        names.append("indices" if is_known else package + type(one).__name__)
+        if is_known:
+            break
+    return "(".join(names) + ")" * (len(names) - 1)
 
 
 def has_exact_state(dataset: Any) -> bool:
     """Return whether a data set has `state_dict` and `load_state_dict`, by the protocol of torchdata.
 
-    The state of a shuffled stream of Hugging Face leaves out the samples in its shuffle buffer. Its samples
-    are read again instead, which is exact.
+    The state of a shuffled stream of Hugging Face leaves out the samples in its shuffle buffer. A data set
+    that is its own iterator may begin anew at `iter`. Their samples are read again instead, which is exact.
     """
-    if not all(callable(getattr(dataset, name, None)) for name in ("state_dict", "load_state_dict")):
+    if hasattr(type(dataset), "__next__"):
+        return False
+    if not (has_method(dataset, "state_dict") and has_method(dataset, "load_state_dict", {})):
         return False
     stage = getattr(dataset, "_ex_iterable", None)
     while stage is not None and type(stage).__name__ != "BufferShuffledExamplesIterable":
@@ -154,7 +200,7 @@ def chain_of(sampler: Any) -> list[Any]:
 
 def is_a_share(sampler: Any) -> bool:
     """Return whether a sampler gives the share of one process, so that each process has other keys."""
-    shares = ("num_replicas", "rank", "world_size", "num_parts", "part_index")
+    shares = (*_COUNTS, "rank", "part_index", "process_index")
     return any(
         any(hasattr(one, name) for name in shares) or (isinstance(one, View) and has_slice(one))
         for one in chain_of(sampler)
@@ -178,6 +224,7 @@ def forgets_its_order(sampler: Any) -> bool:
     names = ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
     kinds = tuple(getattr(samplers, name) for name in names) if samplers is not None else ()
     return any(
-        isinstance(one, kinds) and not isinstance(one, Sampler) and not hasattr(one, "state_dict")
+        isinstance(one, kinds)
+        and not (isinstance(one, Sampler) or hasattr(one, "state_dict") or takes_epoch(one))
         for one in chain_of(sampler)
     )

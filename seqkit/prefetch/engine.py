@@ -157,8 +157,9 @@ class Engine:
         )
         pool = SpawnPool(settings.workers, seed)
         workers, hook = settings.workers, settings.start_hook
-        item_seed = seed if settings.seeds_items else None
-        return ExecutorBackend(self._source, pool, workers, capacity, capacity, budget_ns, hook, item_seed)
+        return ExecutorBackend(
+            self._source, pool, workers, capacity, capacity, budget_ns, hook, settings.item_seed
+        )
 
     def close(self) -> None:
         self._forget_after_fork()

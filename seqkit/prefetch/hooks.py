@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..context import WorkerInfo, flush_streams
+from ..checks import accepts
+from ..context import WorkerInfo, flush_streams, get_worker_info, set_worker_info
 
 # How long closing a node waits for the end hooks of its workers.
 END_HOOK_S = 5.0
@@ -36,6 +38,19 @@ def worker_info(number: int, num_workers: int, seed: int, method: str) -> Worker
     return WorkerInfo(number, num_workers, own, method)
 
 
+def introduced(hook: Callable[..., Any] | None, worker: int, workers: int) -> Callable[[], None]:
+    """Return a start hook for one of several nodes of one worker each: that of worker number `worker`."""
+    return partial(_introduce, hook, worker, workers)
+
+
+def _introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
+    """Let the worker know its number among all workers, and call the user's hook with it."""
+    info = get_worker_info()
+    assert info is not None
+    set_worker_info(replace(info, id=worker, num_workers=workers))
+    call_hook(hook, worker)
+
+
 def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
     """Call a start or end hook with the worker's number, or without arguments if it takes none.
 
@@ -50,7 +65,7 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
         return
     pid = os.getpid()
     try:
-        if _takes(hook, worker):
+        if accepts(hook, worker):
             hook(worker)
         else:
             hook()
@@ -60,18 +75,6 @@ def call_hook(hook: Callable[..., Any] | None, worker: int) -> None:
         raise
     if os.getpid() != pid:
         leave_fork()
-
-
-def _takes(hook: Callable[..., Any], worker: int) -> bool:
-    try:
-        signature = inspect.signature(hook)
-    except (TypeError, ValueError):  # a builtin without a signature
-        return True
-    try:
-        signature.bind(worker)
-    except TypeError:
-        return False
-    return True
 
 
 def leave_fork(error: BaseException | None = None) -> NoReturn:

@@ -325,10 +325,10 @@ class Prefetch(LowerNode[T]):
         """Return the same node, not started, with page-locked slots (for `seqkit.torch`)."""
         return Prefetch(self._sources[0], replace(self._settings, pinner=pinner))
 
-    def seeding_items(self) -> Prefetch[T]:
+    def seeding_items(self, seed: int) -> Prefetch[T]:
         """Return the same node, not started, whose process workers seed the global generators for each item
-        (for loaders). The seeds follow from the node's seed, the epoch and the index."""
-        return Prefetch(self._sources[0], replace(self._settings, seeds_items=True))
+        (for loaders). The seeds follow from `seed`, the epoch and the index."""
+        return Prefetch(self._sources[0], replace(self._settings, item_seed=seed))
 
     # ---------------------------------------------------------------- the expression
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..culprits import Way, is_internal, sentence, ways
 
-__all__ = ["repetition_warning"]
+__all__ = ["code_of", "mentioned", "repetition_warning"]
 
 _GENERATORS = {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
 # Code that mentions one of these chooses the state of its generator for each item.
@@ -47,7 +47,7 @@ def repetition_warning(view: Any, hook: Callable[..., Any] | None = None) -> str
     'prefetch: each process worker starts with the same copy of ... `rng` (numpy.random.Generator), ...'
     >>> repetition_warning(sk.random_map(lambda x, rng: x + rng.random(), [1, 2]))
     """
-    own = _mentioned(_code_of(getattr(hook, "worker_init_fn", hook)))
+    own = mentioned(code_of(getattr(hook, "worker_init_fn", hook)))
     for way in ways(view, _is_generator):
         name = next((step.name for step in reversed(way) if step.name), "")
         if _is_used(way, name) and not {name, "dataset"} & own:
@@ -78,17 +78,17 @@ def _is_used(way: Way, name: str) -> bool:
     `name` is its attribute or variable.
     """
     codes = _codes_along(way)
-    names = _mentioned(codes)
+    names = mentioned(codes)
     if not all(step.name in names for step in way if step.name):
         return False
-    users = [code for code in codes if name in _mentioned([code])]
-    return not any(_RENEWS & _mentioned([code]) or name in _stored(code) for code in users)
+    users = [code for code in codes if name in mentioned([code])]
+    return not any(_RENEWS & mentioned([code]) or name in _stored(code) for code in users)
 
 
 def _codes_along(way: Way) -> list[CodeType]:
     """Return the code that runs for an item: functions on the way, and methods that these call by name."""
-    codes = [code for step in way for code in _code_of(step.value)]
-    names = _mentioned(codes)
+    codes = [code for step in way for code in code_of(step.value)]
+    names = mentioned(codes)
     is_bound = False  # then the item calls one method only
     for step in way:
         if not is_bound and not isinstance(step.value, FunctionType | MethodType):
@@ -99,8 +99,8 @@ def _codes_along(way: Way) -> list[CodeType]:
         for name, overriding in _methods(kind).items():
             members.setdefault(name, []).extend(overriding)
     while called := names & members.keys() - {"__init__"}:
-        new = [code for name in called for member in members.pop(name) for code in _code_of(member)]
-        names |= _mentioned(new)
+        new = [code for name in called for member in members.pop(name) for code in code_of(member)]
+        names |= mentioned(new)
         codes += new
     return codes
 
@@ -111,12 +111,12 @@ def _methods(kind: type) -> dict[str, list[Any]]:
     for base in kind.__mro__:
         for name, member in () if is_internal(base) else vars(base).items():
             overriding = found.setdefault(name, [])
-            if not overriding or "super" in _mentioned(_code_of(overriding[-1])):
+            if not overriding or "super" in mentioned(code_of(overriding[-1])):
                 overriding.append(member)
     return found
 
 
-def _code_of(member: Any) -> list[CodeType]:
+def code_of(member: Any) -> list[CodeType]:
     """Return the code of a function, or of what wraps one."""
     codes = []
     while member is not None:
@@ -131,13 +131,13 @@ def _code_of(member: Any) -> list[CodeType]:
     return codes
 
 
-def _mentioned(codes: list[CodeType]) -> set[str]:
+def mentioned(codes: list[CodeType]) -> set[str]:
     """Return the attributes, globals, outer variables, parameters and texts in code."""
     names: set[str] = set()
     for code in codes:
         names.update(code.co_names, code.co_freevars, _parameters(code))
         names.update(constant for constant in code.co_consts if isinstance(constant, str))
-        names |= _mentioned([constant for constant in code.co_consts if isinstance(constant, CodeType)])
+        names |= mentioned([constant for constant in code.co_consts if isinstance(constant, CodeType)])
     return names
 
 

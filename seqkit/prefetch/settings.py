@@ -35,7 +35,7 @@ class Settings:
 
     If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
     is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
-    the process in which the executor can be used. `seeds_items`: see `Prefetch.seeding_items`.
+    the process in which the executor can be used. `item_seed`: see `Prefetch.seeding_items`.
     """
 
     workers: int
@@ -52,7 +52,7 @@ class Settings:
     seed: int | None
     pid: int
     pinner: Pinner | None = None
-    seeds_items: bool = False
+    item_seed: int | None = None
     end_hook: Callable[..., Any] | None = None
 
     def slot_counts(self) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy.typing as npt
 
@@ -21,6 +21,7 @@ from ..errors import brief
 from ..indices import Unsized
 from ..plain import plain
 from ..randomness import as_seed
+from ..set_epoch import epoch_of, has_method, takes_epoch
 from ..source import as_view
 from ..values import is_single
 from ..view import Ordered, View
@@ -205,7 +206,8 @@ class NestedSampler(Sampler):
     @property
     def epoch(self) -> int:
         """Number of the epoch that the next `iter` reads: that of the inner sampler, if it counts epochs."""
-        return getattr(self.sampler, "epoch", self._epoch)
+        own = epoch_of(self.sampler)
+        return self._epoch if own is None else own
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch that the next `iter` reads (0 or more), also of the inner sampler."""
@@ -228,13 +230,12 @@ class NestedSampler(Sampler):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of the next epoch, and the state of the inner sampler if it has one."""
-        inner = self.sampler.state_dict() if hasattr(self.sampler, "state_dict") else None
-        return {**super().state_dict(), "sampler": inner}
+        return {**super().state_dict(), "sampler": state_of(self.sampler)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        if state["sampler"] is not None and hasattr(self.sampler, "load_state_dict"):
-            self.sampler.load_state_dict(state["sampler"])
+        if state["sampler"] is not None and has_method(self.sampler, "load_state_dict", state["sampler"]):
+            cast(Any, self.sampler).load_state_dict(state["sampler"])
 
     def resume_after(self, state: Mapping[str, Any], read: int) -> int:
         """Load the state of an epoch after `read` keys. Return how many keys the caller still has to skip.
@@ -304,15 +305,21 @@ def draw(sampler: Any, epoch: int, start: int = 0) -> Iterator[Any]:
     >>> list(draw([4, 2, 7], 0, start=1))
     [2, 7]
     """
-    epoch = getattr(sampler, "epoch", epoch)
+    own = epoch_of(sampler)
+    epoch = epoch if own is None else own
     order = order_of(sampler, epoch) if start else None
     keys = iter(sampler.at_epoch(epoch) if isinstance(sampler, View) else sampler)
     return islice(keys, start, None) if order is None else iter(order[start:])
 
 
+def state_of(sampler: Any) -> Any:
+    """Return the state of a sampler that has one, otherwise None."""
+    return sampler.state_dict() if has_method(sampler, "state_dict") else None
+
+
 def pass_epoch(sampler: Any, epoch: int) -> None:
     """Call ``sampler.set_epoch(epoch)`` if the sampler has that method."""
-    if hasattr(sampler, "set_epoch"):
+    if takes_epoch(sampler):
         sampler.set_epoch(epoch)
 
 

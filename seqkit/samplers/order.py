@@ -370,11 +370,14 @@ def as_sort_keys(keys: Order, who: str) -> Order:
     ([2, 0.5], array([0.5]))
     """
     check_sequence(keys, who)
-    if isinstance(keys, np.ndarray) and keys.ndim == 1 and not keys.dtype.hasobject:
+    if type(keys) is np.ndarray and keys.ndim == 1 and not keys.dtype.hasobject:
         return keys
     if hasattr(keys, "tolist") and getattr(keys, "ndim", 1) > 1:
         return list(keys.tolist())  # rows compare as lists
     values = values_of(keys, who)
+    for i, value in enumerate(values):
+        if value is None or type(value).__name__ == "NAType":  # of pandas
+            raise TypeError(f"{who} must compare, got {value!r} at position {i}. Fill in what is missing.")
     return np.array(values) if {float}.issuperset(map(type, values)) else values
 
 

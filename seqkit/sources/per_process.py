@@ -12,7 +12,7 @@ import numpy as np
 from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..indices import Indices, Unsized, as_array, as_list
-from ..recognise import length_of, recognise
+from ..recognise import length_of, many_at_once, reads_alike, recognise
 from ..source import as_view
 from ..view import Indexable, T, U, V, View, name_of
 from ..views.smap import smap
@@ -118,6 +118,7 @@ class PerProcess(View[Any]):
     """
 
     _length_reads = True  # the sequence is opened
+    _reads_many: bool | None = None  # whether `__getitems__` gives the items that `[i]` gives; None: unknown
 
     def __init__(
         self,
@@ -157,12 +158,16 @@ class PerProcess(View[Any]):
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         if not len(indices):
             return []
+        many = None
         try:
-            many = self._handles.call(read_many, indices)
+            if self._reads_many is not False:
+                many = self._handles.call(read_many, indices)
+            if many is not None and self._reads_many is None:  # by an item of the last group
+                self._reads_many = self._handles.call(reads_alike, int(indices[-1]), many[-1])
         except Exception as error:
             name_file(error, self._path)
             fail(self, indices[0], error, f"reading {len(indices)} items at once")
-        return super()._getmany(indices) if many is None else many
+        return many if many is not None and self._reads_many else super()._getmany(indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
@@ -190,7 +195,4 @@ def read_many(data: Any, indices: Indices) -> Sequence[Any] | None:
     if getattr(data, "__getitems__", None) is None:
         return None
     wanted = as_array(indices) if getattr(data, "takes_arrays", False) else as_list(indices)
-    items: Sequence[Any] = data.__getitems__(wanted)
-    if len(items) != len(indices):
-        raise ValueError(f"__getitems__ returned {len(items)} items for {len(indices)} indices")
-    return items
+    return cast(Sequence[Any], many_at_once(data, wanted))

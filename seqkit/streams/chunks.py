@@ -29,6 +29,7 @@ from typing import Any, Literal, NamedTuple
 from ..context import close_with_worker, in_process_worker
 from ..errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
 from ..indices import UNKNOWN
+from ..set_epoch import listeners
 from ..view import View, in_order, is_measured, name_of
 from .order import Order
 from .stream import Stream
@@ -124,9 +125,8 @@ class Opener:
     def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
         if isinstance(opened, View):
             return opened.at_epoch(self._epoch)
-        set_epoch = getattr(opened, "set_epoch", None)
-        if callable(set_epoch):
-            set_epoch(self._epoch)
+        for one in listeners(opened):
+            one.set_epoch(self._epoch)
         return opened
 
     def _can_seek(self, items: Any) -> bool:

@@ -11,9 +11,10 @@ from weakref import WeakSet
 from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
 from ..frames import warn
 from ..iteration import is_one_shot
+from ..prefetch.hooks import introduced
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
-from ..randomness import as_seed
+from ..randomness import as_seed, node_key
 from ..set_epoch import listeners, tell
 from .batch import Collation, StreamBatch, Unequal
 from .chunks import Chunks, Opener, OpenStreams, Resume
@@ -22,7 +23,7 @@ from .iterator import Progress, StreamIterator
 from .lanes import PADDING, Ends, Lanes, Row, Where
 from .order import Listed, Order, described
 from .state import check_state
-from .workers import Here, Limits, Opened, StreamFailed, Workers, introduced
+from .workers import Here, Limits, Opened, StreamFailed, Workers
 
 __all__ = ["StreamLoader"]
 
@@ -321,19 +322,18 @@ class StreamLoader:
         shm_size = self._options["shm_size"]
         # So many results can be held, or on their way, without copies. All streams may be with one worker.
         most = min(256, max(16, self._limits.chunks * self.batch_size))
-        nodes = [
+        nodes: Any = [
             prefetch(
                 chunks,
                 1,
                 **{**self._options, "shm_size": shm_size and shm_size // workers},
                 max_buffered=most,
                 start_hook=introduced(self._hook, number, workers),
-                seed=as_seed(self.seed + number, "seed"),
+                seed=node_key("workers", self.seed, epoch, number),
             )
             for number in range(workers)
         ]
-        # The epoch changes the seeds of the workers.
-        return [cast("Prefetch[Any]", node.at_epoch(epoch)) for node in nodes]
+        return cast("list[Prefetch[Any]]", nodes)
 
     def _fail(self, failure: StreamFailed, stream: Opened, chunk: int) -> None:
         """Raise the error of a stream, or note it and go on without the stream."""

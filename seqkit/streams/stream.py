@@ -14,6 +14,7 @@ from ..checks import as_bool, check_callable, int_at_least, positive_int, refuse
 from ..errors import EvaluationError, fail
 from ..iteration import Progress, is_one_shot, restarting
 from ..randomness import as_seed, node_key
+from ..set_epoch import listeners
 from ..view import T, U, View, in_order, is_measured, name_of
 
 __all__ = ["Stream", "shuffle_buffer"]
@@ -209,9 +210,8 @@ class Stream(Generic[T]):
         """
         self._epoch = int_at_least(epoch, "set_epoch: epoch", 0)
         upstream = self._upstream()
-        tell = getattr(self._source if upstream is None else upstream, "set_epoch", None)
-        if callable(tell):
-            tell(self._epoch)
+        for one in listeners(self._source if upstream is None else upstream):
+            one.set_epoch(self._epoch)
 
     def _upstream(self) -> Stream[Any] | None:
         """Return the stream that this one is a step of, or None."""

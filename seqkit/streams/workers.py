@@ -8,21 +8,19 @@ back-pressure, shared memory, retries, time-outs and the end of the workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..context import get_worker_info, set_worker_info
-from ..errors import EndOfSequence, EvaluationError, ItemTimeout, WorkerDied, brief
+from ..errors import EndOfSequence, EvaluationError, brief
 from ..iteration import restarting
 from ..prefetch.consumer import Reader
-from ..prefetch.hooks import call_hook
+from ..prefetch.errors import name_worker
 from ..prefetch.node import Prefetch
 from ..prefetch.reading import Reading
 from ..prefetch.results import size_of
 from .chunks import Found, Key, OpenStreams, keys
 
-__all__ = ["Here", "Limits", "Opened", "StreamFailed", "Workers", "introduced"]
+__all__ = ["Here", "Limits", "Opened", "StreamFailed", "Workers"]
 
 
 class StreamFailed(Exception):
@@ -280,21 +278,7 @@ def _located(
         if message.startswith(prefix):
             message = who + message.removeprefix(prefix)
             break
-    if isinstance(error, WorkerDied | ItemTimeout):  # every node calls its only worker 0
-        message = message.replace("worker 0 ", f"worker {worker} ", 1)
     error.message = message
-    error.index, error.view, error.path, error.worker = (stream.id, chunk), None, (), worker
+    error.index, error.view, error.path = (stream.id, chunk), None, ()
+    name_worker(error, worker)
     return error
-
-
-def introduced(hook: Callable[..., Any] | None, worker: int, workers: int) -> Callable[[], None]:
-    """Return a start hook for the node of worker number `worker`."""
-    return partial(_introduce, hook, worker, workers)
-
-
-def _introduce(hook: Callable[..., Any] | None, worker: int, workers: int) -> None:
-    """Let the worker know its number among all workers, and call the user's hook with it."""
-    info = get_worker_info()
-    assert info is not None
-    set_worker_info(replace(info, id=worker, num_workers=workers))
-    call_hook(hook, worker)

@@ -272,7 +272,7 @@ class AddCache(View[T]):
         return AddCache(sources[0], self._settings.fresh(self._settings.scope))
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        if not self._random_count:
+        if not self._varies():
             return self  # and keep its items
         return AddCache(sources[0], self._settings.fresh(f"epoch-{epoch}"))
 

@@ -139,7 +139,7 @@ class Epochs(Several):
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
         first = epoch if self._passes is None else epoch * self._passes
-        return Epochs(self._sources[0], self._passes, first) if self._random_count else self
+        return Epochs(self._sources[0], self._passes, first) if self._varies() else self
 
     def _arguments(self, sources: list[str]) -> list[str]:
         passes = [] if self._passes is None else [str(self._passes)]

@@ -174,7 +174,7 @@ class Filter(Scanned[T], Columns[T]):
         return scan.result()
 
     def _part(self, wanted: range) -> View[Any] | None:
-        if self._random_count:
+        if self._varies():
             return None  # in another epoch the items are at other positions
         scan, count = self._begin(), max(wanted, default=-1) + 1
         while len(scan.indices) < count:
@@ -201,8 +201,8 @@ class Filter(Scanned[T], Columns[T]):
         return super()._iter(plan) if self._reads_on_demand else self._chosen.view._iter(plan)
 
     def _take(self, indices: range | IndexArray) -> View[Any]:
-        # If something random is below, its items are at other positions in another epoch.
-        is_fixed = self._found.known and not self._random_count
+        # If something below follows the epoch, its items are at other positions in another epoch.
+        is_fixed = self._found.known and not self._varies()
         return self._chosen.view._take(indices) if is_fixed else super()._take(indices)
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
@@ -213,7 +213,7 @@ class Filter(Scanned[T], Columns[T]):
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
         source = selected(self._sources[0], names)
-        if self._random_count:
+        if self._varies():
             raise TypeError(
                 "select: this filter has other items in each epoch."
                 " Filter before shuffling, or select below filter."

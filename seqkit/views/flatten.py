@@ -176,7 +176,7 @@ class Flatten(Scanned[Any]):
         return np.cumsum(lengths, dtype=np.int64)
 
     def _part(self, wanted: range) -> View[Any] | None:
-        if self._random_count:
+        if self._varies():
             return None  # in another epoch the sequences have other lengths
         sequences, lengths = in_order(self._sources[0]), list[int]()
         while sum(lengths) <= max(wanted, default=-1):

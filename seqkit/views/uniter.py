@@ -175,10 +175,10 @@ class Uniter(View[Any]):
         return self._passes.iterable
 
     def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
-        passes = self._passes
-        if passes.one_shot or not listeners(passes.iterable):
-            return self
-        return Uniter(passes.at_epoch(epoch), self._n)
+        return Uniter(self._passes.at_epoch(epoch), self._n) if self._varies() else self
+
+    def _varies(self) -> bool:
+        return not self._passes.one_shot and bool(listeners(self._passes.iterable))
 
     def _arguments(self, sources: list[str]) -> list[str]:
         iterable, passes = self._passes.iterable, self._passes

@@ -317,3 +317,37 @@ def test_rollover_follows_its_sampler() -> None:
     expected = list(RandomSampler(10, seed=1).order.at_epoch(3))
     assert plain(loader) == [expected[:4], expected[4:8]]
     assert loader.epoch == 4
+
+
+def slice_of(view: Any) -> Any:
+    len(view)  # which scans it
+    return view[1:3]
+
+
+class Groups(Numbers):
+    epoch = 0
+
+    def __getitem__(self, i: int) -> Any:
+        return [self.epoch] * (1 + self.epoch)
+
+
+FOLLOWERS: dict[str, tuple[Any, list[list[int]]]] = {
+    "add_cache": (lambda: sk.add_cache(Numbers()), [[0, 1, 2, 3], [100, 101, 102, 103]]),
+    "epochs": (lambda: sk.epochs(Numbers(), 2)[2:6], [[2, 3, 100, 101], [202, 203, 300, 301]]),
+    "filter": (lambda: sk.filter(lambda x: x in (1, 2, 103), Numbers()), [[1, 2], [103]]),
+    "slice of filter": (
+        lambda: slice_of(sk.filter(lambda x: x not in (0, 103), Numbers())),
+        [[2, 3], [101, 102]],
+    ),
+    "flatten": (lambda: sk.flatten(Groups()), [[0] * 4, [1] * 8]),
+    "slice of flatten": (lambda: slice_of(sk.flatten(Groups())), [[0, 0], [1, 1]]),
+}
+
+
+@pytest.mark.parametrize("kind", FOLLOWERS)
+def test_views_that_keep_something_follow_the_epoch_of_a_data_set(kind: str) -> None:
+    made, expected = FOLLOWERS[kind]
+    loader = sk.DataLoader(made(), None)
+    assert [list(loader) for _ in range(2)] == expected
+    view = made()
+    assert [list(view.at_epoch(epoch)) for epoch in (0, 1, 0)] == [*expected, expected[0]]

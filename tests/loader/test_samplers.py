@@ -404,6 +404,8 @@ def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: An
                 f"samples[{index}] failed: IndexError: the sampler gave index"
             )
             assert caught.value.message.endswith(f"the sampler gave index {index} for 10 samples")
+            is_sent = isinstance(data, Own) and way.get("num_workers", 0) > 0  # only the object knows
+            assert (caught.value.worker is not None) == is_sent
             assert np.sum(next(batches)) in (4, 9)
 
 

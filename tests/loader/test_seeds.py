@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.loader.bound import seeds
 
 
 class Noise:
@@ -108,3 +110,100 @@ def test_seeds_of_torch_are_those_of_the_worker_info() -> None:
     for numbers in one, two:
         assert (numbers[:, 0] == numbers[:, 1]).all()
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# -------------------------------------------------------------------- PyTorch's recipe
+
+
+def seed_worker(worker: int) -> None:
+    """The recipe of PyTorch's notes on reproducibility."""
+    import torch
+
+    seed = torch.initial_seed() % 2**32
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+class Recipe:
+    def __call__(self, worker: int) -> None:
+        seed_worker(worker)
+
+
+def indirect(worker: int) -> None:
+    seed_worker(worker)
+
+
+RECIPES: dict[str, Any] = {
+    "function": seed_worker,
+    "object": Recipe(),
+    "partial": functools.partial(seed_worker),
+    "lambda": lambda worker: np.random.seed(worker),
+    "indirect": indirect,
+    "method": Recipe().__call__,
+}
+BOUND: dict[str, dict[str, Any]] = {
+    "two": {"num_workers": 2},
+    "persistent": {"num_workers": 2, "persistent_workers": True},
+    "template": {"num_workers": 2, "multiprocessing_context": "forkserver"},
+    "sampler": {"num_workers": 2, "sampler": [*range(11, -1, -1)]},
+    "order": {"num_workers": 2, "shuffle": True, "prefetch_factor": 1},
+}
+
+
+class Drawn(Noise):
+    def __getitem__(self, i: int) -> Any:
+        info = sk.get_worker_info()
+        assert info is not None
+        return np.array([*super().__getitem__(i), info.id, info.num_workers])
+
+
+@pytest.mark.parametrize("options", BOUND.values(), ids=BOUND)
+def test_the_recipe_of_pytorch_gives_the_same_numbers_in_each_run(options: dict[str, Any]) -> None:
+    pytest.importorskip("torch")
+    from seqkit.torch import DataLoader
+
+    runs = [epochs(DataLoader(Drawn(), 2, seed=3, worker_init_fn=seed_worker, **options)) for _ in range(2)]
+    assert np.array_equal(*runs)
+    first, second = runs[0]
+    assert first.shape == (6, 2, 4)
+    workers = options["num_workers"]
+    assert (np.arange(6) % workers == first[..., 2].T).all()  # as in PyTorch
+    assert (first[..., 3] == workers).all()
+    draws = np.concatenate([first[..., :2].ravel(), second[..., :2].ravel()])
+    assert len(np.unique(draws)) == draws.size  # each worker and each epoch draws others
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_functions_that_seed_are_recognised(recipe: str) -> None:
+    pytest.importorskip("torch")
+    loader = sk.DataLoader(Drawn(), 2, seed=3, worker_init_fn=RECIPES[recipe], num_workers=2)
+    for epoch in epochs(loader):
+        assert (np.arange(6) % 2 == epoch[..., 2].T).all()
+
+
+@pytest.mark.parametrize("hook", [None, print, lambda worker: None, Noise.__len__])
+def test_other_functions_leave_it_to_any_worker_to_compute_a_batch(hook: Any) -> None:
+    assert not seeds(hook)
+
+
+def test_an_error_of_a_bound_batch_names_its_worker_and_the_next_batch_follows() -> None:
+    def read(i: int) -> int:
+        return i if i != 3 else 1 // 0
+
+    options: dict[str, Any] = {"num_workers": 2, "worker_init_fn": lambda worker: random.seed(worker)}
+    with sk.DataLoader(sk.smap(read, range(6)), None, **options) as loader:
+        assert len(loader) == 6
+        batches = iter(loader)
+        assert [next(batches) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(sk.EvaluationError) as caught:
+            next(batches)
+        assert caught.value.worker == 1
+        state = loader.state_dict()
+        assert list(batches) == [4, 5]
+        assert [loader.view[i] for i in (5, 0)] == [5, 0]
+        assert "bound" in str(sk.profile(loader.view[4:]))
+    with sk.DataLoader(sk.smap(read, range(6)), None, **options) as loader:
+        loader.load_state_dict(state)
+        assert list(loader) == [4, 5]
+    with pytest.raises(RuntimeError, match="closed"):
+        iter(loader)

@@ -14,7 +14,7 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch.consumer import Reader
 from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
-from seqkit.samplers.distributed import DistributedSampler
+from seqkit.samplers.distributed import DistributedSampler, SplitSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from tests.prefetch.traces import children, drawn, until
@@ -954,3 +954,139 @@ def test_out_of_order_there_is_no_place_to_speak_of() -> None:
         with pytest.raises(RuntimeError, match="with in_order=False no position says"):
             loader.state_dict()
         assert sorted(i for numbers, _ in epochs(loader, 1)[0] for i in numbers) == list(range(N))
+
+
+class EveryNth:
+    """Gives a process every nth batch, as the sampler of accelerate does."""
+
+    def __init__(self, num_processes: int, process_index: int) -> None:
+        self.num_processes = num_processes
+        self.process_index = process_index
+
+    def __len__(self) -> int:
+        return len(range(self.process_index, 200, self.num_processes))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.process_index, 200, self.num_processes))
+
+
+SHARES: dict[str, Callable[[int, int], Any]] = {
+    "processes": EveryNth,
+    "slice": lambda count, rank: sk.shard(sk.shuffle(range(200), seed=1), rank, count),
+    "parts": lambda count, rank: SplitSampler(200, count, rank, seed=1),
+    "torch": lambda count, rank: pytest.importorskip("torch.utils.data").DistributedSampler(
+        range(200), count, rank
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SHARES)
+def test_a_state_of_a_share_is_refused_by_another_number_of_processes(kind: str) -> None:
+    def made(count: int, rank: int) -> Any:
+        return sk.DataLoader(range(200), 2, sampler=SHARES[kind](count, rank), seed=0)
+
+    loader = made(4, 0)
+    batches = iter(loader)
+    for _ in range(5):
+        next(batches)
+    state = json.loads(json.dumps(loader.state_dict()))
+    rest = [batch.tolist() for batch in batches]
+    other = made(3, 0)
+    with pytest.raises(
+        ValueError, match=r"in the middle of an epoch of (4|50) .*process.*, but this loader has (3|67)"
+    ):
+        other.load_state_dict(state)
+    assert len(list(other)) == 34
+    same = made(4, 0)
+    same.load_state_dict(state)
+    assert [batch.tolist() for batch in same] == rest
+    other.load_state_dict(loader.state_dict())  # at the end of an epoch any number may go on
+    assert len(list(other)) == 34
+
+
+def test_shares_may_differ_by_one_index() -> None:
+    loaders = [sk.DataLoader(range(10), 1, sampler=sk.shard(range(10), rank, 3)) for rank in range(3)]
+    next(iter(loaders[0]))
+    state = loaders[0].state_dict()
+    for loader in loaders:  # frameworks load the state of rank 0 in all processes
+        loader.load_state_dict(state)
+        assert len(list(loader)) == len(loader) - 1
+
+
+class OwnIterator:
+    """A data set that begins anew at `iter`, whatever state it has loaded."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.at = 0
+        return self
+
+    def __next__(self) -> int:
+        if self.at == 20:
+            raise StopIteration
+        self.at += 1
+        return self.at
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+
+
+def test_a_data_set_that_begins_anew_at_iter_is_resumed_where_it_was() -> None:
+    loader = sk.DataLoader(OwnIterator(), 2, collate_fn=list)
+    batches = iter(loader)
+    for _ in range(4):
+        next(batches)
+    state = loader.state_dict()
+    other = sk.DataLoader(OwnIterator(), 2, collate_fn=list)
+    other.load_state_dict(state)
+    assert list(other) == list(batches) == [[i, i + 1] for i in range(9, 20, 2)]
+
+
+class Foreign:
+    """A sampler or data set whose methods and attributes have the names of a protocol, but other meanings."""
+
+    weights = (1.0, 2.0)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+    def epoch(self) -> None: ...
+
+    def set_epoch(self, epoch: int, seed: int) -> NoReturn:
+        raise AssertionError
+
+    def state_dict(self, prefix: str) -> NoReturn:
+        raise AssertionError
+
+    def load_state_dict(self, state: Any, strict: bool) -> NoReturn:
+        raise AssertionError
+
+    @property
+    def sampler(self) -> Any:
+        return self
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: sk.DataLoader(range(10), 5, sampler=Foreign(), collate_fn=list),
+        lambda: sk.DataLoader(range(10), batch_sampler=BatchSampler(Foreign(), 5), collate_fn=list),
+        lambda: sk.DataLoader(Foreign(), 5, collate_fn=list),
+    ],
+    ids=["sampler", "batches", "data set"],
+)
+def test_methods_with_other_parameters_are_not_called(made: Callable[[], Any]) -> None:
+    loader = made()
+    batches = iter(loader)
+    assert next(batches) == [0, 1, 2, 3, 4]
+    other = made()
+    other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    assert [*other, *other] == [[5, 6, 7, 8, 9], [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]

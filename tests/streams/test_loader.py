@@ -15,6 +15,7 @@ from seqkit.streams import StreamLoader
 from seqkit.streams.chunks import Chunks, Key, Opener
 from seqkit.streams.order import Listed
 from seqkit.streams.workers import Limits, Opened, Workers
+from tests.loader.test_epochs import Numbers
 
 from .model import KINDS, batches, numbers, shown
 
@@ -403,18 +404,28 @@ def test_arrays_of_processes_belong_to_the_consumer() -> None:
 
 @pytest.mark.parametrize("workers", [{}, {"num_workers": 1}, {"num_workers": 1, "method": "thread"}])
 def test_streams_that_follow_the_epoch_are_told_it(workers: Any) -> None:
-    class Epochs:
-        epoch = -1
-
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
-
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, i: int) -> int:
-            return 10 * self.epoch + i
-
-    with StreamLoader(Epochs(), lambda stream: [stream], 2, padding="drop_rows", **workers) as loader:
+    with StreamLoader(Numbers(), lambda stream: [stream], 4, padding="drop_rows", **workers) as loader:
         found = [[batch.data.tolist() for batch in loader] for _ in range(2)]
-    assert found == [[[0, 1]], [[10, 11]]]
+    assert found == [[[0, 1, 2, 3]], [[100, 101, 102, 103]]]
+
+
+def seed_worker(worker: int) -> None:
+    import torch
+
+    np.random.seed(torch.initial_seed() % 2**32)
+
+
+def draws(stream: Any) -> Any:
+    return [np.array([np.random.rand()]) for _ in range(3)]
+
+
+def test_streams_draw_the_same_in_each_run_and_others_in_each_epoch_where_worker_init_fn_seeds() -> None:
+    pytest.importorskip("torch")
+
+    def read() -> Any:
+        with StreamLoader([0, 1], draws, 2, 2, worker_init_fn=seed_worker, seed=3) as loader:
+            return [[batch.data.ravel().tolist() for batch in loader] for _ in range(2)]
+
+    runs = [read(), read()]
+    assert runs[0] == runs[1]
+    assert len(np.unique(runs[0])) == np.size(runs[0])

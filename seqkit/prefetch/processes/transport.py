@@ -149,7 +149,7 @@ class Processes(Backend):
             self._settings.timeout_s,
             self._pid,
             TorchModes.of_this_thread(),
-            self._settings.seeds_items,
+            self._settings.item_seed,
             self._settings.end_hook,
         )
         self._poll.register(self._fds["receive"], select.POLLIN)

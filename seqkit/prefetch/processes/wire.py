@@ -165,5 +165,5 @@ class Spec:
     timeout_s: float | None  # with a limit, workers record when each item begins
     parent: int  # the pid of the parent
     modes: TorchModes
-    seeds_items: bool = False  # whether to seed the global generators for every item, not for every epoch
+    item_seed: int | None = None  # to seed the global generators for every item, not for every epoch
     end_hook: Callable[..., Any] | None = None

@@ -82,7 +82,7 @@ class Worker:
         self.segment = segment
         self.control = Control(segment, spec.layout)
         live_below(pipeline, spec.num_workers, spec.timeout_s)
-        self.evaluator = Evaluator(pipeline, seeding.begin_item if spec.seeds_items else None)
+        self.evaluator = Evaluator(pipeline, None if spec.item_seed is None else seeding.begin_item)
         self._blocks: dict[int, JobBlock] = {}  # by slot
         self._arenas: dict[int, Block] = {}  # the memory of the slots again, for user code
         self._retains = False  # whether user code has kept memory of a slot; it gets no more then
@@ -144,7 +144,7 @@ class Worker:
         """Run a job and deliver its items."""
         begun_ns, writer = monotonic_ns(), self._writer(slot, len(indices))
         set_clock(None if self.spec.timeout_s is None else block)
-        if epoch != self.seeding.epoch and not self.spec.seeds_items:
+        if epoch != self.seeding.epoch and self.spec.item_seed is None:
             self.seeding.begin(epoch)
         if len(indices) == 1:
             # Only the item of a single-item job may use memory of the slot. In a longer job, an item might

@@ -93,7 +93,7 @@ def _work(number: int, outfit: Outfit) -> None:
     spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
     try:
         info = worker_info(number, spec.num_workers, spec.seed, "process")
-        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.seed)
+        seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.item_seed)
         set_worker_info(info)
         seterr(cast(Policy, spec.errors))
         if spec.timeout_s is not None:
