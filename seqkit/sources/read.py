@@ -1,4 +1,4 @@
-"""`read`: a view of a file, of the kind that its name says."""
+"""`read`: open a file as a view. The name of the file selects the reader."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MARKS = {
 def read(
     path: str | PathLike[str], *arguments: Any, open_fn: Callable[[str], Any] | None = None, **options: Any
 ) -> View[Any]:
-    """Return a view of a file or folder, of the kind that its suffix says.
+    """Open a file or folder as a view. The suffix of its name selects the reader.
 
     Parameters
     ----------
