@@ -153,10 +153,16 @@ class Dispatcher:
     # ---------------------------------------------------------------- consumers
 
     def open(
-        self, plan: Iterable[Any], epoch: int, limit: int | None = None, in_order: bool = True
+        self,
+        plan: Iterable[Any],
+        epoch: int,
+        limit: int | None = None,
+        in_order: bool = True,
+        cut: Callable[[Any], int] | None = None,
     ) -> Reader:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
-        reader = Reader(self, Consumer(Window(plan, self.limit(limit), in_order), epoch))
+        window = Window(plan, self.limit(limit), in_order, None if self.chunking.fixed else cut)
+        reader = Reader(self, Consumer(window, epoch))
         self.step(self._watch, reader)
         return reader
 

@@ -26,6 +26,7 @@ from ..indices import UNKNOWN, Endless, Indices, Plan
 from ..iteration import restarting
 from ..source import as_view
 from ..view import Indexable, T, View
+from .borders import Borders
 from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
@@ -206,7 +207,9 @@ class Prefetch(View[T]):
 
     def open(self, plan: Iterable[Any], limit: int | None = None, in_order: bool = True) -> Reader:
         """Return a reader of a plan (for the engine)."""
-        return self._engine.running().open(plan, self._epoch, limit, in_order)
+        borders = Borders.of(self._sources[0])
+        cut = None if borders is None else borders.cut
+        return self._engine.running().open(plan, self._epoch, limit, in_order, cut)
 
     def hand_over(self, chunk: Chunk, outcomes: Outcomes, position: int) -> Any:
         """Return an item of a chunk and drop the reference to it, or raise its error (for the engine)."""
