@@ -294,6 +294,9 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
         raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
     if holds_objects(array.dtype):
         raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
+    declared = str(getattr(sample, "dtype", getattr(sample, "type", ""))).lower()
+    if array.dtype.kind == "f" and declared.startswith(("int", "uint")):
+        raise ValueError(f"{what} and holds ints and missing values, which would become floats; fill them")
     if kind in (list, tuple) and (changed := int_changed(sample, array)) is not None:
         raise ValueError(
             f"{place.who}: {place.at(i)} holds {changed!r}, which does not fit into {array.dtype}; numbers of"
