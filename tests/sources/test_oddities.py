@@ -1284,6 +1284,7 @@ def test_compressed_csv_has_the_same_values(
     path = tmp_path / f"a.csv{suffix}"
     path.write_bytes(compress(b"a,b\n0xFFFFFFFFFFFFFFFF,01\n"))
     assert list(sources.csv(path, library=library)) == [{"a": 2**64 - 1, "b": "01"}]
+    assert list(sk.read(path)) == list(sk.read(tmp_path / f"*.csv{suffix}")) == list(sources.csv(path))
 
 
 def test_csv_is_read_without_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
