@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["always_holds", "holds", "int_changed", "not_held"]
+__all__ = ["always_holds", "holds", "int_changed", "lost_missing", "not_held"]
 
 DType = np.dtype[Any]
 Flags = npt.NDArray[np.bool_]
@@ -86,6 +86,12 @@ def int_changed(sample: Any, array: npt.NDArray[Any]) -> Any:
     if len(ints) == len(numbers):
         return max(ints)  # no dtype of ints holds them all
     return next((number for number in ints if not holds(array.dtype, number)), None)
+
+
+def lost_missing(sample: Any, array: npt.NDArray[Any]) -> bool:
+    """Return whether ints became floats because some are missing, as in a column of pandas or polars."""
+    declared = str(getattr(sample, "dtype", getattr(sample, "type", ""))).lower()
+    return array.dtype.kind == "f" and declared.startswith(("int", "uint"))
 
 
 def _exact_bits(dtype: DType) -> int:

@@ -14,6 +14,7 @@ from .observe.explain import explain as _explain
 from .observe.monitor_throughput import monitor_throughput as _monitor_throughput
 from .observe.profile import profile as _profile
 from .prefetch.node import prefetch as _prefetch
+from .progress import Progress
 from .view import Indexable, T, U, V, View
 from .views.add_cache import add_cache as _add_cache
 from .views.batch import batch as _batch
@@ -86,7 +87,7 @@ class Chainable(Generic[T_co]):
         /,
         *,
         eager: bool = False,
-        progress: Callable[[int, int | None], Any] | None = None,
+        progress: Progress | None = None,
     ) -> Filter[T_co]: ...
     def interleave(self, *sequences: Indexable[U], stop: Stop = "longest") -> View[T_co | U]: ...
     def random_map(

@@ -404,6 +404,13 @@ class Cursor:
             self._rest = _raising(error)  # the indices before the error come first
         return drawn
 
+    def put_back(self, piece: Any) -> None:
+        """Return the last indices of the last piece, which come first in the next piece."""
+        if self._sized is not None:
+            self._position -= len(piece)
+        else:
+            self._rest = chain(piece, self._rest)
+
     def _refill(self) -> None:
         assert self._blocks is not None
         if self._sized is None or self._position == len(self._sized):

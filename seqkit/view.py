@@ -28,7 +28,8 @@ Attributes describe a view. ``_length_reads``: finding the length may read items
 works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
 ``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
-Each optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
+``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them. Each
+optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -185,6 +186,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _streams: Any = False  # or a property
     _has_parts: Any = True  # or a property
     _selects: Any = False  # or a property
+    _reads_groups = False
     _reads_on_demand: Any = False  # or a property
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())

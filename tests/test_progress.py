@@ -41,7 +41,15 @@ class Bar:
         self.closed = True
 
 
-every_function = pytest.mark.parametrize("function", [pack, to_list, to_file])
+def filtered(progress: Any, folder: Path) -> Any:
+    return sk.filter(lambda item: True, sk.smap(abs, range(5)), progress=progress, eager=True)
+
+
+def filtered_in_a_loop(progress: Any, folder: Path) -> Any:
+    return [item for item in sk.filter(lambda item: True, sk.smap(abs, range(5)), progress=progress)]  # noqa: C416
+
+
+every_function = pytest.mark.parametrize("function", [pack, to_list, to_file, filtered, filtered_in_a_loop])
 
 
 @every_function
@@ -57,7 +65,7 @@ def test_a_class_of_bars_makes_one_and_closes_it(function: Any, tmp_path: Path) 
     function(Bar, tmp_path)
     (bar,) = Bar.made
     assert (bar.total, bar.n, bar.closed) == (5, 5, True)
-    assert bar.desc in ("pack", "materialize")
+    assert bar.desc in ("pack", "materialize", "filter")
 
 
 @every_function
@@ -95,7 +103,9 @@ def test_bars_close_if_the_work_fails_and_nothing_is_shown_by_default() -> None:
     Bar.made.clear()
     with pytest.raises(sk.EvaluationError):
         sk.pack(sk.smap(lambda i: 1 // (2 - i), range(5)), progress=Bar)
-    assert Bar.made[0].closed
+    with pytest.raises(sk.EvaluationError):
+        len(sk.filter(lambda i: 1 // (2 - i), range(5), progress=Bar))
+    assert [bar.closed for bar in Bar.made] == [True, True]
     for silent in (None, False):
         with reporting(silent, "test") as report:
             assert report(1, 2) is None

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import always_holds, holds, int_changed, not_held
+from ..casting import always_holds, holds, int_changed, lost_missing, not_held
 from ..context import empty
 from ..errors import as_given
 from ..view import View
@@ -294,6 +294,8 @@ def _as_array(sample: Any, place: Place, i: int) -> Array:
         raise TypeError(f"{what}, of which numpy makes no array: {error}") from error
     if holds_objects(array.dtype):
         raise TypeError(f"{what}; allowed are arrays, numbers and nested lists of them: convert it")
+    if lost_missing(sample, array):
+        raise ValueError(f"{what} and holds ints and missing values, which would become floats; fill them")
     if kind in (list, tuple) and (changed := int_changed(sample, array)) is not None:
         raise ValueError(
             f"{place.who}: {place.at(i)} holds {changed!r}, which does not fit into {array.dtype}; numbers of"

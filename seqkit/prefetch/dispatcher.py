@@ -164,10 +164,12 @@ class Dispatcher:
         limit: int | None = None,
         in_order: bool = True,
         stage: StagePlan | None = None,
+        cut: Callable[[Any], int] | None = None,
         kind: type[SomeReader] = Reader,  # type: ignore[assignment]
     ) -> SomeReader:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
-        reader = kind(self, Consumer(Window(plan, self.limit(limit), in_order), epoch, stage))
+        window = Window(plan, self.limit(limit), in_order, None if self.chunking.fixed else cut)
+        reader = kind(self, Consumer(window, epoch, stage))
         self.step(self._watch, reader)
         return reader
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ..indices import Unsized, each
 from ..view import View
+from .borders import Borders
 from .hooks import generation, leave_fork
 from .results import Outcomes
 
@@ -70,13 +71,15 @@ class Evaluator:
     ) -> bool:
         """Evaluate the items of a job into a sink. Return whether the sequence ended before the last index.
 
-        Stops between two items when `budget_ns` are over or the sink has no more room. `began` is called at
-        the start of each item after the first, with the time in monotonic nanoseconds. With `begin_planned`,
-        which is called like `begin_item`, each item is read singly. An item may fork, and return in the
-        child too: see `leave_if_forked`.
+        Stops between two items when `budget_ns` are over or the sink has no more room. In the middle of a
+        group, such as a file, it goes on for as long again. `began` is called at the start of each item after
+        the first, with the time in monotonic nanoseconds. With `begin_planned`, which is called like
+        `begin_item`, each item is read singly. An item may fork, and return in the child too: see
+        `leave_if_forked`.
         """
         done, count, go_on, put, clock = 0, len(indices), True, sink.put, monotonic_ns
-        deadline = clock() + budget_ns
+        begun = clock()
+        deadline, is_extended = begun + budget_ns, False
         items = None
         while go_on and done < count:
             try:
@@ -85,8 +88,12 @@ class Evaluator:
                 for value in items:
                     go_on = put(value)
                     done += 1
-                    if done == count or not go_on or (now := clock()) >= deadline:
+                    if done == count or not go_on:
                         return False
+                    if (now := clock()) >= deadline:
+                        if is_extended or not self._is_in_group(indices[done - 1 : done + 1]):
+                            return False
+                        deadline, is_extended = 2 * now - begun, True
                     if began is not None:
                         began(now)
                 break
@@ -129,6 +136,11 @@ class Evaluator:
     def _item(self, begin: Any, epoch: int, view: View[Any], items: Iterator[Any] | None, i: Any) -> Any:
         begin(epoch, i)
         return next(items or (view._get(one) for one in (i,)))  # a generator, for a StopIteration of an item
+
+    def _is_in_group(self, two: Any) -> bool:
+        """Return whether two successive indices are of one group, which this worker has read."""
+        borders = Borders.of(self.keyed)
+        return borders is not None and borders.cut(two) == 2
 
     def leave_if_forked(self, error: BaseException | None = None) -> None:
         """End this process if an item forked it. The worker continues in the other process.

@@ -29,6 +29,7 @@ from ..indices import UNKNOWN, Endless, Indices, Plan, each, is_repeatable
 from ..iteration import restarting, surviving
 from ..source import as_view
 from ..view import Indexable, T, View
+from .borders import Borders
 from .consumer import Reader
 from .engine import Engine
 from .errors import reraise
@@ -221,7 +222,9 @@ class Prefetch(LowerNode[T]):
         if limit is None and is_repeatable(plan):
             indices = each(plan)
             stage = self._stage(lambda: next(indices, None))  # before this node's threads: others may fork
-        return self._engine.running().open(plan, self._epoch, limit, in_order, stage)
+        borders = Borders.of(self._sources[0])
+        cut = None if borders is None else borders.cut
+        return self._engine.running().open(plan, self._epoch, limit, in_order, stage, cut)
 
     # ---------------------------------------------------------------- the stages below and above
 

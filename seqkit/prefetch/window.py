@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -94,6 +94,8 @@ class Window:
         Most items drawn and not yet handed out. 0 allows only the item that the consumer waits for.
     in_order : bool
         Whether to hand out in plan order, or in the order of arrival.
+    cut : callable, optional
+        Returns how many of some drawn indices to put into one chunk, at least 1.
 
     Attributes
     ----------
@@ -113,9 +115,16 @@ class Window:
     True
     """
 
-    def __init__(self, plan: Iterable[Any], limit: int, in_order: bool = True) -> None:
+    def __init__(
+        self,
+        plan: Iterable[Any],
+        limit: int,
+        in_order: bool = True,
+        cut: Callable[[Any], int] | None = None,
+    ) -> None:
         self._cursor = Cursor(plan)
         self._length = len(plan) if isinstance(plan, range | np.ndarray) else None
+        self._cut = cut
         self._in_order = in_order
         self._chunks: deque[Chunk] = deque()
         # Chunks that are not asked for. Those to ask for again lie before the new ones, which are the last.
@@ -150,6 +159,10 @@ class Window:
                 if not len(indices):
                     self.is_drawn = True
                     break
+                if self._cut is not None and len(indices) > 1:
+                    count = self._cut(indices)
+                    self._cursor.put_back(indices[count:])
+                    indices = indices[:count]
                 items -= len(indices)
                 drawn.append(Chunk(indices, self._drawn))
                 self._drawn += len(indices)

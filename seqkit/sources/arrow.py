@@ -60,10 +60,11 @@ class Rows:
         kind = row_type_in(table.schema.metadata)
         known = {} if kind is None else fields_of(kind)
         self._is_tuple = kind is not None and kind[0] == "tuple" and list(known) == names
-        self._reads = [
+        reads = [
             _decoder(known[field.name]) if field.name in known else _reader(field.type)
             for field in table.schema
         ]
+        self._columns = list(zip(names, self._table.columns, reads, strict=True))
 
     def __len__(self) -> int:
         return self._table.num_rows  # type: ignore[no-any-return]
@@ -73,8 +74,7 @@ class Rows:
         return self._table.nbytes  # type: ignore[no-any-return]
 
     def __getitem__(self, i: int) -> Any:
-        pairs = zip(self._table.columns, self._reads, strict=True)
-        values = [_value(column, i, read) for column, read in pairs]
+        values = [_value(column, i, read, name) for name, column, read in self._columns]
         return tuple(values) if self._is_tuple else dict(zip(self._names, values, strict=True))
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
@@ -82,7 +82,8 @@ class Rows:
             taken = self._table.take(np.asarray(indices, np.int64))
         except NotImplementedError:  # pyarrow cannot take from some types
             return [self[int(i)] for i in indices]
-        columns = [_values(column, read) for column, read in zip(taken.columns, self._reads, strict=True)]
+        pairs = zip(taken.columns, self._columns, strict=True)
+        columns = [_values(column, read, name) for column, (name, _, read) in pairs]
         if self._is_tuple:
             return list(zip(*columns, strict=True))
         return as_rows(self._names, columns, len(indices))
@@ -94,16 +95,30 @@ class Rows:
 Read = Callable[[Any], list[Any]]
 
 
-def _value(column: Any, i: int, read: Read | None) -> Any:
-    if read is None:
+def _value(column: Any, i: int, read: Read | None, name: str | None = None) -> Any:
+    if read is not None:
+        return _values(column.slice(range(len(column))[i], 1), read, name)[0]
+    try:
         return column[i].as_py()
-    return _values(column.slice(range(len(column))[i], 1), read)[0]
+    except Exception as error:
+        _name_column(error, name)
+        raise
 
 
-def _values(column: Any, read: Read | None) -> list[Any]:
-    if read is None:
-        return column.to_pylist()  # type: ignore[no-any-return]
-    return read(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
+def _values(column: Any, read: Read | None, name: str | None = None) -> list[Any]:
+    try:
+        if read is None:
+            return column.to_pylist()  # type: ignore[no-any-return]
+        return read(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
+    except Exception as error:
+        _name_column(error, name)
+        raise
+
+
+def _name_column(error: Exception, name: str | None) -> None:
+    """Add the name of a column to an error: Python has no value for one of its cells."""
+    if name is not None:
+        error.add_note(f"column: {name}")
 
 
 def _decoder(kind: Any) -> Read | None:
@@ -115,6 +130,8 @@ def _reader(kind: Any) -> Read | None:
     """Return the function that reads values of a type, or None if Python objects say all."""
     if type(kind).__name__ == "FixedShapeTensorType":
         return _tensors
+    if str(kind) == "time64[ns]":
+        return _times
     inner = kind
     while "list" in str(inner).partition("<")[0] and hasattr(inner, "value_type"):
         inner = inner.value_type
@@ -124,6 +141,11 @@ def _reader(kind: Any) -> Read | None:
 
 def _number_lists(dtype: Any, column: Any) -> list[Any]:
     return [number_list(value, dtype) for value in column.to_pylist()]
+
+
+def _times(column: Any) -> list[Any]:
+    """Return times of Python. Raise ArrowInvalid if one has nanoseconds, which pyarrow would cut off."""
+    return column.cast("time64[us]").to_pylist()  # type: ignore[no-any-return]
 
 
 def _tensors(column: Any) -> list[Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv as standard
 import gzip
+import os
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
-from mmap import ACCESS_READ, mmap
 from os import PathLike
 from typing import Any
 
@@ -40,10 +41,12 @@ BOOLS = {
     **dict.fromkeys(("false", "False", "FALSE", "0"), False),
 }
 INT = re.compile(r"-?[0-9]+|0[xX][0-9a-fA-F]{1,16}").fullmatch
+LEADING_ZERO = re.compile(r"0[0-9]").match
 FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|[+-]?nan", re.I
 ).fullmatch
-WIDEST = 2**63  # pyarrow rounds larger ints to floats
+WIDEST = 2**63
+EXACT = 2**53  # larger ints may have no float of their value
 
 
 def csv(
@@ -57,8 +60,8 @@ def csv(
     """Return a view of the rows of a CSV file, each a dict from column to value.
 
     A column is of ints, floats or bools if all its fields are. Empty fields and words such as ``NA`` are then
-    None. All other columns are text as it is in the file: dates stay text, and an empty field is ``""``. A
-    column without any value is None.
+    None. All other columns are text as it is in the file: dates stay text, and an empty field is ``""``.
+    Ints with leading zeros, such as postal codes, stay text too. A column without any value is None.
 
     Parameters
     ----------
@@ -71,8 +74,8 @@ def csv(
     delimiter : str
         One letter between two fields. The default is ``","``.
     encoding : str, optional
-        Name of the encoding of the text. None (the default): UTF-8, or UTF-16 if the file begins with its
-        mark.
+        Name of the encoding of the text. None (the default): UTF-8, or UTF-16 or UTF-32 if the file begins
+        with its mark.
     **options
         For `pyarrow.csv.read_csv` or `pandas.read_csv`. With options for types or missing values, the rules
         of the library apply in place of those above.
@@ -110,8 +113,8 @@ def csv(
             f"csv: pyarrow has no option {unknown[0]!r}. Pass delimiter= or encoding=, or library='pandas'"
             " and options of pandas.read_csv."
         )
-    if not isinstance(delimiter, str) or len(delimiter) != 1:
-        raise ValueError(f"csv: delimiter must be one letter, got {delimiter!r}")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ValueError(f"csv: delimiter must be one letter, and no quote or line break, got {delimiter!r}")
     if encoding is not None:
         codecs.lookup(encoding)
     read: Callable[..., Any] = _read_plain
@@ -138,7 +141,10 @@ def _not_decoded(path: str, encoding: str, why: str) -> ValueError:
 
 def _encoding(path: str) -> str:
     with open(path, "rb") as file:
-        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+        start = file.read(4)
+    if start in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
+        return "utf-32"
+    return "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"
 
 
 # -------------------------------------------------------------------- pyarrow
@@ -156,7 +162,8 @@ def _read_with_arrow(path: str, delimiter: str, encoding: str, **options: Any) -
     check_names(table.schema.names, path, "csv")
     if "convert_options" in options:
         return table
-    if as_text := [name for name in table.column_names if _is_doubtful(path, table[name])]:
+    has_odd_ints = cache(lambda: encoding != "utf-8" or _has_odd_ints(path, delimiter))
+    if as_text := [name for name in table.column_names if _is_doubtful(table[name], has_odd_ints)]:
         types = arrow.ConvertOptions(column_types=dict.fromkeys(as_text, "string"))
         texts = arrow.read_csv(path, **{**plain, **options}, convert_options=types)
         for name in as_text:
@@ -167,24 +174,28 @@ def _read_with_arrow(path: str, delimiter: str, encoding: str, **options: Any) -
     return table
 
 
-def _is_doubtful(path: str, values: Any) -> bool:
-    """May pyarrow have taken text for dates, or large ints for floats or for negative ints?"""
+def _is_doubtful(values: Any, has_odd_ints: Callable[[], bool]) -> bool:
+    """May pyarrow have taken text for dates or ints, or large ints for floats or for negative ints?"""
     from pyarrow import compute, types
 
-    if types.is_temporal(values.type):
-        return True
-    if not types.is_floating(values.type) and not types.is_integer(values.type):
-        return False
-    least, most = compute.min_max(values).as_py().values()
     if types.is_floating(values.type):
-        return most is not None and max(-least, most) >= WIDEST
-    # Hexadecimal ints from 2**63 on become negative.
-    return least is not None and least < 0 and _contains(path, b"0x", b"0X")
+        least, most = compute.min_max(values).as_py().values()
+        return most is not None and max(-least, most) >= EXACT
+    return types.is_temporal(values.type) or (types.is_integer(values.type) and has_odd_ints())
 
 
-def _contains(path: str, *words: bytes) -> bool:
-    with open(path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
-        return any(text.find(word) >= 0 for word in words)
+def _has_odd_ints(path: str, delimiter: str) -> bool:
+    """May there be ints with leading zeros, or hexadecimal ones?"""
+    import pyarrow as pa
+
+    odd = re.compile(rb'0(?:(?<=[\n\r"%s]0)[0-9]|[xX])' % re.escape(delimiter.encode()))
+    last = b"\n"
+    with pa.input_stream(path) as file:  # decompressed
+        while block := file.read(1 << 20):
+            if odd.search(last + block):
+                return True
+            last = block[-2:]
+    return False
 
 
 def _as_written(texts: Any, values: Any) -> Any:
@@ -206,7 +217,8 @@ def _int_type(values: Sequence[Any]) -> str:
 
 
 def _read_plain(path: str, delimiter: str, encoding: str) -> Any:
-    opened = gzip.open if path.endswith(".gz") else open
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    opened = openers.get(os.path.splitext(path)[1], open)
     standard.field_size_limit(2**31 - 1)  # texts may be longer than the 128 KiB that Python allows
     with opened(path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
         lines = standard.reader(file, delimiter=delimiter)
@@ -271,6 +283,8 @@ def _typed(texts: Sequence[str]) -> Sequence[Any]:
     trimmed = [None if text in MISSING else text.strip(" \t") for text in texts]
     present = [text for text in trimmed if text is not None]
     if all(map(INT, present)):
+        if any(map(LEADING_ZERO, texts)):
+            return texts
         ints = [
             None if text is None else int(text, 16 if text[1:2] in ("x", "X") else 10) for text in trimmed
         ]
@@ -282,5 +296,7 @@ def _typed(texts: Sequence[str]) -> Sequence[Any]:
     if all(text in BOOLS for text in texts if text not in MISSING):
         return [BOOLS.get(text) for text in texts]
     if all(map(FLOAT, present)):
-        return [None if text is None else float(text) for text in trimmed]
+        large = [text for text in present if abs(float(text)) >= EXACT and INT(text)]
+        if all(int(text) == float(text) for text in large):
+            return [None if text is None else float(text) for text in trimmed]
     return texts

@@ -94,6 +94,10 @@ def _column(file: Any, key: str) -> Any:
         raise ValueError(f"hdf5: {key!r} is a {kind} and no data set. It has {names}.")
     if not dataset.shape:  # a scalar, or nothing at all
         return None
+    if h5py.check_ref_dtype(dataset.dtype):
+        raise ValueError(
+            f"hdf5: {key!r} holds references, which mean nothing outside the file. Choose other names."
+        )
     _check_sources(dataset)
     return Rows(dataset)
 

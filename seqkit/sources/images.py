@@ -51,7 +51,7 @@ def images(
 ) -> View[Any]:
     """Return a view of the images in a folder, each a numpy array, in natural order of their names.
 
-    Images are turned upright, as their EXIF orientation says.
+    Images are turned upright according to their EXIF orientation.
 
     Parameters
     ----------

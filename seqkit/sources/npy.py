@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
 import zipfile
 from collections.abc import Callable, Sequence
@@ -53,7 +54,8 @@ def npy(path: str | PathLike[str]) -> View[Any]:
 def _mapped(path: str) -> Any:
     try:
         # A plain array over the map: each slice of a `numpy.memmap` runs Python code.
-        array = np.asarray(np.load(path, mmap_mode="r"))
+        mapped = np.load(path, mmap_mode="r")
+        array = np.asarray(mapped)
     except Exception as error:
         if "Python objects" in str(error):
             raise ValueError(f"npy: {path} holds objects. Save it with another dtype.") from None
@@ -61,6 +63,8 @@ def _mapped(path: str) -> Any:
             error.add_note("Too many files are open. Pass a pattern to sources.read, which keeps few open.")
         name_file(error, path)
         raise
+    if getattr(mapped, "offset", 0) and os.path.getsize(path) > mapped.offset + array.nbytes:
+        raise ValueError(f"npy: {path} has more bytes after its array. Read several arrays with numpy.load.")
     if not array.shape:
         raise ValueError(f"npy: {path} is a single {array.dtype}, not an array with rows. Use numpy.load.")
     return array

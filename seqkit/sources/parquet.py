@@ -6,10 +6,11 @@ import os
 import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from glob import escape, has_magic, iglob
 from itertools import accumulate
+from operator import itemgetter
 from os import PathLike
 from typing import Any
 from urllib.parse import unquote
@@ -279,7 +280,7 @@ class ParquetRows:
         if not 0 <= i < len(self):
             raise IndexError(f"row {i} is out of range for {len(self)} rows")
         group = bisect_right(self._ends, i)
-        row: dict[str, Any] = self._table(group)[i - self._ends[group] + self.group_sizes[group]]
+        row: dict[str, Any] = self._read(group, itemgetter(i - self._ends[group] + self.group_sizes[group]))
         return row
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
@@ -288,26 +289,30 @@ class ParquetRows:
 
         def read(group: int, positions: Any) -> list[dict[str, Any]]:
             rows = wanted[positions] - self._ends[group] + self.group_sizes[group]
-            return self._table(group).__getitems__(rows)
+            found: list[dict[str, Any]] = self._read(group, lambda table: table.__getitems__(rows))
+            return found
 
         return read_grouped(groups, read)
+
+    def _read(self, group: int, read: Callable[[Rows], Any]) -> Any:
+        """Return what `read` returns for the rows of a row group. Errors name the file."""
+        try:
+            return read(self._table(group))
+        except Exception as error:
+            name_file(error, self._paths[self._groups[group][0]])
+            raise
 
     def _table(self, group: int) -> Rows:
         """Return the rows of a row group, decoded now or before."""
         if group in self._decoded:
             self._decoded.move_to_end(group)
             return self._decoded[group]
-        file, number = self._groups[group]
-        try:
-            self._decoded[group] = rows = Rows(self._read(file, number))
-        except Exception as error:
-            name_file(error, self._paths[file])
-            raise
+        self._decoded[group] = rows = Rows(self._decode(*self._groups[group]))
         while len(self._decoded) > 1 and sum(r.nbytes for r in self._decoded.values()) > self._cache_bytes:
             self._decoded.popitem(last=False)
         return rows
 
-    def _read(self, file: int, number: int) -> Any:
+    def _decode(self, file: int, number: int) -> Any:
         partition, columns = self._partitions[file], self._columns
         names = None if columns is None else [name for name in columns if name not in partition]
         table = self._files[file].call(_read_group, number, names)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from .number_lists import dtype_named, number_list
 
 __all__ = ["Column", "Rows"]
+
+NAT = np.datetime64("NaT", "ns").astype(np.int64)
 
 
 class Column:
@@ -25,7 +30,12 @@ class Column:
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return self._read(self._series.gather(indices))
 
+    @cached_property
+    def _checked(self) -> None:
+        _check_times(self._series)
+
     def _read(self, series: Any) -> list[Any]:
+        self._checked  # noqa: B018 - once
         values: list[Any] = series.to_list()
         return values if self._dtype is None else [number_list(value, self._dtype) for value in values]
 
@@ -42,10 +52,16 @@ class Rows:
         dtypes = {name: _dtype_of_lists(dtype) for name, dtype in frame.schema.items()}
         self._lists = [(name, dtype) for name, dtype in dtypes.items() if dtype is not None]
 
+    @cached_property
+    def _checked(self) -> None:
+        for name in self._names:
+            _check_times(self._frame.get_column(name))
+
     def __len__(self) -> int:
         return len(self._frame)
 
     def __getitem__(self, i: int) -> dict[str, Any]:
+        self._checked  # noqa: B018 - once
         row = dict(zip(self._names, self._frame.row(i), strict=True))
         for name, dtype in self._lists:
             row[name] = number_list(row[name], dtype)
@@ -54,6 +70,7 @@ class Rows:
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         # `frame[indices]` uses the threads of polars, which a forked process does not have. `named=True`
         # takes longer.
+        self._checked  # noqa: B018 - once
         if self._lists:
             return [self[i] for i in indices]
         row, names = self._frame.row, self._names
@@ -61,6 +78,18 @@ class Rows:
 
     def __reduce__(self) -> Any:
         return Rows, (self._frame,)
+
+
+def _check_times(series: Any) -> None:
+    """Refuse a column of dates or durations with nanoseconds, which polars would cut off."""
+    if getattr(series.dtype, "time_unit", None) != "ns":
+        return
+    ticks = series.to_numpy().view(np.int64)
+    if np.any((ticks % 1000 != 0) & (ticks != NAT)):
+        raise ValueError(
+            f"the column {series.name!r} has nanoseconds, which objects of Python cannot hold. Cast it to"
+            " microseconds: pl.col(…).dt.cast_time_unit('us')"
+        )
 
 
 def _dtype_of_lists(dtype: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`read`: a view of a file, of the kind that its name says."""
+"""`read`: open a file as a view. The name of the file selects the reader."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REMEDIES = {
         "Compressed archives have no random access. Unpack the file, or make a zip archive of it",
     ),
     **dict.fromkeys(
-        (".txt", ".jsonl", ".json"),
+        (".txt", ".jsonl", ".ndjson", ".json"),
         "There is no reader for such text. Pass open_fn, such as"
         " open_fn=lambda path: Path(path).read_text().splitlines()",
     ),
@@ -63,16 +63,16 @@ MARKS = {
 def read(
     path: str | PathLike[str], *arguments: Any, open_fn: Callable[[str], Any] | None = None, **options: Any
 ) -> View[Any]:
-    """Return a view of a file or folder, of the kind that its suffix says.
+    """Open a file or folder as a view. The suffix of its name selects the reader.
 
     Parameters
     ----------
     path : path-like or URL
         ``.npy`` and ``.npz`` (numpy), ``.h5`` and ``.hdf5``, ``.zarr``, ``.parquet``, ``.arrow`` and
-        ``.feather``, ``.csv``, ``.zip``, ``.tar``; an image or sound file; a data set that Hugging Face
-        saved. With a glob pattern, the items of its files follow each other, in natural order of their names.
-        A folder of nothing but Parquet files or folders is read as one. Items of any other folder or pattern
-        are paths. Items of a URL such as ``"s3://bucket/*.jpg"`` are bytes.
+        ``.feather``, ``.csv`` and ``.csv.gz``, ``.zip``, ``.tar``; an image or sound file; a data set that
+        Hugging Face saved. With a glob pattern, the items of its files follow each other, in natural order
+        of their names. A folder of nothing but Parquet files or folders is read as one. Items of any other
+        folder or pattern are paths. Items of a URL such as ``"s3://bucket/*.jpg"`` are bytes.
     *arguments, **options
         Passed to the function of `seqkit.sources` for this kind: ``read("faces.h5", "image")``.
     open_fn : callable, optional
@@ -145,7 +145,8 @@ def _reader(path: str) -> str:
 
     if "://" in path:
         return "remote.remote"
-    suffix = os.path.splitext(path.rstrip(os.sep))[1].lower()
+    name = path.rstrip(os.sep).lower()
+    suffix = ".csv" if name.endswith((".csv.gz", ".csv.bz2")) else os.path.splitext(name)[1]
     is_pattern = _is_pattern(path)
     if not is_pattern:
         existing(path, "read")

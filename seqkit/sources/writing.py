@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import int_changed
+from ..casting import int_changed, lost_missing
 from ..context import private_memory
 from ..errors import EndOfSequence, EvaluationError, as_given, fail, summary
 from ..indices import Plan, Unsized
@@ -419,7 +419,11 @@ class NpyWriter(Writer):
             array = np.asarray(item)
         except (TypeError, ValueError, RuntimeError):
             return None
-        is_changed = isinstance(item, list) and int_changed(item, array) is not None
+        is_changed = lost_missing(item, array) or (
+            isinstance(item, list) and int_changed(item, array) is not None
+        )
+        if array.dtype.kind in "SU" and isinstance(item, str | bytes | list):
+            is_changed = array.tolist() != item  # numpy drops zero bytes at the end
         return None if is_changed or array.dtype.hasobject or not array.dtype.itemsize else array
 
     def as_stored(self, item: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike
@@ -67,6 +68,10 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
 def _open(store: str, name: Any) -> Any:
     import zarr
 
+    if os.path.isfile(store):
+        raise ValueError(
+            f"zarr: {store} is a file, but a store is a folder. Unpack it, or open it with per_process"
+        )
     node: Any = zarr.open(store, mode="r")
     if not hasattr(node, "keys"):
         if name is not None:

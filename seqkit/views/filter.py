@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..checks import as_bool, check_callable
 from ..errors import fail
 from ..frames import hiding_frames
 from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
+from ..progress import Progress, Report, check_progress, reporting
 from ..source import as_view
 from ..view import Indexable, T, View, in_order, name_of
 from .columns import Columns, selected
@@ -27,7 +29,7 @@ def filter(  # noqa: A001 - the field's word for it
     sequence: Indexable[T],
     *,
     eager: bool = False,
-    progress: Callable[[int, int | None], Any] | None = None,
+    progress: Progress | None = None,
 ) -> Filter[T]:
     """Return the view of the items of a sequence that satisfy a predicate.
 
@@ -42,10 +44,11 @@ def filter(  # noqa: A001 - the field's word for it
         May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
         Scan now rather than when the length is first needed.
-    progress : callable, optional
-        Called during the scan after each item, with the number of items done and the number of all items
-        (None if unknown). An exception that it raises ends the scan. Copies and pickles of the view do not
-        have it.
+    progress : True, callable or bar, optional
+        True shows a bar of tqdm during the scan, or a line of text if tqdm is not installed. A function is
+        called after each item, with the number of items done and the number of all items (None if unknown).
+        An exception that it raises ends the scan. A bar such as ``tqdm(total=n)``, or its class, is moved.
+        Copies and pickles of the view do not have it.
 
     Returns
     -------
@@ -55,7 +58,8 @@ def filter(  # noqa: A001 - the field's word for it
     Raises
     ------
     TypeError
-        If `pred` or `progress` is not callable, if `eager` is not a bool, or if `sequence` cannot be indexed.
+        If `pred` is not callable, if `eager` is not a bool, if `sequence` cannot be indexed, or for another
+        `progress`.
 
     Notes
     -----
@@ -76,7 +80,7 @@ def filter(  # noqa: A001 - the field's word for it
     6
     """
     check_callable(pred, "filter: pred")
-    check_callable(progress, "filter: progress", optional=True)
+    check_progress(progress, "filter: progress")
     is_eager = as_bool(eager, "filter: eager")
     filtered = Filter(pred, as_view(sequence, "filter"), progress)
     if is_eager:
@@ -100,20 +104,26 @@ class FilterScan(Scan):
         self.indices = array("q")
         self.items_read = 0
         self._source: Iterator[Any] | None = None
+        self._report: Report | None = None
+        self._bar = ExitStack()
 
     def step(self) -> Any:
         if self.ready is not None:  # its items satisfy the predicate
             return self.ready.popleft() if self.ready else END
         if self._source is None:
             self._source = in_order(self.view._sources[0])
-        is_wanted, progress, in_source = self.view._is_wanted, self.view._progress, True
+            progress = self.view._progress
+            if not (progress is None or progress is False):
+                self._report = self._bar.enter_context(reporting(progress, "filter"))
+        is_wanted, report, in_source = self.view._is_wanted, self._report, True
         try:
             for item in self._source:
                 j, in_source = self.items_read, False
                 self.items_read = j + 1
                 wanted = is_wanted(j, item)
-                if progress is not None:
-                    self._report(progress)
+                if report is not None:
+                    n = self.view._sources[0]._known
+                    report(self.items_read, n if isinstance(n, int) else None)
                 if wanted:
                     self.indices.append(j)
                     return item
@@ -122,11 +132,12 @@ class FilterScan(Scan):
             self.items_read += in_source  # an item that cannot be read is passed over
             self.is_complete = False
             raise
+        self.close()
         return END
 
-    def _report(self, progress: Callable[[int, int | None], Any]) -> None:
-        n = self.view._sources[0]._known
-        progress(self.items_read, n if isinstance(n, int) else None)
+    def close(self) -> None:
+        """Close the bar of `progress`, if the scan made one."""
+        self._bar.close()
 
     def result(self) -> Chosen:
         indices = compact(np.array(self.indices, np.int64), self.items_read)
@@ -137,12 +148,7 @@ class FilterScan(Scan):
 class Filter(Scanned[T], Columns[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
-    def __init__(
-        self,
-        pred: Callable[[Any], Any],
-        source: View[T],
-        progress: Callable[[int, int | None], Any] | None,
-    ) -> None:
+    def __init__(self, pred: Callable[[Any], Any], source: View[T], progress: Progress | None) -> None:
         super().__init__((source,))
         self._pred = pred
         self._progress = progress
@@ -167,10 +173,10 @@ class Filter(Scanned[T], Columns[T]):
         return FilterScan(self, ready)
 
     def _scan(self, ready: deque[Any] | None) -> Chosen:
-        scan = self._begin()
-        while (item := scan.step()) is not END:
-            if ready is not None:
-                ready.append(item)
+        with closing(self._begin()) as scan:
+            while (item := scan.step()) is not END:
+                if ready is not None:
+                    ready.append(item)
         return scan.result()
 
     def _part(self, wanted: range) -> View[Any] | None:

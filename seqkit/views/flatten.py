@@ -62,10 +62,10 @@ def flatten(sequence: Indexable[Indexable[T]], lengths: Iterable[SupportsIndex] 
     Notes
     -----
     One binary search per item. Each thread keeps the last sequence that it has read, until all items of it
-    were read. So in order, and in the order of `shuffle_groups`, each sequence is read once per worker. In
-    other orders each item may read a sequence. 8 bytes per sequence. After ``flatten`` of Julia's MLUtils and
-    ``flat_map`` of tf.data. See `concatenate` to join a few given sequences, and `unbatch` for batches of
-    equal size.
+    were read. A worker keeps the last two. In order, and in the order of `shuffle_groups`, each worker reads
+    each sequence once. In other orders each item may read a sequence. 8 bytes per sequence. After ``flatten``
+    of Julia's MLUtils and ``flat_map`` of tf.data. See `concatenate` to join a few given sequences, and
+    `unbatch` for batches of equal size.
 
     Examples
     --------
@@ -132,6 +132,8 @@ class Flatten(Scanned[Any]):
 
     `_ends` has the end of each sequence: the index after its last item.
     """
+
+    _reads_groups = True
 
     def __init__(self, sources: tuple[View[Any], ...]) -> None:
         super().__init__(sources, needs_scan=len(sources) == 1)

@@ -42,10 +42,19 @@ class Group:
         self.size, self.left, self.start = size, size, start
 
 
-class Kept:
-    """The last group that each thread has read. So a worker that reads a file in several jobs loads it once.
+class _Local(threading.local):
+    last: Group | None = None
+    other: Group | None = None
+    pid = -1
 
-    A group is dropped when all its items have been picked, or when the thread reads another group. A forked
+
+class Kept:
+    """The last group that each thread has read, and in workers the group before it.
+
+    A worker that reads a file in several jobs loads it once. The rest of a job may come to it while it reads
+    the next file.
+
+    A group is dropped when all its items have been picked, or before other groups are read. A forked
     process does not use a group of its parent, which may be an open file. Copies and pickles are empty.
 
     Groups of lists and arrays in memory are not kept: it costs nothing to read them again, and they may
@@ -65,17 +74,23 @@ class Kept:
     def __init__(self, groups: View[Any]) -> None:
         self._groups = groups
         self._in_memory = isinstance(groups, Source) and type(groups._data) in _IN_MEMORY
-        self._local = threading.local()
+        self._local = _Local()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Kept, (self._groups,)
 
     def find(self, number: int) -> Group | None:
-        """Return a group if it is the last one that this thread has read."""
-        group: Group | None = getattr(self._local, "group", None)
-        if group is None or group.number != number or self._local.pid != os.getpid():
+        """Return a group if this thread has kept it."""
+        local = self._local
+        if local.pid != os.getpid():
+            local.last, local.other, local.pid = None, None, os.getpid()
+        last, other = local.last, local.other
+        if last is not None and last.number == number:
+            return last
+        if other is None or other.number != number:
             return None
-        return group
+        local.last, local.other = other, last
+        return other
 
     def read(self, number: int) -> Group:
         """Return a group that is kept, or else read and keep it."""
@@ -83,7 +98,7 @@ class Kept:
             return Group(number, self._groups._get(number))
         group = self.find(number)
         if group is None:
-            self.drop()  # before the next one is loaded
+            self.make_room()  # before the next one is loaded
             group = Group(number, self._groups._get(number))
             self.keep(group)
         return group
@@ -93,7 +108,7 @@ class Kept:
         found = {number: group for number in numbers if (group := self.find(number)) is not None}
         missing = [number for number in numbers if number not in found]
         if missing:
-            self.drop()
+            self.make_room()
             for number, items in zip(missing, self._groups._getmany(missing), strict=True):
                 found[number] = Group(number, items)
         self.keep(found[last])
@@ -112,7 +127,7 @@ class Kept:
         groups = self._groups._iter(plan if first is None else _Rest(plan))
 
         def read(number: int) -> Group:
-            self.drop()
+            self.make_room()
             group = Group(number, next(groups))
             self.keep(group)
             return group
@@ -121,17 +136,20 @@ class Kept:
 
     def keep(self, group: Group) -> None:
         """Keep a group for this thread."""
-        if not self._in_memory:
-            self._local.group, self._local.pid = group, os.getpid()
+        if not self._in_memory and self.find(group.number) is not group:
+            self.make_room()
+            self._local.last = group
 
-    def drop(self) -> None:
-        """Drop the group that this thread keeps."""
-        self._local.group = None
+    def make_room(self) -> None:
+        """Drop the older one of two groups, without workers the only one."""
+        local = self._local
+        if local.last is not None:
+            local.last, local.other = None, None if get_worker_info() is None else local.last
 
     def finish(self, group: Group) -> None:
         """Drop a group whose items have all been picked."""
         if self.find(group.number) is group:
-            self.drop()
+            self._local.last = None
 
 
 _IN_MEMORY = {list, tuple, dict, str, bytes, np.ndarray}

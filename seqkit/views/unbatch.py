@@ -45,8 +45,8 @@ def unbatch(
 
     Notes
     -----
-    Each thread keeps the last batch that it has read, until all items of it were read. So in order each batch
-    is read once per worker. In other orders each item may read a batch.
+    Each thread keeps the last batch that it has read, until all items of it were read. A worker keeps the
+    last two. In order, each worker reads each batch once. In other orders each item may read a batch.
     After ``unbatch`` of SeqTools.
 
     Examples
@@ -65,6 +65,8 @@ def unbatch(
 
 class Unbatch(View[Any]):
     """The view that `unbatch` returns."""
+
+    _reads_groups = True
 
     def __init__(self, source: View[Any], batch_size: int, last_batch_size: int | None) -> None:
         super().__init__((source,))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.collation import default_collate, default_convert
+from seqkit.collation import Stack, default_collate, default_convert
 from seqkit.context import evaluating
 
 
@@ -738,6 +738,24 @@ def test_ints_in_lists_that_numpy_would_change_are_refused(numbers: Any) -> None
         with pytest.raises(ValueError, match=r"batch\[1\] holds .*, which does not fit into"):
             sk.Stack()([np.zeros(np.shape(sample)), sample])
     same(sk.Stack()([[2**60, 0.5]]), np.array([[2**60, 0.5]]))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_ints_with_missing_values_do_not_become_floats(library: str) -> None:
+    module = pytest.importorskip(library)
+    make = {
+        "pandas": lambda values: module.array(values, "Int64"),
+        "polars": lambda values: module.Series(values, dtype=module.Int64),
+        "pyarrow": lambda values: module.array(values, module.int64()),
+    }[library]
+    whole = default_collate([make([2**53 + 1, 2]), make([3, 4])])
+    assert (whole.dtype, whole.tolist()) == (np.int64, [[2**53 + 1, 2], [3, 4]])
+    with pytest.raises(
+        ValueError, match=r"batch\[1\] is of type \w+ and holds ints and missing values.*fill them"
+    ):
+        default_collate([make([1, 2]), make([2**53 + 1, None])])
+    with pytest.raises(ValueError, match="missing values"):
+        Stack("float64")([make([1, None])])
 
 
 def test_masks_hide_values_that_do_not_fit_and_fill_values_are_kept_if_they_agree() -> None:

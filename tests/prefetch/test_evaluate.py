@@ -23,6 +23,8 @@ class Items:
     _name = "Items"
     _n: Any = 100
     _known = None  # so that a single item is iterated too
+    _reads_groups = False
+    _sources = ()
 
     def __init__(self, *items: Any) -> None:
         self.items = list(items)
@@ -90,6 +92,18 @@ def test_a_job_ends_after_an_item_that_takes_long(items: list[Any], monkeypatch:
     outcomes, _ = run(Items(*items), 4, budget_ns=25, began=began.append)
     assert len(outcomes.values) == 3
     assert began[:2] == [10, 20]  # each item begins when the one before it ends
+
+
+@pytest.mark.parametrize(("lengths", "finished"), [([9], 5), ([3, 6], 3), ([1, 8], 5)])
+def test_a_job_over_its_budget_goes_on_as_long_again_in_the_same_file(
+    lengths: list[int], finished: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = sk.flatten([list(range(n)) for n in lengths], lengths)
+    assert len(files) == 9
+    clock = iter([0, 1, 2, 30, 59, 60, 61] if lengths[0] > 1 else [0, 9, 10, 11, 30, 60])
+    monkeypatch.setattr(evaluate, "monotonic_ns", lambda: next(clock))
+    outcomes, _ = run(files, 9, budget_ns=25)
+    assert len(outcomes.values) == finished
 
 
 def test_missing_items_of_an_iteration_fail_unless_its_length_is_unknown() -> None:

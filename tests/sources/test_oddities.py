@@ -21,6 +21,8 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -457,6 +459,29 @@ def _(folder: Path) -> Any:
     return lambda: sk.read(folder / "*.npy"), [0, 1, 0, 1, 2]
 
 
+@cell("npy", "several arrays")
+def _(folder: Path) -> Any:
+    with open(folder / "a.npy", "wb") as file:
+        np.save(file, np.arange(2))
+        np.save(file, np.arange(3))
+    return lambda: sources.npy(folder / "a.npy"), refused(
+        r"a\.npy has more bytes after its array", "numpy.load"
+    )
+
+
+@cell("npy", "columns first")
+def _(folder: Path) -> Any:
+    np.save(folder / "a.npy", np.asfortranarray(np.arange(6).reshape(2, 3)))
+    return lambda: sources.npy(folder / "a.npy"), [*np.arange(6).reshape(2, 3)]
+
+
+@cell("npz", "names with folders and suffixes")
+def _(folder: Path) -> Any:
+    np.savez(folder / "a.npz", **{"x.npy": np.arange(2), "deep/y": np.arange(2.0)})
+    rows = [{"x.npy": np.int64(i), "deep/y": np.float64(i)} for i in range(2)]
+    return lambda: sources.npz(folder / "a.npz"), rows
+
+
 @cell("npz", "scalar beside an array")
 def _(folder: Path) -> Any:
     np.savez(folder / "a.npz", x=np.arange(3.0), fps=30)
@@ -560,6 +585,23 @@ def _(folder: Path) -> Any:
     return lambda: sk.read(path), [("a", b""), ("b", b"1")]
 
 
+@cell("tar", "sparse member")
+def _(folder: Path) -> Any:
+    with tarfile.open(folder / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo("x")
+        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x"}
+        info.size = 512
+        archive.addfile(info, io.BytesIO(b"1\n0\n0\n".ljust(512, b"\0")))
+    return lambda: sources.tar_members(folder / "a.tar"), refused("'x' in .*a\\.tar is sparse", "Unpack")
+
+
+@cell("tar", "long and odd names")
+def _(folder: Path) -> Any:
+    names = ["deep/" * 50 + "é.txt", "./here", "d/./a", "/top", "../up", "x" * 200]
+    path = tar(folder, *((name, b"1") for name in names))
+    return lambda: sources.tar_members(path), [(name, b"1") for name in names]
+
+
 @cell("tar", "late members")
 def _(folder: Path) -> Any:
     first, second = tar(folder, ("a", b"1" * 600)), tar(folder, ("b", b"2"), name="b.tar")
@@ -615,6 +657,18 @@ def _(folder: Path) -> Any:
 @cell("zip", "dead link")
 def _(folder: Path) -> Any:
     return linked_zip(folder, "gone"), refused(r"'x/link' in .*a\.zip is a link to 'x/gone'", "pattern")
+
+
+@cell("zip", "text before and after, folders, all methods")
+def _(folder: Path) -> Any:
+    data = io.BytesIO()
+    methods = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("d/", b"")
+        for method in methods:
+            archive.writestr(f"d/é{method}", b"1" * 99, method)
+    (folder / "a.zip").write_bytes(b"#!/bin/sh\n" + data.getvalue() + b"\0" * 10)
+    return lambda: sources.zip_members(folder / "a.zip"), [(f"d/é{method}", b"1" * 99) for method in methods]
 
 
 @cell("zip", "password")
@@ -730,6 +784,44 @@ def _(folder: Path) -> Any:
     return hdf5(folder, x=["a", "é"]), [b"a", "é".encode()]
 
 
+@cell("hdf5", "references", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["y"] = np.arange(2)
+        file.create_dataset("x", (1,), h5py.ref_dtype)[0] = file["y"].ref
+    return lambda: sources.hdf5(folder / "a.h5", "x"), refused("'x' holds references", r"a\.h5")
+
+
+@cell("hdf5", "records, ragged rows, bools", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    records = np.array([(1, 2.5), (3, 4.5)], [("a", "i4"), ("b", "f8")])
+    with h5py.File(folder / "a.h5", "w") as file:
+        ragged = file.create_dataset("ragged", (2,), h5py.vlen_dtype("i4"))
+        ragged[0], ragged[1] = [1, 2], [3]
+        file["records"], file["flags"], file["half"] = records, np.array([True, False]), np.zeros(2, "f2")
+    lists = [np.array([1, 2], "i4"), np.array([3], "i4")]
+    rows = [
+        {"flags": np.bool_(not i), "half": np.float16(0), "ragged": lists[i], "records": records[i]}
+        for i in range(2)
+    ]
+    return lambda: sources.hdf5(folder / "a.h5"), rows
+
+
+@cell("hdf5", "external link", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    with h5py.File(folder / "b.h5", "w") as file:
+        file["deep/y"] = np.arange(2)
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["x"] = h5py.ExternalLink("b.h5", "deep/y")
+    return lambda: sources.hdf5(folder / "a.h5"), [*np.arange(2)]
+
+
 @cell("hdf5", "no rows", "h5py")
 def _(folder: Path) -> Any:
     return hdf5(folder, x=np.zeros((0, 2))), []
@@ -756,6 +848,30 @@ def zarr_group(folder: Path, name: Any = None, **items: Any) -> Callable[[], Any
 @cell("zarr", "scalar beside an array", "zarr")
 def _(folder: Path) -> Any:
     return zarr_group(folder, x=np.arange(3), fps=30), [0, 1, 2]
+
+
+@cell("zarr", "store in a file", "zarr")
+def _(folder: Path) -> Any:
+    with zipfile.ZipFile(folder / "a.zarr.zip", "w") as archive:
+        archive.writestr("zarr.json", "{}")
+    return lambda: sources.zarr(folder / "a.zarr.zip"), refused(r"a\.zarr\.zip is a file", "per_process")
+
+
+@cell("zarr", "chunks that were not written", "zarr")
+def _(folder: Path) -> Any:
+    import zarr
+
+    for version in (2, 3):
+        zarr.create_array(
+            folder / f"{version}.zarr",
+            shape=(3,),
+            chunks=(2,),
+            dtype="f4",
+            fill_value=7.5,
+            zarr_format=version,  # type: ignore[arg-type]
+        )
+    opened = [sources.zarr(folder / f"{version}.zarr") for version in (2, 3)]
+    return lambda: opened[0] + opened[1], [np.float32(7.5)] * 6
 
 
 @cell("zarr", "scalar", "zarr")
@@ -896,6 +1012,87 @@ def _(folder: Path) -> Any:
     return lambda: sources.parquet(folder), refused(r"a\.parquet need different names, got 'x' twice")
 
 
+@cell("parquet", "types of one column each", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+
+    oslo = pa.array([0, None], pa.timestamp("us", "Europe/Oslo"))
+    columns = {
+        "category": pa.array(["x", None]).dictionary_encode(),
+        "time": oslo,
+        "price": pa.array([Decimal("1.10"), None], pa.decimal128(10, 2)),
+        "nested": pa.array([[[1, 2], [3]], None]),
+        "parts": pa.array([[{"x": 1, "y": None}], []]),
+        "map": pa.array([[("k", 1), ("k", 2)], None], pa.map_(pa.string(), pa.int64())),
+        "large": pa.array([2**64 - 1, None], pa.uint64()),
+        "half": pa.array([np.float16(1.5), None], pa.float16()),
+        "flag": pa.array([True, None]),
+        "nothing": pa.nulls(2),
+        "exact": pa.array([1001, None], pa.timestamp("ns")),
+    }
+    path = parquet(folder, a=pa.table(columns))
+    return lambda: sources.parquet(path), [
+        {name: column.to_pylist()[i] for name, column in columns.items()} for i in range(2)
+    ]
+
+
+@cell("parquet", "empty groups", "pyarrow")
+def _(folder: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(folder / "a.parquet", pa.schema([("x", pa.int64())])) as writer:
+        for rows in ([1], [], [2]):
+            writer.write_table(pa.table({"x": pa.array(rows, pa.int64())}))
+    return lambda: sources.parquet(folder / "a.parquet"), [{"x": 1}, {"x": 2}]
+
+
+def unreadable_cell(oddity: str, make: Callable[[Any], Any], *patterns: str) -> None:
+    def of(folder: Path) -> Any:
+        pa = importlib.import_module("pyarrow")
+        path = parquet(folder, a=pa.table({"day": make(pa)}))
+        return lambda: sources.parquet(path), refused(*patterns, "column: day", r"file: .*a\.parquet")
+
+    cell("parquet", oddity, "pyarrow")(of)
+
+
+unreadable_cell(
+    "times with nanoseconds", lambda pa: pa.array([1001], pa.time64("ns")), "would lose data: 1001"
+)
+unreadable_cell(
+    "date after the year 9999", lambda pa: pa.array([10**18], pa.timestamp("ms")), "OverflowError"
+)
+unreadable_cell(
+    "equal names in a struct",
+    lambda pa: pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]),
+    "duplicate field names",
+)
+
+
+@cell("polars", "dates with nanoseconds", "polars")
+def _(folder: Path) -> Any:
+    import polars as pl
+
+    frame = pl.DataFrame({"x": [1, 2], "day": pl.Series([1000, 1001], dtype=pl.Datetime("ns"))})
+    return lambda: sk.view(frame), refused("the column 'day' has nanoseconds", "cast_time_unit")
+
+
+@cell("polars", "dates in nanoseconds", "polars")
+def _(folder: Path) -> Any:
+    import polars as pl
+
+    columns = {"day": pl.Series([1000, None], dtype=pl.Datetime("ns")), "big": pl.Series([1, 2**64 - 1])}
+    rows = [{"day": datetime(1970, 1, 1, 0, 0, 0, 1), "big": 1}, {"day": None, "big": 2**64 - 1}]
+    return lambda: sk.view(pl.DataFrame(columns)), rows
+
+
+@cell("polars", "durations with nanoseconds in a Series", "polars")
+def _(folder: Path) -> Any:
+    import polars as pl
+
+    return lambda: sk.view(pl.Series("gap", [1001], dtype=pl.Duration("ns"))), refused("the column 'gap' has")
+
+
 @cell("parquet", "no rows", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, a={"x": [1]}, b={"x": []}, c={"x": [2]})
@@ -1034,6 +1231,21 @@ csv_cell("larger ints", "a\n99999999999999999999\n1\n", [{"a": "9999999999999999
 csv_cell("hexadecimal", "a\n0xFFFFFFFFFFFFFFFF\n0x1f\n", [{"a": 2**64 - 1}, {"a": 31}])
 csv_cell("floats", "a\n0.1\n1e3\n-inf\n2\n", [{"a": 0.1}, {"a": 1000.0}, {"a": -np.inf}, {"a": 2.0}])
 csv_cell("ints and text", "a\n1\nx\n", [{"a": "1"}, {"a": "x"}])
+csv_cell("leading zeros", "a,b\n01234,1\n9,02.5\n", [{"a": "01234", "b": 1.0}, {"a": "9", "b": 2.5}])
+csv_cell("leading zeros in quotes", 'a\n"007"\n', [{"a": "007"}])
+csv_cell("ints that no float holds", "a\n9007199254740993\n0.5\n", [{"a": "9007199254740993"}, {"a": "0.5"}])
+csv_cell("large floats", "a\n1e300\n9007199254740992\n", [{"a": 1e300}, {"a": 2.0**53}])
+csv_cell("plus signs and points", "a\n+1\n.5\n1.\n", [{"a": 1.0}, {"a": 0.5}, {"a": 1.0}])
+csv_cell("other digits", "a\n\u0661\u0662\n", [{"a": "\u0661\u0662"}])
+csv_cell("other line ends in text", "a\nx\u2028y\x85z\x0bw\n", [{"a": "x\u2028y\x85z\x0bw"}])
+csv_cell("no line end", 'a,b\r\n1,"x\r\ny"', [{"a": 1, "b": "x\r\ny"}])
+csv_cell("empty lines", "a\n1\n\n2\n\n", [{"a": 1}, {"a": 2}])
+csv_cell("zero byte", "a,b\nx\0y,1\n", [{"a": "x\0y", "b": 1}])
+csv_cell("thousands", 'a\n"1,000"\n1_000\n', [{"a": "1,000"}, {"a": "1_000"}])
+csv_cell("late text", "a\n" + "1\n" * 300_000 + "x\n", [{"a": "1"}] * 300_000 + [{"a": "x"}])
+csv_cell("UTF-32", "a,b\n1,é\n".encode("utf-32"), [{"a": 1, "b": "é"}])
+csv_cell("hexadecimal in UTF-16", "a\n0xFFFFFFFFFFFFFFFF\n".encode("utf-16"), [{"a": 2**64 - 1}])
+csv_cell("quote as delimiter", "a\n", refused("delimiter must be one letter, and no quote"), delimiter='"')
 csv_cell("spaces", "a,b\n 1,x \n", [{"a": 1, "b": "x "}])
 csv_cell(
     "line breaks in quotes", 'a,b\n1,"x\ny, z"\n2,"q""q"\n', [{"a": 1, "b": "x\ny, z"}, {"a": 2, "b": 'q"q'}]
@@ -1061,6 +1273,20 @@ def _(folder: Path) -> Any:
     return lambda: sources.csv(folder / "a.csv"), refused(r"a\.csv")
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
+@pytest.mark.parametrize("library", ["pyarrow", "pandas", None])
+def test_compressed_csv_has_the_same_values(
+    suffix: str, library: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    if library is None:
+        monkeypatch.setattr(importlib.import_module("seqkit.sources.csv"), "find_spec", lambda name: None)
+    compress = importlib.import_module({".gz": "gzip", ".bz2": "bz2"}[suffix]).compress
+    path = tmp_path / f"a.csv{suffix}"
+    path.write_bytes(compress(b"a,b\n0xFFFFFFFFFFFFFFFF,01\n"))
+    assert list(sources.csv(path, library=library)) == [{"a": 2**64 - 1, "b": "01"}]
+    assert list(sk.read(path)) == list(sk.read(tmp_path / f"*.csv{suffix}")) == list(sources.csv(path))
+
+
 def test_csv_is_read_without_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,\n,x\n")
     monkeypatch.setattr(importlib.import_module("seqkit.sources.csv"), "find_spec", lambda name: None)
@@ -1078,7 +1304,9 @@ def test_options_of_another_library_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     with pytest.raises(TypeError, match=r"csv: pyarrow has no option 'sep'. Pass delimiter="):
         sources.csv(tmp_path / "a.csv", sep=";")
-    with pytest.raises(ValueError, match="csv: delimiter must be one letter, got ';;'"):
+    with pytest.raises(
+        ValueError, match="csv: delimiter must be one letter, and no quote or line break, got ';;'"
+    ):
         sources.csv(tmp_path / "a.csv", delimiter=";;")
     with pytest.raises(LookupError, match="latin-99"):
         sources.csv(tmp_path / "a.csv", encoding="latin-99")
@@ -1101,6 +1329,25 @@ def _(folder: Path) -> Any:
     path = database(folder, "CREATE TABLE t (x, y)", "INSERT INTO t VALUES (1, 2)")
     query = "SELECT x, y AS x FROM t WHERE rowid = ?"
     return lambda: sources.sqlite(path, query, [1]), refused("the query need different names, got 'x' twice")
+
+
+@cell("sqlite", "values of all kinds")
+def _(folder: Path) -> Any:
+    path = database(
+        folder,
+        "create table t(id integer primary key, x, twice generated always as (x * 2))",
+        "insert into t(id, x) values (5, 9223372036854775807), (3, x'00ff'), (4, null), (7, 1e400)",
+    )
+    rows = [(3, b"\0\xff", 0), (4, None, None), (5, 2**63 - 1, float(2**64)), (7, np.inf, np.inf)]
+    return lambda: sources.sqlite(path, "t"), [
+        dict(zip(("id", "x", "twice"), row, strict=True)) for row in rows
+    ]
+
+
+@cell("sqlite", "quote in the name of a table")
+def _(folder: Path) -> Any:
+    path = database(folder, 'create table "a""b"("X")', 'insert into "a""b" values (char(97, 0))')
+    return lambda: sources.sqlite(path, 'a"b'), [{"X": "a\0"}]
 
 
 @cell("sqlite", "table with a space in its name")

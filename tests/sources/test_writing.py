@@ -623,6 +623,8 @@ def test_other_wrong_arguments_are_refused(
         ({"x": 1}, "a.npy", r"\.npy needs numbers or arrays of numbers, got dict"),
         (np.ma.zeros(2), "a.npy", r"\.npy needs numbers or arrays of numbers, got MaskedArray"),
         ([2**53 + 1, 0.5], "a.npy", r"\.npy needs numbers or arrays of numbers, got list"),
+        ("ends with zero\0", "a.npy", r"\.npy needs numbers or arrays of numbers, got str"),
+        ([b"x", b"\0"], "a.npy", r"\.npy needs numbers or arrays of numbers, got list"),
         (np.zeros(2), "a.parquet", r"\.parquet needs dicts or tuples, got ndarray\. Use \.npy"),
         ("a", "a.parquet", r"\.parquet needs dicts or tuples, got str"),
     ],

@@ -245,8 +245,11 @@ def test_what_is_random_beneath_is_scanned_anew_in_every_epoch():
 def test_unfit_arguments_are_refused():
     with says(TypeError, "filter: pred must be callable, got None"):
         sk.filter(None, [1])
-    with says(TypeError, "filter: progress must be callable or None, got True"):
-        sk.filter(is_even, [1], progress=True)
+    with says(
+        TypeError,
+        "filter: progress must be True, a function of (done, total) or a bar such as tqdm, got 'yes'",
+    ):
+        sk.filter(is_even, [1], progress="yes")
     with pytest.raises(TypeError, match=r"^filter: a sequence needs \[i\]"):
         sk.filter(is_even, 5)
 
