@@ -36,7 +36,7 @@ every_random_case = pytest.mark.parametrize(
 
 
 def some_sizes(case: Case) -> set[int]:
-    return {0, 1, 3, max(case.sizes)} & {*case.sizes}
+    return {0, 1, 5 if 5 in case.sizes else max(case.sizes)} & {*case.sizes}
 
 
 def check(case: Case, n: int) -> None:
@@ -186,7 +186,7 @@ def test_items_that_fail_leave_nothing_to_the_garbage_collector(name: str) -> No
 
 
 quick = settings(
-    max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=5, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 
 

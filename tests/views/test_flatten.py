@@ -316,7 +316,7 @@ WORKERS = [(0, "thread"), (1, "thread"), (2, "thread"), (1, "process"), (2, "pro
 
 @pytest.mark.parametrize(("workers", "method"), WORKERS)
 @pytest.mark.parametrize("make", ORDERS.values(), ids=ORDERS)
-@pytest.mark.parametrize("size", [4, 7])
+@pytest.mark.parametrize("size", [pytest.param(4, marks=pytest.mark.stress), 7])
 def test_a_loader_loads_each_file_once_per_worker(workers, method, make, size, tmp_path):
     log = tmp_path / "loads"
     loader = sk.DataLoader(make(Files(log)), size, num_workers=workers, method=method, batch_transform=list)
