@@ -45,10 +45,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _process_parameters(params: dict[str, object]) -> set[str]:
     """Return the names of the parameters that say how many worker processes there are, and which."""
-    way, workers = params.get("way"), params.get("workers")
+    way = params.get("way")
     if isinstance(way, dict) and way.get("num_workers") and way.get("method", "process") == "process":
         return {"way"}
-    return {"workers", "method"} if workers and params.get("method") == "process" else set()
+    number = "num_workers" if "num_workers" in params else "workers"
+    return {number, "method"} if params.get(number) and params.get("method") == "process" else set()
 
 
 def pytest_collection_finish() -> None:

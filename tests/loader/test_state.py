@@ -243,7 +243,14 @@ def test_set_epoch_is_part_of_the_state() -> None:
 # -------------------------------------------------------------------- other workers
 
 
-@pytest.mark.parametrize("setup", ["shuffled", "random", "rollover"])
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "shuffled",
+        pytest.param("random", marks=pytest.mark.stress),
+        pytest.param("rollover", marks=pytest.mark.stress),
+    ],
+)
 @pytest.mark.parametrize("after", WAYS)
 @pytest.mark.parametrize("before", WAYS)
 def test_number_and_kind_of_workers_may_change(
@@ -665,8 +672,17 @@ class Struck:
         return Struck, (None,)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-@pytest.mark.parametrize("setup", ["shuffled", "random", "weighted", "batch sampler, rollover", "rollover"])
+@pytest.mark.parametrize(
+    ("setup", "error"),
+    [
+        ("shuffled", KeyboardInterrupt),
+        ("random", ValueError),
+        ("weighted", KeyboardInterrupt),
+        ("batch sampler, rollover", ValueError),
+        ("rollover", KeyboardInterrupt),
+        pytest.param("rollover", ValueError, marks=pytest.mark.stress),
+    ],
+)
 def test_an_epoch_that_does_not_begin_is_not_over(setup: str, error: type[BaseException]) -> None:
     options = {"num_workers": 1, "multiprocessing_context": "forkserver", **SETUPS[setup]()}
     expected = epochs(Loader(range(N), **SETUPS[setup]()), 2)
