@@ -70,7 +70,10 @@ lint: $(VENV)/.test
 	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 stress: $(VENV)/.test
-	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900
+	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900 $(LOADERS)
+	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900 tests/streams
+	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900 \
+		$(addprefix --ignore=,$(LOADERS) tests/streams)
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 bench: $(BENCH)/.bench
