@@ -19,7 +19,7 @@ PIP    := -m pip --quiet --disable-pip-version-check
 # Old makes (macOS has one) cannot keep the output of targets apart.
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # The longest first: make runs two parts side by side, and starts the next one when one ends.
-PARTS  := test-engine test-others test-loaders test-frameworks test-streams test-sources
+PARTS  := test-engine test-others test-loaders test-streams lint test-frameworks test-sources
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(PARTS) lint stress bench clean
+.PHONY: help demo test $(PARTS) stress bench clean
 
 # Rooms whose tests start workers run in processes of their own. Libraries that others load (polars, pandas)
 # have threads, and beside those threads workers are not forked.
@@ -41,8 +41,8 @@ help:
 demo: $(VENV)/.examples
 	$(BIN)/python examples/quickstart.py
 
-test: lint
-	@echo 'Parts of the tests run side by side, some minutes; each shows what it printed when it is over.'
+test: $(VENV)/.test
+	@echo 'Lint and parts of the tests run side by side, some minutes; each shows what it printed when it is over.'
 	@$(MAKE) --no-print-directory --jobs=2 $(SYNC) $(PARTS)
 
 test-engine:
@@ -70,7 +70,10 @@ lint: $(VENV)/.test
 	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 stress: $(VENV)/.test
-	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900
+	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900 $(LOADERS)
+	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900 tests/streams
+	$(BIN)/python -m pytest -m "stress or start_methods" --timeout=900 \
+		$(addprefix --ignore=,$(LOADERS) tests/streams)
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 bench: $(BENCH)/.bench

@@ -1,7 +1,11 @@
-"""Leave out doctests whose library is not installed, and make garbage collections in tests short."""
+"""Choose the tests that run, and make garbage collections in tests short."""
 
 import gc
 import importlib.util
+from collections import defaultdict
+from zlib import crc32
+
+import pytest
 
 # Modules whose examples need a library.
 _NEEDS = {
@@ -20,6 +24,32 @@ _NEEDS = {
 collect_ignore = [
     f"seqkit/{name}" for name, library in _NEEDS.items() if not importlib.util.find_spec(library)
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run one of the cases of a test that differ only in their worker processes. `make stress` runs all.
+
+    The cases take turns, so that all kinds of processes occur in the tests of a room.
+    """
+    tests: dict[str, dict[object, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        if kind := _process_parameters(params):
+            others = tuple((name, id(value)) for name, value in params.items() if name not in kind)
+            tests[item.nodeid.partition("[")[0]][others].append(item)
+    for test, cases in tests.items():
+        for turn, alike in enumerate(cases.values(), crc32(test.encode())):
+            for item in alike[: turn % len(alike)] + alike[turn % len(alike) + 1 :]:
+                item.add_marker(pytest.mark.stress)
+
+
+def _process_parameters(params: dict[str, object]) -> set[str]:
+    """Return the names of the parameters that say how many worker processes there are, and which."""
+    way = params.get("way")
+    if isinstance(way, dict) and way.get("num_workers") and way.get("method", "process") == "process":
+        return {"way"}
+    number = "num_workers" if "num_workers" in params else "workers"
+    return {number, "method"} if params.get(number) and params.get("method") == "process" else set()
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,8 @@
-"""Iterators that survive errors: `next` after an exception returns the following item."""
+"""Iterators that survive errors: `next` after an error returns the following item.
+
+Ctrl-C is no error of an item. After it, and after any other exception that is not an `Exception`, `next`
+computes the same item again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from itertools import chain, compress, islice, repeat
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from .errors import EndOfSequence
-from .indices import Plan, each, nth
+from .indices import Endless, Plan, each, nth
 from .trace import locate
 
 __all__ = [
@@ -31,16 +35,22 @@ T = TypeVar("T")
 class Progress:
     """The position of an iteration. The generators that continue it after errors share it."""
 
-    __slots__ = ("_uncounted", "done", "skipped")
+    __slots__ = ("_again", "_uncounted", "done", "skipped")
 
     def __init__(self) -> None:
+        self._again: Iterator[Any] | None = None
         self._uncounted = repeat(True, sys.maxsize)
         self.skipped = 0
         self.done = False
 
     def counted(self, items: Iterator[T]) -> Iterator[T]:
         """Return `items`, counted as they are drawn. This is a fifth cheaper than counting in the loop."""
-        return compress(items, self._uncounted)
+        return compress(items if self._again is None else chain(self._again, items), self._uncounted)
+
+    def again(self, item: Any) -> None:
+        """Put back an item that was drawn, after an interrupt. The next run draws it first."""
+        self._again = iter((item,))
+        self.skipped -= 1
 
     @property
     def position(self) -> int:
@@ -52,8 +62,8 @@ def restarting(run: Callable[[Progress], Iterator[T]]) -> Iterator[T]:
     """Return an iterator that continues after an error.
 
     A generator is finished once it raises. ``run(progress)`` makes a new generator that continues after the
-    failed item, and sets ``progress.done`` at the end. `chain` switches between the generators in C, so
-    items cost nothing extra.
+    failed item, or at an interrupted item. It sets ``progress.done`` at the end. `chain` switches between the
+    generators in C, so items cost nothing extra.
     """
     return chain.from_iterable(_Runs(run))
 
@@ -85,12 +95,18 @@ def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any
 
     `read` usually draws from iterators over the sources of the view. It raises `EndOfSequence` where the
     sequence ends. After any other exception the iterators must be at the next index of the plan. An
-    interrupt such as Ctrl-C can leave them anywhere, so each later item is read with ``view._get``.
+    interrupt such as Ctrl-C can leave them anywhere, so the interrupted item and each later one are read by
+    index.
     """
     indices = each(plan)
 
+    def by_index(i: int) -> Any:
+        if isinstance(plan, Endless) and i >= view._n:  # the length may be known by now
+            raise EndOfSequence(f"the sequence ends before index {i}")
+        return view._get(i)
+
     def run(progress: Progress) -> Iterator[Any]:
-        nonlocal read
+        nonlocal indices, read
         for i in indices:
             try:
                 item = read(i)
@@ -100,7 +116,7 @@ def surviving(view: Any, plan: Plan, read: Callable[[int], Any]) -> Iterator[Any
                 locate(error, view, i)
                 raise
             except BaseException:
-                read = view._get
+                indices, read = chain((i,), indices), by_index
                 raise
             yield item
         progress.done = True
@@ -124,7 +140,6 @@ def located(view: Any, plan: Plan, items: Iterator[T]) -> Iterator[T]:
             raise
         except BaseException as interrupt:
             if not isinstance(interrupt, GeneratorExit):
-                progress.skipped += 1
                 items = surviving(view, islice(each(plan), progress.position, None), view._get)
             raise
         progress.done = True

@@ -146,6 +146,11 @@ class Position:
                 yield key
         except Exception as error:
             self._error = error
+        except KeyboardInterrupt:
+            self._error = RuntimeError(
+                "DataLoader: the sampler was interrupted, so this epoch cannot go on. Begin another one."
+            )
+            raise
 
     def items(self, read: Callable[[Iterator[Any]], Iterator[Any]]) -> Iterator[Any]:
         """Iterate ``read(keys)``, the items at the keys from the position on.
@@ -199,8 +204,6 @@ class Epoch(Iterator[Any]):
         It survives errors.
     position : Position
         It is kept up to date.
-    reads_here : bool
-        Whether batches are computed in `next`. Then Ctrl-C in it uses up a batch.
     failed : list
         Receives the failures of `Recovered` batches.
     note : callable
@@ -213,22 +216,17 @@ class Epoch(Iterator[Any]):
         self,
         items: Iterator[Any],
         position: Position,
-        reads_here: bool,
         failed: list[tuple[Any, str]],
         note: Callable[[Position], None],
         finish: Callable[[], None],
     ) -> None:
         self._items = items
         self._position = position
-        self._reads_here = reads_here
         self._failed = failed
         self._note = note
         self._finish: Callable[[], None] | None = finish
         self.is_unread = True
         self._was_cut_short = False  # whether the last error ended the iteration
-        # Batches that were taken from `items` but not counted. After Ctrl-C in a batch, a state resumes at
-        # that batch, and this iterator continues after it.
-        self._uncounted = 0
 
     def follow(self, other: Epoch) -> None:
         """Read the epoch of another iterator. Neither of them was read before."""
@@ -246,33 +244,24 @@ class Epoch(Iterator[Any]):
                 self._end()
                 raise
             except BaseException as error:
-                self._was_cut_short = not self._costs_a_batch(error)
-                self._uncounted += not self._was_cut_short
                 if isinstance(error, Exception):
-                    self._count()
+                    self._was_cut_short = not _costs_a_batch(error)
+                    self._count(not self._was_cut_short)
                 if isinstance(error, EvaluationError):
                     error.index = by_number(error.index)
                 hide_frames(error)
                 raise
             self._was_cut_short = False
-            self._uncounted += 1
-            self._count()
+            self._count(1)
             if type(item) is not Recovered:
                 return item
             self._failed.extend(item.failed)
             if item.values:
                 return item.values[0]
 
-    def _costs_a_batch(self, error: BaseException) -> bool:
-        """Return whether an exception is about a batch, which is then used up, not about the iteration."""
-        if not isinstance(error, Exception):
-            return self._reads_here
-        return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"
-
-    def _count(self) -> None:
+    def _count(self, batches: int) -> None:
         position = self._position
-        position.advance(self._uncounted)
-        self._uncounted = 0
+        position.advance(batches)
         self._note(position)
         if not position.is_exact and position.length is not None and position.batch == position.length + 1:
             warn(
@@ -291,11 +280,16 @@ class Epoch(Iterator[Any]):
         return self._position.length
 
     def _end(self) -> None:
-        self._count()
+        self._count(0)
         self._position.ended = not self._was_cut_short
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
+
+
+def _costs_a_batch(error: Exception) -> bool:
+    """Return whether an error is about a batch, which is then used up, not about the iteration."""
+    return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"
 
 
 def begun(items: Iterator[Any]) -> Iterator[Any]:

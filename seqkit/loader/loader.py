@@ -444,8 +444,7 @@ class DataLoader(Attributes, Generic[Batch]):
                 if self._latest is position:
                     self._latest, self._next = before
             raise
-        reads_here = not options.num_workers and not isinstance(node, InTurn)
-        return Epoch(items, position, reads_here, self.failed, self._note, partial(self._finished, node))
+        return Epoch(items, position, self.failed, self._note, partial(self._finished, node))
 
     def _begin(self) -> tuple[Position, bool]:
         """Begin an epoch. Return its position, and whether the data set itself is there already."""

@@ -229,7 +229,11 @@ class Turns:
         self._samples: list[Any] = []  # of short blocks
 
     def __call__(self, progress: Progress) -> Iterator[Any]:
-        while self._blocks or self._next_round():
+        while True:
+            while len(self._samples) >= self._size:
+                yield from self._join()
+            if not self._blocks and not self._next_round():
+                break
             count, value, failure = self._blocks.popleft()
             if failure is not None:
                 if self._passes_over():
@@ -240,13 +244,15 @@ class Turns:
                     yield value
                 continue
             self._samples.extend(value)
-            if len(self._samples) >= self._size:
-                yield from self._join()
         progress.done = True
         if self._rounds not in self._begun:
             raise RuntimeError("DataLoader: the loader is closed")
         if self._samples and self._keeps_last:
-            yield from self._join()
+            try:
+                yield from self._join()
+            except KeyboardInterrupt:
+                progress.done = False
+                raise
         if self._last_error is not None and self._left:
             raise self._last_error
 
@@ -278,5 +284,11 @@ class Turns:
     def _join(self) -> Iterator[Any]:
         batch: Any = self._samples[: self._size]
         del self._samples[: self._size]
-        if not self._passes_over():
-            yield self._joined._get(batch)
+        if self._passes_over():
+            return
+        try:
+            value = self._joined._get(batch)
+        except KeyboardInterrupt:
+            self._samples[:0] = batch
+            raise
+        yield value

@@ -102,6 +102,8 @@ class Evaluator:
                 now = clock()
                 go_on = sink.fail(_of_item(raised)) and now < deadline
                 done += 1
+                if not isinstance(raised, Exception):  # the iterator would compute this item again
+                    items, indices = None, indices[done - count :]
                 if began is not None:
                     began(now)
         if go_on and done < count:

@@ -339,8 +339,12 @@ def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
         nonlocal left
         while left:
             left -= 1  # also for an item that fails
-            with suppress(EvaluationError):
-                next(source, None)
+            try:
+                with suppress(EvaluationError):
+                    next(source, None)
+            except KeyboardInterrupt:
+                left += 1
+                raise
         yield from source
         progress.done = True
 
@@ -348,15 +352,17 @@ def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator[Any]:
-    source, counted, me = iter(items), Progress(), _Step("smap", f, items, first)
-    drawn = counted.counted(source)
+    source, me = iter(items), _Step("smap", f, items, first)
 
     def run(progress: Progress) -> Iterator[Any]:
-        for item in drawn:
+        for item in progress.counted(source):
             try:
                 value = f(item)
             except Exception as error:
-                fail(me, first + counted.position - 1, error)
+                fail(me, first + progress.position - 1, error)
+            except BaseException:
+                progress.again(item)
+                raise
             yield value
         progress.done = True
 
@@ -364,15 +370,17 @@ def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator
 
 
 def _filter(predicate: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    source, counted, me = iter(items), Progress(), _Step("filter", predicate, items)
-    drawn = counted.counted(source)
+    source, me = iter(items), _Step("filter", predicate, items)
 
     def run(progress: Progress) -> Iterator[Any]:
-        for item in drawn:
+        for item in progress.counted(source):
             try:
                 is_wanted = bool(predicate(item))
             except Exception as error:
-                fail(me, counted.position - 1, error)
+                fail(me, progress.position - 1, error)
+            except BaseException:
+                progress.again(item)
+                raise
             if is_wanted:
                 yield item
         progress.done = True
@@ -436,6 +444,9 @@ def _split(part: int, parts: int, items: Iterable[Any]) -> Iterator[Any]:
                 item = next(source)
             except StopIteration:
                 break
+            except KeyboardInterrupt:
+                number -= 1
+                raise
             if number % parts == part:
                 yield item
         progress.done = True

@@ -6,6 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,9 +129,15 @@ class FilterScan(Scan):
                     self.indices.append(j)
                     return item
                 in_source = True
-        except BaseException:
+        except Exception:
             self.items_read += in_source  # an item that cannot be read is passed over
             self.is_complete = False
+            raise
+        except BaseException:
+            if not in_source:  # the predicate was interrupted, and is asked again
+                self.items_read, self._source = j, chain((item,), self._source)
+                if j in self.indices[-1:]:
+                    self.indices.pop()
             raise
         self.close()
         return END

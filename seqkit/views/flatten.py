@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
@@ -96,7 +96,7 @@ class FlattenScan(Scan):
         self._source: Iterator[Any] | None = None
         self._read = 0  # sequences
         self._current: Any = ()
-        self._rest = iter(range(0))  # places in the current sequence
+        self._rest: Iterator[int] = iter(range(0))  # places in the current sequence
 
     def step(self) -> Any:
         if self._source is None:
@@ -107,16 +107,25 @@ class FlattenScan(Scan):
                     return owned(self._current[place])
                 except Exception as error:
                     fail(self.view, self.yielded, error)
+                except BaseException:
+                    self._rest = chain((place,), self._rest)
+                    raise
+            drawn: list[Any] = []
             try:
-                self._current = next(self._source, END)
-                if self._current is END:
+                drawn.append(next(self._source, END))
+                if drawn[0] is END:
                     return END
-                self._read += 1
-                self.lengths.append(self.view._size(self._read - 1, self._current))
-            except BaseException:
+                length = self.view._size(self._read, drawn[0])
+            except Exception:
+                self._read += len(drawn)
                 self.is_complete = False
                 raise
-            self._rest = iter(range(self.lengths[-1]))
+            except BaseException:
+                self._source = chain(drawn, self._source)
+                raise
+            self.lengths.append(length)
+            self._read += 1
+            self._current, self._rest = drawn[0], iter(range(length))
 
     def result(self) -> IndexArray:
         return np.cumsum(self.lengths, dtype=np.int64)

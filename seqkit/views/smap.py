@@ -190,17 +190,17 @@ class Smap(View[Any]):
     ) -> Iterator[Any]:
         step = 0
         try:
-            for item in progress.counted(items):
+            for drawn in progress.counted(items):
+                item = drawn
                 try:
                     for step, f in steps:
                         item = f(item)
                 except BaseException as error:
-                    self._failed(error, step, plan, progress)
+                    self._failed(error, step, plan, progress, drawn)
                     raise
                 yield item
-        except BaseException as error:
-            if isinstance(error, Exception):
-                locate(error, self, nth(plan, progress.position))
+        except Exception as error:
+            locate(error, self, nth(plan, progress.position))
             progress.skipped += 1
             raise
         progress.done = True
@@ -213,22 +213,24 @@ class Smap(View[Any]):
         try:
             for item in progress.counted(items):
                 try:
-                    yield f(item)
+                    value = f(item)
                 except BaseException as error:
-                    self._failed(error, step, plan, progress)
+                    self._failed(error, step, plan, progress, item)
                     raise
-        except BaseException as error:
-            if isinstance(error, Exception):
-                locate(error, self, nth(plan, progress.position))
+                yield value
+        except Exception as error:
+            locate(error, self, nth(plan, progress.position))
             progress.skipped += 1
             raise
         progress.done = True
 
-    def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress) -> None:
-        """Report an exception of a function. The caller re-raises other exceptions, such as interrupts."""
+    def _failed(self, error: BaseException, step: int, plan: Plan, progress: Progress, item: Any) -> None:
+        """Report an error of a function for an item. After an interrupt, the item is drawn again."""
+        if not isinstance(error, Exception):
+            progress.again(item)
+            return
         progress.skipped -= 1  # this item was counted, unlike an item that the source failed to give
-        if isinstance(error, Exception):
-            fail(self._layer(step), nth(plan, progress.position), error)
+        fail(self._layer(step), nth(plan, progress.position), error)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         results: list[Any] = []

@@ -59,7 +59,8 @@ def uniter(
     -----
     A forward access draws the skipped items, and a backward access all items before the index. A
     batch of indices is read in ascending order. Each iteration is a pass of its own. One thread reads at a
-    time. Finished iterators are closed. After ``uniter`` of SeqTools.
+    time. Finished iterators are closed. After Ctrl-C, a new pass reads the interrupted item again. A one-shot
+    iterator cannot give it again, so reading the item raises. After ``uniter`` of SeqTools.
 
     Examples
     --------
@@ -150,11 +151,9 @@ class Uniter(View[Any]):
                                 if drawn == stop != self._n:
                                     self._own().leave_open(current, drawn)
                                 yield item
-                except BaseException as error:
+                except Exception as error:
                     progress.done = self._n is UNKNOWN and drawn == broken
                     i, position, broken = position, position + 1, drawn
-                    if not isinstance(error, Exception):
-                        raise
                     if progress.done:  # it fails there for good, and this was said: nothing lies behind
                         return
                     self._refuse(i, Stopped(drawn, error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Any
 
@@ -227,10 +228,20 @@ def test_threads_have_no_start_method() -> None:
 
 def shares(n: int, replicas: int, states: Any = None, batches: int | None = None, **options: Any) -> Any:
     """What all processes read of an epoch, and their states."""
-    found, after = [], []
-    for rank in range(replicas):
+
+    def load(rank: int) -> sk.DataLoader[Any]:
         sampler = DistributedSampler(n, replicas, rank, seed=3, even=None, **options)
-        loader = sk.DataLoader(range(n), 2, sampler=sampler, seed=0)
+        return sk.DataLoader(range(n), 2, sampler=sampler, seed=0)
+
+    return read_loaders(map(load, range(replicas)), states, batches)
+
+
+def read_loaders(
+    loaders: Iterable[Any], states: Any = None, batches: int | None = None
+) -> tuple[list[int], list[Any]]:
+    """What the loaders of all processes read of an epoch, and their states."""
+    found, after = [], []
+    for loader in loaders:
         if states is not None:
             loader.load_state_dict(json.loads(json.dumps(states[0])))
         iterator = iter(loader)
@@ -304,16 +315,8 @@ def read_shares(
     kind: str, n: int, replicas: int, states: Any = None, batches: int | None = None
 ) -> tuple[list[int], list[Any]]:
     """What all processes read of an epoch, and their states."""
-    found, after = [], []
-    for rank in range(replicas):
-        loader = sk.DataLoader(range(n), seed=0, **sharded(kind, n, replicas, rank))
-        if states is not None:
-            loader.load_state_dict(json.loads(json.dumps(states[0])))
-        iterator = iter(loader)
-        drawn = [next(iterator) for _ in range(batches)] if batches is not None else list(iterator)
-        found += [i for batch in drawn for i in batch.tolist()]
-        after.append(loader.state_dict())
-    return found, after
+    options = [sharded(kind, n, replicas, rank) for rank in range(replicas)]
+    return read_loaders((sk.DataLoader(range(n), seed=0, **each) for each in options), states, batches)
 
 
 @pytest.mark.parametrize("kind", ["batches", "buckets", "iterated", "indices"])

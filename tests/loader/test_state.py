@@ -18,6 +18,7 @@ from seqkit.samplers.distributed import DistributedSampler, SplitSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
 from tests.prefetch.traces import children, drawn, until
+from tests.views.helpers import InterruptsOnce
 
 from .ways import WAYS
 
@@ -242,7 +243,14 @@ def test_set_epoch_is_part_of_the_state() -> None:
 # -------------------------------------------------------------------- other workers
 
 
-@pytest.mark.parametrize("setup", ["shuffled", "random", "rollover"])
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "shuffled",
+        pytest.param("random", marks=pytest.mark.stress),
+        pytest.param("rollover", marks=pytest.mark.stress),
+    ],
+)
 @pytest.mark.parametrize("after", WAYS)
 @pytest.mark.parametrize("before", WAYS)
 def test_number_and_kind_of_workers_may_change(
@@ -664,8 +672,17 @@ class Struck:
         return Struck, (None,)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-@pytest.mark.parametrize("setup", ["shuffled", "random", "weighted", "batch sampler, rollover", "rollover"])
+@pytest.mark.parametrize(
+    ("setup", "error"),
+    [
+        ("shuffled", KeyboardInterrupt),
+        ("random", ValueError),
+        ("weighted", KeyboardInterrupt),
+        ("batch sampler, rollover", ValueError),
+        ("rollover", KeyboardInterrupt),
+        pytest.param("rollover", ValueError, marks=pytest.mark.stress),
+    ],
+)
 def test_an_epoch_that_does_not_begin_is_not_over(setup: str, error: type[BaseException]) -> None:
     options = {"num_workers": 1, "multiprocessing_context": "forkserver", **SETUPS[setup]()}
     expected = epochs(Loader(range(N), **SETUPS[setup]()), 2)
@@ -702,24 +719,64 @@ def test_what_a_handler_raises_while_an_epoch_is_read_is_not_its_end(
     assert found == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
 
 
-def test_ctrl_c_in_a_sample_owes_the_batch_to_who_begins_anew_and_not_to_who_goes_on() -> None:
-    strikes = iter([None] * 4 + [KeyboardInterrupt] + [None] * 99)
+class Divided(Stream):
+    """Splits itself."""
 
-    def item(i: int) -> int:
-        if (strike := next(strikes)) is not None:
-            raise strike
-        return i
+    parts = 3
 
-    loader = Loader(sk.smap(item, range(10)), 2)
+    def split(self, part: int, parts: int) -> Iterator[int]:
+        return iter(range(100 + part, 100 + N, parts))
+
+
+@pytest.mark.parametrize("at", [0, 9, N - 1])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dataset": range(100, 100 + N)},
+        {"dataset": range(100, 100 + N), "shuffle": True, "seed": 3, "last_batch": "rollover"},
+        {"dataset": range(100, 100 + N), "sampler": Keys(), "on_error": "skip"},
+        {"dataset": range(100, 100 + N), "batch_size": None, "batch_sampler": [[21, 0, 9], [4, 5], [3]]},
+        {"dataset": Stream()},
+        {"dataset": Stream(), "iterable_split": "reader"},
+        {"dataset": Divided()},
+    ],
+    ids=str,
+)
+def test_after_ctrl_c_in_a_sample_the_same_batch_comes(options: Any, at: int) -> None:
+    options = {"batch_size": 4, **options}
+    if options["batch_size"] is None:
+        del options["batch_size"]
+    expected = plain(list(Loader(**options)))
+    loader = Loader(**options, transform=InterruptsOnce(100 + at))
+    epoch, found = iter(loader), list[Any]()
+    while True:
+        before = loader.state_dict()
+        try:
+            found.append(plain(next(epoch)))
+        except KeyboardInterrupt:
+            assert loader.state_dict() == before
+            with Loader(**options) as other:
+                other.load_state_dict(before)
+                assert plain(list(other)) == expected[len(found) :]
+        except StopIteration:
+            break
+    assert found == expected
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (1, 0)
+
+
+def test_an_epoch_whose_sampler_was_interrupted_is_not_over() -> None:
+    class Slow(Keys):
+        def __iter__(self) -> Iterator[int]:
+            return (i for i in map(InterruptsOnce(15), super().__iter__()))
+
+    loader = Loader(range(N), 2, sampler=Slow())
     epoch = iter(loader)
-    assert plain([next(epoch), next(epoch)]) == [[0, 1], [2, 3]]
+    assert plain(next(epoch)) == [0, 5]
     with pytest.raises(KeyboardInterrupt):
         next(epoch)
-    assert loader.state_dict()["batch"] == 2
-    assert plain([next(epoch)]) == [[6, 7]]
-    assert loader.state_dict()["batch"] == 4
-    assert plain(list(epoch)) == [[8, 9]]
-    assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (1, 0)
+    with pytest.raises(RuntimeError, match="the sampler was interrupted, so this epoch cannot go on"):
+        next(epoch)
+    assert loader.state_dict()["batch"] == 1
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -28,10 +28,15 @@ REFUSALS = {
     "prefetch: a signal handler cannot start workers while workers are started",
 }
 
-# A handler runs at every place where nothing is started again, else at some: each of them starts workers.
+# A handler runs at some places, for each of them starts workers. `make stress` takes more of them.
 in_each_way = pytest.mark.parametrize(
     ("kind", "step"),
-    [(THREAD, 1), (FORK, 37), pytest.param(FORK, 17, marks=pytest.mark.stress)],
+    [
+        (THREAD, 3),
+        (FORK, 97),
+        pytest.param(THREAD, 1, marks=pytest.mark.stress),
+        pytest.param(FORK, 17, marks=pytest.mark.stress),
+    ],
     ids=str,
 )
 

@@ -449,6 +449,29 @@ def test_ctrl_c_while_a_batch_is_made_loses_nothing(workers: int, method: Any) -
     assert [batch.data for batch in found] == [batch.data for batch in plain]
 
 
+@pytest.mark.parametrize("padding", ["value", "restart", "drop_rows"])
+@pytest.mark.parametrize("at", range(0, sum(LENGTHS), 3))
+def test_ctrl_c_in_a_stream_loses_nothing_and_a_state_resumes_at_its_batch(padding: Any, at: int) -> None:
+    reads = iter(range(1000))
+
+    def interrupted(length: int) -> Iterator[int]:
+        for number in numbers(length):
+            if next(reads) == at:
+                raise KeyboardInterrupt
+            yield number
+
+    options: Any = {"padding": padding, "pad_value": -1 if padding == "value" else None}
+    expected = shown(StreamLoader(LENGTHS, numbers, 3, **options))
+    loader = StreamLoader(LENGTHS, interrupted, 3, **options)
+    iterator, found = iter(loader), list[Any]()
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(map(rows_of, iterator))
+    other = StreamLoader(LENGTHS, numbers, 3, **options)
+    other.load_state_dict(loader.state_dict())
+    assert found + shown(other) == expected
+    assert found + shown(iterator) == expected
+
+
 # -------------------------------------------------------------------- without the rest of a stream
 
 skipped = pytest.mark.filterwarnings("ignore:StreamLoader. went on without:RuntimeWarning")

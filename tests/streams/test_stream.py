@@ -12,6 +12,7 @@ import pytest
 import seqkit as sk
 from seqkit.streams import Stream, StreamLoader, shuffle_buffer
 from tests.prefetch.traces import drawn
+from tests.views.helpers import FailsAt, InterruptsOnce
 
 from .model import KINDS
 
@@ -344,3 +345,37 @@ def test_lengths_of_streams_in_another_order_in_each_epoch_are_refused() -> None
     with pytest.raises(ValueError, match=r"lengths belong to streams in one order.*shuffle=True"):
         StreamLoader(sk.shuffle([1, 2], seed=0), range, 1, lengths=[1, 2])
     StreamLoader(sk.smap(abs, [1, 2]), range, 1, lengths=[1, 2])
+
+
+# -------------------------------------------------------------------- Ctrl-C
+
+
+INTERRUPTED: list[Callable[[Stream[int], Callable[[int], int]], Stream[Any]]] = [
+    lambda stream, f: stream.smap(f),
+    lambda stream, f: stream.smap(f).smap(lambda x: x),
+    lambda stream, f: stream.filter(lambda x: f(x) % 3 < 2),
+    lambda stream, f: stream.smap(f).batch(3),
+    lambda stream, f: stream.filter(lambda x: f(x) >= 0).skip(5),
+    lambda stream, f: stream.smap(f).split(1, 2),
+    lambda stream, f: Stream(sk.smap(f, range(10))).filter(lambda x: x % 2),
+]
+
+
+@pytest.mark.parametrize("step", INTERRUPTED)
+@pytest.mark.parametrize("at", range(10))
+def test_ctrl_c_in_a_step_loses_nothing(step: Any, at: int) -> None:
+    found = drawn(iter(step(Stream(range(10)), InterruptsOnce(at))))
+    items = [item for item in found if not isinstance(item, KeyboardInterrupt)]
+    assert len(found) == len(items) + 1
+    assert items == list(step(Stream(range(10)), abs))
+
+
+def test_ctrl_c_loses_no_item_of_a_shuffle_buffer() -> None:
+    found = drawn(iter(Stream(range(10)).smap(InterruptsOnce(5)).shuffle_buffer(3, seed=0)))
+    assert sorted(item for item in found if isinstance(item, int)) == list(range(10))
+
+
+def test_errors_after_ctrl_c_name_their_items() -> None:
+    found = drawn(iter(Stream(range(10)).smap(InterruptsOnce(3)).smap(FailsAt(5))))
+    (error,) = [item for item in found if isinstance(item, sk.EvaluationError)]
+    assert error.index == 5

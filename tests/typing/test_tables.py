@@ -75,6 +75,7 @@ def has_stubs() -> bool:
     return True
 
 
+@pytest.mark.stress  # mypy reads the stubs of numpy and pandas anew, for 12 seconds
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not has_stubs(), reason="pandas-stubs is not installed")
 def test_the_documented_use_of_a_frame_type_checks(tmp_path: Path) -> None:

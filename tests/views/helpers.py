@@ -10,14 +10,16 @@ import pytest
 
 import seqkit as sk
 from seqkit.indices import UNBOUNDED, Plan
+from seqkit.iteration import surviving
 from seqkit.testing.failing import by_index, by_iteration
 
 __all__ = [
     "FailsAt",
     "Interrupted",
+    "InterruptsOnce",
     "Naturals",
     "agree_after_errors",
-    "costs_one_item",
+    "loses_nothing",
     "past_errors",
     "says",
 ]
@@ -48,16 +50,16 @@ class Interrupted(sk.View[Any]):
         return self._sources[0]._get(i)
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
-        indices, interrupts = iter(plan), [KeyboardInterrupt()]
-        drawn: list[Any] = []
+        drawn, interrupts = 0, [KeyboardInterrupt()]
 
-        def draw() -> Any:
-            if len(drawn) == self._at and interrupts:
+        def read(i: int) -> Any:
+            nonlocal drawn
+            if drawn == self._at and interrupts:
                 raise interrupts.pop()
-            drawn.append(next(indices, None))
-            return drawn[-1] if drawn[-1] is None else self._get(drawn[-1])
+            drawn += 1
+            return self._get(i)
 
-        return iter(draw, None)
+        return surviving(self, plan, read)
 
     def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[Any]:
         return Interrupted(*sources, self._at)
@@ -76,6 +78,20 @@ class FailsAt:
         return item
 
 
+class InterruptsOnce(FailsAt):
+    """The identity, but the first time that it is called for some items, it raises."""
+
+    def __init__(self, *items: Any, error: Callable[[], BaseException] = KeyboardInterrupt) -> None:
+        super().__init__(*items, error=lambda _: error())
+
+    def __call__(self, item: Any, *_: Any) -> Any:
+        try:
+            return super().__call__(item)
+        except BaseException:
+            self.items = tuple(other for other in self.items if other != item)
+            raise
+
+
 def agree_after_errors(view: sk.View[Any]) -> list[Any]:
     """Return what indexing gives, errors included, having seen that iterating gives the same."""
     found = by_index(view)
@@ -84,18 +100,11 @@ def agree_after_errors(view: sk.View[Any]) -> list[Any]:
     return found
 
 
-def costs_one_item(view: sk.View[Any], plan: Plan) -> bool:
-    """Does the interrupt of an `Interrupted` beneath cost one item of a plan at most, and shift none?"""
-    expected = [view[i] for i in plan]
-    items, found, at = view._iter(plan), [], []
-    while True:
-        try:
-            found.append(next(items))
-        except StopIteration:
-            break
-        except KeyboardInterrupt:
-            at.append(len(found))
-    return len(at) == 1 and found in (expected, expected[: at[0]] + expected[at[0] + 1 :])
+def loses_nothing(view: sk.View[Any], plan: Plan) -> bool:
+    """Does the interrupt of an `Interrupted` beneath lose, repeat and shift no item of a plan?"""
+    found = past_errors(view._iter(plan))
+    items = [item for item in found if not isinstance(item, KeyboardInterrupt)]
+    return len(found) == len(items) + 1 and items == [view[i] for i in plan]
 
 
 def past_errors(items: Iterator[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ import seqkit as sk
 from seqkit.testing import CountingSource, ExplodingSource, FailingSource
 from seqkit.testing.sources import UnsizedSource
 
-from .helpers import FailsAt, Naturals, past_errors, says
+from .helpers import FailsAt, InterruptsOnce, Naturals, past_errors, says
 
 
 def is_even(x):
@@ -406,11 +406,20 @@ def test_a_loop_continues_after_an_error_and_keeps_nothing():
     assert kinds == [sk.EvaluationError, sk.EvaluationError, int]
 
 
-@pytest.mark.parametrize("error", [StopIteration, IndexError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [StopIteration, IndexError])
 def test_no_error_of_the_predicate_ends_a_loop_silently(error):
     found = past_errors(iter(sk.filter(FailsAt(3, error=error), range(1, 6))))
     assert [x for x in found if isinstance(x, int)] == [1, 2, 4, 5]
     assert len(found) == 5
+
+
+def test_an_interrupted_predicate_is_asked_again():
+    view = sk.filter(InterruptsOnce(3, 5), range(1, 7))
+    found = past_errors(iter(view))
+    assert [x if isinstance(x, int) else type(x) for x in found] == [
+        *(1, 2, KeyboardInterrupt, 3, 4, KeyboardInterrupt, 5, 6)
+    ]
+    assert view.indices.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_the_first_completed_scan_counts_and_other_loops_finish_on_what_they_found():
