@@ -6,7 +6,7 @@ Guarantees
   for every worker.
 - A worker that was forked while other threads lived, and does not begin within `BEGIN_S`, is killed and
   started from a template.
-- A worker that cannot be started does not end a node that has other workers. The start is retried later.
+- A worker that cannot be started ends the node with an error.
 - Ctrl-C during a start leaves no process and no descriptor behind.
 - A process that cannot be killed delays the end of a node by at most `REAP_S`.
 
@@ -41,11 +41,9 @@ from .worker_process import Outfit, be_worker
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
 BEGIN_S = 10.0
-# When to retry after workers could not be started.
-RETRY_S = 0.25
 # Limit of successive workers with one number that die before they begin a job. They may have been killed
 # from outside, but the replacement must not continue without limit.
-MOST_IDLE_DEATHS = 8
+MOST_DEATHS = 3
 
 
 _SIGNALS = {number.value: number.name for number in signal.Signals}
@@ -85,24 +83,21 @@ class WorkerHandle:
     """A worker, on the parent's side."""
 
     number: int
-    spare: int = 1  # how many more workers with this number may be started before one of them is ready
-    idle: int = 0  # how many workers with this number were ready, and died without having begun a job
+    deaths: int = 0  # how many workers with this number have died since one of them has begun a job
     pid: int = 0  # 0 until the template or the worker itself has reported it
     pidfd: int = -1
     is_child: bool = True  # False for a child of the template, which reports its end
     begins_by: float | None = None  # deadline for a worker that was forked while other threads lived
-    is_doomed: bool = False
-    is_dead: bool = False
+    death: Death | None = None
     # The transport writes these.
-    ready: bool = False
+    is_ready: bool = False
     stopped: int = 0  # the job for which the worker was killed
     stack: str = ""  # where the worker was then
 
     def has_ended(self, within_s: float) -> bool:
-        return self.is_dead or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
+        return self.death is not None or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
 
     def kill(self) -> None:
-        self.is_doomed = True  # in case the template has not reported the pidfd yet
         if self.pidfd >= 0:
             linux.kill(self.pidfd)
 
@@ -130,10 +125,9 @@ class Team:
     _template: Template | None = None
     _shipment: Shipment | None = None
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
-    _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # workers to be started, by number
-    _retry_at: float = 0.0
+    _missing: list[WorkerHandle] = field(default_factory=list)  # workers to be started
     _obstacles: list[str] = field(default_factory=list)  # what made this team choose "forkserver"
-    _deaths: list[tuple[WorkerHandle, Death]] = field(default_factory=list)
+    _dead: list[WorkerHandle] = field(default_factory=list)
     _failures: list[Failed] = field(default_factory=list)
 
     # ---------------------------------------------------------------- starting
@@ -185,7 +179,6 @@ class Team:
         with (held := SignalsHeld()):
             if not begin(handle, held.mask):
                 return False
-            self._vacant.pop(handle.number, None)
             self.handles[handle.number] = handle
             if handle.is_child:
                 self._watch(handle)
@@ -236,30 +229,23 @@ class Team:
 
     def patience_s(self, wait_s: float | None) -> float | None:
         """Return how long to poll, at most `wait_s`. Call `do_what_is_due` after that."""
+        if self._missing or self._failures:
+            return 0.0
         due = [handle.begins_by for handle in self.handles.values() if handle.begins_by is not None]
-        if self._vacant:
-            due.append(self._retry_at)
         if not due:
             return wait_s
         left_s = max(0.0, min(due) - monotonic())
         return left_s if wait_s is None else min(left_s, wait_s)
 
     def do_what_is_due(self) -> None:
-        """Kill workers that have not begun in time, and retry to start workers."""
-        late = [handle for handle in self.handles.values() if handle.begins_by is not None]
-        if not late and not self._vacant:
-            return
+        """Kill workers that have not begun in time."""
         now = monotonic()
-        for handle in late:
-            assert handle.begins_by is not None
-            if handle.begins_by <= now:
+        for handle in self.handles.values():
+            if handle.begins_by is not None and handle.begins_by <= now:
                 self.context = "forkserver"  # for later workers
                 self._obstacles = forking.obstacles()
-                handle.spare += 1
                 handle.begins_by = None
                 handle.kill()
-        if self._vacant and self._retry_at <= now:
-            self._fill()
 
     def notice(self, fd: int) -> None:
         """Handle a readable descriptor. Descriptors of other owners are ignored."""
@@ -284,13 +270,13 @@ class Team:
                     if pidfd < 0:  # no free descriptor was left to receive it
                         # The pid is not reused before the template has reaped the process.
                         os.kill(value, signal.SIGKILL)
-                    elif handle.is_doomed:
+                    elif handle.stopped:
                         handle.kill()
                 elif says == Says.ENDED:
                     self._bury(handle, None if value < 0 else (value, nbytes))
                 elif error is not None:
-                    self._drop(handle)
-                    self._vacate(handle, error)
+                    del self.handles[worker]
+                    self._failures.append(Failed(worker, error))
             self._watch_template(template)
         except ConnectionError as error:
             self._lose(template, str(error))
@@ -299,7 +285,7 @@ class Team:
         """Continue without a template that has ended. Its workers live on, except those not yet begun."""
         self._close(template)
         for handle in self.handles.values():
-            if handle.is_child or handle.is_dead:
+            if handle.is_child or handle.death is not None:
                 continue
             if handle.pidfd < 0:
                 self._bury(handle, None, reason)
@@ -310,9 +296,8 @@ class Team:
         """Start every worker as a fresh interpreter: the pipeline has started threads in the template."""
         self._close(template)
         self.context = "spawn"
-        self._vacant.update(self.handles)
+        self._missing += self.handles.values()  # to start when no event of the closed descriptors is left
         self.handles.clear()
-        self._retry_at = 0.0  # as soon as no event of the closed descriptors is left
 
     def _close(self, template: Template) -> None:
         for fd in template.fds:
@@ -322,18 +307,18 @@ class Team:
         template.close()
 
     def _bury(self, handle: WorkerHandle, ended: tuple[int, int] | None, cause: str = "") -> None:
-        handle.is_dead, handle.begins_by = True, None
+        handle.death, handle.begins_by = Death(cause) if cause else how_ended(*(ended or ())), None
+        self._dead.append(handle)
         if self._by_fd.pop(handle.pidfd, None) is not None:
             self.poll.unregister(handle.pidfd)
         if handle.pidfd >= 0:
             os.close(handle.pidfd)
             handle.pidfd = -1
-        self._deaths.append((handle, Death(cause) if cause else how_ended(*(ended or ()))))
 
-    def deaths(self) -> list[tuple[WorkerHandle, Death]]:
-        """Return the workers that have died, and the causes. Call `replace` for each worker."""
-        deaths, self._deaths = self._deaths, []
-        return deaths
+    def dead(self) -> list[WorkerHandle]:
+        """Return the workers that have died. Call `replace` for each."""
+        dead, self._dead = self._dead, []
+        return dead
 
     def failures(self) -> list[Failed]:
         """Return the reasons why the node cannot go on. Empty if it can."""
@@ -342,40 +327,30 @@ class Team:
 
     # ---------------------------------------------------------------- replacing
 
-    def replace(self, handle: WorkerHandle, death: Death, has_worked: bool) -> bool:
-        """Start a replacement for a dead worker. Return whether the worker is to be replaced."""
-        self._drop(handle)
-        idle = handle.idle + 1 if handle.ready and not has_worked else 0
-        if idle > MOST_IDLE_DEATHS or not (handle.ready or handle.spare):
+    def replace(self, handle: WorkerHandle, has_worked: bool) -> bool:
+        """Have a dead worker replaced by `start_missing`. Return whether it is to be replaced."""
+        death = handle.death
+        assert death is not None
+        del self.handles[handle.number]
+        deaths = 0 if has_worked else handle.deaths + 1
+        if deaths > MOST_DEATHS:
             end = death.cause
             if handle.pid:
                 end = f"process {handle.pid} {end} before its first item{death.hint}"
             self._failures.append(Failed(handle.number, RuntimeError(end)))
             return False
-        spare = 1 if handle.ready else handle.spare - 1
-        self._vacant[handle.number] = WorkerHandle(handle.number, spare, idle)
-        self._fill()
+        self._missing.append(WorkerHandle(handle.number, deaths))
         return True
 
-    def _fill(self) -> None:
-        """Start the missing workers."""
-        _check_nesting()
-        for handle in list(self._vacant.values()):
+    def start_missing(self) -> None:
+        """Start the workers that are to be started."""
+        while self._missing:
+            _check_nesting()
+            handle = self._missing.pop()
             try:
                 self._employ(handle)
             except (OSError, RuntimeError, TypeError) as error:
-                self._vacate(handle, error)
-                return
-
-    def _vacate(self, handle: WorkerHandle, error: BaseException) -> None:
-        """Record that a worker could not be started. If there is no other worker, the node cannot go on."""
-        self._vacant[handle.number] = WorkerHandle(handle.number, handle.spare, handle.idle)
-        self._retry_at = monotonic() + RETRY_S
-        if not self.handles:
-            self._failures.append(Failed(handle.number, error))
-
-    def _drop(self, handle: WorkerHandle) -> None:
-        del self.handles[handle.number]
+                self._failures.append(Failed(handle.number, error))
 
     # ---------------------------------------------------------------- shut down
 
@@ -399,7 +374,7 @@ class Team:
             handle.kill()
         self.wait(REAP_S)
         for handle in self.handles.values():
-            if handle.is_child and not handle.is_dead:
+            if handle.is_child and handle.death is None:
                 linux.reap(handle.pid, handle.pidfd, 0.0)
         if self._template is not None:
             self._template.close()
@@ -412,7 +387,7 @@ class Team:
                 with suppress(OSError):
                     os.close(handle.pidfd)
         self.handles.clear()
-        self._vacant.clear()
+        self._missing.clear()
         self._by_fd.clear()
         if self._template is not None:
             self._template.forget()

@@ -10,7 +10,7 @@ Guarantees
 - A template has one node and one thread.
 - A template ends when the node closes its end of the socket, or when the parent ends for any reason. It
   first kills and reaps its workers.
-- A worker that dies early, or a fork that fails, affects only that worker.
+- A worker that dies early affects no other worker.
 - A worker has the directory, variables and module path that the parent had when the pipeline was pickled.
 
 Relies on

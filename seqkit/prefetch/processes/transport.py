@@ -54,7 +54,7 @@ from . import linux
 from .block import JobBlock, Packing, from_file, most_items, pack
 from .segment import PAGE, Segment
 from .slots import SlotPool
-from .team import Death, Team, WorkerHandle, starting
+from .team import MOST_DEATHS, Team, WorkerHandle, starting
 from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
 from .worker import Descriptors
 from .worker_process import Outfit
@@ -302,8 +302,9 @@ class Processes(Backend):
         self._read()  # before the deaths: includes results that a worker delivered before it died
         if not self._closed:  # the interpreter's exit closes it while a daemon thread reads
             self._team.do_what_is_due()  # after reading, because messages may have waited for a long time
-            for handle, death in self._team.deaths():
-                self._bury(handle, death)
+            for handle in self._team.dead():
+                self._bury(handle)
+            self._team.start_missing()
             self._events += self._team.failures()
         events, self._events = self._events, []
         return events
@@ -333,14 +334,14 @@ class Processes(Backend):
             self._skip(ticket)
         elif kind == Kind.FAILED:
             handle = self._handles[worker]
-            handle.spare = 0
+            handle.deaths = MOST_DEATHS  # its successor would fail, too
             assert self._segment is not None
             data = os.pread(self._segment.fd, number, self._layout.error_at(worker))
             self._events.append(Failed(worker, pickle.loads(data).rebuild()))
         else:
             handle = self._handles[worker]
             handle.begins_by = None
-            handle.ready = kind == Kind.READY
+            handle.is_ready = kind == Kind.READY
             handle.pid = number  # the template's message may not have arrived yet
 
     def _finish(
@@ -449,18 +450,19 @@ class Processes(Backend):
 
     # ---------------------------------------------------------------- deaths
 
-    def _bury(self, handle: WorkerHandle, death: Death) -> None:
-        """Report the job of a dead worker, and replace the worker."""
+    def _bury(self, handle: WorkerHandle) -> None:
+        """Report the job of a dead worker, and have the worker replaced."""
         assert self._team is not None
         has_worked = bool(self._control.claimed(handle.number)[1])
-        if handle.ready:
-            self._report_job(handle, death)
+        if handle.is_ready:
+            self._report_job(handle)
         if self.keeps_order:
             self._control.reorder()  # before the next worker takes a job
-        self.restarts += self._team.replace(handle, death, has_worked)
+        self.restarts += self._team.replace(handle, has_worked)
 
-    def _report_job(self, handle: WorkerHandle, death: Death) -> None:
-        number = handle.number
+    def _report_job(self, handle: WorkerHandle) -> None:
+        number, death = handle.number, handle.death
+        assert death is not None
         ticket = self._control.claimed(number)[0]
         sent = self._sent.get(ticket)
         if sent is None:
