@@ -4,6 +4,8 @@ Guarantees
 ----------
 - A worker is forked if that is safe or requested. Otherwise it comes from a template. This is checked again
   for every worker.
+- Of many workers, all but a few are forked by a copy of this process, while the first ones begin to work. So
+  the first item does not wait for the last worker, and all workers have the same state.
 - A worker that was forked while other threads lived, and does not begin within `BEGIN_S`, is killed and
   started from a template.
 - A worker that cannot be started ends the node with an error.
@@ -20,10 +22,12 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -35,12 +39,14 @@ from ..resources import in_units
 from ..signals import SignalsHeld
 from . import forking, linux
 from .shipment import Shipment, size_warning, surroundings
-from .template import REAP_S, Says, Template, spawn
+from .template import REAP_S, Says, Template, be_forked_template, fresh_template, pair, spawn
 from .worker_process import Outfit, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
 BEGIN_S = 10.0
+# How many workers this process forks itself.
+FORKED_HERE = 4
 # Limit of successive workers with one number that die before they begin a job. They may have been killed
 # from outside, but the replacement must not continue without limit.
 MOST_DEATHS = 3
@@ -134,26 +140,36 @@ class Team:
 
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
-        _check_nesting()
-        if self._forks() and (text := fork_warning(self.outfit.pipeline)):
-            warn(text, RuntimeWarning)
-        for number in range(self.outfit.spec.num_workers):
-            self._employ(WorkerHandle(number))
+        with self._starting():
+            if self._forks() and (text := fork_warning(self.outfit.pipeline)):
+                warn(text, RuntimeWarning)
+            for number in range(self.outfit.spec.num_workers):
+                if number == FORKED_HERE and self._template is None and self._forks():
+                    self._fork_template()
+                self._employ(WorkerHandle(number))
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Mark this team as the team for which this thread is starting workers."""
+        if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on its locks
+            raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
+        _local.starting = self
+        try:
+            yield
+        finally:
+            _local.starting = None
 
     def _forks(self) -> bool:
         return self.context == "fork" or (self.context is None and forking.is_safe())
 
     def _employ(self, handle: WorkerHandle) -> None:
-        _local.starting = self
-        try:
+        if self._template is None:
             if self._forks() and self._begin(handle, self._fork):
                 return
             if self._shipment is None:
                 self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, surroundings())
                 self._announce(self._shipment.nbytes)
-            self._begin(handle, self._ship)
-        finally:
-            _local.starting = None
+        self._begin(handle, self._ship)
 
     def _announce(self, nbytes: int) -> None:
         """Warn of a large pickle, and once in a program of workers that are not forked unasked."""
@@ -186,15 +202,34 @@ class Team:
 
     def _fork(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Fork a worker, unless another thread matters by now."""
-        forking.native_pools()  # search here, so that the workers need not search
-        pid = forking.fork() if self.context == "fork" else forking.fork_if_harmless()
+        pid = self._forked()
         if pid == 0:
             be_worker(handle.number, self.outfit, mask, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
-            if frames_of_others():
-                handle.begins_by = monotonic() + BEGIN_S
+            handle.begins_by = _begins_by()
         return pid > 0
+
+    def _forked(self) -> int:
+        forking.native_pools()  # search here, so that the workers need not search
+        return forking.fork() if self.context == "fork" else forking.fork_if_harmless()
+
+    def _fork_template(self) -> None:
+        """Fork a template, unless another thread matters by now."""
+        with (held := SignalsHeld()):
+            ours, theirs = pair()
+            with theirs:
+                pid = self._forked()
+                if pid == 0:
+                    be_forked_template(theirs, self.outfit, held.mask, partial(self._forget_with, ours))
+            if pid < 0:
+                ours.close()
+                return
+            self._use_template(Template(ours, pid))
+
+    def _forget_with(self, channel: socket.socket) -> None:
+        channel.close()
+        self._forget_the_parents()
 
     def _forget_the_parents(self) -> None:
         """Close the parent's descriptors in a forked worker."""
@@ -205,17 +240,24 @@ class Team:
 
     def _ship(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Start a worker that is not forked from this process."""
-        assert self._shipment is not None
         handle.is_child = self.context == "spawn"
         if handle.is_child:
+            assert self._shipment is not None
             handle.pid = spawn(handle.number, self._shipment, self.outfit, mask)
             handle.pidfd = linux.watched(handle.pid)
             return True
         if self._template is None:
-            self._template = Template(self._shipment, self.outfit.fds, mask)
-            self._watch_template(self._template)
+            assert self._shipment is not None
+            self._use_template(fresh_template(self._shipment, self.outfit.fds, mask))
+        elif self._shipment is None:
+            handle.begins_by = _begins_by()
+        assert self._template is not None
         self._template.start(handle.number)
         return True
+
+    def _use_template(self, template: Template) -> None:
+        self._template = template
+        self._watch_template(template)
 
     def _watch(self, handle: WorkerHandle) -> None:
         self._by_fd[handle.pidfd] = handle
@@ -246,6 +288,8 @@ class Team:
                 self._obstacles = forking.obstacles()
                 handle.begins_by = None
                 handle.kill()
+                if not handle.is_child and self._template is not None:
+                    self._template.kill()
 
     def notice(self, fd: int) -> None:
         """Handle a readable descriptor. Descriptors of other owners are ignored."""
@@ -345,10 +389,10 @@ class Team:
     def start_missing(self) -> None:
         """Start the workers that are to be started."""
         while self._missing:
-            _check_nesting()
             handle = self._missing.pop()
             try:
-                self._employ(handle)
+                with self._starting():
+                    self._employ(handle)
             except (OSError, RuntimeError, TypeError) as error:
                 self._failures.append(Failed(handle.number, error))
 
@@ -397,6 +441,11 @@ class Team:
             self._shipment = None
 
 
+def _begins_by() -> float | None:
+    """Return when a process must have begun that was forked just now, if other threads lived."""
+    return monotonic() + BEGIN_S if frames_of_others() else None
+
+
 _has_announced = False
 
 
@@ -409,11 +458,6 @@ class _Local(threading.local):
 
 
 _local = _Local()
-
-
-def _check_nesting() -> None:
-    if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on their locks
-        raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
 
 
 def starting() -> Team | None:
