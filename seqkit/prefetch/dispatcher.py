@@ -169,6 +169,8 @@ class Dispatcher:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
         reader = kind(self, Consumer(Window(plan, self.limit(limit), in_order), epoch, stage))
         self.step(self._watch, reader)
+        if limit is None:  # an iterator, not plain indexing
+            self.backend.opened(reader)
         return reader
 
     def limit(self, items: int | None) -> int:

@@ -24,8 +24,8 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -97,6 +97,7 @@ class WorkerHandle:
     death: Death | None = None
     # The transport writes these.
     is_ready: bool = False
+    is_idle: bool = False  # whether it ends because nothing is read
     stopped: int = 0  # the job for which the worker was killed
     stack: str = ""  # where the worker was then
 
@@ -140,22 +141,23 @@ class Team:
 
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
-        with self._starting():
-            if self._forks() and (text := fork_warning(self.outfit.pipeline)):
-                warn(text, RuntimeWarning)
-            for number in range(self.outfit.spec.num_workers):
-                if number == FORKED_HERE and self._template is None and self._forks():
-                    self._fork_template()
-                self._employ(WorkerHandle(number))
+        if self._forks() and (text := fork_warning(self.outfit.pipeline)):
+            warn(text, RuntimeWarning)
+        self._missing += map(WorkerHandle, range(self.outfit.spec.num_workers))
+        self._start_missing()
 
-    @contextmanager
-    def _starting(self) -> Iterator[None]:
-        """Mark this team as the team for which this thread is starting workers."""
+    def _start_missing(self) -> None:
         if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on its locks
             raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
         _local.starting = self
         try:
-            yield
+            begun = 0
+            while self._missing:
+                if begun == FORKED_HERE and self._template is None and self._forks():
+                    self._fork_template()
+                self._employ(self._missing[0])
+                del self._missing[0]
+                begun += 1
         finally:
             _local.starting = None
 
@@ -304,8 +306,10 @@ class Team:
         try:
             for says, worker, value, nbytes, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
-                if says == Says.UNSAFE:
-                    self._spawn_instead(template)
+                if says in (Says.UNSAFE, Says.IDLE):
+                    if says == Says.UNSAFE:
+                        self.context = "spawn"
+                    self._do_without(template)
                     return
                 if handle is None:  # the template itself failed, so there is an error
                     self._failures += [Failed(min(self.handles, default=0), error)] if error else []
@@ -336,12 +340,13 @@ class Team:
             else:
                 self._watch(handle)
 
-    def _spawn_instead(self, template: Template) -> None:
-        """Start every worker as a fresh interpreter: the pipeline has started threads in the template."""
+    def _do_without(self, template: Template) -> None:
+        """Start the workers in another way that a template cannot start."""
         self._close(template)
-        self.context = "spawn"
-        self._missing += self.handles.values()  # to start when no event of the closed descriptors is left
-        self.handles.clear()
+        for handle in list(self.handles.values()):
+            if not handle.is_child and not handle.pid:
+                # Start it when no event of the closed descriptors is left.
+                self._missing.append(self.handles.pop(handle.number))
 
     def _close(self, template: Template) -> None:
         for fd in template.fds:
@@ -372,11 +377,11 @@ class Team:
     # ---------------------------------------------------------------- replacing
 
     def replace(self, handle: WorkerHandle, has_worked: bool) -> bool:
-        """Have a dead worker replaced by `start_missing`. Return whether it is to be replaced."""
+        """Have a dead worker replaced by `start_missing`. Return whether that counts as a restart."""
         death = handle.death
         assert death is not None
         del self.handles[handle.number]
-        deaths = 0 if has_worked else handle.deaths + 1
+        deaths = 0 if has_worked or handle.is_idle else handle.deaths + 1
         if deaths > MOST_DEATHS:
             end = death.cause
             if handle.pid:
@@ -384,17 +389,15 @@ class Team:
             self._failures.append(Failed(handle.number, RuntimeError(end)))
             return False
         self._missing.append(WorkerHandle(handle.number, deaths))
-        return True
+        return not handle.is_idle
 
     def start_missing(self) -> None:
         """Start the workers that are to be started."""
-        while self._missing:
-            handle = self._missing.pop()
+        if self._missing:
             try:
-                with self._starting():
-                    self._employ(handle)
+                self._start_missing()
             except (OSError, RuntimeError, TypeError) as error:
-                self._failures.append(Failed(handle.number, error))
+                self._failures.append(Failed(self._missing.pop(0).number, error))
 
     # ---------------------------------------------------------------- shut down
 

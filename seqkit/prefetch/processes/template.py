@@ -63,8 +63,9 @@ class Says:
 
     FORKED = 0  # the worker has this pid; its pidfd is attached
     ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown, and had this much memory
-    UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
     FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
+    UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
+    IDLE = 4  # the template ends, because all workers have ended and nothing is read
 
 
 class Template:
@@ -232,6 +233,9 @@ def _serve(channel: socket.socket, outfit: Outfit, workers: dict[int, tuple[int,
                 ended = linux.reap(pid, fd, REAP_S)
                 os.close(fd)
                 channel.send(_ANSWER.pack(Says.ENDED, number, *(ended or (-1, 0))))
+                if outfit.spec.idle_s and not workers:
+                    channel.send(_ANSWER.pack(Says.IDLE, -1, 0, 0))
+                    return
                 continue
             message = channel.recv(_START.size)
             if not message:

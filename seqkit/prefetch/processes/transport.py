@@ -151,6 +151,7 @@ class Processes(Backend):
             TorchModes.of_this_thread(),
             self._settings.seeds_items,
             self._settings.end_hook,
+            self._settings.idle_s(),
         )
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
@@ -235,6 +236,11 @@ class Processes(Backend):
     @property
     def _handles(self) -> dict[int, WorkerHandle]:
         return self._team.handles if self._team is not None else {}
+
+    def opened(self, reader: object) -> None:
+        if self._spec.idle_s:
+            self._control.opened()
+            weakref.finalize(reader, _closed, self._control, self._pid).atexit = False
 
     # ---------------------------------------------------------------- jobs
 
@@ -338,6 +344,8 @@ class Processes(Backend):
             assert self._segment is not None
             data = os.pread(self._segment.fd, number, self._layout.error_at(worker))
             self._events.append(Failed(worker, pickle.loads(data).rebuild()))
+        elif kind == Kind.IDLE:
+            self._handles[worker].is_idle = True
         else:
             handle = self._handles[worker]
             handle.begins_by = None
@@ -627,6 +635,11 @@ class Processes(Backend):
         self._unsent.clear()
         self._closed = True
         _living.discard(weakref.ref(self))  # a fork of the child must not close reused descriptor numbers
+
+
+def _closed(control: Control, pid: int) -> None:
+    if os.getpid() == pid:  # the word is shared with forked processes
+        control.closed()
 
 
 class _Child:
