@@ -38,7 +38,7 @@ from ..protocol import Failed
 from ..resources import in_units
 from ..signals import SignalsHeld
 from . import forking, linux
-from .shipment import Shipment, size_warning, surroundings
+from .shipment import Shipment, size_warning
 from .template import REAP_S, Says, Template, be_forked_template, fresh_template, pair, spawn
 from .worker_process import Outfit, be_worker
 
@@ -169,7 +169,7 @@ class Team:
             if self._forks() and self._begin(handle, self._fork):
                 return
             if self._shipment is None:
-                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, surroundings())
+                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline)
                 self._announce(self._shipment.nbytes)
         self._begin(handle, self._ship)
 

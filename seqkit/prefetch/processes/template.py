@@ -28,7 +28,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
@@ -156,7 +156,7 @@ def fresh_template(shipment: Shipment, fds: Descriptors, mask: set[int]) -> Temp
     ours, theirs = pair()
     with theirs:
         code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
-        pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)), mask)
+        pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)), mask, shipment.surroundings)
     return Template(ours, pid)
 
 
@@ -171,7 +171,7 @@ def _gone() -> ConnectionError:
 # -------------------------------------------------------------------- in the template process
 
 
-def be_template(place: Sequence[int], fd: int, shipped: int, *fds: int) -> NoReturn:
+def be_template(place: tuple[int, int], fd: int, shipped: int, *fds: int) -> NoReturn:
     """Run as a template in a fresh interpreter."""
     channel = socket.socket(fileno=fd)
 
@@ -275,10 +275,10 @@ def spawn(number: int, shipment: Shipment, outfit: Outfit, mask: set[int]) -> in
     """Start a worker as a fresh interpreter. Return its pid."""
     error_at = outfit.spec.layout.error_at(number)
     code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
-    return interpreter(code, (shipment.fd, *astuple(outfit.fds)), mask)
+    return interpreter(code, (shipment.fd, *astuple(outfit.fds)), mask, shipment.surroundings)
 
 
-def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
+def _boot(number: int, error_at: int, place: tuple[int, int], shipped: int, *rest: int) -> NoReturn:
     for fd in (shipped, *rest):
         os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
     fds = Descriptors(*rest)
