@@ -122,14 +122,11 @@ class Worker:
         return self.segment.block(self.layout.slot_at(slot), self.layout.slot_bytes)
 
     def _writer(self, slot: int, items: int) -> Writer:
-        evaluator = self.evaluator
-        return Writer(
-            self._blocks[slot],
-            items,
-            self._arenas[slot],
-            lambda error: record(error, evaluator.keyed),
-            evaluator.leave_if_forked,
-        )
+        after_pickling = self.evaluator.leave_if_forked
+        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, after_pickling)
+
+    def _record(self, error: BaseException) -> Any:
+        return record(error, self.evaluator.keyed)
 
     def _refuse(self, ticket: int, slot: int, error: BaseException, items: int) -> None:
         """Report that the indices of a job cannot be read. If there are several, each is sent again alone."""
