@@ -48,7 +48,6 @@ import numpy as np
 from ..context import get_worker_info
 from ..culprits import pickling_advice
 from ..errors import Policy, errstate, seterr, summary
-from ..prefetch.codec import dumps_plain
 from ..prefetch.errors import record
 from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
@@ -501,9 +500,7 @@ class _Packer:
 
     def _add(self, value: Any, is_failed: bool) -> bool:
         data = self._data
-        is_failed, (form, tail, moved, start, _) = encoded_item(
-            value, is_failed, dumps_plain, None, len(data)
-        )
+        is_failed, (form, tail, moved, start, _) = encoded_item(value, is_failed, None, len(data))
         self._evaluator.leave_if_forked()
         for offset, buffer in moved:
             data += bytes(offset - len(data))

@@ -171,6 +171,8 @@ class Dispatcher:
         window = Window(plan, self.limit(limit), in_order, None if self.chunking.fixed else cut)
         reader = kind(self, Consumer(window, epoch, stage))
         self.step(self._watch, reader)
+        if limit is None:  # an iterator, not plain indexing
+            self.backend.opened(reader)
         return reader
 
     def limit(self, items: int | None) -> int:

@@ -16,7 +16,6 @@ import pickle
 import struct
 import sys
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -190,15 +189,15 @@ class SlotResult(EncodedResult):
 
 
 def encoded_item(
-    value: Any, is_failed: bool, dumps: Callable[..., bytes], block: Block | None = None, used: int = 0
+    value: Any, is_failed: bool, block: Block | None = None, used: int = 0
 ) -> tuple[bool, Encoded]:
     """Encode an item. Return whether it failed, and its encoding.
 
-    A value that cannot be pickled becomes a failed item. `dumps` is tried first, then pickling by value.
+    A value that cannot be pickled becomes a failed item. Plain pickling is tried first, then by value.
     """
     # User code decides how to pickle, and may raise anything.
     try:
-        return is_failed, encode(value, block, used, dumps)
+        return is_failed, encode(value, block, used)
     except BaseException:
         pass
     try:

@@ -561,7 +561,7 @@ def idle_backend(capacity: int) -> processes.Processes:
     backend.capacity = capacity
     backend.start()
     (employee,) = backend._team.handles.values()
-    until(lambda: backend.receive(0.01) is None or employee.ready)
+    until(lambda: backend.receive(0.01) is None or employee.is_ready)
     os.kill(employee.pid, signal.SIGSTOP)
     return backend
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqkit.errors import RemoteError
-from seqkit.prefetch.codec import Form, dumps_plain
+from seqkit.prefetch.codec import Form
 from seqkit.prefetch.processes.segment import PAGE, Segment
 from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.results import (
@@ -46,7 +46,7 @@ def encoded(items: list[Any], block: Any) -> int:
     """Write items into a block as a worker does; return how many bytes they use."""
     words, used = [], HEADER_BYTES + 16 * len(items)
     for item in items:
-        _, (form, tail, moved, start, _) = encoded_item(item, False, dumps_plain, block, used)
+        _, (form, tail, moved, start, _) = encoded_item(item, False, block, used)
         used = start + len(tail)
         for offset, buffer in [*moved, (start, memoryview(tail))]:
             block[offset : offset + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
@@ -107,7 +107,7 @@ def test_an_item_that_is_marked_as_failed_is_a_failure() -> None:
 
 @pytest.mark.parametrize("item", [(i for i in "x"), Lock(), ValueError(Lock())], ids=str)
 def test_an_item_that_cannot_be_pickled_fails_with_the_reason(item: Any) -> None:
-    is_failed, (form, tail, moved, end, _) = encoded_item(item, False, dumps_plain, None, 7)
+    is_failed, (form, tail, moved, end, _) = encoded_item(item, False, None, 7)
     assert (is_failed, form, moved, end) == (True, Form.PICKLE, [], 7)
     reason = pickle.loads(tail).rebuild()
     assert str(reason).startswith(f"the item, a {type(item).__name__}, cannot be sent to the consumer's pro")
@@ -142,13 +142,13 @@ Pair = namedtuple("Pair", "first lock")
     ids=lambda value: type(value).__name__,
 )
 def test_the_attribute_that_cannot_be_pickled_is_named(item: Any, way: str) -> None:
-    is_failed, (_, tail, *_) = encoded_item(item, False, dumps_plain)
+    is_failed, (_, tail, *_) = encoded_item(item, False)
     assert is_failed
     assert f"cannot be sent to the consumer's process: {way}" in str(pickle.loads(tail).rebuild())
 
 
 def test_what_plain_pickle_refuses_goes_by_value() -> None:
-    is_failed, (_, tail, *_) = encoded_item(lambda x: x + 1, False, dumps_plain)
+    is_failed, (_, tail, *_) = encoded_item(lambda x: x + 1, False)
     assert not is_failed
     assert pickle.loads(tail)(1) == 2
 

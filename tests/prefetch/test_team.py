@@ -11,6 +11,7 @@ import signal
 import sys
 import textwrap
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,8 @@ from seqkit.prefetch import engine
 from seqkit.prefetch.processes import forking, linux, team, template, worker_process
 
 from .scripts import finished
-from .traces import children, drawn, pids_of, state, until
+from .traces import children, drawn, pids_of, reap_orphans, until
+from .traces import state as state_of
 
 FORK = os.fork
 
@@ -432,6 +434,88 @@ def test_a_fork_beside_irrelevant_threads_does_not_warn(tmp_path: Path) -> None:
     assert finished(tmp_path, script) == (0, "", "")
 
 
+# -------------------------------------------------------------------- many workers
+
+
+def in_template(parent: int, act: Callable[[], object]) -> Callable[[], int]:
+    """Return a fork that acts before it forks a worker of a template."""
+
+    def fork() -> int:
+        if os.getpid() != parent:
+            act()
+        return FORK()
+
+    return fork
+
+
+@pytest.mark.parametrize("context", [None, "fork"])
+def test_the_first_item_does_not_wait_for_the_last_worker(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, forks = os.pipe(), list[int]()
+
+    def fork() -> int:
+        forks.append(1)
+        if len(forks) > team.FORKED_HERE + 1:
+            assert linux.is_readable(go[0], 20)
+        return FORK()
+
+    monkeypatch.setattr(os, "fork", fork)
+    with a_node(team.FORKED_HERE + 4, context) as node:
+        iterator = iter(node)
+        assert next(iterator) == os.getpid()
+        os.write(go[1], b"!")
+        assert len(list(iterator)) == 7
+        assert len(set(pids_of(node))) == team.FORKED_HERE + 4
+    for fd in go:
+        os.close(fd)
+
+
+def test_many_workers_have_the_same_state_and_numbers_of_their_own() -> None:
+    state, many = {"epoch": 0}, team.FORKED_HERE + 3
+
+    def item(_: int) -> tuple[int, int, Any]:
+        time.sleep(0.001)
+        return os.getppid(), state["epoch"], sk.get_worker_info()
+
+    with sk.prefetch(sk.smap(item, range(400)), many, "process", chunk_size=1) as node:
+        node.start()
+        state["epoch"] = 1  # workers of the template have perhaps not been forked
+        found: list[Any] = []
+        assert until(lambda: found.extend(node) or len({info.id for *_, info in found}) == many)
+        assert len({info.seed for *_, info in found}) == many
+        assert {epoch for _, epoch, _ in found} == {0}
+        pids, parents = pids_of(node), {parent for parent, *_ in found}
+        assert len(parents) == 2
+        assert os.getpid() in parents
+        killed(node, pids[-2:])
+        assert until(lambda: len(list(node)) == 400 and node.statistics().restarts == 2)
+        assert {epoch for _, epoch, _ in node} == {0}
+        assert pids_of(node)[:-2] == pids[:-2]
+    assert until(lambda: parents - {os.getpid()} <= {pid for pid in parents if state_of(pid) == "gone"})
+
+
+def test_a_forked_template_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "BEGIN_S", 0.2)
+    monkeypatch.setattr(os, "fork", in_template(os.getpid(), signal.pause))
+    event = threading.Event()
+    with thread(event.wait, event.set), a_node(team.FORKED_HERE + 2) as node:
+        assert until(lambda: len(list(node)) == 8 and node.statistics().restarts >= 2)
+        assert len(set(pids_of(node))) == team.FORKED_HERE + 2
+
+
+def test_the_workers_of_a_killed_forked_template_live_on() -> None:
+    before = children()
+    with a_node(team.FORKED_HERE + 2) as node:
+        list(node)
+        pids = pids_of(node)
+        backend: Any = node._engine._dispatcher.backend
+        killed(node, [backend._team._template._pid, pids[-1]])
+        assert until(lambda: len(list(node)) == 8 and node.statistics().restarts == 1)
+        assert pids_of(node)[:-1] == pids[:-1]
+    reap_orphans(before)
+
+
 # -------------------------------------------------------------------- workers that do not begin
 
 
@@ -464,7 +548,7 @@ def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPat
         assert until(lambda: linux.is_readable(backend._fds["receive"]))  # it has said that it begins
         assert handle.begins_by is not None
         backend.receive(0)  # by a consumer that comes long after that
-        assert not handle.is_doomed
+        assert handle.begins_by is None
         os.write(go[1], b"!")
         assert list(node) == [0, 1, 2, 3]
         node.close()
@@ -478,7 +562,7 @@ def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPat
 def killed(node: Any, pids: list[int]) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    assert until(lambda: all(state(pid) in ("Z", "gone") for pid in pids))
+    assert until(lambda: all(state_of(pid) in ("Z", "gone") for pid in pids))
 
 
 def refusing(times: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -495,35 +579,22 @@ def refusing(times: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return attempts
 
 
-def test_a_replacement_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "RETRY_S", 0.0)
-    with a_node(context="fork") as node:
-        list(node)
-        first, second = pids_of(node)
-        attempts = refusing(1, monkeypatch)
-        killed(node, [first])
-        assert until(lambda: len(list(node)) == 8 and len(attempts) >= 2)
-        assert until(lambda: len(list(node)) == 8 and len(pids_of(node)) == 2)
-        assert pids_of(node)[1] == second
-        assert node.statistics().restarts == 1
-
-
-def test_replacements_that_always_fail_reduce_only_the_number_of_workers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(team, "RETRY_S", 0.0)
+def test_a_replacement_that_cannot_be_started_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     with a_node(3, context="fork") as node:
         list(node)
-        first, second, third = pids_of(node)
-        attempts = refusing(float("inf"), monkeypatch)
-        killed(node, [first, third])
-        assert until(lambda: len(list(node)) == 8 and len(pids_of(node)) == 1 and len(attempts) > 3)
-        assert pids_of(node) == [second]
-        killed(node, [second])
-        errors = [item for item in drawn(iter(node)) if isinstance(item, BaseException)]
-        assert "could not start: BlockingIOError: [Errno 11] Resource temporarily unavailable" in str(
-            errors[-1]
+        first, *others = pids_of(node)
+        attempts = refusing(1, monkeypatch)
+        killed(node, [first])
+        found: list[Any] = []
+        assert until(lambda: found.extend(drawn(iter(node))) or isinstance(found[-1], BaseException))
+        assert (
+            "worker 0 could not start: BlockingIOError: [Errno 11] Resource temporarily unavailable"
+            in str(found[-1])
         )
+        assert len(attempts) == 1
+        node.restart()
+        assert len(list(node)) == 8
+        assert not set(pids_of(node)) & set(others)
 
 
 def test_a_node_that_cannot_start_at_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,7 +617,7 @@ def test_closing_leaves_a_process_alone_that_cannot_be_killed(monkeypatch: pytes
     (pid,) = pids_of(node)
     os.kill(pid, signal.SIGSTOP)
     node.close()
-    assert state(pid) == "T"
+    assert state_of(pid) == "T"
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 

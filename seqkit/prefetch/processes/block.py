@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..codec import INLINE_BYTES, Block, aligned, dumps_plain
+from ..codec import INLINE_BYTES, Block, aligned
 from ..pickling import dumps_for_workers
 from ..protocol import Unsendable
 from ..results import HEADER_BYTES, Entry, encoded_item, private
@@ -287,9 +287,7 @@ class Writer:
 
     def _encode(self, value: Any, is_failed: bool = False) -> bool:
         memory, before = self._block.memory, self.used
-        is_failed, (form, tail, moved, start, buffers) = encoded_item(
-            value, is_failed, dumps_plain, memory, before
-        )
+        is_failed, (form, tail, moved, start, buffers) = encoded_item(value, is_failed, memory, before)
         self._after_pickling()
         self._before = before, self.buffers
         for offset, buffer in moved:

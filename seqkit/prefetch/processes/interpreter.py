@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import context
 from ..resources import native_threads
@@ -22,8 +22,20 @@ from . import worker_signals
 from .worker_process import limit_threads
 
 
-def interpreter(code: str, fds: tuple[int, ...], mask: set[int]) -> int:
-    """Start a Python that has the same modules and arguments. Return its pid. It runs no main script.
+class Surroundings(NamedTuple):
+    """The environment variables, directory and module path of a process."""
+
+    variables: dict[str, str]
+    directory: str | None
+    path: list[str]
+
+    @classmethod
+    def of_this_process(cls) -> Surroundings:
+        return cls(environment(), context.current_directory(), module_path())
+
+
+def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: Surroundings) -> int:
+    """Start a Python that has the same arguments and flags. Return its pid. It runs no main script.
 
     The code can use the descriptors in `fds`. Call this with all signals blocked: `mask` is the former mask.
     """
@@ -33,14 +45,18 @@ def interpreter(code: str, fds: tuple[int, ...], mask: set[int]) -> int:
             " need all three: open them, for example with `< /dev/null > /dev/null 2>&1`"
         )
     argv = list(map(str, getattr(sys, "argv", ())))
-    same = f"import sys; sys.path[:] = {module_path()!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
+    variables, directory, path = surroundings
+    if directory is None or not os.access(directory, os.X_OK):  # it may have been deleted
+        directory = None
+    same = f"import sys; sys.path[:] = {path!a}; sys.argv[:1] = {argv[:1]!a}; fds = {fds}"
     signals = f"from {worker_signals.__name__} import leave_signals_to_program as leave"
     signals += f"; leave({worker_signals.program_signals()}, {[*mask]})"
     process = subprocess.Popen(
         # Arguments are separate from the code, because the system allows longer arguments in total.
         [sys.executable, *_flags(), "-c", f"{same}; {signals}; {code}", *argv[1:]],
         pass_fds=fds,
-        env=environment(),
+        env=variables,
+        cwd=directory,
         stdin=subprocess.DEVNULL,
         process_group=0,  # only this process handles Ctrl-C on the terminal
     )

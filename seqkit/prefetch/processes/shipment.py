@@ -13,22 +13,17 @@ Relies on
 
 from __future__ import annotations
 
-import os
-import pickle
-import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from ...context import current_directory
 from ...culprits import pickling_advice
 from ...view import View
 from ..codec import Form, decode, encode_shared
 from ..pickling import dumps_for_workers
 from ..signals import CtrlCHeld
 from . import linux
-from .interpreter import environment, module_path
+from .interpreter import Surroundings
 from .segment import Segment
 from .wire import Spec
 from .worker import Descriptors
@@ -43,27 +38,29 @@ class Shipment:
 
     Attributes
     ----------
+    surroundings : Surroundings
+        Those of this process when it pickled the pipeline.
     place : tuple of int
-        The start and the end of the pickle, and the end of `beside`.
+        The start and the end of the pickle.
     fd : int
         The descriptor of the segment.
     nbytes : int
         Size of the pickle and its arrays. Mapped files do not count.
     """
 
-    def __init__(self, spec: Spec, pipeline: View[Any], beside: bytes = b"") -> None:
+    def __init__(self, spec: Spec, pipeline: View[Any]) -> None:
+        self.surroundings = Surroundings.of_this_process()
         try:
             tail, moved, head = encode_shared((spec, pipeline))
         except Exception as error:
             dumps = partial(dumps_for_workers, protocol=5, buffer_callback=lambda _: None)
             raise TypeError(pickling_advice(pipeline, error, dumps)) from error
-        end = head + len(tail)
-        self.place = head, end, end + len(beside)
-        self.nbytes = end
+        self.place = head, head + len(tail)
+        self.nbytes = head + len(tail)
         with CtrlCHeld():
-            self._segment = Segment.create(self.place[-1], "seqkit-pipeline")
-        content = self._segment.block(0, self.place[-1]).data
-        for offset, buffer in [*moved, (head, memoryview(tail)), (end, memoryview(beside))]:
+            self._segment = Segment.create(self.nbytes, "seqkit-pipeline")
+        content = self._segment.block(0, self.nbytes).data
+        for offset, buffer in [*moved, (head, memoryview(tail))]:
             content[offset : offset + buffer.nbytes] = buffer
 
     @property
@@ -74,24 +71,11 @@ class Shipment:
         self._segment.close()
 
 
-def surroundings() -> bytes:
-    """Return variables, directory and module path of this process, pickled for workers that are not
-    forks."""
-    return pickle.dumps((environment(), current_directory(), module_path()))
-
-
-def open_shipment(shipped: int, place: Sequence[int], fds: Descriptors) -> Outfit:
-    """Apply the surroundings of the process that made a shipment. Return the content of the shipment."""
+def open_shipment(shipped: int, place: tuple[int, int], fds: Descriptors) -> Outfit:
+    """Return the content of a shipment."""
     linux.tie_to(fds.tether)  # otherwise a process whose parent dies during an import would not end
-    head, end, size = place
-    content = Segment(shipped, size, private=True)
-    variables, directory, sys.path[:] = pickle.loads(content.block(end, size - end).data)
-    os.environ.clear()
-    os.environ.update(variables)
-    if directory is not None:
-        with suppress(OSError):  # the directory may have been deleted
-            os.chdir(directory)
-    block = content.block(0, end)
+    head, end = place
+    block = Segment(shipped, end, private=True).block(0, end)
     spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
     return Outfit(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
 

@@ -4,9 +4,11 @@ Guarantees
 ----------
 - A worker is forked if that is safe or requested. Otherwise it comes from a template. This is checked again
   for every worker.
+- Of many workers, all but a few are forked by a copy of this process, while the first ones begin to work. So
+  the first item does not wait for the last worker, and all workers have the same state.
 - A worker that was forked while other threads lived, and does not begin within `BEGIN_S`, is killed and
   started from a template.
-- A worker that cannot be started does not end a node that has other workers. The start is retried later.
+- A worker that cannot be started ends the node with an error.
 - Ctrl-C during a start leaves no process and no descriptor behind.
 - A process that cannot be killed delays the end of a node by at most `REAP_S`.
 
@@ -20,10 +22,12 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -34,18 +38,18 @@ from ..protocol import Failed
 from ..resources import in_units
 from ..signals import SignalsHeld
 from . import forking, linux
-from .shipment import Shipment, size_warning, surroundings
-from .template import REAP_S, Says, Template, spawn
+from .shipment import Shipment, size_warning
+from .template import REAP_S, Says, Template, be_forked_template, fresh_template, pair, spawn
 from .worker_process import Outfit, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
 BEGIN_S = 10.0
-# When to retry after workers could not be started.
-RETRY_S = 0.25
+# How many workers this process forks itself.
+FORKED_HERE = 4
 # Limit of successive workers with one number that die before they begin a job. They may have been killed
 # from outside, but the replacement must not continue without limit.
-MOST_IDLE_DEATHS = 8
+MOST_DEATHS = 3
 
 
 _SIGNALS = {number.value: number.name for number in signal.Signals}
@@ -85,24 +89,22 @@ class WorkerHandle:
     """A worker, on the parent's side."""
 
     number: int
-    spare: int = 1  # how many more workers with this number may be started before one of them is ready
-    idle: int = 0  # how many workers with this number were ready, and died without having begun a job
+    deaths: int = 0  # how many workers with this number have died since one of them has begun a job
     pid: int = 0  # 0 until the template or the worker itself has reported it
     pidfd: int = -1
     is_child: bool = True  # False for a child of the template, which reports its end
     begins_by: float | None = None  # deadline for a worker that was forked while other threads lived
-    is_doomed: bool = False
-    is_dead: bool = False
+    death: Death | None = None
     # The transport writes these.
-    ready: bool = False
+    is_ready: bool = False
+    is_idle: bool = False  # whether it ends because nothing is read
     stopped: int = 0  # the job for which the worker was killed
     stack: str = ""  # where the worker was then
 
     def has_ended(self, within_s: float) -> bool:
-        return self.is_dead or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
+        return self.death is not None or (self.pidfd >= 0 and linux.is_readable(self.pidfd, within_s))
 
     def kill(self) -> None:
-        self.is_doomed = True  # in case the template has not reported the pidfd yet
         if self.pidfd >= 0:
             linux.kill(self.pidfd)
 
@@ -130,36 +132,46 @@ class Team:
     _template: Template | None = None
     _shipment: Shipment | None = None
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
-    _vacant: dict[int, WorkerHandle] = field(default_factory=dict)  # workers to be started, by number
-    _retry_at: float = 0.0
+    _missing: list[WorkerHandle] = field(default_factory=list)  # workers to be started
     _obstacles: list[str] = field(default_factory=list)  # what made this team choose "forkserver"
-    _deaths: list[tuple[WorkerHandle, Death]] = field(default_factory=list)
+    _dead: list[WorkerHandle] = field(default_factory=list)
     _failures: list[Failed] = field(default_factory=list)
 
     # ---------------------------------------------------------------- starting
 
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
-        _check_nesting()
         if self._forks() and (text := fork_warning(self.outfit.pipeline)):
             warn(text, RuntimeWarning)
-        for number in range(self.outfit.spec.num_workers):
-            self._employ(WorkerHandle(number))
+        self._missing += map(WorkerHandle, range(self.outfit.spec.num_workers))
+        self._start_missing()
+
+    def _start_missing(self) -> None:
+        if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on its locks
+            raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
+        _local.starting = self
+        try:
+            begun = 0
+            while self._missing:
+                if begun == FORKED_HERE and self._template is None and self._forks():
+                    self._fork_template()
+                self._employ(self._missing[0])
+                del self._missing[0]
+                begun += 1
+        finally:
+            _local.starting = None
 
     def _forks(self) -> bool:
         return self.context == "fork" or (self.context is None and forking.is_safe())
 
     def _employ(self, handle: WorkerHandle) -> None:
-        _local.starting = self
-        try:
+        if self._template is None:
             if self._forks() and self._begin(handle, self._fork):
                 return
             if self._shipment is None:
-                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline, surroundings())
+                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline)
                 self._announce(self._shipment.nbytes)
-            self._begin(handle, self._ship)
-        finally:
-            _local.starting = None
+        self._begin(handle, self._ship)
 
     def _announce(self, nbytes: int) -> None:
         """Warn of a large pickle, and once in a program of workers that are not forked unasked."""
@@ -185,7 +197,6 @@ class Team:
         with (held := SignalsHeld()):
             if not begin(handle, held.mask):
                 return False
-            self._vacant.pop(handle.number, None)
             self.handles[handle.number] = handle
             if handle.is_child:
                 self._watch(handle)
@@ -193,15 +204,34 @@ class Team:
 
     def _fork(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Fork a worker, unless another thread matters by now."""
-        forking.native_pools()  # search here, so that the workers need not search
-        pid = forking.fork() if self.context == "fork" else forking.fork_if_harmless()
+        pid = self._forked()
         if pid == 0:
             be_worker(handle.number, self.outfit, mask, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
-            if frames_of_others():
-                handle.begins_by = monotonic() + BEGIN_S
+            handle.begins_by = _begins_by()
         return pid > 0
+
+    def _forked(self) -> int:
+        forking.native_pools()  # search here, so that the workers need not search
+        return forking.fork() if self.context == "fork" else forking.fork_if_harmless()
+
+    def _fork_template(self) -> None:
+        """Fork a template, unless another thread matters by now."""
+        with (held := SignalsHeld()):
+            ours, theirs = pair()
+            with theirs:
+                pid = self._forked()
+                if pid == 0:
+                    be_forked_template(theirs, self.outfit, held.mask, partial(self._forget_with, ours))
+            if pid < 0:
+                ours.close()
+                return
+            self._use_template(Template(ours, pid))
+
+    def _forget_with(self, channel: socket.socket) -> None:
+        channel.close()
+        self._forget_the_parents()
 
     def _forget_the_parents(self) -> None:
         """Close the parent's descriptors in a forked worker."""
@@ -212,17 +242,24 @@ class Team:
 
     def _ship(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Start a worker that is not forked from this process."""
-        assert self._shipment is not None
         handle.is_child = self.context == "spawn"
         if handle.is_child:
+            assert self._shipment is not None
             handle.pid = spawn(handle.number, self._shipment, self.outfit, mask)
             handle.pidfd = linux.watched(handle.pid)
             return True
         if self._template is None:
-            self._template = Template(self._shipment, self.outfit.fds, mask)
-            self._watch_template(self._template)
+            assert self._shipment is not None
+            self._use_template(fresh_template(self._shipment, self.outfit.fds, mask))
+        elif self._shipment is None:
+            handle.begins_by = _begins_by()
+        assert self._template is not None
         self._template.start(handle.number)
         return True
+
+    def _use_template(self, template: Template) -> None:
+        self._template = template
+        self._watch_template(template)
 
     def _watch(self, handle: WorkerHandle) -> None:
         self._by_fd[handle.pidfd] = handle
@@ -236,30 +273,25 @@ class Team:
 
     def patience_s(self, wait_s: float | None) -> float | None:
         """Return how long to poll, at most `wait_s`. Call `do_what_is_due` after that."""
+        if self._missing or self._failures:
+            return 0.0
         due = [handle.begins_by for handle in self.handles.values() if handle.begins_by is not None]
-        if self._vacant:
-            due.append(self._retry_at)
         if not due:
             return wait_s
         left_s = max(0.0, min(due) - monotonic())
         return left_s if wait_s is None else min(left_s, wait_s)
 
     def do_what_is_due(self) -> None:
-        """Kill workers that have not begun in time, and retry to start workers."""
-        late = [handle for handle in self.handles.values() if handle.begins_by is not None]
-        if not late and not self._vacant:
-            return
+        """Kill workers that have not begun in time."""
         now = monotonic()
-        for handle in late:
-            assert handle.begins_by is not None
-            if handle.begins_by <= now:
+        for handle in self.handles.values():
+            if handle.begins_by is not None and handle.begins_by <= now:
                 self.context = "forkserver"  # for later workers
                 self._obstacles = forking.obstacles()
-                handle.spare += 1
                 handle.begins_by = None
                 handle.kill()
-        if self._vacant and self._retry_at <= now:
-            self._fill()
+                if not handle.is_child and self._template is not None:
+                    self._template.kill()
 
     def notice(self, fd: int) -> None:
         """Handle a readable descriptor. Descriptors of other owners are ignored."""
@@ -274,8 +306,10 @@ class Team:
         try:
             for says, worker, value, nbytes, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
-                if says == Says.UNSAFE:
-                    self._spawn_instead(template)
+                if says in (Says.UNSAFE, Says.IDLE):
+                    if says == Says.UNSAFE:
+                        self.context = "spawn"
+                    self._do_without(template)
                     return
                 if handle is None:  # the template itself failed, so there is an error
                     self._failures += [Failed(min(self.handles, default=0), error)] if error else []
@@ -284,13 +318,13 @@ class Team:
                     if pidfd < 0:  # no free descriptor was left to receive it
                         # The pid is not reused before the template has reaped the process.
                         os.kill(value, signal.SIGKILL)
-                    elif handle.is_doomed:
+                    elif handle.stopped:
                         handle.kill()
                 elif says == Says.ENDED:
                     self._bury(handle, None if value < 0 else (value, nbytes))
                 elif error is not None:
-                    self._drop(handle)
-                    self._vacate(handle, error)
+                    del self.handles[worker]
+                    self._failures.append(Failed(worker, error))
             self._watch_template(template)
         except ConnectionError as error:
             self._lose(template, str(error))
@@ -299,20 +333,20 @@ class Team:
         """Continue without a template that has ended. Its workers live on, except those not yet begun."""
         self._close(template)
         for handle in self.handles.values():
-            if handle.is_child or handle.is_dead:
+            if handle.is_child or handle.death is not None:
                 continue
             if handle.pidfd < 0:
                 self._bury(handle, None, reason)
             else:
                 self._watch(handle)
 
-    def _spawn_instead(self, template: Template) -> None:
-        """Start every worker as a fresh interpreter: the pipeline has started threads in the template."""
+    def _do_without(self, template: Template) -> None:
+        """Start the workers in another way that a template cannot start."""
         self._close(template)
-        self.context = "spawn"
-        self._vacant.update(self.handles)
-        self.handles.clear()
-        self._retry_at = 0.0  # as soon as no event of the closed descriptors is left
+        for handle in list(self.handles.values()):
+            if not handle.is_child and not handle.pid:
+                # Start it when no event of the closed descriptors is left.
+                self._missing.append(self.handles.pop(handle.number))
 
     def _close(self, template: Template) -> None:
         for fd in template.fds:
@@ -322,18 +356,18 @@ class Team:
         template.close()
 
     def _bury(self, handle: WorkerHandle, ended: tuple[int, int] | None, cause: str = "") -> None:
-        handle.is_dead, handle.begins_by = True, None
+        handle.death, handle.begins_by = Death(cause) if cause else how_ended(*(ended or ())), None
+        self._dead.append(handle)
         if self._by_fd.pop(handle.pidfd, None) is not None:
             self.poll.unregister(handle.pidfd)
         if handle.pidfd >= 0:
             os.close(handle.pidfd)
             handle.pidfd = -1
-        self._deaths.append((handle, Death(cause) if cause else how_ended(*(ended or ()))))
 
-    def deaths(self) -> list[tuple[WorkerHandle, Death]]:
-        """Return the workers that have died, and the causes. Call `replace` for each worker."""
-        deaths, self._deaths = self._deaths, []
-        return deaths
+    def dead(self) -> list[WorkerHandle]:
+        """Return the workers that have died. Call `replace` for each."""
+        dead, self._dead = self._dead, []
+        return dead
 
     def failures(self) -> list[Failed]:
         """Return the reasons why the node cannot go on. Empty if it can."""
@@ -342,40 +376,28 @@ class Team:
 
     # ---------------------------------------------------------------- replacing
 
-    def replace(self, handle: WorkerHandle, death: Death, has_worked: bool) -> bool:
-        """Start a replacement for a dead worker. Return whether the worker is to be replaced."""
-        self._drop(handle)
-        idle = handle.idle + 1 if handle.ready and not has_worked else 0
-        if idle > MOST_IDLE_DEATHS or not (handle.ready or handle.spare):
+    def replace(self, handle: WorkerHandle, has_worked: bool) -> bool:
+        """Have a dead worker replaced by `start_missing`. Return whether that counts as a restart."""
+        death = handle.death
+        assert death is not None
+        del self.handles[handle.number]
+        deaths = 0 if has_worked or handle.is_idle else handle.deaths + 1
+        if deaths > MOST_DEATHS:
             end = death.cause
             if handle.pid:
                 end = f"process {handle.pid} {end} before its first item{death.hint}"
             self._failures.append(Failed(handle.number, RuntimeError(end)))
             return False
-        spare = 1 if handle.ready else handle.spare - 1
-        self._vacant[handle.number] = WorkerHandle(handle.number, spare, idle)
-        self._fill()
-        return True
+        self._missing.append(WorkerHandle(handle.number, deaths))
+        return not handle.is_idle
 
-    def _fill(self) -> None:
-        """Start the missing workers."""
-        _check_nesting()
-        for handle in list(self._vacant.values()):
+    def start_missing(self) -> None:
+        """Start the workers that are to be started."""
+        if self._missing:
             try:
-                self._employ(handle)
+                self._start_missing()
             except (OSError, RuntimeError, TypeError) as error:
-                self._vacate(handle, error)
-                return
-
-    def _vacate(self, handle: WorkerHandle, error: BaseException) -> None:
-        """Record that a worker could not be started. If there is no other worker, the node cannot go on."""
-        self._vacant[handle.number] = WorkerHandle(handle.number, handle.spare, handle.idle)
-        self._retry_at = monotonic() + RETRY_S
-        if not self.handles:
-            self._failures.append(Failed(handle.number, error))
-
-    def _drop(self, handle: WorkerHandle) -> None:
-        del self.handles[handle.number]
+                self._failures.append(Failed(self._missing.pop(0).number, error))
 
     # ---------------------------------------------------------------- shut down
 
@@ -399,7 +421,7 @@ class Team:
             handle.kill()
         self.wait(REAP_S)
         for handle in self.handles.values():
-            if handle.is_child and not handle.is_dead:
+            if handle.is_child and handle.death is None:
                 linux.reap(handle.pid, handle.pidfd, 0.0)
         if self._template is not None:
             self._template.close()
@@ -412,7 +434,7 @@ class Team:
                 with suppress(OSError):
                     os.close(handle.pidfd)
         self.handles.clear()
-        self._vacant.clear()
+        self._missing.clear()
         self._by_fd.clear()
         if self._template is not None:
             self._template.forget()
@@ -420,6 +442,11 @@ class Team:
         if self._shipment is not None:
             self._shipment.close()
             self._shipment = None
+
+
+def _begins_by() -> float | None:
+    """Return when a process must have begun that was forked just now, if other threads lived."""
+    return monotonic() + BEGIN_S if frames_of_others() else None
 
 
 _has_announced = False
@@ -434,11 +461,6 @@ class _Local(threading.local):
 
 
 _local = _Local()
-
-
-def _check_nesting() -> None:
-    if _local.starting is not None:  # a fork inside the fork hooks of another might deadlock on their locks
-        raise RuntimeError("prefetch: a signal handler cannot start workers while workers are started")
 
 
 def starting() -> Team | None:

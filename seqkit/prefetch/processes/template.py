@@ -1,7 +1,8 @@
 """Templates: processes that hold the pipeline of a node, and fork its workers.
 
-A template is used where forking this process is not safe. It is a fresh interpreter, which unpickles the
-pipeline once. Its workers share the memory of the pipeline copy-on-write, and start in milliseconds.
+Where forking this process is not safe, a template is a fresh interpreter, which unpickles the pipeline once.
+Where it is safe, a node with many workers has a template that is forked. Its workers share the memory of the
+pipeline copy-on-write, and start in milliseconds.
 
 Guarantees
 ----------
@@ -10,7 +11,7 @@ Guarantees
 - A template has one node and one thread.
 - A template ends when the node closes its end of the socket, or when the parent ends for any reason. It
   first kills and reaps its workers.
-- A worker that dies early, or a fork that fails, affects only that worker.
+- A worker that dies early affects no other worker.
 - A worker has the directory, variables and module path that the parent had when the pipeline was pickled.
 
 Relies on
@@ -27,7 +28,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
@@ -42,6 +43,7 @@ from .linux import kill, watched
 from .shipment import Shipment, open_shipment
 from .worker import Descriptors
 from .worker_process import Outfit, be_worker, leave, report_failure
+from .worker_signals import leave_signals_to_program, program_signals
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.
@@ -61,21 +63,20 @@ class Says:
 
     FORKED = 0  # the worker has this pid; its pidfd is attached
     ENDED = 1  # the worker ended with this wait status, or -1 if it is unknown, and had this much memory
-    UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
     FAILED = 2  # the worker could not be forked, or for -1 the pipeline could not be unpickled; has a record
+    UNSAFE = 3  # the pipeline has started threads, so no worker can be forked
+    IDLE = 4  # the template ends, because all workers have ended and nothing is read
 
 
 class Template:
     """The template of a node, on the node's side."""
 
-    def __init__(self, shipment: Shipment, fds: Descriptors, mask: set[int]) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
-            self._pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)), mask)
-        self._pidfd = watched(self._pid)
-        _sockets.add(self._socket)
-        self._socket.setblocking(False)
+    def __init__(self, channel: socket.socket, pid: int) -> None:
+        self._socket = channel
+        self._pid = pid
+        self._pidfd = watched(pid)
+        _sockets.add(channel)
+        channel.setblocking(False)
 
     @property
     def fds(self) -> list[int]:
@@ -115,6 +116,9 @@ class Template:
             error = pickle.loads(record).rebuild() if record else None
             yield says, worker, value, nbytes, pidfd, error
 
+    def kill(self) -> None:
+        kill(self._pidfd)
+
     def close(self) -> None:
         """End the template and its remaining workers. Idempotent, also in several threads at once."""
         try:
@@ -142,6 +146,20 @@ class Template:
             self._pidfd = -1
 
 
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Return the node's and the template's end of a channel."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def fresh_template(shipment: Shipment, fds: Descriptors, mask: set[int]) -> Template:
+    """Start a template as a fresh interpreter."""
+    ours, theirs = pair()
+    with theirs:
+        code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
+        pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)), mask, shipment.surroundings)
+    return Template(ours, pid)
+
+
 # Sockets in use. Keep them alive, so that the garbage collector does not close one before its owner does.
 _sockets: set[socket.socket] = set()
 
@@ -153,14 +171,43 @@ def _gone() -> ConnectionError:
 # -------------------------------------------------------------------- in the template process
 
 
-def be_template(place: Sequence[int], fd: int, *fds: int) -> NoReturn:
-    """Receive a pipeline and fork workers, until the socket is closed or the parent is gone."""
+def be_template(place: tuple[int, int], fd: int, shipped: int, *fds: int) -> NoReturn:
+    """Run as a template in a fresh interpreter."""
     channel = socket.socket(fileno=fd)
+
+    def opened() -> Outfit | None:
+        for one in (fd, shipped, *fds):
+            os.set_inheritable(one, False)  # a process that an item starts may outlive the node
+        outfit = open_shipment(shipped, place, Descriptors(*fds))
+        if is_safe():
+            native_pools()
+            return outfit
+        channel.send(_ANSWER.pack(Says.UNSAFE, -1, 0, 0))
+        return None
+
+    _lead(channel, opened)
+
+
+def be_forked_template(
+    channel: socket.socket, outfit: Outfit, mask: Iterable[int], forget: Callable[[], None]
+) -> NoReturn:
+    """Run as a template in a forked process. See `be_worker` for the arguments."""
+
+    def opened() -> Outfit:
+        leave_signals_to_program(program_signals(), mask)
+        forget()
+        linux.tie_to(outfit.fds.tether)
+        return outfit
+
+    _lead(channel, opened)
+
+
+def _lead(channel: socket.socket, opened: Callable[[], Outfit | None]) -> NoReturn:
+    """Open a pipeline and fork workers, until the socket is closed or the parent is gone."""
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
-        for one in (fd, *fds):
-            os.set_inheritable(one, False)  # a process that an item starts may outlive the node
-        _serve(channel, place, fds, workers)
+        if outfit := opened():
+            _serve(channel, outfit, workers)
     except ConnectionError:
         pass  # the node is closed, or the parent is gone
     except BaseException as error:
@@ -172,15 +219,7 @@ def be_template(place: Sequence[int], fd: int, *fds: int) -> NoReturn:
     leave()
 
 
-def _serve(
-    channel: socket.socket, place: Sequence[int], fds: Sequence[int], workers: dict[int, tuple[int, int]]
-) -> None:
-    shipped, *rest = fds
-    outfit = open_shipment(shipped, place, Descriptors(*rest))
-    if not is_safe():
-        channel.send(_ANSWER.pack(Says.UNSAFE, -1, 0, 0))
-        return
-    native_pools()
+def _serve(channel: socket.socket, outfit: Outfit, workers: dict[int, tuple[int, int]]) -> None:
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(outfit.fds.parent, select.POLLIN)
@@ -194,6 +233,9 @@ def _serve(
                 ended = linux.reap(pid, fd, REAP_S)
                 os.close(fd)
                 channel.send(_ANSWER.pack(Says.ENDED, number, *(ended or (-1, 0))))
+                if outfit.spec.idle_s and not workers:
+                    channel.send(_ANSWER.pack(Says.IDLE, -1, 0, 0))
+                    return
                 continue
             message = channel.recv(_START.size)
             if not message:
@@ -233,10 +275,10 @@ def spawn(number: int, shipment: Shipment, outfit: Outfit, mask: set[int]) -> in
     """Start a worker as a fresh interpreter. Return its pid."""
     error_at = outfit.spec.layout.error_at(number)
     code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
-    return interpreter(code, (shipment.fd, *astuple(outfit.fds)), mask)
+    return interpreter(code, (shipment.fd, *astuple(outfit.fds)), mask, shipment.surroundings)
 
 
-def _boot(number: int, error_at: int, place: Sequence[int], shipped: int, *rest: int) -> NoReturn:
+def _boot(number: int, error_at: int, place: tuple[int, int], shipped: int, *rest: int) -> NoReturn:
     for fd in (shipped, *rest):
         os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
     fds = Descriptors(*rest)

@@ -54,7 +54,7 @@ from . import linux
 from .block import JobBlock, Packing, from_file, most_items, pack
 from .segment import PAGE, Segment
 from .slots import SlotPool
-from .team import Death, Team, WorkerHandle, starting
+from .team import MOST_DEATHS, Team, WorkerHandle, starting
 from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
 from .worker import Descriptors
 from .worker_process import Outfit
@@ -151,6 +151,7 @@ class Processes(Backend):
             TorchModes.of_this_thread(),
             self._settings.item_seed,
             self._settings.end_hook,
+            self._settings.idle_s(),
         )
         self._poll.register(self._fds["receive"], select.POLLIN)
         self._poll.register(self._fds["woken"], select.POLLIN)
@@ -236,6 +237,11 @@ class Processes(Backend):
     def _handles(self) -> dict[int, WorkerHandle]:
         return self._team.handles if self._team is not None else {}
 
+    def opened(self, reader: object) -> None:
+        if self._spec.idle_s:
+            self._control.opened()
+            weakref.finalize(reader, _closed, self._control, self._pid).atexit = False
+
     # ---------------------------------------------------------------- jobs
 
     def has_room(self) -> bool:
@@ -302,8 +308,9 @@ class Processes(Backend):
         self._read()  # before the deaths: includes results that a worker delivered before it died
         if not self._closed:  # the interpreter's exit closes it while a daemon thread reads
             self._team.do_what_is_due()  # after reading, because messages may have waited for a long time
-            for handle, death in self._team.deaths():
-                self._bury(handle, death)
+            for handle in self._team.dead():
+                self._bury(handle)
+            self._team.start_missing()
             self._events += self._team.failures()
         events, self._events = self._events, []
         return events
@@ -333,14 +340,16 @@ class Processes(Backend):
             self._skip(ticket)
         elif kind == Kind.FAILED:
             handle = self._handles[worker]
-            handle.spare = 0
+            handle.deaths = MOST_DEATHS  # its successor would fail, too
             assert self._segment is not None
             data = os.pread(self._segment.fd, number, self._layout.error_at(worker))
             self._events.append(Failed(worker, pickle.loads(data).rebuild()))
+        elif kind == Kind.IDLE:
+            self._handles[worker].is_idle = True
         else:
             handle = self._handles[worker]
             handle.begins_by = None
-            handle.ready = kind == Kind.READY
+            handle.is_ready = kind == Kind.READY
             handle.pid = number  # the template's message may not have arrived yet
 
     def _finish(
@@ -449,18 +458,19 @@ class Processes(Backend):
 
     # ---------------------------------------------------------------- deaths
 
-    def _bury(self, handle: WorkerHandle, death: Death) -> None:
-        """Report the job of a dead worker, and replace the worker."""
+    def _bury(self, handle: WorkerHandle) -> None:
+        """Report the job of a dead worker, and have the worker replaced."""
         assert self._team is not None
         has_worked = bool(self._control.claimed(handle.number)[1])
-        if handle.ready:
-            self._report_job(handle, death)
+        if handle.is_ready:
+            self._report_job(handle)
         if self.keeps_order:
             self._control.reorder()  # before the next worker takes a job
-        self.restarts += self._team.replace(handle, death, has_worked)
+        self.restarts += self._team.replace(handle, has_worked)
 
-    def _report_job(self, handle: WorkerHandle, death: Death) -> None:
-        number = handle.number
+    def _report_job(self, handle: WorkerHandle) -> None:
+        number, death = handle.number, handle.death
+        assert death is not None
         ticket = self._control.claimed(number)[0]
         sent = self._sent.get(ticket)
         if sent is None:
@@ -625,6 +635,11 @@ class Processes(Backend):
         self._unsent.clear()
         self._closed = True
         _living.discard(weakref.ref(self))  # a fork of the child must not close reused descriptor numbers
+
+
+def _closed(control: Control, pid: int) -> None:
+    if os.getpid() == pid:  # the word is shared with forked processes
+        control.closed()
 
 
 class _Child:

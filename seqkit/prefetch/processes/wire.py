@@ -48,6 +48,7 @@ class Kind:
     BEGUN: Final = 2  # the worker's process runs; the number is its pid
     READY: Final = 3  # the worker has started; the number is its pid
     FAILED: Final = 4  # the start failed; the number is the size of a pickled record at `Layout.error_at`
+    IDLE: Final = 5  # the worker ends, because nothing has been read for a while
 
 
 class Flag:
@@ -114,6 +115,19 @@ class Control:
         """Record that urgent jobs have been sent (parent)."""
         self._words[1] += jobs
 
+    def opened(self) -> None:
+        """Record that an iterator was opened (the parent writes)."""
+        self._words[3] += 1
+
+    def closed(self) -> None:
+        """Record that an iterator was closed (the parent writes, in any thread)."""
+        self._words[4] += 1
+
+    @property
+    def iterators(self) -> tuple[int, int]:
+        """How many iterators have been opened, and how many have been closed."""
+        return self._words[3], self._words[4]
+
     @property
     def closing(self) -> bool:
         """Whether workers must stop before their next job (the parent writes)."""
@@ -167,3 +181,4 @@ class Spec:
     modes: TorchModes
     item_seed: int | None = None  # to seed the global generators for every item, not for every epoch
     end_hook: Callable[..., Any] | None = None
+    idle_s: float = 0.0  # workers end when no iterator has been open for so long; 0: they do not

@@ -90,6 +90,7 @@ class Worker:
         self._scheduling = Scheduling()
         self._arrivals = select.epoll()
         self._urgent_seen = 0
+        self._iterators_seen = (0, 0)
         for pipe in (fds.jobs, fds.urgent):  # exclusive: a job wakes one idle worker, not all
             self._arrivals.register(pipe, select.EPOLLIN | linux.EPOLLEXCLUSIVE)
 
@@ -121,14 +122,11 @@ class Worker:
         return self.segment.block(self.layout.slot_at(slot), self.layout.slot_bytes)
 
     def _writer(self, slot: int, items: int) -> Writer:
-        evaluator = self.evaluator
-        return Writer(
-            self._blocks[slot],
-            items,
-            self._arenas[slot],
-            lambda error: record(error, evaluator.keyed),
-            evaluator.leave_if_forked,
-        )
+        after_pickling = self.evaluator.leave_if_forked
+        return Writer(self._blocks[slot], items, self._arenas[slot], self._record, after_pickling)
+
+    def _record(self, error: BaseException) -> Any:
+        return record(error, self.evaluator.keyed)
 
     def _refuse(self, ticket: int, slot: int, error: BaseException, items: int) -> None:
         """Report that the indices of a job cannot be read. If there are several, each is sent again alone."""
@@ -173,7 +171,15 @@ class Worker:
             try:
                 return os.read(self.fds.jobs, JOB.size)
             except BlockingIOError:
-                self._arrivals.poll()
+                if not self._arrivals.poll(self.spec.idle_s or None) and self._is_idle():
+                    tell(self.fds, self.number, Kind.IDLE)
+                    return b""
+
+    def _is_idle(self) -> bool:
+        """Return whether no iterator is open, and none has been opened since the last call."""
+        seen, self._iterators_seen = self._iterators_seen, self.control.iterators
+        opened, closed = self._iterators_seen
+        return opened == closed and seen == self._iterators_seen
 
     # ---------------------------------------------------------------- delivering
 
