@@ -69,7 +69,7 @@ class Settings:
         state of their own, and those of loaders, do not end: loaders close their nodes.
         """
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        has_state = self.start_hook is not None or self.workers == 1 or self.seeds_items
+        has_state = self.start_hook is not None or self.workers == 1 or self.item_seed is not None
         return 0.0 if shell is None or has_state else IDLE_S
 
 
