@@ -147,7 +147,7 @@ def _cancel(task: Task) -> None:
             task.future.cancel()
 
 
-class PickledPipeline(NamedTuple):
+class PipelineMessage(NamedTuple):
     """A pipeline for a process, with the keys of nodes that were closed before."""
 
     data: bytes | Callable[[], bytes]
@@ -241,7 +241,7 @@ class ExecutorBackend(Backend):
         submit = self._executor.submit
         if self._shared is not None:
             return submit(evaluate_here, self._shared, task.epoch, task.indices, task.budget_ns)
-        sent = PickledPipeline(self._pickled, tuple(_closed)) if self._to_send else None
+        sent = PipelineMessage(self._pickled, tuple(_closed)) if self._to_send else None
         self._to_send = max(0, self._to_send - 1)
         return submit(evaluate, self._key, sent, task.epoch, task.indices, task.budget_ns)
 
@@ -460,7 +460,7 @@ def evaluate_here(pipeline: _Pipeline, epoch: int, indices: Any, budget_ns: int)
     return Ready.sized(sink.outcomes), perf_counter_ns() - begun, is_end
 
 
-def evaluate(key: str, sent: PickledPipeline | None, epoch: int, indices: bytes, budget_ns: int) -> Any:
+def evaluate(key: str, sent: PipelineMessage | None, epoch: int, indices: bytes, budget_ns: int) -> Any:
     """Evaluate a job in a process of an executor.
 
     Returns a tuple of the packed items, the nanoseconds taken, and whether the sequence has ended. Returns
@@ -516,7 +516,7 @@ class _Packer:
         return bytes(self._data), len(self._table) // 2
 
 
-def _received(key: str, sent: PickledPipeline | None) -> _Pipeline | None:
+def _received(key: str, sent: PipelineMessage | None) -> _Pipeline | None:
     """Unpickle a pipeline and keep it. Drop pipelines of closed nodes, and the oldest above the limit."""
     if sent is None:
         return None

@@ -52,7 +52,7 @@ def this_process() -> str:
     return f"{_ID}-{os.getpid()}"
 
 
-def refer_to_reader() -> None:
+def pickle_for_parent() -> None:
     """From now on, pickle for the process that this process was forked from."""
     global _is_fork
     _is_fork = True

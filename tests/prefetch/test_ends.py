@@ -271,7 +271,11 @@ def test_workers_with_state_do_not_end() -> None:
 
 
 def nodes_of(loader: Any) -> list[sk.Prefetch]:
-    return [found for found in gc.get_objects() if type(found) is sk.Prefetch and found._settings.seeds_items]
+    return [
+        found
+        for found in gc.get_objects()
+        if type(found) is sk.Prefetch and found._settings.item_seed is not None
+    ]
 
 
 def test_workers_of_other_programs_do_not_end() -> None:

@@ -709,7 +709,7 @@ def test_nothing_is_mixed_up_or_lost_while_workers_are_killed_at_random(kind: Ki
         backend: Any = ahead._engine._dispatcher.backend  # type: ignore[union-attr]
         while any(reader.is_alive() for reader in readers):
             time.sleep(rng.random() * 0.1)
-            ready = [employee for employee in list(backend._team.handles.values()) if employee.is_ready]
+            ready = [handle for handle in list(backend._team.handles.values()) if handle.is_ready]
             if ready:  # one that is killed while it starts, twice, would be the node's failure
                 rng.choice(ready).kill()
         for reader in readers:
@@ -782,9 +782,9 @@ PARENT = """
     iterator = iter(node)
     for _ in range(2):
         print(next(iterator))
-    for employee in node._engine._dispatcher.backend._team.handles.values():
-        if employee.pid:  # the template may not have told it yet
-            print(employee.pid)
+    for handle in node._engine._dispatcher.backend._team.handles.values():
+        if handle.pid:  # the template may not have told it yet
+            print(handle.pid)
     if context == "forkserver":
         print(node._engine._dispatcher.backend._team._template._pid)
     if how == "beside siblings":
@@ -1509,7 +1509,7 @@ def test_the_loss_of_the_last_worker_is_reported_to_every_consumer(
 
     with kind.ahead(misbehaving({3: "SIGKILL"}, 9), 1, retries=0) as ahead:
         ahead.start()
-        monkeypatch.setattr(Team, "_employ", refused)
+        monkeypatch.setattr(Team, "_start_worker", refused)
         readers = [iter(ahead), iter(ahead)]
         found = [drawn(reader) for reader in readers]
         for items in found:

@@ -560,9 +560,9 @@ def idle_backend(capacity: int) -> processes.Processes:
     backend = processes.Processes(sk.view(range(9)), settings, "fork", 0, 0)
     backend.capacity = capacity
     backend.start()
-    (employee,) = backend._team.handles.values()
-    until(lambda: backend.receive(0.01) is None or employee.is_ready)
-    os.kill(employee.pid, signal.SIGSTOP)
+    (handle,) = backend._team.handles.values()
+    until(lambda: backend.receive(0.01) is None or handle.is_ready)
+    os.kill(handle.pid, signal.SIGSTOP)
     return backend
 
 
@@ -570,7 +570,7 @@ def idle_backend(capacity: int) -> processes.Processes:
 def test_all_jobs_that_may_be_in_flight_fit_the_pipe(burst: int) -> None:
     backend = idle_backend(1000)
     try:
-        os.set_blocking(backend._fds["send"], False)  # so that a write that would wait raises
+        os.set_blocking(backend._fds["jobs_w"], False)  # so that a write that would wait raises
         # The first page of the pipe is not free before its last byte is read.
         for ticket in range(backend.capacity):
             backend.submit(Job(ticket + 1, -1, range(1)))

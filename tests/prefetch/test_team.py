@@ -522,14 +522,14 @@ def test_the_workers_of_a_killed_forked_template_live_on() -> None:
 def test_a_forked_worker_that_does_not_begin_comes_from_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(team, "BEGIN_S", 0.2)
     parent = os.getpid()
-    settle = worker_process._settle
+    settle = worker_process._end_with_parent
 
     def hang(fds: Any) -> None:
         if os.getppid() == parent:
             signal.pause()
         settle(fds)
 
-    monkeypatch.setattr(worker_process, "_settle", hang)
+    monkeypatch.setattr(worker_process, "_end_with_parent", hang)
     event = threading.Event()
     with thread(event.wait, event.set), a_node() as node:
         (found,) = parents(node)
@@ -545,7 +545,7 @@ def test_a_start_hook_may_take_as_long_as_it_likes(monkeypatch: pytest.MonkeyPat
         node = sk.prefetch(range(4), 1, "process", start_hook=lambda _: os.read(go[0], 1)).start()
         backend: Any = node._engine._dispatcher.backend  # type: ignore[union-attr]
         handle = backend._team.handles[0]
-        assert until(lambda: linux.is_readable(backend._fds["receive"]))  # it has said that it begins
+        assert until(lambda: linux.is_readable(backend._fds["results_r"]))  # it has said that it begins
         assert handle.begins_by is not None
         backend.receive(0)  # by a consumer that comes long after that
         assert handle.begins_by is None

@@ -253,7 +253,7 @@ def test_messages_sent_by_a_template_before_its_end_are_read() -> None:
         with suppress(ConnectionError):
             for says, *_, error in found.answers():
                 told.append((says, type(error)))
-    assert told == [(template.Says.FAILED, ValueError)]
+    assert told == [(template.TemplateMessage.FAILED, ValueError)]
 
 
 def test_a_child_that_holds_the_socket_of_a_template_does_not_hide_its_death(
@@ -285,7 +285,7 @@ def test_a_worker_without_a_file_descriptor_is_started_again(monkeypatch: pytest
 
     def recv_fds(*arguments: Any) -> Any:
         message, fds, flags, address = receive(*arguments)
-        if fds and not lost and message[:1] == bytes([template.Says.FORKED]):
+        if fds and not lost and message[:1] == bytes([template.TemplateMessage.FORKED]):
             lost.append(1)
             for fd in fds:
                 os.close(fd)

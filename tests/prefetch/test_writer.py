@@ -506,6 +506,6 @@ def test_a_file_may_arrive_before_the_pid_of_its_worker(
     made = sk.smap(lambda i: np.full(1000, i), range(4))
     with sk.prefetch(made, 1, "process", context="forkserver", shm_size=0) as node:
         with monkeypatch.context() as patch:
-            patch.setattr(Team, "_hear", lambda *_: None)
+            patch.setattr(Team, "_read_template", lambda *_: None)
             assert [array[0] for array in node] == [0, 1, 2, 3]
         assert node.statistics().jobs == 4

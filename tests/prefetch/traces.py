@@ -156,8 +156,8 @@ def pids_of(node: sk.Prefetch) -> list[int]:
     def have_begun() -> bool:
         """Those of a template have, when it has told their pids."""
         if team._template is not None:
-            team._hear(team._template)
-        return all(employee.pid for employee in team.handles.values())
+            team._read_template(team._template)
+        return all(handle.pid for handle in team.handles.values())
 
     assert until(have_begun)
-    return [employee.pid for employee in sorted(team.handles.values(), key=lambda employee: employee.number)]
+    return [handle.pid for handle in sorted(team.handles.values(), key=lambda handle: handle.number)]

@@ -33,14 +33,14 @@ from typing import NamedTuple
 
 from ...culprits import fork_warning
 from ...frames import frames_of_others, warn
-from ..classes import refer_to_reader
+from ..classes import pickle_for_parent
 from ..protocol import Failed
 from ..resources import in_units
 from ..signals import SignalsHeld
 from . import forking, linux
-from .shipment import Shipment, size_warning
-from .template import REAP_S, Says, Template, be_forked_template, fresh_template, pair, spawn
-from .worker_process import Outfit, be_worker
+from .pickled_pipeline import PickledPipeline, size_warning
+from .template import REAP_S, Template, TemplateMessage, be_forked_template, fresh_template, pair, spawn
+from .worker_process import WorkerSetup, be_worker
 
 # How long a worker that was forked while other threads lived may take to begin. It usually takes
 # milliseconds.
@@ -115,7 +115,7 @@ class Team:
 
     Parameters
     ----------
-    outfit : Outfit
+    setup : WorkerSetup
     context : "fork", "forkserver", "spawn" or None
         How workers start. None checks whether forking is safe.
     poll : select.poll
@@ -124,13 +124,13 @@ class Team:
         Called first in a forked worker, to close the parent's descriptors.
     """
 
-    outfit: Outfit
+    setup: WorkerSetup
     context: str | None
     poll: select.poll
     isolate: Callable[[], None]
     handles: dict[int, WorkerHandle] = field(default_factory=dict)  # living or starting workers, by number
     _template: Template | None = None
-    _shipment: Shipment | None = None
+    _pickled: PickledPipeline | None = None
     _by_fd: dict[int, WorkerHandle] = field(default_factory=dict)  # by `pidfd`
     _missing: list[WorkerHandle] = field(default_factory=list)  # workers to be started
     _obstacles: list[str] = field(default_factory=list)  # what made this team choose "forkserver"
@@ -141,9 +141,9 @@ class Team:
 
     def start(self) -> None:
         """Begin to start all workers. Do not wait until they are ready."""
-        if self._forks() and (text := fork_warning(self.outfit.pipeline)):
+        if self._forks() and (text := fork_warning(self.setup.pipeline)):
             warn(text, RuntimeWarning)
-        self._missing += map(WorkerHandle, range(self.outfit.spec.num_workers))
+        self._missing += map(WorkerHandle, range(self.setup.spec.num_workers))
         self._start_missing()
 
     def _start_missing(self) -> None:
@@ -155,7 +155,7 @@ class Team:
             while self._missing:
                 if begun == FORKED_HERE and self._template is None and self._forks():
                     self._fork_template()
-                self._employ(self._missing[0])
+                self._start_worker(self._missing[0])
                 del self._missing[0]
                 begun += 1
         finally:
@@ -164,14 +164,14 @@ class Team:
     def _forks(self) -> bool:
         return self.context == "fork" or (self.context is None and forking.is_safe())
 
-    def _employ(self, handle: WorkerHandle) -> None:
+    def _start_worker(self, handle: WorkerHandle) -> None:
         if self._template is None:
             if self._forks() and self._begin(handle, self._fork):
                 return
-            if self._shipment is None:
-                self._shipment = Shipment(self.outfit.spec, self.outfit.pipeline)
-                self._announce(self._shipment.nbytes)
-        self._begin(handle, self._ship)
+            if self._pickled is None:
+                self._pickled = PickledPipeline(self.setup.spec, self.setup.pipeline)
+                self._announce(self._pickled.nbytes)
+        self._begin(handle, self._start_elsewhere)
 
     def _announce(self, nbytes: int) -> None:
         """Warn of a large pickle, and once in a program of workers that are not forked unasked."""
@@ -206,7 +206,7 @@ class Team:
         """Fork a worker, unless another thread matters by now."""
         pid = self._forked()
         if pid == 0:
-            be_worker(handle.number, self.outfit, mask, self._forget_the_parents)
+            be_worker(handle.number, self.setup, mask, self._forget_the_parents)
         if pid > 0:
             handle.pid, handle.pidfd, handle.is_child = pid, linux.watched(pid), True
             handle.begins_by = _begins_by()
@@ -223,7 +223,7 @@ class Team:
             with theirs:
                 pid = self._forked()
                 if pid == 0:
-                    be_forked_template(theirs, self.outfit, held.mask, partial(self._forget_with, ours))
+                    be_forked_template(theirs, self.setup, held.mask, partial(self._forget_with, ours))
             if pid < 0:
                 ours.close()
                 return
@@ -238,20 +238,20 @@ class Team:
         self.isolate()
         _local.starting = None
         self.forget()
-        refer_to_reader()
+        pickle_for_parent()
 
-    def _ship(self, handle: WorkerHandle, mask: set[int]) -> bool:
+    def _start_elsewhere(self, handle: WorkerHandle, mask: set[int]) -> bool:
         """Start a worker that is not forked from this process."""
         handle.is_child = self.context == "spawn"
         if handle.is_child:
-            assert self._shipment is not None
-            handle.pid = spawn(handle.number, self._shipment, self.outfit, mask)
+            assert self._pickled is not None
+            handle.pid = spawn(handle.number, self._pickled, self.setup, mask)
             handle.pidfd = linux.watched(handle.pid)
             return True
         if self._template is None:
-            assert self._shipment is not None
-            self._use_template(fresh_template(self._shipment, self.outfit.fds, mask))
-        elif self._shipment is None:
+            assert self._pickled is not None
+            self._use_template(fresh_template(self._pickled, self.setup.fds, mask))
+        elif self._pickled is None:
             handle.begins_by = _begins_by()
         assert self._template is not None
         self._template.start(handle.number)
@@ -298,30 +298,30 @@ class Team:
         handle = self._by_fd.get(fd)
         if handle is None:
             if self._template is not None and fd in self._template.fds:
-                self._hear(self._template)
+                self._read_template(self._template)
         else:
-            self._bury(handle, linux.reap(handle.pid, fd, 0.0) if handle.is_child else None)
+            self._mark_dead(handle, linux.reap(handle.pid, fd, 0.0) if handle.is_child else None)
 
-    def _hear(self, template: Template) -> None:
+    def _read_template(self, template: Template) -> None:
         try:
-            for says, worker, value, nbytes, pidfd, error in template.answers():
+            for kind, worker, value, nbytes, pidfd, error in template.answers():
                 handle = self.handles.get(worker)
-                if says in (Says.UNSAFE, Says.IDLE):
-                    if says == Says.UNSAFE:
+                if kind in (TemplateMessage.UNSAFE, TemplateMessage.IDLE):
+                    if kind == TemplateMessage.UNSAFE:
                         self.context = "spawn"
                     self._do_without(template)
                     return
                 if handle is None:  # the template itself failed, so there is an error
                     self._failures += [Failed(min(self.handles, default=0), error)] if error else []
-                elif says == Says.FORKED:
+                elif kind == TemplateMessage.FORKED:
                     handle.pid, handle.pidfd = value, pidfd
                     if pidfd < 0:  # no free descriptor was left to receive it
                         # The pid is not reused before the template has reaped the process.
                         os.kill(value, signal.SIGKILL)
                     elif handle.stopped:
                         handle.kill()
-                elif says == Says.ENDED:
-                    self._bury(handle, None if value < 0 else (value, nbytes))
+                elif kind == TemplateMessage.ENDED:
+                    self._mark_dead(handle, None if value < 0 else (value, nbytes))
                 elif error is not None:
                     del self.handles[worker]
                     self._failures.append(Failed(worker, error))
@@ -336,7 +336,7 @@ class Team:
             if handle.is_child or handle.death is not None:
                 continue
             if handle.pidfd < 0:
-                self._bury(handle, None, reason)
+                self._mark_dead(handle, None, reason)
             else:
                 self._watch(handle)
 
@@ -355,7 +355,7 @@ class Team:
         self._template = None
         template.close()
 
-    def _bury(self, handle: WorkerHandle, ended: tuple[int, int] | None, cause: str = "") -> None:
+    def _mark_dead(self, handle: WorkerHandle, ended: tuple[int, int] | None, cause: str = "") -> None:
         handle.death, handle.begins_by = Death(cause) if cause else how_ended(*(ended or ())), None
         self._dead.append(handle)
         if self._by_fd.pop(handle.pidfd, None) is not None:
@@ -404,7 +404,7 @@ class Team:
     def wait(self, grace_s: float) -> None:
         """Give the workers time to end."""
         if self._template is not None:
-            self._hear(self._template)
+            self._read_template(self._template)
         deadline = monotonic() + grace_s
         left = {handle.pidfd for handle in self.handles.values()} - {-1}
         waiting = select.poll()
@@ -439,9 +439,9 @@ class Team:
         if self._template is not None:
             self._template.forget()
             self._template = None
-        if self._shipment is not None:
-            self._shipment.close()
-            self._shipment = None
+        if self._pickled is not None:
+            self._pickled.close()
+            self._pickled = None
 
 
 def _begins_by() -> float | None:

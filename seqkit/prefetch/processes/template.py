@@ -40,9 +40,9 @@ from . import linux
 from .forking import fork, is_safe, native_pools
 from .interpreter import interpreter
 from .linux import kill, watched
-from .shipment import Shipment, open_shipment
+from .pickled_pipeline import PickledPipeline, open_pipeline
 from .worker import Descriptors
-from .worker_process import Outfit, be_worker, leave, report_failure
+from .worker_process import WorkerSetup, be_worker, leave, report_failure
 from .worker_signals import leave_signals_to_program, program_signals
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
@@ -51,14 +51,14 @@ REAP_S = 2.0
 # How long a template may take to notice that it must end, before it is killed.
 GRACE_S = 0.25
 
-# A message to a template is the number of a worker. A message from a template is its kind (`Says`), the
-# number of the worker, a value, and a number of bytes. A pickled record may follow.
+# A message to a template is the number of a worker. A message from a template is its kind
+# (`TemplateMessage`), the number of the worker, a value, and a number of bytes. A pickled record may follow.
 _START = struct.Struct("<q")
 _ANSWER = struct.Struct("<4q")
 _MESSAGE_BYTES = 1 << 16
 
 
-class Says:
+class TemplateMessage:
     """The kinds of messages from a template."""
 
     FORKED = 0  # the worker has this pid; its pidfd is attached
@@ -109,12 +109,12 @@ class Template:
                     return
             if not message:
                 raise _gone()
-            says, worker, value, nbytes = _ANSWER.unpack_from(message)
+            kind, worker, value, nbytes = _ANSWER.unpack_from(message)
             pidfd, record = fds[0] if fds else -1, message[_ANSWER.size :]
             if pidfd >= 0:
                 os.set_inheritable(pidfd, False)  # Python 3.11 ignores flags of `recv_fds`
             error = pickle.loads(record).rebuild() if record else None
-            yield says, worker, value, nbytes, pidfd, error
+            yield kind, worker, value, nbytes, pidfd, error
 
     def kill(self) -> None:
         kill(self._pidfd)
@@ -151,12 +151,12 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def fresh_template(shipment: Shipment, fds: Descriptors, mask: set[int]) -> Template:
+def fresh_template(pickled: PickledPipeline, fds: Descriptors, mask: set[int]) -> Template:
     """Start a template as a fresh interpreter."""
     ours, theirs = pair()
     with theirs:
-        code = f"from {__name__} import be_template; be_template({shipment.place}, *fds)"
-        pid = interpreter(code, (theirs.fileno(), shipment.fd, *astuple(fds)), mask, shipment.surroundings)
+        code = f"from {__name__} import be_template; be_template({pickled.place}, *fds)"
+        pid = interpreter(code, (theirs.fileno(), pickled.fd, *astuple(fds)), mask, pickled.surroundings)
     return Template(ours, pid)
 
 
@@ -171,43 +171,43 @@ def _gone() -> ConnectionError:
 # -------------------------------------------------------------------- in the template process
 
 
-def be_template(place: tuple[int, int], fd: int, shipped: int, *fds: int) -> NoReturn:
+def be_template(place: tuple[int, int], fd: int, pickled: int, *fds: int) -> NoReturn:
     """Run as a template in a fresh interpreter."""
     channel = socket.socket(fileno=fd)
 
-    def opened() -> Outfit | None:
-        for one in (fd, shipped, *fds):
+    def opened() -> WorkerSetup | None:
+        for one in (fd, pickled, *fds):
             os.set_inheritable(one, False)  # a process that an item starts may outlive the node
-        outfit = open_shipment(shipped, place, Descriptors(*fds))
+        setup = open_pipeline(pickled, place, Descriptors(*fds))
         if is_safe():
             native_pools()
-            return outfit
-        channel.send(_ANSWER.pack(Says.UNSAFE, -1, 0, 0))
+            return setup
+        channel.send(_ANSWER.pack(TemplateMessage.UNSAFE, -1, 0, 0))
         return None
 
     _lead(channel, opened)
 
 
 def be_forked_template(
-    channel: socket.socket, outfit: Outfit, mask: Iterable[int], forget: Callable[[], None]
+    channel: socket.socket, setup: WorkerSetup, mask: Iterable[int], forget: Callable[[], None]
 ) -> NoReturn:
     """Run as a template in a forked process. See `be_worker` for the arguments."""
 
-    def opened() -> Outfit:
+    def opened() -> WorkerSetup:
         leave_signals_to_program(program_signals(), mask)
         forget()
-        linux.tie_to(outfit.fds.tether)
-        return outfit
+        linux.tie_to(setup.fds.tether)
+        return setup
 
     _lead(channel, opened)
 
 
-def _lead(channel: socket.socket, opened: Callable[[], Outfit | None]) -> NoReturn:
+def _lead(channel: socket.socket, opened: Callable[[], WorkerSetup | None]) -> NoReturn:
     """Open a pipeline and fork workers, until the socket is closed or the parent is gone."""
     workers: dict[int, tuple[int, int]] = {}  # number and pid by pidfd
     try:
-        if outfit := opened():
-            _serve(channel, outfit, workers)
+        if setup := opened():
+            _serve(channel, setup, workers)
     except ConnectionError:
         pass  # the node is closed, or the parent is gone
     except BaseException as error:
@@ -219,22 +219,22 @@ def _lead(channel: socket.socket, opened: Callable[[], Outfit | None]) -> NoRetu
     leave()
 
 
-def _serve(channel: socket.socket, outfit: Outfit, workers: dict[int, tuple[int, int]]) -> None:
+def _serve(channel: socket.socket, setup: WorkerSetup, workers: dict[int, tuple[int, int]]) -> None:
     poll = select.poll()
     poll.register(channel, select.POLLIN)
-    poll.register(outfit.fds.parent, select.POLLIN)
+    poll.register(setup.fds.parent, select.POLLIN)
     while True:
         for fd, _ in poll.poll():
-            if fd == outfit.fds.parent:
+            if fd == setup.fds.parent:
                 return
             if fd in workers:
                 number, pid = workers.pop(fd)
                 poll.unregister(fd)
                 ended = linux.reap(pid, fd, REAP_S)
                 os.close(fd)
-                channel.send(_ANSWER.pack(Says.ENDED, number, *(ended or (-1, 0))))
-                if outfit.spec.idle_s and not workers:
-                    channel.send(_ANSWER.pack(Says.IDLE, -1, 0, 0))
+                channel.send(_ANSWER.pack(TemplateMessage.ENDED, number, *(ended or (-1, 0))))
+                if setup.spec.idle_s and not workers:
+                    channel.send(_ANSWER.pack(TemplateMessage.IDLE, -1, 0, 0))
                     return
                 continue
             message = channel.recv(_START.size)
@@ -245,14 +245,14 @@ def _serve(channel: socket.socket, outfit: Outfit, workers: dict[int, tuple[int,
                 with (held := SignalsHeld()):
                     pid = fork()
                     if not pid:
-                        be_worker(number, outfit, held.mask, partial(_forget, channel, workers))
+                        be_worker(number, setup, held.mask, partial(_forget, channel, workers))
                 pidfd = watched(pid)
             except OSError as error:
                 _tell_error(channel, number, error)
             else:
                 workers[pidfd] = number, pid
                 poll.register(pidfd, select.POLLIN)
-                socket.send_fds(channel, [_ANSWER.pack(Says.FORKED, number, pid, 0)], [pidfd])
+                socket.send_fds(channel, [_ANSWER.pack(TemplateMessage.FORKED, number, pid, 0)], [pidfd])
 
 
 def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
@@ -264,28 +264,29 @@ def _forget(channel: socket.socket, fds: Iterable[int]) -> None:
 def _tell_error(channel: socket.socket, number: int, error: BaseException) -> None:
     with suppress(ConnectionError):
         channel.send(
-            _ANSWER.pack(Says.FAILED, number, 0, 0) + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
+            _ANSWER.pack(TemplateMessage.FAILED, number, 0, 0)
+            + Record.of(error).dumps(_MESSAGE_BYTES - _ANSWER.size)
         )
 
 
 # -------------------------------------------------------------------- workers without a template
 
 
-def spawn(number: int, shipment: Shipment, outfit: Outfit, mask: set[int]) -> int:
+def spawn(number: int, pickled: PickledPipeline, setup: WorkerSetup, mask: set[int]) -> int:
     """Start a worker as a fresh interpreter. Return its pid."""
-    error_at = outfit.spec.layout.error_at(number)
-    code = f"from {__name__} import _boot; _boot({number}, {error_at}, {shipment.place}, *fds)"
-    return interpreter(code, (shipment.fd, *astuple(outfit.fds)), mask, shipment.surroundings)
+    error_at = setup.spec.layout.error_at(number)
+    code = f"from {__name__} import _boot; _boot({number}, {error_at}, {pickled.place}, *fds)"
+    return interpreter(code, (pickled.fd, *astuple(setup.fds)), mask, pickled.surroundings)
 
 
-def _boot(number: int, error_at: int, place: tuple[int, int], shipped: int, *rest: int) -> NoReturn:
-    for fd in (shipped, *rest):
+def _boot(number: int, error_at: int, place: tuple[int, int], pickled: int, *rest: int) -> NoReturn:
+    for fd in (pickled, *rest):
         os.set_inheritable(fd, False)  # a process that an item starts may outlive the node
     fds = Descriptors(*rest)
     try:
-        outfit = open_shipment(shipped, place, fds)
+        setup = open_pipeline(pickled, place, fds)
     except BaseException as error:
         with suppress(BrokenPipeError):
             report_failure(number, fds, error_at, error)
         leave()
-    be_worker(number, outfit, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    be_worker(number, setup, signal.pthread_sigmask(signal.SIG_BLOCK, ()))

@@ -57,7 +57,7 @@ from .slots import SlotPool
 from .team import MOST_DEATHS, Team, WorkerHandle, starting
 from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
 from .worker import Descriptors
-from .worker_process import Outfit
+from .worker_process import WorkerSetup
 
 # How long workers may take to end when the node is closed. After that they are killed, even if they are
 # computing an item.
@@ -153,35 +153,27 @@ class Processes(Backend):
             self._settings.end_hook,
             self._settings.idle_s(),
         )
-        self._poll.register(self._fds["receive"], select.POLLIN)
-        self._poll.register(self._fds["woken"], select.POLLIN)
+        self._poll.register(self._fds["results_r"], select.POLLIN)
+        self._poll.register(self._fds["wake_r"], select.POLLIN)
         assert self._segment is not None
-        jobs, urgent, results, own, tether = map(
-            self._fds.__getitem__, ("jobs", "urgent", "results", "self", "tether")
-        )
+        names = "jobs_r", "urgent_r", "results_w", "pidfd", "tether_r"
+        jobs, urgent, results, own, tether = map(self._fds.__getitem__, names)
         inherited = Descriptors(jobs, urgent, results, own, tether, self._segment.fd)
-        outfit = Outfit(self._spec, self._pipeline, self._segment, inherited)
-        self._team = Team(outfit, self._context, self._poll, self._isolate)
+        setup = WorkerSetup(self._spec, self._pipeline, self._segment, inherited)
+        self._team = Team(setup, self._context, self._poll, self._isolate)
         self._team.start()
 
     def _make_pipes(self) -> None:
-        jobs_out, jobs_in = os.pipe()
-        self._fds.update(jobs=jobs_out, send=jobs_in)
-        urgent_out, urgent_in = os.pipe()
-        self._fds.update(urgent=urgent_out, hurry=urgent_in)
-        results_out, results_in = os.pipe()
-        self._fds.update(receive=results_out, results=results_in)
-        self._fds["woken"], self._fds["wake"] = linux.make_wake()
-        self._fds["self"] = linux.pidfd_open(self._pid)
-        tether, hold = os.pipe()
-        self._fds.update(tether=tether, hold=hold)
-        os.set_blocking(results_out, False)
-        os.set_blocking(jobs_out, False)
-        os.set_blocking(urgent_out, False)
+        for name in ("jobs", "urgent", "results", "tether"):
+            self._fds[f"{name}_r"], self._fds[f"{name}_w"] = os.pipe()
+        self._fds["wake_r"], self._fds["wake_w"] = linux.make_wake()
+        self._fds["pidfd"] = linux.pidfd_open(self._pid)
+        for name in ("jobs_r", "urgent_r", "results_r"):
+            os.set_blocking(self._fds[name], False)
         # The jobs in flight must fit the pipe, so that no write blocks. A write that does not fit the rest
         # of a page begins another page, and a page is not free before it is read completely. So only one
         # page of records is sure to fit in two pages.
-        pages = fcntl.fcntl(jobs_in, fcntl.F_GETPIPE_SZ) // PAGE
+        pages = fcntl.fcntl(self._fds["jobs_w"], fcntl.F_GETPIPE_SZ) // PAGE
         self.capacity = min(self.capacity, max(1, pages // 2 * (PAGE // JOB.size)))
 
     def _make_segment(self) -> None:
@@ -230,7 +222,7 @@ class Processes(Backend):
         end."""
         # The numbers may soon stand for other files, which a fork by user code must not close.
         _living.discard(weakref.ref(self))
-        for name in ("send", "hurry", "receive", "woken", "wake", "hold"):
+        for name in ("jobs_w", "urgent_w", "results_r", "wake_r", "wake_w", "tether_w"):
             os.close(self._fds[name])
 
     @property
@@ -271,9 +263,9 @@ class Processes(Backend):
         with self._sending:
             self._sent.update(self._unsent)
             self._unsent.clear()
-            self._write(self._fds["hurry"], urgent)
+            self._write(self._fds["urgent_w"], urgent)
             self._control.announce(len(urgent))  # after the write: a worker looks once per announcement
-            self._write(self._fds["send"], records)
+            self._write(self._fds["jobs_w"], records)
 
     def _write(self, fd: int, records: list[bytes]) -> None:
         size = min(-(-len(records) // self._settings.workers), select.PIPE_BUF // JOB.size)
@@ -301,7 +293,7 @@ class Processes(Backend):
         if self._events:  # `running_s` may have found events
             wait_ms = 0
         for fd, _ in self._poll.poll(wait_ms):
-            if fd == self._fds["woken"]:
+            if fd == self._fds["wake_r"]:
                 linux.clear(fd)
             else:
                 self._team.notice(fd)
@@ -309,7 +301,7 @@ class Processes(Backend):
         if not self._closed:  # the interpreter's exit closes it while a daemon thread reads
             self._team.do_what_is_due()  # after reading, because messages may have waited for a long time
             for handle in self._team.dead():
-                self._bury(handle)
+                self._handle_death(handle)
             self._team.start_missing()
             self._events += self._team.failures()
         events, self._events = self._events, []
@@ -320,7 +312,7 @@ class Processes(Backend):
         count = READ_BYTES
         while count == READ_BYTES:  # a shorter read means that the pipe is empty
             try:
-                data = os.read(self._fds["receive"], READ_BYTES)
+                data = os.read(self._fds["results_r"], READ_BYTES)
             except BlockingIOError:
                 break
             count, data, at = len(data), self._unread + data, 0
@@ -458,7 +450,7 @@ class Processes(Backend):
 
     # ---------------------------------------------------------------- deaths
 
-    def _bury(self, handle: WorkerHandle) -> None:
+    def _handle_death(self, handle: WorkerHandle) -> None:
         """Report the job of a dead worker, and have the worker replaced."""
         assert self._team is not None
         has_worked = bool(self._control.claimed(handle.number)[1])
@@ -511,7 +503,7 @@ class Processes(Backend):
         """Return the jobs that are neither in the pipe nor claimed."""
         taken: list[int] = []
         with self._sending:
-            for is_urgent, pipe in enumerate(("jobs", "urgent")):
+            for is_urgent, pipe in enumerate(("jobs_r", "urgent_r")):
                 # The unread jobs of a pipe are the last jobs that were sent through it.
                 unread = fcntl.ioctl(self._fds[pipe], termios.FIONREAD, bytes(4))
                 sent = [ticket for ticket, job in self._sent.items() if job.is_urgent == is_urgent]
@@ -542,7 +534,7 @@ class Processes(Backend):
         return stacks.of_process(handle.pidfd, self._segment.fd, place, ERROR_BYTES)
 
     def wake(self) -> None:
-        linux.wake(self._fds["wake"])
+        linux.wake(self._fds["wake_w"])
 
     def statistics(self) -> dict[str, int]:
         return self._final if self._closed else self._counts()
@@ -587,7 +579,7 @@ class Processes(Backend):
             self._final = self._counts()
             self._control.close()
         with CtrlCHeld():
-            for name in {"send", "hurry"} & self._fds.keys():
+            for name in {"jobs_w", "urgent_w"} & self._fds.keys():
                 os.close(self._fds.pop(name))  # a worker that waits for a job reads the end of the pipe
 
     def _end(self) -> None:

@@ -42,7 +42,7 @@ from .worker_signals import leave_signals_to_program, program_signals
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class WorkerSetup:
     """The data that all workers of a node share."""
 
     spec: Spec
@@ -62,7 +62,7 @@ def limit_threads(variables: MutableMapping[str, str], threads: int) -> None:
 
 
 def be_worker(
-    number: int, outfit: Outfit, mask: Iterable[int], forget: Callable[[], None] = lambda: None
+    number: int, setup: WorkerSetup, mask: Iterable[int], forget: Callable[[], None] = lambda: None
 ) -> NoReturn:
     """Run as worker `number` until the parent closes the node, or is gone.
 
@@ -72,15 +72,15 @@ def be_worker(
     try:
         leave_signals_to_program(program_signals(), mask)
         forget()
-        _settle(outfit.fds)
-        if threads := outfit.spec.native_threads:
+        _end_with_parent(setup.fds)
+        if threads := setup.spec.native_threads:
             limit_threads(os.environ, threads)
             for pool in native_pools().lib_controllers:  # not in a context manager, which would restore them
                 pool.set_num_threads(threads)
             if torch := sys.modules.get("torch"):  # its own limits count more
                 torch.set_num_threads(threads)
-        with outfit.spec.modes.entered():
-            _work(number, outfit)
+        with setup.spec.modes.entered():
+            _work(number, setup)
     except BrokenPipeError:
         pass  # the parent is gone
     except BaseException:
@@ -89,8 +89,8 @@ def be_worker(
     leave()
 
 
-def _work(number: int, outfit: Outfit) -> None:
-    spec, fds, segment = outfit.spec, outfit.fds, outfit.segment
+def _work(number: int, setup: WorkerSetup) -> None:
+    spec, fds, segment = setup.spec, setup.fds, setup.segment
     try:
         info = worker_info(number, spec.num_workers, spec.seed, "process")
         seeding = Seeding(info.seed, partial(Control(segment, spec.layout).count, number), spec.item_seed)
@@ -105,7 +105,7 @@ def _work(number: int, outfit: Outfit) -> None:
         report_failure(number, fds, spec.layout.error_at(number), error)
         return
     tell(fds, number, Kind.READY, items=os.getpid())
-    Worker(number, spec, fds, segment, outfit.pipeline, seeding).serve()
+    Worker(number, spec, fds, segment, setup.pipeline, seeding).serve()
     try:
         leave_worker()
         call_hook(spec.end_hook, number)
@@ -131,7 +131,7 @@ def report_failure(number: int, fds: Descriptors, error_at: int, error: BaseExce
     tell(fds, number, Kind.FAILED, items=len(data))
 
 
-def _settle(fds: Descriptors) -> None:
+def _end_with_parent(fds: Descriptors) -> None:
     """Turn a process into a worker, which ends with the parent."""
     # Exclude inherited objects from garbage collection, so that their pages stay shared.
     gc.freeze()

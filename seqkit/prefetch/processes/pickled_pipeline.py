@@ -27,13 +27,13 @@ from .interpreter import Surroundings
 from .segment import Segment
 from .wire import Spec
 from .worker import Descriptors
-from .worker_process import Outfit
+from .worker_process import WorkerSetup
 
 # A larger pickle gets a warning.
 WARN_BYTES = 64 << 20
 
 
-class Shipment:
+class PickledPipeline:
     """A spec and a pipeline, pickled into a segment that every worker maps.
 
     Attributes
@@ -71,13 +71,13 @@ class Shipment:
         self._segment.close()
 
 
-def open_shipment(shipped: int, place: tuple[int, int], fds: Descriptors) -> Outfit:
-    """Return the content of a shipment."""
+def open_pipeline(pickled: int, place: tuple[int, int], fds: Descriptors) -> WorkerSetup:
+    """Return the spec and the pipeline, with what a worker has inherited."""
     linux.tie_to(fds.tether)  # otherwise a process whose parent dies during an import would not end
     head, end = place
-    block = Segment(shipped, end, private=True).block(0, end)
+    block = Segment(pickled, end, private=True).block(0, end)
     spec, pipeline = decode(Form.BUFFERS, block[head:].data, block)
-    return Outfit(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
+    return WorkerSetup(spec, pipeline, Segment(fds.segment, spec.layout.size), fds)
 
 
 def size_warning(nbytes: int, context: str, obstacles: Iterable[str] = ()) -> str | None:

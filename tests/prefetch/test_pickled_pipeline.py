@@ -10,8 +10,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.codec import Form, decode, encode_shared
-from seqkit.prefetch.processes import shipment
-from seqkit.prefetch.processes.shipment import size_warning
+from seqkit.prefetch.processes import pickled_pipeline
+from seqkit.prefetch.processes.pickled_pipeline import size_warning
 
 from .kinds import PROCESSES
 
@@ -77,7 +77,7 @@ def test_the_warning_of_size_names_reason_and_remedies() -> None:
 
 
 def test_a_large_pickle_is_warned_of_once_and_a_fork_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipment, "WARN_BYTES", 1 << 20)
+    monkeypatch.setattr(pickled_pipeline, "WARN_BYTES", 1 << 20)
     data = np.zeros((4, 1 << 19))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
