@@ -213,11 +213,11 @@ class Smap(View[Any]):
         try:
             for item in progress.counted(items):
                 try:
-                    value = f(item)
+                    yield f(item)
                 except BaseException as error:
-                    self._failed(error, step, plan, progress, item)
+                    if isinstance(error, Exception) or _raised_in(f, error):
+                        self._failed(error, step, plan, progress, item)
                     raise
-                yield value
         except Exception as error:
             locate(error, self, nth(plan, progress.position))
             progress.skipped += 1
@@ -273,6 +273,15 @@ class Smap(View[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._chain.layers[-1][0]), *sources]
+
+
+def _raised_in(f: Callable[..., Any], interrupt: BaseException) -> bool:
+    """Return whether an interrupt came during ``f(item)``, not just after its result was handed out.
+
+    A function written in Python has a frame of its own in the traceback then.
+    """
+    trace = interrupt.__traceback__
+    return not hasattr(f, "__code__") or (trace is not None and trace.tb_next is not None)
 
 
 def _stack_maps(base: View[Any], maps: list[tuple[Any, ...]]) -> View[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.iteration import Progress
 from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.testing.sources import two_arguments
@@ -301,6 +302,21 @@ def test_a_function_that_exits_does_not_shift_the_indices_in_later_errors(
     assert [found[i] for i in (0, 1, *range(3, 8))] == [0, 1, *range(3, 8)]
     for i in (2, 8):
         assert (found[i].index, found[i].message) == (i, f"smap[{i}] failed: ValueError: bad {i}")
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_ctrl_c_between_two_items_repeats_none(layers: int) -> None:
+    view: Any = range(4)
+    for _ in range(layers):
+        view = sk.smap(lambda x: x, view)
+    (base, steps), progress = view._prepare(), Progress()
+    items = base._iter(range(4))
+    run = view._run_one if layers == 1 else view._run
+    begun = run(steps, items, range(4), progress)
+    assert [next(begun), next(begun)] == [0, 1]
+    with pytest.raises(KeyboardInterrupt):
+        begun.throw(KeyboardInterrupt())
+    assert list(run(steps, items, range(4), progress)) == [2, 3]
 
 
 def test_a_function_that_exits_in_a_worker_does_not_shift_the_indices_in_later_errors() -> None:
