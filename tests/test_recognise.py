@@ -80,6 +80,7 @@ def test_a_batch_of_rows_is_one_call() -> None:
     class Counting:
         schema = pa.schema([("a", pa.int64())])
         num_rows = 9
+        columns = (pa.array(range(9)),)
 
         def take(self, indices: Any) -> Any:
             calls.append(list(indices))
