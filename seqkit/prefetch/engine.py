@@ -72,6 +72,7 @@ class Engine:
 
     def live_below(self, processes: int, timeout_s: float | None) -> None:
         """Adapt the settings, before the start, to a node above."""
+        self._forget_after_fork()  # in a worker process the workers of the parent do not count
         settings = self._settings
         if self._dispatcher is None and isinstance(settings.method, str) and settings.workers:
             workers = max(1, settings.workers // processes)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
@@ -132,24 +132,26 @@ def live_below(view: View[Any], processes: int, timeout_s: float | None) -> None
                 node.live_below(processes, timeout_s)
 
 
+def reads_below(view: View[Any], indices: Iterable[int]) -> Iterator[tuple[LowerNode[Any], Iterable[int]]]:
+    """Yield the nodes that items of a view read, with the indices there, in the order of reading."""
+    if is_node(view):
+        yield view, indices
+    elif lets_through(view):
+        for i in indices:
+            for source, parts in view._needs(i):
+                yield from reads_below(source, parts)
+
+
 def items_per_job(view: View[Any], processes: int) -> int:
     """Return how many items of a view a job needs, so that the nodes below reach their width in a process.
 
     They work ahead within a job. At its beginning and end they wait: for an eighth of the time.
     """
     read: dict[LowerNode[Any], int] = {}
-
-    def count_items(view: View[Any], indices: Iterable[int]) -> None:
-        if is_node(view):
-            read[view] = read.get(view, 0) + len(list(indices))
-        elif lets_through(view):
-            for i in indices:
-                for source, parts in view._needs(i):
-                    count_items(source, parts)
-
     if view._reads_ahead and is_measured(view) and view._n:
         with suppress(Exception):  # reading the item raises the error
-            count_items(view, (0,))
+            for node, indices in reads_below(view, (0,)):
+                read[node] = read.get(node, 0) + len(list(indices))
     return max([1, *(-(-8 * node.width(processes) // times) for node, times in read.items())])
 
 
@@ -278,24 +280,16 @@ class StagePlan:
             self._skipped.discard(position)
             return True
         with suppress(Exception):  # reading the item raises the error
-            self._find(self._view, (i,), claims)
+            for node, indices in reads_below(self._view, (i,)):
+                supply = self._supply(node)
+                claimed = claims.setdefault(supply, {})
+                for j in indices:
+                    claimed.setdefault(j, []).append(supply.promise(j))
         if claims:
             self._claims[position] = claims
         for supply, claimed in claims.items():
             supply.most_per_item = max(supply.most_per_item, sum(map(len, claimed.values())))
         return True
-
-    def _find(self, view: View[Any], indices: Iterable[int], claims: Claims) -> None:
-        """Find the items of the nodes below that items of a view need, in the order of reading."""
-        if is_node(view):
-            supply = self._supply(view)
-            claimed = claims.setdefault(supply, {})
-            for i in indices:
-                claimed.setdefault(i, []).append(supply.promise(i))
-        elif lets_through(view):
-            for i in indices:
-                for source, parts in view._needs(i):
-                    self._find(source, parts, claims)
 
     def _supply(self, node: LowerNode[Any]) -> Supply:
         supply = self._supplies.get(node.identity())
@@ -422,8 +416,9 @@ class Supply(Reader):
 
     def _depth(self) -> int:
         chunking = self._dispatcher.chunking
-        is_free = chunking.max_buffered is None
-        return chunking.depth + is_free * -(-self.most_per_item // chunking.size)
+        if chunking.max_buffered is not None:
+            return chunking.depth
+        return chunking.depth - (-self.most_per_item // chunking.size)
 
     def _cut(self, items: int) -> list[Chunk]:
         """Draw items, in chunks."""

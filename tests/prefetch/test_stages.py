@@ -113,6 +113,7 @@ def test_the_workers_of_a_node_below_processes_are_shared_among_them(processes: 
         sk.prefetch(sk.smap(width, range(40)), 4) as node,
         sk.prefetch(sk.smap(lambda x: x, node), processes, "process") as above,
     ):
+        assert node[0] == (os.getpid(), 4)  # the node runs in this process, too
         found = set(above)
     assert {pid for pid, _ in found}.isdisjoint({os.getpid()})
     assert {workers for _, workers in found} == {max(1, 4 // processes)}
