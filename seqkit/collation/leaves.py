@@ -199,7 +199,7 @@ def _stack_masked(batch: Sequence[Any], place: Place, dtype: DType | None) -> An
     data = [np.ma.getdata(sample, subok=False) for sample in batch]
     _check_shapes(data, place)
     common = common_dtype(data, place, dtype)
-    hold([np.ma.compressed(sample) for sample in batch], common, place)  # what a mask hides does not matter
+    hold([np.ma.compressed(sample) for sample in batch], common, place)  # masked numbers may have any value
     masks = [np.ma.getmaskarray(sample) for sample in batch]
     with np.errstate(all="ignore"):
         stacked = np.ma.MaskedArray(_stacked(data, common, place), mask=stack(masks, place))

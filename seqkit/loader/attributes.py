@@ -60,9 +60,9 @@ class Attributes:
         super().__setattr__(name, value)
 
     def _drop_early_attributes(self, given: Options) -> None:
-        """Drop what a subclass has set before `__init__`, if the loader has an attribute of this name.
+        """Drop the attributes of the loader that a subclass has set before `__init__`.
 
-        What is no attribute of PyTorch's loaders, such as `shuffle`, stays if it was not passed on.
+        An attribute that loaders of PyTorch do not have, such as `shuffle`, stays unless it was passed on.
         """
         for name in _ATTRIBUTES & self.__dict__.keys():
             was_passed = getattr(given, name, None) != getattr(Options, name, None)

@@ -288,7 +288,7 @@ class Epoch(Iterator[Any]):
 
 
 def _costs_a_batch(error: Exception) -> bool:
-    """Return whether an error is about a batch, which is then used up, not about the iteration."""
+    """Return whether an error uses up a batch. Other errors concern the iteration."""
     return isinstance(error, EvaluationError | RecursionError) or seterr() == "passthrough"
 
 

@@ -177,7 +177,7 @@ class DataLoader(Attributes, Generic[Batch]):
     Batches are the same bit by bit for any number of workers, either method, persistent or not. Only the last
     bits of sums and matrix products may differ between 0 and more process workers, which have one native
     thread each. `len` needs the length of the data set or sampler, and is exact. The `__len__` of a data set
-    that can only be iterated is believed; a warning tells if there are more samples. Modelled on
+    that can only be iterated is believed. A warning follows if there are more samples. Modelled on
     ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
     tuples to tuples. A data set and a sampler with `set_epoch` are told each epoch, in workers too.
 
@@ -283,7 +283,7 @@ class DataLoader(Attributes, Generic[Batch]):
         self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
         self._is_closed = self._has_begun = False
         self._said: set[str] = set()  # the warnings that are given once
-        self._sampler_epoch: int | None = 0  # that of the sampler, unless somebody else has set it
+        self._sampler_epoch: int | None = 0  # that of the sampler, unless other code has set it
         self.failed: list[tuple[Any, str]] = []
         self._build(self._first_seed())
         self._drop_early_attributes(self._given)
@@ -570,7 +570,7 @@ class DataLoader(Attributes, Generic[Batch]):
         Raises
         ------
         RuntimeError
-            If no position says what has been read: with ``in_order=False``, with
+            If no position is known: with ``in_order=False``, with
             ``iterable_split="workers"``, and with ``last_batch="rollover"`` if the data set can only be
             iterated.
         """

@@ -21,7 +21,7 @@ __all__ = ["OwnBatchSampler", "OwnRandomSampler", "OwnSampler", "OwnSequentialSa
 
 
 class OwnSampler(Sampler):
-    """The part that all samplers of a loader share.
+    """The base class of the samplers of a loader.
 
     After `attach`, and as long as the loader exists, the epoch is the loader's, and iterating does not count.
     Otherwise it is an ordinary sampler.

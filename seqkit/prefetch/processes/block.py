@@ -177,7 +177,7 @@ def _fits_words(indices: range) -> bool:
 
 
 def most_items(nbytes: int) -> int:
-    """Return how many items fit a block of `nbytes` bytes, of which at most half is the table."""
+    """Return how many items fit a block of `nbytes` bytes. The table may take half of it."""
     return nbytes // 32
 
 
