@@ -25,7 +25,7 @@ from seqkit.samplers import RandomSampler
 from seqkit.testing.subject import Build, Model, Reads, Writes
 from seqkit.views.add_cache import add_cache
 from seqkit.views.materialize import materialize
-from seqkit.views.mix import Turns
+from seqkit.views.mix import Schedule
 from seqkit.views.pack import load_packed, pack
 
 __all__ = ["CASES", "Case"]
@@ -938,7 +938,7 @@ def windows(items: list[Any], size: int, stride: int, last: str = "discard") -> 
     return full + [row + [None] * (size - len(row) if last == "pad" else 0) for row in rest]
 
 
-turns_of = cache(Turns)  # making their table takes milliseconds
+turns_of = cache(Schedule)  # making their table takes milliseconds
 
 
 def mixed(

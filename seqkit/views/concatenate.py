@@ -15,7 +15,7 @@ from ..errors import EndOfSequence
 from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
 from ..source import as_view
 from ..view import Indexable, T, View, sized
-from .several import Ends, IntArray, Several
+from .several import IntArray, Lengths, Several
 
 __all__ = ["Concatenate", "concatenate"]
 
@@ -82,8 +82,8 @@ class Concatenate(Several):
         return [*accumulate(map(int, lengths), initial=0)][: len(self._sources)]
 
     @cached
-    def _ends(self) -> Ends:
-        return Ends(self._sources)
+    def _ends(self) -> Lengths:
+        return Lengths(self._sources)
 
     def _place(self, i: int) -> tuple[int, int]:
         if self._starts is None:

@@ -18,17 +18,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import EvaluationError, seterr
-from .memory import Memory
+from .memory import CacheMemory
 from .stores import ABSENT, Directory
 
 __all__ = ["Computation", "Contents", "computing_many"]
 
 
-class _Local(threading.local):
+class _Nesting(threading.local):
     many = 0
 
 
-_local = _Local()
+_local = _Nesting()
 
 
 @contextmanager
@@ -91,11 +91,11 @@ class Contents:
 
     Parameters
     ----------
-    memory : Memory
+    memory : CacheMemory
     store : Directory or None
     """
 
-    def __init__(self, memory: Memory, store: Directory | None) -> None:
+    def __init__(self, memory: CacheMemory, store: Directory | None) -> None:
         self.memory = memory
         self.store = store
         self._lock = threading.RLock()  # reentrant: dropping an item may run a finaliser

@@ -14,7 +14,7 @@ from ..iteration import surviving
 from ..source import as_view
 from ..view import Indexable, T, View, sized
 from .rounds import Rounds
-from .several import Ends, Several
+from .several import Lengths, Several
 
 __all__ = ["Interleave", "interleave"]
 
@@ -86,8 +86,8 @@ class Interleave(Several):
         return self._made(self._ends.lengths)
 
     @cached
-    def _ends(self) -> Ends:
-        return Ends(self._sources)
+    def _ends(self) -> Lengths:
+        return Lengths(self._sources)
 
     @cached
     def _is_clear(self) -> bool:

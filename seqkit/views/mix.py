@@ -15,7 +15,7 @@ from .columns import selected
 from .epochs import epochs
 from .random import Random
 from .several import IntArray, Several
-from .turns import Turns
+from .turns import Schedule
 from .weights import as_shares
 
 __all__ = ["Mix", "mix"]
@@ -166,8 +166,8 @@ class Mix(Several, Random):
         return min(ends)
 
     @cached
-    def _turns(self) -> Turns:
-        return Turns(self._shares, self._key)
+    def _turns(self) -> Schedule:
+        return Schedule(self._shares, self._key)
 
     def _place(self, i: int) -> tuple[int, int]:
         return self._turns.at(i)
