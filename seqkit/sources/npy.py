@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..source import as_view
-from ..view import View
+from ..core.source import as_view
+from ..core.view import View
 from .columns import as_names, check_names, choose
 from .files import existing, name_file
 from .per_process import PerProcess, read_many
@@ -113,7 +113,7 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     ----------
     path : path-like
     name : str or sequence of str, optional
-        One name: items are the rows of this array. Several: items are dicts from name to row. None (the
+        One name: items are the rows of this array. OneOfSeveral: items are dicts from name to row. None (the
         default): all arrays of the file that have rows; a single one as with its name. Arrays without
         dimensions, such as a scalar ``fps``, have no rows.
 
