@@ -30,7 +30,7 @@ def hdf5(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> 
     path : path-like
         The file. Each process opens it for reading when it first needs it.
     name : str or sequence of str, optional
-        One name: items are the rows of this data set. OneOfSeveral: items are dicts from name to row. None (the
+        One name: items are the rows of this data set. Several: items are dicts from name to row. None (the
         default): all data sets at the top of the file that have rows; a single one as with its name. Data
         sets without dimensions, such as a scalar ``fps``, have no rows.
 

@@ -113,7 +113,7 @@ def npz(path: str | PathLike[str], name: str | Sequence[str] | None = None) -> V
     ----------
     path : path-like
     name : str or sequence of str, optional
-        One name: items are the rows of this array. OneOfSeveral: items are dicts from name to row. None (the
+        One name: items are the rows of this array. Several: items are dicts from name to row. None (the
         default): all arrays of the file that have rows; a single one as with its name. Arrays without
         dimensions, such as a scalar ``fps``, have no rows.
 

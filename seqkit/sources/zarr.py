@@ -29,7 +29,7 @@ def zarr(store: str | PathLike[str], name: str | Sequence[str] | None = None) ->
     store : path-like
         A Zarr array or group. Each process opens it for reading when it first needs it.
     name : str or sequence of str, optional
-        One name: items are the rows of this array of the group. OneOfSeveral: items are dicts from name to row.
+        One name: items are the rows of this array of the group. Several: items are dicts from name to row.
         None (the default): the array itself, or all arrays of the group that have rows. Arrays without
         dimensions, such as a scalar ``fps``, have no rows.
 
