@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 
-from ..context import Closable
+from ..core.worker import Closable
 from .signals import CtrlCHeld
 
 

@@ -325,7 +325,7 @@ def test_a_buffer_used_for_every_item_gives_every_item_right(chunk_size: int | s
 
 
 def test_nothing_beneath_a_cache_allocates_in_the_slot() -> None:
-    from seqkit.context import private_memory
+    from seqkit.core.worker import private_memory
 
     def cached(i: int) -> Any:
         with private_memory():
@@ -558,7 +558,7 @@ def idle_backend(capacity: int) -> processes.Processes:
     """Return the backend of a worker that does nothing."""
     settings = FORK.ahead(range(9), 1, shm_size=0)._settings
     backend = processes.Processes(sk.view(range(9)), settings, "fork", 0, 0)
-    backend.capacity = capacity
+    backend.capacity = backend._slots = capacity
     backend.start()
     (handle,) = backend._team.handles.values()
     until(lambda: backend.receive(0.01) is None or handle.is_ready)

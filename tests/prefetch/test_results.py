@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqkit.errors import RemoteError
+from seqkit.core.errors import RemoteError
 from seqkit.prefetch.codec import Form
 from seqkit.prefetch.processes.segment import PAGE, Segment
 from seqkit.prefetch.processes.slots import SlotPool
@@ -68,7 +68,7 @@ def of_table(table: bytes) -> EncodedResult:
 
 def a_pool() -> SlotPool:
     """Return two slots, of which consumers may hold one."""
-    return SlotPool(Segment.create(16 * PAGE), 2, 8 * PAGE, most_leases=1)
+    return SlotPool(Segment.create(16 * PAGE), 2, 8 * PAGE)
 
 
 def a_result(pool: SlotPool, *items: Any) -> SlotResult:
