@@ -34,6 +34,8 @@ LEAST_LIMIT_S = 2.0
 # From this share of sleep on, more workers than CPUs can be of use, up to this number.
 SLEEPS = 0.2
 MOST_WORKERS = 32
+# How long it takes until one more process works, on busy CPUs.
+FORK_S = 0.02
 # How many items are sized.
 SIZED = 16
 
@@ -268,6 +270,7 @@ def speed_of(
     Not counted are the start of the workers, the first item of each of them, and a quarter of the time, in
     which the size of chunks adapts. They count if there is nothing else.
     """
+    warm_s = 0.25 * seconds + (FORK_S * workers if method == "process" else 0.0)
     chosen = replace(settings, method=method, workers=workers, in_order=True, pinner=None)
     begun = since = last = perf_counter()
     first = done = 0
@@ -282,9 +285,9 @@ def speed_of(
                 if isinstance(error, ItemTimeout | WorkerDied):
                     raise
             done, last = done + 1, perf_counter()
-            if not first and done >= workers and last - begun > 0.25 * seconds:
+            if not first and done >= workers and last - begun > warm_s:
                 first, since = done, last
-            if last - begun > seconds and done >= 2 * workers:
+            if last - begun > warm_s + 0.75 * seconds and done >= 2 * workers:
                 break
     if done <= first:
         first, since = 0, begun
