@@ -146,7 +146,7 @@ def _spawned(evidence: Evidence) -> Cause | None:
         return None
     way, view = next(way for way in of_views() if way.name == _SPAWNED), evidence.selected
     first, second = (digests(way.read(view, len(view), LIMIT_S)) for _ in range(2))
-    if first != second:
+    if first != second or _reordered(evidence.values):
         return (
             "The order of a set, or the hash of a text, which differ between interpreters",
             "Sort the set: sorted(s). Or set PYTHONHASHSEED for the whole program",
@@ -156,6 +156,14 @@ def _spawned(evidence: Evidence) -> Cause | None:
         " not see it",
         "Set it in start_hook (worker_init_fn of a loader), or pass it as an argument with functools.partial",
     )
+
+
+def _reordered(values: tuple[Any, Any] | None) -> bool:
+    """Are two items lists of the same elements in another order?"""
+    if values is None or not all(isinstance(value, list | tuple) for value in values):
+        return False
+    one, other = ([digest(part) for part in value] for value in values)
+    return one != other and sorted(one) == sorted(other)
 
 
 def _threads(evidence: Evidence) -> Cause | None:

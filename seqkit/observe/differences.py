@@ -10,7 +10,7 @@ import numpy as np
 
 from ..view import View
 from .causes import Evidence, cause_of
-from .ways import REFERENCE, EpochOf, Way, digests, of_views, without_nodes
+from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
 
 __all__ = ["Difference", "explained"]
 
@@ -65,7 +65,11 @@ def explained(source: Any, epoch: int, firsts: dict[str, int]) -> Difference:
     way = next((way for way in of_views() if way.name == name), None)
     found = None if view is None or way is None else _lowest(view, index, way)
     if found is None:
-        stage, values, evidence = repr(source), ("", ""), Evidence(source, lambda: None, name, firsts)
+        subject = source if isinstance(source, View) else source.loader
+        reference = of_views() if isinstance(source, View) else of_loaders()
+        here = next(way for way in reference if way.name == REFERENCE)
+        stage, values = repr(subject), ("", "")
+        evidence = Evidence(subject, lambda: list(here.read(source, index + 1, LIMIT_S)), name, firsts)
     else:
         stage, values, evidence = _describe(found, way, name, firsts)  # type: ignore[arg-type]
     cause, remedy = cause_of(evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import zip_longest
 from time import perf_counter
@@ -76,7 +76,8 @@ def verify(sequence: Indexable[Any] | Any, items: int = 64, seconds: float | Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more
         if hasattr(sequence, "with_workers"):
-            return _verified(repr(sequence), _epochs_of_loader(sequence), of_loaders(), count, until_s)
+            found = _verified(repr(sequence), _epochs_of_loader(sequence), of_loaders(), count, until_s)
+            return replace(found, remarks=_remarks(sequence))
         view = without_nodes(as_view(sequence, "verify"))
         _refuse_one_shots(view)
         return _verified(repr(view), _epochs_of_view(view), of_views(), count, until_s)
@@ -102,9 +103,7 @@ class Check:
     note: str = ""
 
     def __str__(self) -> str:
-        mark = "!!" if self.first is not None else "-" if self.note else "ok"
-        text = self.note or ("" if self.first is None else f"differs from item {self.first} on")
-        return f"{mark:<2}  epoch {self.epoch}  {self.way:<24} {text}".rstrip()
+        return self.note or ("equal" if self.first is None else f"differs from item {self.first} on")
 
 
 @dataclass(frozen=True)
@@ -121,12 +120,15 @@ class Verification:
         One for each way and epoch.
     difference : Difference or None
         The first difference: `index`, `stage`, `cause` and `remedy`.
+    remarks : tuple of str
+        What else differs from run to run.
     """
 
     subject: str
     items: int
     checks: tuple[Check, ...] = ()
-    difference: Difference | None = field(default=None)
+    difference: Difference | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -145,7 +147,19 @@ class Verification:
     def __str__(self) -> str:
         head = f"verify: {self.items} items of {self.subject}: " + ("all equal" if self.ok else "they differ")
         ends = [] if self.difference is None else ["", str(self.difference)]
-        return "\n".join([head, *map(str, self.checks), *ends])
+        return "\n".join([head, *self._table(), *self.remarks, *ends])
+
+    def _table(self) -> list[str]:
+        """Return a line for each way to read, with one column if its epochs are alike."""
+        found: dict[str, list[str]] = {}
+        for check in self.checks:
+            found.setdefault(check.way, []).append(str(check))
+        width = max(map(len, found), default=0)
+        return [
+            f"  {way:<{width}}  {texts[0]}"
+            + "".join(f"; epoch {epoch}: {text}" for epoch, text in enumerate(texts) if text != texts[0])
+            for way, texts in found.items()
+        ]
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -153,6 +167,12 @@ class Verification:
 
 def _epochs_of_loader(loader: Any) -> Iterator[tuple[int, Any]]:
     return ((epoch, EpochOf(loader, epoch)) for epoch in (0, 1))
+
+
+def _remarks(loader: Any) -> tuple[str, ...]:
+    if not loader.draws_its_order():
+        return ()
+    return ("The order is drawn anew in every run of the program. Pass `seed` to repeat it.",)
 
 
 def _epochs_of_view(view: View[Any]) -> Iterator[tuple[int, Any]]:
@@ -185,7 +205,7 @@ def _verified(
             except (ItemTimeout, WorkerDied) as error:
                 return Verification(subject, 0, (Check(way.name, epoch, 0, summary(error)),))
             except Exception as error:
-                notes[way.name] = f"not compared: {summary(error)}"
+                notes[way.name] = f"not compared ({summary(error)})"
                 continue
             if until < float("inf"):
                 compared, until = min(compared, len(found[way.name])), float("inf")

@@ -120,7 +120,14 @@ def _middle(view: View[Any], count: int, limit_s: float) -> Iterator[Any]:
 
 
 def _pickled(view: View[Any], count: int, limit_s: float) -> Iterator[Any]:
-    return _here(pickle.loads(pickle.dumps(view)), count, limit_s)
+    return _here(_copy(view), count, limit_s)
+
+
+def _copy(value: Any) -> Any:
+    try:
+        return pickle.loads(pickle.dumps(value))
+    except Exception as error:
+        raise ValueError(f"it cannot be pickled: {type(error).__name__}") from error
 
 
 # -------------------------------------------------------------------- loaders
@@ -142,6 +149,7 @@ def of_loaders() -> list[Way]:
     return [
         Way("2 processes", _loader(2, "process")),
         Way("1 process", _loader(1, "process")),
+        Way("2 spawned processes", _loader(2, "process", "spawn")),
         Way("2 threads", _loader(2, "thread")),
         Way("1 thread", _loader(1, "thread")),
         Way(REFERENCE, _loader(0, "thread")),
@@ -151,9 +159,9 @@ def of_loaders() -> list[Way]:
     ]
 
 
-def _loader(number: int, method: str) -> Read:
+def _loader(number: int, method: str, context: str | None = None) -> Read:
     def read(subject: EpochOf, count: int, limit_s: float) -> Iterator[Any]:
-        with subject.loader.with_workers(number, method, limit_s) as loader:
+        with subject.loader.with_workers(number, method, limit_s, context) as loader:
             yield from outcomes(subject.iterator(loader), count)
 
     return read
@@ -171,5 +179,5 @@ def _resumed(subject: EpochOf, count: int, limit_s: float) -> Iterator[Any]:
 
 
 def _pickled_loader(subject: EpochOf, count: int, limit_s: float) -> Iterator[Any]:
-    with pickle.loads(pickle.dumps(subject.loader.with_workers(0))) as loader:
+    with _copy(subject.loader.with_workers(0)) as loader:
         yield from outcomes(subject.iterator(loader), count)

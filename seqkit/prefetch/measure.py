@@ -248,7 +248,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
             except StopIteration:
                 break
             except Exception as raised:
-                failed, error = failed + 1, error or summary(raised)
+                failed, error = failed + 1, error or summary(raised.__cause__ or raised)
             done, counted = done + 1, counted + 1
             if done == 1 and perf_counter() < until:
                 begun, counted = now(), 0
