@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pickle
@@ -261,7 +262,8 @@ def test_a_race_of_threads_is_told_from_other_differences() -> None:
     def reused(x: float) -> Any:  # two threads fill one buffer before either returns it
         buffer[0] = x
         if threading.current_thread() is not threading.main_thread() and sk.get_worker_info().num_workers == 2:
-            turn.wait(10)
+            with contextlib.suppress(threading.BrokenBarrierError):  # at the end only one thread is left
+                turn.wait(0.2)
         return buffer
 
     report = verify(sk.smap(reused, NUMBERS), items=8)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..view import View
+from ..view import View, only_selects
 from .causes import Evidence, cause_of
 from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
 
@@ -101,7 +101,7 @@ def _lowest(view: View[Any], index: int, way: Way) -> _Found | None:
     """Return the lowest view whose items differ, or None if none differs when it is read again."""
     for _ in range(TRIES):
         for part, indices in _below(view, range(max(0, index + 1 - MOST_ITEMS), index + 1)):
-            at = _differs(part[np.array(indices, np.int64)], len(indices), way)
+            at = None if only_selects(part) else _differs(part[np.array(indices, np.int64)], len(indices), way)
             if at is not None:
                 return _Found(part, indices, at)
     return None

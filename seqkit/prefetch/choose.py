@@ -8,11 +8,11 @@ from typing import Any
 
 from ..context import in_process_worker
 from ..culprits import shared_handles
-from ..errors import summary
+from ..errors import ItemTimeout, WorkerDied, summary
 from ..iteration import is_one_shot
 from ..view import View
 from .engine import why_not_here
-from .measure import CostAndThreads, Measured, Speed, in_child, limit_s, speed_of, trial_s
+from .measure import CostAndThreads, Measured, Speed, in_child, limit_s, speed_of, start_method, trial_s
 from .repeated import repetition_warning
 from .resources import in_units, memory_limit_bytes, usable_cpus
 from .settings import Method, Settings
@@ -100,8 +100,18 @@ def choose(
         work = CostAndThreads(settings, seconds, budget.cpus, workers)
         measured: Measured = in_child(source, work, limit_s(seconds), settings.start_hook)
     except Exception as error:
-        return Choice("thread", settings.workers, None, f"Measuring failed: {summary(error)}.")
+        return Choice("thread", settings.workers, None, f"Measuring failed: {_failure(error, seconds)}.")
     return decided(with_processes(source, settings, measured, seconds, budget, workers), budget, workers)
+
+
+def _failure(error: Exception, seconds: float) -> str:
+    """Return why measuring failed, in words."""
+    if isinstance(error, ItemTimeout):
+        return f"items took longer than {limit_s(seconds):g} s, and their process was killed"
+    if isinstance(error, WorkerDied):
+        how = summary(error).partition(") ")[2].partition(" while")[0]
+        return f"an item ended its process, which {how}"
+    return summary(error.__cause__ or error).partition("\n")[0].rstrip(".")
 
 
 def with_processes(
@@ -117,13 +127,13 @@ def with_processes(
     workers = workers or _affordable(cost.useful_workers(budget.cpus), cost.nbytes, budget)
     for speed in measured.speeds:
         if speed.items_per_s < GOOD * cost.ideal(speed.workers, budget.cpus):
-            limited = replace(settings, timeout_s=limit_s(seconds), retries=0)
+            limited = replace(settings, timeout_s=limit_s(seconds), retries=0, context=start_method())
             start, length = measured.next_start, trial_s(seconds)
             try:
                 speed, _ = speed_of(source, limited, "process", workers, start, length)
             except Exception as error:
                 speed = Speed("process", workers, 0.0)
-                _log.info("prefetch: processes could not be measured: %s", summary(error))
+                _log.info("prefetch: processes could not be measured: %s", _failure(error, seconds))
             return replace(measured, speeds=(*measured.speeds, speed))
     return measured
 

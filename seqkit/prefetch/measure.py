@@ -24,7 +24,7 @@ from ..view import View
 from .clock import set_clock
 from .node import Prefetch, prefetch
 from .results import size_of
-from .settings import Settings
+from .settings import Context, Settings
 
 # The share of the measuring time for the cost of items. The rest is for threads, and for processes.
 COST_SHARE = 0.25
@@ -135,15 +135,19 @@ def in_child(
     view: View[Any], work: Callable[[View[Any]], Any], limit_s: float, hook: Callable[..., Any] | None = None
 ) -> Any:
     """Return `work(view)`, computed by a worker process, which is killed after some seconds."""
-    from .processes.forking import is_safe  # imported here because other systems lack what it needs
-
-    context = None if is_safe() else "forkserver"  # an explicit one is not announced
     # `retries=0`: an item that kills the process would kill the next one, too.
     ahead = prefetch(
-        Child(view, work), 1, "process", 1, hook, context=context, chunk_size=1, timeout=limit_s, retries=0
+        Child(view, work), 1, "process", 1, hook, context=start_method(), timeout=limit_s, retries=0
     )
     with ahead:
         return ahead[0]
+
+
+def start_method() -> Context | None:
+    """Return how processes start that measure. An explicit start method is not announced."""
+    from .processes.forking import is_safe  # imported here because other systems lack what it needs
+
+    return None if is_safe() else "forkserver"
 
 
 class Child(View[Any]):
