@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -39,7 +39,7 @@ class Evidence:
 
     `suspect` is the view or loader, `read` computes one of its differing items here. `way` differs, and so do
     the ways in `firsts`. `values` are an item without workers and read this way. `selected` is the view of
-    the items that were read.
+    the items that were read, and `others` are its items read this way.
     """
 
     suspect: Any
@@ -48,6 +48,7 @@ class Evidence:
     firsts: dict[str, int]
     values: tuple[Any, Any] | None = None
     selected: View[Any] | None = None
+    others: Sequence[Any] = ()
 
 
 def cause_of(evidence: Evidence) -> Cause:
@@ -145,8 +146,8 @@ def _spawned(evidence: Evidence) -> Cause | None:
     if evidence.way != _SPAWNED or evidence.selected is None:
         return None
     way, view = next(way for way in of_views() if way.name == _SPAWNED), evidence.selected
-    first, second = (digests(way.read(view, len(view), LIMIT_S)) for _ in range(2))
-    if first != second or _reordered(evidence.values):
+    again = digests(way.read(view, len(view), LIMIT_S))
+    if again != digests(iter(evidence.others)) or _reordered(evidence.values):
         return (
             "The order of a set, or the hash of a text, which differ between interpreters",
             "Sort the set: sorted(s). Or set PYTHONHASHSEED for the whole program",

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..view import View, only_selects
 from .causes import Evidence, cause_of
-from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
+from .digest import digest
+from .ways import REFERENCE, EpochOf, Way, of_loaders, of_views, without_nodes
 
 __all__ = ["Difference", "explained"]
 
@@ -71,7 +72,12 @@ def explained(source: Any, epoch: int, firsts: dict[str, int]) -> Difference:
         stage, values = repr(subject), ("", "")
         evidence = Evidence(subject, lambda: list(here.read(source, index + 1, LIMIT_S)), name, firsts)
     else:
-        stage, values, evidence = _describe(found, way, name, firsts)  # type: ignore[arg-type]
+        stage, values = found.stage(), found.values()
+        i = found.indices[found.at]
+        evidence = Evidence(
+            found.view, lambda: found.view[i], name, firsts, values, found.selected(), found.others
+        )
+        values = reprlib.repr(values[0]), reprlib.repr(values[1])
     cause, remedy = cause_of(evidence)
     return Difference(index, epoch, name, stage, *values, cause, remedy)
 
@@ -87,33 +93,49 @@ def _view_of(source: Any) -> View[Any] | None:
 
 @dataclass(frozen=True)
 class _Found:
-    """A view that differs, and the items that it was read at, of which number `at` differs first."""
+    """A view that differs, the indices at which it was read, and which of them differs first.
+
+    `expected` and `others` are the items there without workers, and read the other way.
+    """
 
     view: View[Any]
     indices: list[int]
     at: int
+    expected: list[Any]
+    others: list[Any]
 
     def selected(self) -> View[Any]:
         return self.view[np.array(self.indices, np.int64)]
+
+    def stage(self) -> str:
+        """Return the view without the views below it, as text."""
+        text = self.view._described(["…"] * bool(self.view._sources))
+        return text.replace("(…)", "()").replace(", …", "")
+
+    def values(self) -> tuple[Any, Any]:
+        return self.expected[self.at], self.others[self.at - len(self.expected)]
 
 
 def _lowest(view: View[Any], index: int, way: Way) -> _Found | None:
     """Return the lowest view whose items differ, or None if none differs when it is read again."""
     for _ in range(TRIES):
         for part, indices in _below(view, range(max(0, index + 1 - MOST_ITEMS), index + 1)):
-            at = None if only_selects(part) else _differs(part[np.array(indices, np.int64)], len(indices), way)
-            if at is not None:
-                return _Found(part, indices, at)
+            if not only_selects(part) and (found := _compared(part, indices, way)):
+                return found
     return None
 
 
-def _differs(view: View[Any], count: int, way: Way) -> int | None:
-    """Return the number of the first item that differs between no workers and another way."""
-    expected = digests(_reference().read(view, count, LIMIT_S))
-    found = digests(way.read(view, count, LIMIT_S))
-    found = found[::-1] if way.is_backwards else found
+def _compared(view: View[Any], indices: list[int], way: Way) -> _Found | None:
+    """Read some items of a view without workers and in another way. Return what differs, or None."""
+    selected, count = view[np.array(indices, np.int64)], len(indices)
+    expected = [(digest(item), item) for item in _reference().read(selected, count, LIMIT_S)]
+    others = [(digest(item), item) for item in way.read(selected, count, LIMIT_S)]
+    others = others[::-1] if way.is_backwards else others
     start = way.skips(count)
-    return next((at for at, one in enumerate(expected[start:], start) if [one] != found[at - start :][:1]), None)
+    for at, (one, other) in enumerate(zip(expected[start:], others, strict=False), start):
+        if one[0] != other[0]:
+            return _Found(view, indices, at, [item for _, item in expected], [item for _, item in others])
+    return None
 
 
 def _reference() -> Way:
@@ -146,17 +168,3 @@ def _order(view: View[Any]) -> list[View[Any]]:
             pending.append((part, True))
             pending.extend((source, False) for source in part._sources)
     return order
-
-
-def _describe(found: _Found, way: Way, name: str, firsts: dict[str, int]) -> Any:
-    """Return the text of a view, its two items, and what speaks for a cause."""
-    selected, count = found.selected(), len(found.indices)
-    expected = list(_reference().read(selected, count, LIMIT_S))[found.at]
-    others = list(way.read(selected, count, LIMIT_S))
-    others = others[::-1] if way.is_backwards else others
-    other = others[found.at - way.skips(count)]
-    evidence = Evidence(
-        found.view, lambda: found.view[found.indices[found.at]], name, firsts, (expected, other), selected
-    )
-    stage = found.view._described(["…"] * bool(found.view._sources)).replace("(…)", "()").replace(", …", "")
-    return stage, (reprlib.repr(expected), reprlib.repr(other)), evidence
