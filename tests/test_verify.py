@@ -99,7 +99,9 @@ NUMBERS = list(map(float, range(40)))
 SAME: dict[str, Callable[[], Any]] = {
     "a map": lambda: sk.smap(half, NUMBERS),
     "random views": lambda: sk.batch(
-        sk.random_map(lambda x, rng: x + rng.normal(), sk.shuffle(NUMBERS, seed=0), seed=1), 4, collate_fn=np.stack
+        sk.random_map(lambda x, rng: x + rng.normal(), sk.shuffle(NUMBERS, seed=0), seed=1),
+        4,
+        collate_fn=np.stack,
     ),
     "NaN": lambda: sk.smap(lambda x: np.array([x, math.nan]), NUMBERS),
     "a node": lambda: sk.prefetch(sk.smap(half, sk.prefetch(sk.smap(half, NUMBERS), 2)), 2, "process"),
@@ -190,7 +192,11 @@ def above(f: Callable[[float], Any], data: Any = NUMBERS) -> Any:
 VARIANTS: dict[str, tuple[Callable[[], Any], str, str]] = {  # build, stage, part of the cause
     "random": (lambda: above(with_random), "smap(with_random)", "global generator of `random`"),
     "numpy": (lambda: above(with_numpy), "smap(with_numpy)", "global generator of `numpy.random`"),
-    "own generator": (lambda: above(with_own_generator), "smap(with_own_generator)", "uses global `generator`"),
+    "own generator": (
+        lambda: above(with_own_generator),
+        "smap(with_own_generator)",
+        "uses global `generator`",
+    ),
     "clock": (lambda: above(with_a_clock), "smap(with_a_clock)", "clock: `perf_counter`"),
     "address": (lambda: above(with_an_address), "smap(with_an_address)", "address of an object: `id`"),
     "process": (lambda: above(with_a_process), "smap(with_a_process)", "`getpid`"),
@@ -216,8 +222,10 @@ def test_the_view_and_the_cause_of_a_difference_are_named(name: str) -> None:
     found = report.difference
     assert found is not None, report
     assert not report.ok and found.stage == stage and cause in found.cause, report
-    assert found.remedy and found.cause in str(report) and stage in report._repr_html_().replace("&lt;", "<").replace(
-        "&gt;", ">"
+    assert (
+        found.remedy
+        and found.cause in str(report)
+        and stage in report._repr_html_().replace("&lt;", "<").replace("&gt;", ">")
     )
     with pytest.raises(AssertionError, match="they differ"):
         report.check()
@@ -261,7 +269,10 @@ def test_a_race_of_threads_is_told_from_other_differences() -> None:
 
     def reused(x: float) -> Any:  # two threads fill one buffer before either returns it
         buffer[0] = x
-        if threading.current_thread() is not threading.main_thread() and sk.get_worker_info().num_workers == 2:
+        if (
+            threading.current_thread() is not threading.main_thread()
+            and sk.get_worker_info().num_workers == 2
+        ):
             with contextlib.suppress(threading.BrokenBarrierError):  # at the end only one thread is left
                 turn.wait(0.2)
         return buffer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.set_epoch import listeners
+from ..core.source import Source
+from ..core.view import View
 from ..samplers.base import Sampler
 from ..samplers.batches import InfiniteSampler
-from ..set_epoch import listeners
-from ..source import Source
-from ..view import View
 from ..views.uniter import Uniter
 from .state import chain_of
 

@@ -10,7 +10,8 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from ..checks import (
+from ..collation.base import shown
+from ..core.arguments import (
     as_batch_size,
     as_flag,
     as_last,
@@ -19,14 +20,13 @@ from ..checks import (
     optional_int,
     refuse_async,
 )
-from ..collation.base import shown
-from ..errors import EvaluationError
-from ..frames import hiding_frames
-from ..iteration import is_one_shot
+from ..core.errors import EvaluationError
+from ..core.iteration import is_one_shot
+from ..core.randomness import as_seed
+from ..core.source import as_view
+from ..core.tracebacks import hiding_frames
 from ..prefetch.settings import CONTEXTS
-from ..randomness import as_seed
 from ..samplers.base import Sampler
-from ..source import as_view
 from .state import chain_of
 
 __all__ = [

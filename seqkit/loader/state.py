@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import int_at_least
-from ..frames import warn
-from ..randomness import digest
+from ..core.arguments import int_at_least
+from ..core.randomness import digest
+from ..core.set_epoch import has_method, takes_epoch
+from ..core.tracebacks import warn
+from ..core.view import View, is_measured
 from ..samplers.base import Sampler
 from ..samplers.distributed import DistributedSampler, ShardedSampler
-from ..set_epoch import has_method, takes_epoch
-from ..view import View, is_measured
-from ..views.gather import Gather
+from ..views.gather.gather import Gather
 
 __all__ = [
     "chain_of",

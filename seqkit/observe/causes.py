@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..culprits import ways
+from ..core.view import View
+from ..prefetch.culprits import ways
 from ..prefetch.repeated import repetition_warning
-from ..view import View
 from .digest import digest
 from .ways import digests, of_views
 
@@ -26,7 +26,17 @@ _THREADS = {"1 thread", "2 threads"}
 _SPAWNED = "2 spawned processes"
 _AGAIN = {"no workers, again", "item by item, backwards"}
 
-_CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "now", "today", "utcnow", "ctime"}
+_CLOCKS = {
+    "time",
+    "time_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "monotonic",
+    "now",
+    "today",
+    "utcnow",
+    "ctime",
+}
 _SYSTEM = {"urandom", "uuid1", "uuid4", "token_bytes", "token_hex", "SystemRandom", "getrandbits"}
 _PLACES = {"id", "getpid", "get_ident", "current_thread", "current_process", "get_worker_info"}
 

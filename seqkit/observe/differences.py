@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..view import View, only_selects
+from ..core.view import View, only_selects
 from .causes import Evidence, cause_of
 from .digest import digest
 from .ways import REFERENCE, EpochOf, Way, of_loaders, of_views, without_nodes
@@ -20,7 +20,13 @@ LIMIT_S = 30.0
 MOST_ITEMS = 64
 TRIES = 3
 # The ways to be explained first: the simplest one explains the others.
-_SIMPLEST = ("no workers, again", "item by item, backwards", "1 process", "2 processes", "2 spawned processes")
+_SIMPLEST = (
+    "no workers, again",
+    "item by item, backwards",
+    "1 process",
+    "2 processes",
+    "2 spawned processes",
+)
 
 
 @dataclass(frozen=True)

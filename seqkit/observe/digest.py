@@ -88,9 +88,13 @@ class _Writer:
 
     def _array(self, array: Any, depth: int) -> None:
         if isinstance(array, np.ma.MaskedArray):
-            self._all([array.filled(0) if array.dtype.hasobject else array.data, np.ma.getmaskarray(array)], depth)
+            self._all(
+                [array.filled(0) if array.dtype.hasobject else array.data, np.ma.getmaskarray(array)], depth
+            )
             return
-        self.put("array", f"{array.dtype.descr if array.dtype.names else array.dtype.str} {array.shape}".encode())
+        self.put(
+            "array", f"{array.dtype.descr if array.dtype.names else array.dtype.str} {array.shape}".encode()
+        )
         if array.dtype.hasobject:
             self._all(np.asarray(array).ravel().tolist(), depth)
         else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import EvaluationError, ItemTimeout, WorkerDied
+from ..core.errors import EvaluationError, ItemTimeout, WorkerDied
+from ..core.view import View, is_measured
 from ..prefetch.choose import Budget, Choice
 from ..prefetch.measure import SLEEPS, Cost, cost_of, in_child, limit_s
 from ..prefetch.stages import is_node
-from ..view import View, is_measured
 
 __all__ = ["Stages", "stages"]
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ..checks import optional_int, optional_number
-from ..frames import hides_frames
+from ..core.arguments import optional_int, optional_number
+from ..core.source import as_view
+from ..core.tracebacks import hides_frames
+from ..core.view import Indexable
 from ..prefetch.choose import Budget, Choice, choose
 from ..prefetch.measure import Speed
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import in_units
-from ..source import as_view
-from ..view import Indexable, View
 from .stages import Stages, stages
 
 __all__ = ["Tuning", "tune"]
@@ -23,7 +23,11 @@ DEFAULT_S = 1.0
 
 @hides_frames
 def tune(
-    sequence: Indexable[Any], seconds: float | None = None, *, cpus: int | None = None, memory: int | None = None
+    sequence: Indexable[Any],
+    seconds: float | None = None,
+    *,
+    cpus: int | None = None,
+    memory: int | None = None,
 ) -> Tuning:
     """Measure items of a view, and return the arguments of `prefetch` that compute them fastest.
 

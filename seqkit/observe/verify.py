@@ -10,12 +10,12 @@ from itertools import zip_longest
 from time import perf_counter
 from typing import Any, Self
 
-from ..checks import optional_number, positive_int
-from ..errors import ItemTimeout, WorkerDied, summary
-from ..frames import hides_frames
-from ..iteration import is_one_shot
-from ..source import as_view
-from ..view import Indexable, View
+from ..core.arguments import optional_number, positive_int
+from ..core.errors import ItemTimeout, WorkerDied, summary
+from ..core.iteration import is_one_shot
+from ..core.source import as_view
+from ..core.tracebacks import hides_frames
+from ..core.view import Indexable, View
 from .differences import Difference, explained
 from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from ..errors import ItemTimeout, WorkerDied
+from ..core.errors import ItemTimeout, WorkerDied
+from ..core.view import View
 from ..prefetch.node import Prefetch, prefetch
-from ..view import View
 from .digest import digest
 
 __all__ = ["REFERENCE", "EpochOf", "Way", "digests", "of_loaders", "of_views", "without_nodes"]

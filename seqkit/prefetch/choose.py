@@ -6,11 +6,11 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..context import in_process_worker
-from ..culprits import shared_handles
-from ..errors import ItemTimeout, WorkerDied, summary
-from ..iteration import is_one_shot
-from ..view import View
+from ..core.errors import ItemTimeout, WorkerDied, summary
+from ..core.iteration import is_one_shot
+from ..core.view import View
+from ..core.worker import in_process_worker
+from .culprits import shared_handles
 from .engine import why_not_here
 from .measure import CostAndThreads, Measured, Speed, in_child, limit_s, speed_of, start_method, trial_s
 from .repeated import repetition_warning

@@ -13,14 +13,14 @@ Relies on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
-from ..errors import ItemTimeout, WorkerDied, summary
-from ..indices import Plan
-from ..view import View
+from ..core.errors import ItemTimeout, WorkerDied, summary
+from ..core.indices import Plan
+from ..core.view import View
 from .clock import set_clock
 from .node import Prefetch, prefetch
 from .results import size_of
@@ -234,6 +234,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     The first item is left out of the cost if there are others: it imports modules and opens files.
     """
     stood = _Stood()
+
     def now() -> tuple[float, float, float]:
         return perf_counter() - stood.seconds, thread_time(), _queued_s()
 
