@@ -21,10 +21,8 @@ from .ways import digests, of_views
 __all__ = ["Evidence", "cause_of"]
 
 LIMIT_S = 30.0
-_PROCESSES = {"1 process", "2 processes"}
 _THREADS = {"1 thread", "2 threads"}
 _SPAWNED = "2 spawned processes"
-_AGAIN = {"no workers, again", "item by item, backwards"}
 
 _CLOCKS = {
     "time",
@@ -72,7 +70,7 @@ def cause_of(evidence: Evidence) -> Cause:
         or _spawned(evidence)
         or _threads(evidence)
         or (
-            "It keeps state from item to item, or uses what changes outside of it; each process has its own copy",
+            "It keeps state from item to item, or uses a state that changes; each process has its own copy",
             "Compute an item from its index and its data only",
         )
     )
@@ -126,8 +124,8 @@ def _last_bits(evidence: Evidence) -> Cause | None:
     if evidence.values is None or not _nearly(*evidence.values):
         return None
     return (
-        "Only the last bits of floats differ, because native threads (BLAS, OpenMP) add numbers in another order"
-        " here than in workers, which have one native thread each",
+        "Only the last bits of floats differ: native threads (BLAS, OpenMP) add numbers in another order here"
+        " than in workers, which have one native thread each",
         "Set the environment variable SEQKIT_NATIVE_THREADS=0, or OMP_NUM_THREADS=1 for the whole program",
     )
 
@@ -163,8 +161,8 @@ def _spawned(evidence: Evidence) -> Cause | None:
             "Sort the set: sorted(s). Or set PYTHONHASHSEED for the whole program",
         )
     return (
-        "It uses a variable that the program has set at run time; spawned processes import modules anew and do"
-        " not see it",
+        "It uses a variable that the program has set at run time; spawned processes import modules anew and"
+        " do not see it",
         "Set it in start_hook (worker_init_fn of a loader), or pass it as an argument with functools.partial",
     )
 
@@ -222,9 +220,9 @@ def _loads(functions: list[FunctionType]) -> set[str]:
     names: set[str] = set()
     for function in functions:
         for instruction in dis.get_instructions(function.__code__):
-            if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                names.add(instruction.argval)
-            elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
-                if not isinstance(function.__globals__.get(instruction.argval), ModuleType):
-                    names.add(instruction.argval)
+            name, known = instruction.argval, function.__globals__
+            is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
+            is_variable = instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
+            if is_attribute or (is_variable and not isinstance(known.get(name), ModuleType)):
+                names.add(name)
     return names

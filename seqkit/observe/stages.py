@@ -90,7 +90,7 @@ class _Costs:
 
 
 def _spine(view: View[Any]) -> list[View[Any]]:
-    """Return the views that a node can stand above: the outermost first, down to a node, a source or a fork."""
+    """Return the views that a node can stand above, the outermost first, down to a node or a source."""
     found = []
     while len(view._sources) == 1 and not is_node(view):
         if not view._selects:

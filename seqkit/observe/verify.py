@@ -186,8 +186,8 @@ def _refuse_one_shots(view: View[Any]) -> None:
         pending.extend(node._sources)
         if node._name == "uniter" and is_one_shot(node._wrapped()):
             raise ValueError(
-                f"verify: {node!r} reads an iterator that cannot begin again, so it cannot be read twice. Pass"
-                " a function that returns an iterator to uniter"
+                f"verify: {node!r} reads an iterator that cannot begin again, so it cannot be read twice."
+                " Pass a function that returns an iterator to uniter"
             )
 
 

@@ -268,7 +268,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
 
 
 def speed_of(
-    view: View[Any], settings: Settings, method: str, workers: int, start: int, seconds: float
+    view: View[Any], settings: Settings, method: Any, workers: int, start: int, seconds: float
 ) -> tuple[Speed, int]:
     """Read a node for some seconds. Return its speed, and where to go on.
 
@@ -306,7 +306,7 @@ def plan_from(view: View[Any], start: int) -> Plan:
 
 
 def next_start(view: View[Any], start: int, done: int) -> int:
-    """Return where to go on after so many items: behind them, because they are cached now, if many are left."""
+    """Return where to go on after so many items: behind them, if many are left. They may be cached now."""
     plan, end = view._plan(), start + done
     return end if isinstance(plan, range) and len(plan) - end >= done else 0
 

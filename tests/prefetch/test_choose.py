@@ -36,7 +36,8 @@ def test_python_that_computes_gets_processes() -> None:
     choice = chosen(cost(0.02), ("thread", 2, 51), ("process", 2, 97))
     assert choice.settings == {"nworkers": 2, "method": "process"}
     assert choice.code == "sk.prefetch(view, nworkers=2, method='process')"
-    assert "20 ms" in choice.why and "2 processes are 1.9 times as fast as none (97 items/s)" in choice.why
+    assert "20 ms" in choice.why
+    assert "2 processes are 1.9 times as fast as none (97 items/s)" in choice.why
 
 
 def test_code_that_releases_the_lock_gets_threads() -> None:
@@ -50,12 +51,14 @@ def test_sleeping_items_get_more_workers_than_there_are_cpus() -> None:
     assert cost(0.02, 0.015).useful_workers(2) == 10
     assert cost(0.02, 0.001).useful_workers(2) == 2
     choice = chosen(cost(0.02, 0.0199), ("thread", 32, 1500))
-    assert choice.workers == 32 and "because items sleep" in choice.why
+    assert choice.workers == 32
+    assert "because items sleep" in choice.why
 
 
 def test_tiny_items_get_no_workers() -> None:
     choice = chosen(cost(1e-7), ("thread", 2, 1e6), ("process", 2, 2e6))
-    assert choice.settings == {"nworkers": 0} and choice.code == "sk.prefetch(view, nworkers=0)"
+    assert choice.settings == {"nworkers": 0}
+    assert choice.code == "sk.prefetch(view, nworkers=0)"
     # A single thread on one CPU is kept: it works while the consumer does something else.
     assert chosen(cost(0.02), ("thread", 1, 49), ("process", 1, 45), budget=Budget(1, 1e9)).method == "thread"
 
@@ -68,7 +71,8 @@ def test_items_that_are_too_slow_to_try_are_judged_by_their_sleep() -> None:
 def test_memory_limits_workers_and_what_is_computed_ahead() -> None:
     large = cost(0.2, 0.19, nbytes=100 << 20)
     choice = chosen(large, ("thread", 32, 100))
-    assert (choice.workers, choice.max_buffered) == (5, 10) and "100.0 MiB" in choice.why
+    assert (choice.workers, choice.max_buffered) == (5, 10)
+    assert "100.0 MiB" in choice.why
     assert choice.settings["max_buffered"] == 10
     larger = chosen(cost(0.2, nbytes=4 << 30), ("thread", 2, 10))
     assert (larger.workers, larger.max_buffered) == (1, 1)
@@ -99,7 +103,8 @@ def test_no_item_is_computed_in_this_process(tmp_path: Any) -> None:
     view = sk.smap(record(tmp_path / "pids"), NUMBERS)
     choose.choose(view, sk.prefetch(view)._settings, 0.05, TWO)
     pids = set(map(int, (tmp_path / "pids").read_text().split()))
-    assert pids and HERE not in pids
+    assert pids
+    assert HERE not in pids
 
 
 def test_failing_items_are_counted() -> None:
@@ -122,7 +127,8 @@ def test_waiting_for_a_node_below_is_no_cost_of_an_item() -> None:
     found, _ = cost_of(sk.smap(bool, below), 0, 0.4)
     below.close()
     timer.join()
-    assert found.items > 1 and found.asleep_s < 0.1
+    assert found.items > 1
+    assert found.asleep_s < 0.1
 
 
 def test_successive_measurements_read_other_items() -> None:
@@ -131,7 +137,9 @@ def test_successive_measurements_read_other_items() -> None:
     _, start = cost_of(view, 0, 0.0)
     assert (seen, start) == ([0], 1)
     speed, after = speed_of(view, sk.prefetch(view)._settings, "thread", 1, start, 0.0)
-    assert speed.items_per_s > 0 and after >= 3 and seen[1] == 1
+    assert speed.items_per_s > 0
+    assert after >= 3
+    assert seen[1] == 1
     assert measure.next_start(view, 0, 150) == 0  # too few are left
 
 
@@ -171,11 +179,13 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_auto_node_has_the_items_of_its_source() -> None:
     view = sk.random_map(lambda x, rng: x + rng.random(), sk.shuffle(NUMBERS, seed=0), seed=0)
     with sk.prefetch(view, method="auto") as node:
-        assert node.choice is None and "auto" in repr(node)
+        assert (node.choice, "auto" in repr(node)) == (None, True)
         assert list(node) == list(view)
-        assert node[-1] == view[-1] and list(node.at_epoch(1)) == list(view.at_epoch(1))
+        assert node[-1] == view[-1]
+        assert list(node.at_epoch(1)) == list(view.at_epoch(1))
         choice = node.choice
-        assert choice is not None and choice is node.at_epoch(2).choice  # type: ignore[attr-defined]
+        assert choice is not None
+        assert choice is node.at_epoch(2).choice
         assert f"auto: {next(iter(choice.settings))}=" in sk.explain(node)
         copy = pickle.loads(pickle.dumps(sk.prefetch(sk.smap(abs, NUMBERS), method="auto")))
         assert list(copy) == NUMBERS
@@ -197,13 +207,15 @@ def test_an_auto_node_uses_what_was_chosen(choice: tuple[str, int], monkeypatch:
         assert node[0] == (choice[0] != "process", choice[0] != "inline")
         assert len(made) == 1
         node.restart()
-        assert len(list(node)) == len(NUMBERS) and len(made) == 1
+        assert len(list(node)) == len(NUMBERS)
+        assert len(made) == 1
 
 
 def test_auto_nodes_below_other_nodes_choose_for_themselves() -> None:
     below = sk.prefetch(sk.smap(abs, NUMBERS), method="auto")
     with sk.prefetch(sk.smap(str, below), 2) as above, below:
-        assert list(above) == list(map(str, NUMBERS)) and below.choice is not None
+        assert list(above) == list(map(str, NUMBERS))
+        assert below.choice is not None
     with sk.prefetch(sk.smap(str, sk.prefetch(sk.smap(abs, NUMBERS), method="auto")), 2, "process") as above:
         assert list(above) == list(map(str, NUMBERS))
     with sk.prefetch(sk.smap(str, sk.prefetch(sk.smap(abs, NUMBERS), 2)), method="auto") as above:
@@ -214,7 +226,8 @@ def test_a_failing_measurement_is_no_error_of_the_node() -> None:
     with sk.prefetch(sk.smap(lambda x: 1 / x, [0, 0, 0]), method="auto") as node:
         with pytest.raises(sk.EvaluationError, match="ZeroDivisionError"):
             node[1]
-        assert node.choice is not None and "Every item failed: ZeroDivisionError" in node.choice.why
+        assert node.choice is not None
+        assert "Every item failed: ZeroDivisionError" in node.choice.why
 
 
 def test_a_closed_auto_node_measures_nothing() -> None:
