@@ -185,7 +185,7 @@ def test_an_auto_node_has_the_items_of_its_source() -> None:
         assert list(node.at_epoch(1)) == list(view.at_epoch(1))
         choice = node.choice
         assert choice is not None
-        assert choice is node.at_epoch(2).choice
+        assert choice is node.at_epoch(2).choice  # type: ignore[attr-defined]
         assert f"auto: {next(iter(choice.settings))}=" in sk.explain(node)
         copy = pickle.loads(pickle.dumps(sk.prefetch(sk.smap(abs, NUMBERS), method="auto")))
         assert list(copy) == NUMBERS
