@@ -12,7 +12,17 @@ from ..core.view import View
 from ..core.worker import in_process_worker
 from .culprits import shared_handles
 from .engine import why_not_here
-from .measure import CostAndThreads, Measured, Speed, in_child, limit_s, speed_of, start_method, trial_s
+from .measure import (
+    SLEEPS,
+    CostAndThreads,
+    Measured,
+    Speed,
+    in_child,
+    limit_s,
+    speed_of,
+    start_method,
+    trial_s,
+)
 from .repeated import repetition_warning
 from .resources import in_units, memory_limit_bytes, usable_cpus
 from .settings import Method, Settings
@@ -126,7 +136,9 @@ def with_processes(
     cost = measured.cost
     workers = workers or _affordable(cost.useful_workers(budget.cpus), cost.nbytes, budget)
     for speed in measured.speeds:
-        if speed.items_per_s < GOOD * cost.ideal(speed.workers, budget.cpus):
+        # Threads that compute half of the time, all together, do not wait for the interpreter lock.
+        is_free = speed.items_per_s * cost.cpu_s < 0.5 and cost.sleep_share > SLEEPS
+        if not is_free and speed.items_per_s < GOOD * cost.ideal(speed.workers, budget.cpus):
             limited = replace(settings, timeout_s=limit_s(seconds), retries=0, context=start_method())
             start, length = measured.next_start, trial_s(seconds)
             try:
