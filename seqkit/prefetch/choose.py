@@ -31,6 +31,8 @@ _log = logging.getLogger("seqkit.prefetch")
 
 # How long `method="auto"` measures, without the start of the processes that measure.
 AUTO_S = 0.4
+# With nodes below it takes longer, because processes read these in long jobs.
+AUTO_STAGES_S = 1.2
 # The share of the memory limit that items computed ahead may take.
 MEMORY_SHARE = 0.25
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
@@ -91,7 +93,8 @@ class Budget:
 def settled(source: View[Any], settings: Settings) -> tuple[Settings, Choice]:
     """Return the settings of a node with ``method="auto"``, once chosen, and the choice."""
     workers = None if settings.chooses_workers else settings.workers
-    choice = choose(source, settings, AUTO_S, Budget.of_this_process(), workers)
+    seconds = AUTO_STAGES_S if source._reads_ahead else AUTO_S
+    choice = choose(source, settings, seconds, Budget.of_this_process(), workers)
     _log.info("prefetch: auto chose %s. %s", choice.code, choice.why)
     ahead = choice.max_buffered if settings.max_buffered is None else settings.max_buffered
     chosen = replace(settings, method=choice.method, workers=choice.workers, max_buffered=ahead)

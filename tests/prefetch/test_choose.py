@@ -174,6 +174,7 @@ def why(view: Any) -> str:
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "AUTO_S", 0.02)
+    monkeypatch.setattr(choose, "AUTO_STAGES_S", 0.02)
 
 
 def test_an_auto_node_has_the_items_of_its_source() -> None:
