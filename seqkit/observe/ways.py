@@ -1,4 +1,4 @@
-"""The ways in which `verify` reads a view or a loader, and the digests of what it reads."""
+"""The ways in which `verify` reads a view or a loader, and the digests of the items."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Engine:
 
                 self._settings, self.choice = settled(self._source, self._settings)
 
-    def chosen(self) -> Settings:
+    def settings(self) -> Settings:
         """Return the settings, with the choice of ``method="auto"`` if it was made."""
         return self._settings
 

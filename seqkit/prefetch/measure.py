@@ -1,4 +1,4 @@
-"""Measure a view: what its items cost, and how fast threads and processes compute them.
+"""Measure a view: the cost of its items, and how fast threads and processes compute them.
 
 Guarantees
 ----------
@@ -42,7 +42,7 @@ SIZED = 16
 
 @dataclass(frozen=True)
 class Cost:
-    """What an item takes in one thread, on average.
+    """The cost of an item in one thread, on average.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Speed(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found about a view. `next_start` is the first index that was not read."""
+    """The figures of a view. `next_start` is the first index that was not read."""
 
     cost: Cost
     speeds: tuple[Speed, ...]
@@ -151,7 +151,7 @@ def start_method() -> Context | None:
 
 
 class Child(View[Any]):
-    """A view of one item: what a function returns for the view below."""
+    """A view of one item: the result of a function of the view below."""
 
     def __init__(self, source: View[Any], work: Callable[[View[Any]], Any]) -> None:
         super().__init__((source,), 1)

@@ -319,7 +319,7 @@ class Prefetch(LowerNode[T]):
 
     @property
     def choice(self) -> Choice | None:
-        """What ``method="auto"`` chose, and why. None before the first read, and for other methods."""
+        """The choice of ``method="auto"``, and why. None before the first read, and for other methods."""
         return self._engine.choice
 
     def statistics(self) -> Statistics:
@@ -354,7 +354,7 @@ class Prefetch(LowerNode[T]):
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._settings if self.choice is None else self._engine.chosen()
+        settings = self._settings if self.choice is None else self._engine.settings()
         if not isinstance(settings.method, str):  # an executor cannot be pickled: use threads instead
             workers = min(settings.workers, usable_cpus())
             settings = replace(settings, method="thread", workers=workers)
