@@ -139,7 +139,7 @@ class Engine:
 
     def _backend(self, budget_ns: int) -> Backend:
         settings, workers, hook = self._settings, self._settings.workers, self._settings.start_hook
-        capacity, _, _ = settings.slot_counts()
+        capacity, _ = settings.slot_counts()
         if self._executor is not None:
             from ..executors import pool
 

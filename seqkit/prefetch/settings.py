@@ -67,8 +67,8 @@ class Settings:
     end_hook: Callable[..., Any] | None = None
     chooses_workers: bool = False
 
-    def slot_counts(self) -> tuple[int, int, int]:
-        """Return how many slots jobs in flight, results, and workers that retain one may have."""
+    def slot_counts(self) -> tuple[int, int]:
+        """Return how many jobs may be in flight, and how many slots there are."""
         return slot_counts(self.max_buffered, self.workers, self.shm_size)
 
     def idle_s(self) -> float:
@@ -82,10 +82,11 @@ class Settings:
         return 0.0 if shell is None or has_state else IDLE_S
 
 
-def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int, int]:
+def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
     depth = chunk_depth(max_buffered, workers)
     unbounded = max_buffered is None and shm_size is None  # allows more small results, see `Chunking`
-    return max(depth, 2 * workers, MAX_DEPTH * unbounded), depth + max(depth, LEASES), workers
+    jobs = max(depth, 2 * workers, MAX_DEPTH * unbounded)
+    return jobs, jobs + depth + max(depth, LEASES) + workers  # workers may each retain one
 
 
 def checked(
@@ -134,7 +135,7 @@ def checked(
                     f"prefetch: {name} is for processes, got method={method!r}. Leave {name} out, or set"
                     " method='process'"
                 )
-    least = sum(slot_counts(max_buffered, workers, 1)) if method == "process" else 0
+    least = slot_counts(max_buffered, workers, 1)[1] if method == "process" else 0
     return Settings(
         workers=workers,
         method=_evaluator(method, executor) if workers else "inline",
