@@ -252,13 +252,22 @@ def _why(measured: Measured, best: Speed, budget: Budget) -> str:
         if speed.workers == 1:
             what = f"1 {speed.method}"
         verb = "is" if speed.workers == 1 else "are"
-        found = f"{what} {verb} {speed.items_per_s / one:.2g} times as fast as none"
-        parts.append(f"{found} ({speed.items_per_s:.3g} items/s).")
+        found = f"{what} {verb} {shown(speed.items_per_s / one, 2)} times as fast as none"
+        parts.append(f"{found} ({shown(speed.items_per_s)} items/s).")
     if best.method == "inline":
         parts.append("Handing over an item costs more than the item.")
     elif cost.sleep_share >= 0.2 and best.workers > budget.cpus:
         parts.append(f"More workers than the {budget.cpus} CPUs, because items sleep.")
     return " ".join(parts)
+
+
+def shown(number: float, digits: int = 3) -> str:
+    """Return a number with so many digits, and without an exponent.
+
+    >>> shown(3086.7), shown(0.0513, 2), shown(97)
+    ('3,087', '0.051', '97')
+    """
+    return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"
 
 
 def _seconds(seconds: float) -> str:
