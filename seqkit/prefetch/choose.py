@@ -37,6 +37,8 @@ AUTO_STAGES_S = 1.2
 MEMORY_SHARE = 0.25
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
 ADVANTAGE = 1.1
+# Handing over an item takes about as long. No worker makes smaller ones faster.
+SMALLEST_S = 1e-6
 # Threads that reach this share of their ideal are not compared with processes.
 GOOD = 0.85
 
@@ -231,6 +233,8 @@ def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
     number = workers or cost.useful_workers(budget.cpus)
     if not speeds:  # an item takes too long to try anything
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
+    if cost.wall_s < SMALLEST_S:
+        return Speed("inline", 0, 1 / max(cost.wall_s, 1e-9))
     thread, process = speeds["thread"], speeds.get("process")
     best = process if process and process.items_per_s > ADVANTAGE * thread.items_per_s else thread
     if 1 / cost.wall_s > ADVANTAGE * best.items_per_s and process:
