@@ -12,6 +12,7 @@ from weakref import WeakSet, ref
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
+from ..core.display import as_html
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
 from ..core.set_epoch import epoch_by_hand, tell
@@ -741,6 +742,8 @@ class DataLoader(Attributes, Generic[Batch]):
         self._next = Start(position["epoch"], start, key, position.get("samples"), goes_on)
 
     # ---------------------------------------------------------------- the object
+
+    _repr_html_ = as_html
 
     def __repr__(self) -> str:
         name = f"<{type(self._dataset).__name__}>"

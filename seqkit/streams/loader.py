@@ -16,6 +16,7 @@ from ..core.arguments import (
     optional_number,
     positive_int,
 )
+from ..core.display import as_html
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
@@ -430,6 +431,8 @@ class StreamLoader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    _repr_html_ = as_html
 
     def __repr__(self) -> str:
         n = "?" if self._epochs.n is None else self._epochs.n
