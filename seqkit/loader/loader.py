@@ -750,6 +750,16 @@ class DataLoader(Attributes, Generic[Batch]):
         data = name if self._is_iterable else repr(as_view(self._dataset, "DataLoader"))
         return f"{type(self).__name__}({', '.join([data, *self._given.shown()])})"
 
+    def _explained(self) -> tuple[str, list[str], View[Any]]:
+        """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
+        n = self._length()
+        # Each epoch has a node of its own. One that runs shows the state of the loader.
+        running = (node for node in list(self._nodes) if isinstance(node, Prefetch) and node.is_running())
+        size = f"length {n:,}" if n is not None else "no length"
+        shown = ", ".join(text for text in self._given.shown() if "=" in text)
+        state = ["closed"] * self._is_closed
+        return f"{type(self).__name__}({shown})", [size, *state], next(running, None) or self.view
+
     def __getstate__(self) -> dict[str, Any]:
         left_out = {"_nodes": None, "_latest": None, "_lock": None, "_iterator": None}
         return {**self.__dict__, **left_out, "_position": {**self._position(), **self._dataset_state()}}

@@ -1,8 +1,8 @@
 """Observe an expression: its structure, its items, and the time that each view takes."""
 
 from .debug import debug
-from .explain import explain, notebook
+from .explain import Explanation, explain, notebook
 from .monitor_throughput import monitor_throughput
 from .profile import Profile, Stage, profile
 
-__all__ = ["Profile", "Stage", "debug", "explain", "monitor_throughput", "notebook", "profile"]
+__all__ = ["Explanation", "Profile", "Stage", "debug", "explain", "monitor_throughput", "notebook", "profile"]

@@ -314,6 +314,10 @@ class Prefetch(LowerNode[T]):
         """End the workers. The next read starts new workers, which see the sources as they are then."""
         self._engine.restart()
 
+    def is_running(self) -> bool:
+        """Return whether the node has workers that have started and not ended (for displays)."""
+        return self._engine.is_running()
+
     def statistics(self) -> Statistics:
         """Return the figures of the node since its workers started, as a frozen dataclass."""
         return self._engine.statistics()
@@ -358,4 +362,4 @@ class Prefetch(LowerNode[T]):
     def _remarks(self) -> list[str]:
         if self._settings.method == "process" and in_process_worker():
             return ["in threads: this is a process worker already"]
-        return []
+        return [self._engine.state()]

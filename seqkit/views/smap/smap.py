@@ -271,6 +271,9 @@ class Smap(View[Any]):
             layer = layer._sources[at]
         return _stack_maps, (layer, maps[::-1])
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._chain.layers[-1][0],)
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._chain.layers[-1][0]), *sources]
 
