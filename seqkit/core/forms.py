@@ -43,6 +43,8 @@ def form(value: Any, levels: int = _MOST_LEVELS) -> str:
         head = type(value).__name__ if hasattr(value, "_fields") else ""
         return f"{head}({', '.join(_parts(zip(names, value, strict=True), len(value), levels))})"
     if isinstance(value, list) and value and levels:
+        if isinstance(value[0], _SHOWN):
+            return brief(value)
         return f"list of {len(value):,}: {form(value[0], levels - 1)}"
     size = f" of {len(value):,}" if hasattr(value, "__len__") else ""
     return f"{type(value).__name__}{size}"

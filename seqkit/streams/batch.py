@@ -101,7 +101,7 @@ class StreamBatch(NamedTuple):
 
 def _shown(numbers: Any) -> str:
     shown = ", ".join(str(int(n)) for n in numbers[:_MOST_ROWS])
-    return f"{shown}, … {len(numbers)} in all" if len(numbers) > _MOST_ROWS else shown
+    return f"[{shown}, … {len(numbers)} in all]" if len(numbers) > _MOST_ROWS else f"[{shown}]"
 
 
 class Collation:
