@@ -167,7 +167,8 @@ def _origin(view: View[Any], found: list[tuple[str, str]]) -> str:
 
 def _width(lines: tuple[Line, ...]) -> int:
     """Return the column where notes begin. Lines that are longer do not move it."""
-    return min(max(len(line.branch + line.text) for line in lines), _LONGEST)
+    widths = [len(line.branch + line.text) for line in lines]
+    return max((width for width in widths if width <= _LONGEST), default=0)
 
 
 def _html_line(line: Line, width: int) -> str:
