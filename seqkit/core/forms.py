@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .errors import brief
+from .plain import plain
 
 __all__ = ["form"]
 
@@ -26,14 +27,14 @@ def form(value: Any, levels: int = _MOST_LEVELS) -> str:
     >>> form([(1, "a")] * 100), form("a long text " * 9)
     ("list of 100: (1, 'a')", 'str of 108')
     """
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is not None and isinstance(shape, tuple):
+        kind = str(dtype).removeprefix("torch.")
+        return f"{kind}[{', '.join(map(str, shape))}]" if shape else f"{kind} {brief(plain(value))}"
     if isinstance(value, _SHOWN):
         return repr(value)
     if isinstance(value, str | bytes):
         return repr(value) if len(value) <= 24 else f"{type(value).__name__} of {len(value):,}"
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if dtype is not None and isinstance(shape, tuple):
-        kind = str(dtype).removeprefix("torch.")
-        return f"{kind}[{', '.join(map(str, shape))}]" if shape else f"{kind} {brief(value.item())}"
     if _is_picture(value):
         return f"{value.mode} picture {value.width} × {value.height}"
     if isinstance(value, Mapping):

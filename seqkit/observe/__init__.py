@@ -4,5 +4,17 @@ from .debug import debug
 from .explain import Explanation, explain, notebook
 from .monitor_throughput import monitor_throughput
 from .profile import Profile, Stage, profile
+from .trace import Trace, trace
 
-__all__ = ["Explanation", "Profile", "Stage", "debug", "explain", "monitor_throughput", "notebook", "profile"]
+__all__ = [
+    "Explanation",
+    "Profile",
+    "Stage",
+    "Trace",
+    "debug",
+    "explain",
+    "monitor_throughput",
+    "notebook",
+    "profile",
+    "trace",
+]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.arguments import check_callable
-from ..core.errors import EndOfSequence, brief, summary
+from ..core.errors import EndOfSequence, EvaluationError, brief, summary
 from ..core.forms import form
 from ..core.indices import Indices, Plan, as_list
 from ..core.iteration import surviving
@@ -162,6 +162,22 @@ def of_key(view: View[Any], key: Any, clock: Callable[[], float] = time.perf_cou
     except Exception:
         pass  # the trace tells it
     return record.found[0]
+
+
+def of_error(error: EvaluationError) -> str:
+    """Return the display of an error: its text, and the stages that led to the failing item.
+
+    >>> "smap(abs)[3]" in of_error(EvaluationError("x", view=as_view("ab", "trace").smap(abs), index=3))
+    True
+    """
+    found: Trace | None = None
+    path = error.path or ([(error.view, error.index)] if error.view is not None else [])
+    for view, index in reversed(path):
+        text = next(branches(view)).text
+        told = summary(error.__cause__ or error) if found is None else ""
+        found = Trace(text, index, "", 0.0, (found,) if found else (), None, told)
+    message = pre(f'<span style="color:{ALARM}">{escape(error)}</span>')
+    return frame(message, pre("\n".join(_html_line(*line) for line in _drawn(found))) if found else "")
 
 
 class _Record:
