@@ -19,6 +19,7 @@ from ..core.view import Indexable, View
 from ..prefetch.node import Prefetch
 from ..views.bases.random import Random
 from .html import ALARM, escape, faint, frame, pre
+from .summary import summarise
 from .tree import branches
 
 __all__ = ["Trace", "trace"]
@@ -38,7 +39,8 @@ class Trace:
     index : int
         Index of the item in that view.
     value : str
-        What the item is made of, such as ``"uint8[256, 256, 3]"``. "" if it could not be computed.
+        What the item is made of, such as ``"uint8[256, 256, 3] 0 … 255, mean 118"``, with an alarm for NaN.
+        "" if it could not be computed.
     seconds : float
         Time to compute the item, without the time of its inputs.
     inputs : tuple of Trace
@@ -219,7 +221,7 @@ class _Probe(View[Any]):
             return self._sources[0]._get(i)
         above, record.found = record.found, []
         before, record.inner = record.inner, 0.0
-        item, value, error = None, "", ""
+        item, error, has_failed = None, "", True
         begun = record.clock()
         try:
             item = self._sources[0]._get(i)
@@ -228,11 +230,12 @@ class _Probe(View[Any]):
             error = "" if failed_below else summary(caught.__cause__ or caught)
             raise
         else:
-            value = form(item)
+            has_failed = False
         finally:
             taken = record.clock() - begun - record.inner
-            inputs = tuple(record.found)
+            value = "" if has_failed else _told(item)
             text = record.texts[id(self._original)]
+            inputs = tuple(record.found)
             above.append(Trace(text, i, value, taken, inputs, self._random(i), error, item))
             record.found, record.inner = above, before + record.clock() - begun
         return item
@@ -263,6 +266,15 @@ class _Probe(View[Any]):
         return _Probe(sources[0], self._original, self._record)
 
 
+def _told(item: Any) -> str:
+    """Return what an item is made of, the range of an array, and an alarm for NaN."""
+    found = summarise(item)
+    if not found.parts:
+        return found.line()
+    alarms = found.alarms()
+    return f"{form(item)} ({', '.join(alarms)})" if alarms else form(item)
+
+
 def _drawn(root: Trace) -> list[tuple[str, str, bool]]:
     """Return the branches and the text of each line, and whether its item failed."""
     lines = list(_lines(root))
@@ -274,7 +286,8 @@ def _drawn(root: Trace) -> list[tuple[str, str, bool]]:
         if found and found.error:
             text += f"✗ {found.error}"
         elif found and found.value:
-            text += f"{found.value:<{min(longest, _LONGEST)}}   {seconds(found.seconds):>7}"
+            value = found.value if len(found.value) <= _LONGEST else found.value[: _LONGEST - 1] + "…"
+            text += f"{value:<{min(longest, _LONGEST)}}   {seconds(found.seconds):>7}"
         drawn.append((branch, text, bool(found and found.error)))
     return drawn
 

@@ -150,7 +150,7 @@ def test_a_long_batch_is_drawn_in_part_and_kept_whole():
 def test_a_trace_is_a_dict_for_json():
     found = trace(sk.smap(np.sqrt, np.arange(4.0)), 2).to_dict()
     assert json.loads(json.dumps(found)) == found
-    assert found["inputs"][0]["value"] == "float64 2.0"
+    assert found["inputs"][0]["value"] == "2.0"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -162,6 +162,14 @@ def test_the_item_of_a_trace_is_the_item_of_the_view(case):
         assert found.failed is None, found
         np.testing.assert_equal(found.item, expected[i])
         page(found._repr_html_())
+
+
+def test_the_stage_that_made_a_nan_has_the_alarm():
+    logs = sk.smap(lambda x: np.log(x, where=x > 0, out=np.full(3, np.nan)), np.array([[1.0, 0.0, 2.0]]))
+    found = trace(sk.batch(logs, 1), 0)
+    assert "1 NaN" in found.value
+    assert "1 NaN" in found.inputs[0].value
+    assert "NaN" not in found.inputs[0].inputs[0].value
 
 
 def test_trace_refuses_bad_arguments():
