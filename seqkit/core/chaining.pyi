@@ -12,6 +12,7 @@ import numpy as np
 from ..observe.debug import debug as _debug
 from ..observe.explain import explain as _explain
 from ..observe.monitor_throughput import monitor_throughput as _monitor_throughput
+from ..observe.preview import preview as _preview
 from ..observe.profile import profile as _profile
 from ..prefetch.node import prefetch as _prefetch
 from ..stores.add_cache.add_cache import add_cache as _add_cache
@@ -53,6 +54,7 @@ class Chainable(Generic[T_co]):
     monitor_throughput = _monitor_throughput
     pack = _pack
     prefetch = _prefetch
+    preview = _preview
     profile = _profile
     random_split = _random_split
     shard = _shard

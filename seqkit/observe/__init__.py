@@ -3,6 +3,18 @@
 from .debug import debug
 from .explain import Explanation, explain, notebook
 from .monitor_throughput import monitor_throughput
+from .preview import Preview, preview
 from .profile import Profile, Stage, profile
 
-__all__ = ["Explanation", "Profile", "Stage", "debug", "explain", "monitor_throughput", "notebook", "profile"]
+__all__ = [
+    "Explanation",
+    "Preview",
+    "Profile",
+    "Stage",
+    "debug",
+    "explain",
+    "monitor_throughput",
+    "notebook",
+    "preview",
+    "profile",
+]
