@@ -12,6 +12,7 @@ import numpy as np
 from ..observe.debug import debug as _debug
 from ..observe.explain import explain as _explain
 from ..observe.monitor_throughput import monitor_throughput as _monitor_throughput
+from ..observe.preview import preview as _preview
 from ..observe.profile import profile as _profile
 from ..observe.trace import trace as _trace
 from ..prefetch.node import prefetch as _prefetch
@@ -54,6 +55,7 @@ class Chainable(Generic[T_co]):
     monitor_throughput = _monitor_throughput
     pack = _pack
     prefetch = _prefetch
+    preview = _preview
     profile = _profile
     random_split = _random_split
     shard = _shard

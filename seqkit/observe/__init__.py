@@ -3,11 +3,13 @@
 from .debug import debug
 from .explain import Explanation, explain, notebook
 from .monitor_throughput import monitor_throughput
+from .preview import Preview, preview
 from .profile import Profile, Stage, profile
 from .trace import Trace, trace
 
 __all__ = [
     "Explanation",
+    "Preview",
     "Profile",
     "Stage",
     "Trace",
@@ -15,6 +17,7 @@ __all__ = [
     "explain",
     "monitor_throughput",
     "notebook",
+    "preview",
     "profile",
     "trace",
 ]

@@ -57,7 +57,7 @@ def _images(array: Array) -> Array | None:
 
 
 def _in_bytes(images: Array) -> Array:
-    """Return images as bytes. Floats between 0 and 1 are shares of white; others are spread over their range."""
+    """Return images as bytes. Floats in [0, 1] are shares of white, others are spread over their range."""
     if images.dtype == np.uint8:
         return images
     if images.dtype == bool:
@@ -79,7 +79,8 @@ def _thumbnail(image: Array) -> Array:
     height, width = (max(side // step, 1) for side in image.shape[:2])
     tall, wide = min(step, image.shape[0]), min(step, image.shape[1])
     squares = image[: height * tall, : width * wide].reshape(height, tall, width, wide, image.shape[2])
-    return squares.mean((1, 3)).astype(np.uint8)
+    small: Array = squares.mean((1, 3)).astype(np.uint8)
+    return small
 
 
 def _grid(tiles: list[Array]) -> Array:

@@ -54,6 +54,7 @@ class Summary:
     def line(self) -> str:
         """Return the summary in one line."""
         named = ", ".join(f"{name}: {part.line()}" if name else part.line() for name, part in self.parts)
+        named += f", … {self.text}" if self.parts and self.text else ""
         inner = {"tuple": f"({named})", "list": f"[{named}]"}.get(self.type, f"{{{named}}}")
         text = inner if self.parts else self.text
         shown = [self.type] if self.shape is not None or not text else []
@@ -102,7 +103,7 @@ def _of_parts(kind: str, parts: list[tuple[str, Any]]) -> Summary:
     found = [(name, summarise(part)) for name, part in parts[:_MOST_PARTS]]
     size = sum(part.nbytes for _, part in found)
     more = f"{len(parts):,} parts" if len(parts) > len(found) else ""
-    return Summary(kind, nbytes=size, text="" if found else "empty", alarm=more, parts=tuple(found))
+    return Summary(kind, nbytes=size, text=more if found else "empty", parts=tuple(found))
 
 
 def _as_array(value: Any) -> np.ndarray[Any, Any] | None:

@@ -212,7 +212,7 @@ class _Probe(View[Any]):
         self._record = record
 
     @property
-    def _reads_on_demand(self) -> bool:  # type: ignore[override]
+    def _reads_on_demand(self) -> bool:
         return bool(self._sources[0]._reads_on_demand)
 
     def _get(self, i: int) -> Any:

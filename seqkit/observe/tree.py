@@ -10,7 +10,7 @@ from ..core.source import Source
 from ..core.view import View
 from ..views.collate import Collate
 
-__all__ = ["Branch", "branches", "outline"]
+__all__ = ["Branch", "branches", "outline", "text_of"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def branches(root: View[Any], most: int | None = None) -> Iterator[Branch]:
             yield Branch(None, before + branch, "", label)
             continue
         key = _identity(view)
-        yield Branch(view, before + branch, label, _text(view), marks.get(key, 0), key not in drawn)
+        yield Branch(view, before + branch, label, text_of(view), marks.get(key, 0), key not in drawn)
         if key in drawn:
             continue
         drawn.add(key)
@@ -107,7 +107,13 @@ def _marks(root: View[Any]) -> dict[int, int]:
     return {key: number for number, key in enumerate((key for key in order if key in repeated), 1)}
 
 
-def _text(view: View[Any]) -> str:
+def text_of(view: View[Any]) -> str:
+    """Return a view and its arguments, without its sources.
+
+    >>> import seqkit as sk
+    >>> text_of(sk.batch("abc", 2))
+    'batch(2)'
+    """
     if isinstance(view, Source):
         return repr(view)
     arguments = [text for text in view._arguments([]) if text != "[]"]

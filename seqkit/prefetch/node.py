@@ -228,12 +228,17 @@ class Prefetch(LowerNode[T]):
 
     # ---------------------------------------------------------------- the stages below and above
 
+    def below(self) -> View[Any]:
+        """Return the view that the workers read, in the epoch of this node."""
+        source = self._sources[0]
+        return source if self._epoch < 0 else source.at_epoch(self._epoch)
+
     def _stage(self, next_index: Callable[[], int | None]) -> StagePlan | None:
         """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
         source = self._sources[0]
         if not (source._reads_ahead and self._engine.has_threads()):
             return None
-        view = source if self._epoch < 0 else source.at_epoch(self._epoch)
+        view = self.below()
         nodes = nodes_below(view)
         live_below(view, 1, self._engine.timeout_s())
         try:

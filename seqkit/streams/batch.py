@@ -82,7 +82,8 @@ class StreamBatch(NamedTuple):
         mask = (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
         return mask.T if self.time_first else mask
 
-    _repr_html_ = facts_as_html
+    def _repr_html_(self) -> str:
+        return facts_as_html(self)
 
     def __repr__(self) -> str:
         title, facts = self._facts()
