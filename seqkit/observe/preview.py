@@ -78,11 +78,11 @@ class Preview:
         for epoch, steps in self.rows:
             lines += [f"epoch {epoch}"] * (epoch >= 0)
             for step in steps:
-                shown = list(_chain(step)) if self.stages else [step]
-                lines += [f"  [{brief(step.index)}]  {_line(step)}"] if len(shown) == 1 else []
+                shown = _chain(step) if self.stages else [step]
+                lines += [f"  [{brief(step.index)}]  {_line(step, step)}"] if len(shown) == 1 else []
                 if len(shown) > 1:
                     width = max(len(_label(each)) for each in shown)
-                    lines += [f"  {_label(each):<{width}}  {_line(each)}" for each in shown] + [""]
+                    lines += [f"  {_label(each):<{width}}  {_line(each, step)}" for each in shown] + [""]
         return "\n".join(lines).rstrip()
 
     def __repr__(self) -> str:
@@ -184,26 +184,29 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
         yield steps.of(view, i)
 
 
-def _chain(step: Step) -> Iterator[Step]:
-    """Yield the stages of an item from the source on, without those that only choose an item."""
-    if step.parts:
-        yield from _chain(step.parts[0])
-    if not step.is_same:
-        yield step
+def _chain(step: Step) -> list[Step]:
+    """Return the stages of an item from the source on, without those that only choose an item.
+
+    Of several parts the first is followed, or the one that failed.
+    """
+    path = list(step.failed()) or [step]
+    while path[-1].parts:
+        path.append(path[-1].parts[0])
+    return [each for each in reversed(path) if not each.is_same and (each.value is not None or each.error)]
 
 
 def _label(step: Step) -> str:
     return f"{step.view}[{brief(step.index)}]"
 
 
-def _line(step: Step) -> str:
+def _line(step: Step, item: Step) -> str:
     if step.value is not None:
         return step.value.line()
-    path = step.failed()
+    path = item.failed()
     return f"✗ {path[-1].error}  ({path_of(path)})" if path else "not computed"
 
 
 def _stages(step: Step) -> str:
     arrow = '<div style="display:inline-block;align-self:center;opacity:0.6">→</div>'
-    chain = [each for each in _chain(step) if each.value is not None or each.error]
-    return row(part for i, each in enumerate(chain) for part in ([arrow] * (i > 0) + [step_card(each)]))
+    cards = [step_card(each, path=step.failed()) for each in _chain(step)]
+    return row((part for i, each in enumerate(cards) for part in [arrow] * (i > 0) + [each]), wrap=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -64,6 +64,10 @@ class Step:
         for part in self.parts:
             yield from part.walk()
 
+    def all_seconds(self) -> float:
+        """Return the time of all views for the item."""
+        return sum(step.seconds for step in self.walk())
+
     def failed(self) -> tuple[Step, ...]:
         """Return the steps from this one down to the one that failed; empty if none did."""
         if self.error:
@@ -123,7 +127,9 @@ class Steps:
             value = read()
             about["seconds"] = self._clock() - begun
         except Exception as error:
-            return Step(**about, error=_text(error), parts=tuple(steps)), _FAILED
+            known = zip(steps, held, strict=False)  # the part that failed has no value
+            inputs = tuple(replace(step, value=step.value or summarise(item)) for step, (_, _, item) in known)
+            return Step(**about, error=_text(error), parts=inputs), _FAILED
         # Before the value is passed on: a function may change its item in place.
         look = summarise(value) if looks else None
         return Step(**about, value=look, parts=tuple(steps)), value
