@@ -14,6 +14,7 @@ from ..observe.explain import explain as _explain
 from ..observe.monitor_throughput import monitor_throughput as _monitor_throughput
 from ..observe.preview import preview as _preview
 from ..observe.profile import profile as _profile
+from ..observe.trace import trace as _trace
 from ..prefetch.node import prefetch as _prefetch
 from ..stores.add_cache.add_cache import add_cache as _add_cache
 from ..stores.materialize.materialize import materialize as _materialize
@@ -65,6 +66,7 @@ class Chainable(Generic[T_co]):
     window = _window
 
     take = _gather
+    trace = _trace
 
     @overload
     def collate(self) -> View[tuple[T_co]]: ...

@@ -5,16 +5,19 @@ from .explain import Explanation, explain, notebook
 from .monitor_throughput import monitor_throughput
 from .preview import Preview, preview
 from .profile import Profile, Stage, profile
+from .trace import Trace, trace
 
 __all__ = [
     "Explanation",
     "Preview",
     "Profile",
     "Stage",
+    "Trace",
     "debug",
     "explain",
     "monitor_throughput",
     "notebook",
     "preview",
     "profile",
+    "trace",
 ]
