@@ -14,8 +14,8 @@ from ..core.view import View, is_measured
 from ..prefetch import Prefetch
 from ..views.bases.one_of_several import OneOfSeveral
 from ..views.bases.random import Random
-from ..views.bases.scanned import Scanned
 from ..views.bases.selection import Selection
+from ..views.filter import Filter
 from .summary import Summary, summarise
 from .tree import text_of
 
@@ -163,7 +163,7 @@ def viewed(sequence: Any, who: str) -> View[Any]:
 def _passes_on(view: View[Any]) -> bool:
     """Return whether an item is an item of a view below, so that there is nothing to compute."""
     is_kept = view._name in ("add_cache", "at_keys", "monitor_throughput", "repeat", "bound")
-    return is_kept or isinstance(view, Selection | OneOfSeveral | Scanned | Prefetch)
+    return is_kept or isinstance(view, Selection | OneOfSeveral | Filter | Prefetch)
 
 
 def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> Callable[[], Any]:

@@ -68,7 +68,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values, without the picture."""
-        found = {name: value for name, value in vars(self).items() if value not in ("", None, ())}
+        found = {name: value for name, value in vars(self).items() if value not in ("", None, (), 0)}
         found.pop("picture", None)
         if self.parts:
             found["parts"] = {name or str(i): part.to_dict() for i, (name, part) in enumerate(self.parts)}

@@ -51,7 +51,7 @@ class Trace:
 
         >>> import seqkit as sk
         >>> sk.batch(sk.shuffle("abcdef", seed=0), 2).trace(1).sources()
-        {'<str of 6>': [1, 0]}
+        {'<str of 6>': [5, 1]}
         """
         found: dict[str, list[Any]] = {}
         for step in self.step.walk():
