@@ -15,6 +15,8 @@ from ..observe.monitor_throughput import monitor_throughput as _monitor_throughp
 from ..observe.preview import preview as _preview
 from ..observe.profile import profile as _profile
 from ..observe.trace import trace as _trace
+from ..observe.tune import tune as _tune
+from ..observe.verify import verify as _verify
 from ..prefetch.node import prefetch as _prefetch
 from ..stores.add_cache.add_cache import add_cache as _add_cache
 from ..stores.materialize.materialize import materialize as _materialize
@@ -62,11 +64,13 @@ class Chainable(Generic[T_co]):
     shuffle = _shuffle
     shuffle_groups = _shuffle_groups
     split = _split
-    trace = _trace
+    tune = _tune
     unbatch = _unbatch
+    verify = _verify
     window = _window
 
     take = _gather
+    trace = _trace
 
     @overload
     def collate(self) -> View[tuple[T_co]]: ...

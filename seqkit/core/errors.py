@@ -208,18 +208,17 @@ class EvaluationError(RuntimeError):
         >>> try:
         ...     list(sk.batch(inverses, 3))
         ... except EvaluationError as error:
-        ...     error.trace().failed.inputs[0].view
-        'shuffle(seed=0)'
+        ...     [step.index for step in error.trace().failed]
+        [0, 1]
         """
         if self.view is None or self.__cause__ is None:
             raise RuntimeError(
                 "EvaluationError.trace: the view that failed is not known. Call seqkit.trace(view, i)."
             )
-        view, index = self.path[0] if self.path else (self.view, self.index)
-        return import_module("seqkit.observe.trace").of_key(view, index)
+        return import_module("seqkit.observe.trace").of_error(self)
 
     def _repr_html_(self) -> str:
-        shown: str = import_module("seqkit.observe.trace").of_error(self)
+        shown: str = import_module("seqkit.observe.trace").error_display(self)
         return shown
 
     def __reduce__(self) -> tuple[Any, ...]:

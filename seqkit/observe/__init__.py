@@ -13,6 +13,8 @@ __all__ = [
     "Profile",
     "Stage",
     "Trace",
+    "Tuning",
+    "Verification",
     "debug",
     "explain",
     "monitor_throughput",
@@ -20,4 +22,6 @@ __all__ = [
     "preview",
     "profile",
     "trace",
+    "tune",
+    "verify",
 ]

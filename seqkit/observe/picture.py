@@ -33,7 +33,7 @@ def picture(array: Array) -> str:
     if array.dtype.kind not in "biuf" or not array.size:
         return ""
     waves = array.reshape(1, -1) if array.ndim == 1 else array
-    if waves.ndim == 2 and waves.shape[0] <= _LEAST <= waves.shape[1]:
+    if waves.ndim == 2 and waves.shape[0] < _LEAST <= waves.shape[1]:
         return curve(waves[0])
     tiles = _images(array)
     return "" if tiles is None else _img(_grid([_thumbnail(tile) for tile in _in_bytes(tiles[:_TILES])]))

@@ -14,7 +14,7 @@ from ..core.indices import Unsized
 from ..core.tracebacks import hiding_frames
 from ..core.view import View, is_measured
 from .budget import Budget
-from .cards import path_of, step_card
+from .cards import chain, label, path_of, stage_row, step_card
 from .html import escape, faint, frame, pre, row
 from .steps import Step, Steps, viewed
 from .structure import structure
@@ -78,11 +78,11 @@ class Preview:
         for epoch, steps in self.rows:
             lines += [f"epoch {epoch}"] * (epoch >= 0)
             for step in steps:
-                shown = list(_chain(step)) if self.stages else [step]
-                lines += [f"  [{brief(step.index)}]  {_line(step)}"] if len(shown) == 1 else []
+                shown = chain(step) if self.stages else [step]
+                lines += [f"  [{brief(step.index)}]  {_line(step, step)}"] if len(shown) == 1 else []
                 if len(shown) > 1:
-                    width = max(len(_label(each)) for each in shown)
-                    lines += [f"  {_label(each):<{width}}  {_line(each)}" for each in shown] + [""]
+                    width = max(len(label(each)) for each in shown)
+                    lines += [f"  {label(each):<{width}}  {_line(each, step)}" for each in shown] + [""]
         return "\n".join(lines).rstrip()
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Preview:
         for epoch, steps in self.rows:
             parts += [f"<div>{faint(f'epoch {epoch}')}</div>"] * (epoch >= 0)
             if self.stages:
-                parts += [_stages(step) for step in steps]
+                parts += [stage_row(step) for step in steps]
             else:
                 parts.append(row(step_card(step, f"[{brief(step.index)}]") for step in steps))
         return frame(*parts)
@@ -184,26 +184,8 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
         yield steps.of(view, i)
 
 
-def _chain(step: Step) -> Iterator[Step]:
-    """Yield the stages of an item from the source on, without those that only choose an item."""
-    if step.parts:
-        yield from _chain(step.parts[0])
-    if not step.is_same:
-        yield step
-
-
-def _label(step: Step) -> str:
-    return f"{step.view}[{brief(step.index)}]"
-
-
-def _line(step: Step) -> str:
+def _line(step: Step, item: Step) -> str:
     if step.value is not None:
         return step.value.line()
-    path = step.failed()
+    path = item.failed()
     return f"✗ {path[-1].error}  ({path_of(path)})" if path else "not computed"
-
-
-def _stages(step: Step) -> str:
-    arrow = '<div style="display:inline-block;align-self:center;opacity:0.6">→</div>'
-    chain = [each for each in _chain(step) if each.value is not None or each.error]
-    return row(part for i, each in enumerate(chain) for part in ([arrow] * (i > 0) + [step_card(each)]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,8 @@ from ..core.view import View, is_measured
 from ..prefetch import Prefetch
 from ..views.bases.one_of_several import OneOfSeveral
 from ..views.bases.random import Random
-from ..views.bases.scanned import Scanned
 from ..views.bases.selection import Selection
+from ..views.filter import Filter
 from .summary import Summary, summarise
 from .tree import text_of
 
@@ -63,6 +63,10 @@ class Step:
         yield self
         for part in self.parts:
             yield from part.walk()
+
+    def all_seconds(self) -> float:
+        """Return the time of all views for the item."""
+        return sum(step.seconds for step in self.walk())
 
     def failed(self) -> tuple[Step, ...]:
         """Return the steps from this one down to the one that failed; empty if none did."""
@@ -123,7 +127,9 @@ class Steps:
             value = read()
             about["seconds"] = self._clock() - begun
         except Exception as error:
-            return Step(**about, error=_text(error), parts=tuple(steps)), _FAILED
+            known = zip(steps, held, strict=False)  # the part that failed has no value
+            inputs = tuple(replace(step, value=step.value or summarise(item)) for step, (_, _, item) in known)
+            return Step(**about, error=_text(error), parts=inputs), _FAILED
         # Before the value is passed on: a function may change its item in place.
         look = summarise(value) if looks else None
         return Step(**about, value=look, parts=tuple(steps)), value
@@ -157,7 +163,7 @@ def viewed(sequence: Any, who: str) -> View[Any]:
 def _passes_on(view: View[Any]) -> bool:
     """Return whether an item is an item of a view below, so that there is nothing to compute."""
     is_kept = view._name in ("add_cache", "at_keys", "monitor_throughput", "repeat", "bound")
-    return is_kept or isinstance(view, Selection | OneOfSeveral | Scanned | Prefetch)
+    return is_kept or isinstance(view, Selection | OneOfSeveral | Filter | Prefetch)
 
 
 def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> Callable[[], Any]:

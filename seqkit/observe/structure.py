@@ -9,8 +9,8 @@ from .summary import Summary
 __all__ = ["structure"]
 
 
-def structure(items: Sequence[Summary]) -> str:
-    """Return the structure of some items, with the range of the lengths that differ.
+def structure(items: Sequence[Summary], *, is_part: bool = False) -> str:
+    """Return the structure of some items, with the range of the lengths that differ. A part has brackets.
 
     >>> import numpy as np
     >>> from .summary import summarise
@@ -19,7 +19,8 @@ def structure(items: Sequence[Summary]) -> str:
     """
     kinds = list(dict.fromkeys(_kind(item) for item in items))
     if len(kinds) > 1:
-        return " | ".join(structure([item for item in items if _kind(item) == kind]) for kind in kinds)
+        groups = ([item for item in items if _kind(item) == kind] for kind in kinds)
+        return " | ".join(structure(group, is_part=True) for group in groups)
     first = items[0]
     if first.shape is not None:
         sizes = zip(*[item.shape or () for item in items], strict=True)
@@ -29,13 +30,15 @@ def structure(items: Sequence[Summary]) -> str:
     if first.type == "list" and len({_kind(part) for item in items for _, part in item.parts}) == 1:
         return f"list of {_span([_count(item) for item in items])} × {_inner(items)}"
     columns = zip(*[item.parts for item in items], strict=True)
-    found = [(column[0][0], structure([part for _, part in column])) for column in columns]
+    found = [(column[0][0], structure([part for _, part in column], is_part=True)) for column in columns]
     text = ", ".join(f"{name}: {part}" if name else part for name, part in found)
-    return f"({text})" if first.type == "tuple" else text
+    if first.type in ("tuple", "list"):
+        return f"({text})" if first.type == "tuple" else f"[{text}]"
+    return f"{{{text}}}" if is_part else text
 
 
 def _inner(items: Sequence[Summary]) -> str:
-    return structure([part for item in items for _, part in item.parts])
+    return structure([part for item in items for _, part in item.parts], is_part=True)
 
 
 def _kind(item: Summary) -> tuple[object, ...]:

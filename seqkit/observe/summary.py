@@ -58,7 +58,8 @@ class Summary:
         inner = {"tuple": f"({named})", "list": f"[{named}]"}.get(self.type, f"{{{named}}}")
         text = inner if self.parts else self.text
         shown = [self.type] if self.shape is not None or not text else []
-        return " ".join([*shown, text, *[f"({self.alarm})"] * bool(self.alarm)]).strip()
+        alarm = f"({self.alarm})" if self.alarm else ""
+        return " ".join(filter(None, [*shown, text, alarm]))
 
     def alarms(self) -> list[str]:
         """Return the alarms of a value and of its parts."""
@@ -67,7 +68,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values, without the picture."""
-        found = {name: value for name, value in vars(self).items() if value not in ("", None, ())}
+        found = {name: value for name, value in vars(self).items() if value not in ("", None, (), 0)}
         found.pop("picture", None)
         if self.parts:
             found["parts"] = {name or str(i): part.to_dict() for i, (name, part) in enumerate(self.parts)}
@@ -106,15 +107,18 @@ def _of_parts(kind: str, parts: list[tuple[str, Any]]) -> Summary:
     return Summary(kind, nbytes=size, text=more if found else "empty", parts=tuple(found))
 
 
+def _is_of(library: str, value: Any) -> bool:
+    return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
+
+
 def _as_array(value: Any) -> np.ndarray[Any, Any] | None:
     """Return an array, tensor or image of another library as an array, or None for other values."""
     if isinstance(value, np.ndarray):
         return value
-    module = type(value).__module__.partition(".")[0]
     try:
-        if module == "PIL" and hasattr(value, "convert"):
+        if _is_of("PIL", value) and hasattr(value, "convert"):
             return np.asarray(value if value.mode in ("L", "RGB", "RGBA") else value.convert("RGB"))
-        if module == "torch" and hasattr(value, "detach"):
+        if _is_of("torch", value) and hasattr(value, "detach"):
             tensor = value.detach().cpu()
             torch = sys.modules["torch"]
             return np.asarray(tensor.float() if tensor.dtype == torch.bfloat16 else tensor)
@@ -127,7 +131,7 @@ def _as_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 def _of_array(array: np.ndarray[Any, Any], value: Any) -> Summary:
     dtype = str(getattr(value, "dtype", array.dtype)).removeprefix("torch.")
-    if hasattr(value, "mode") and value is not array:  # an image of Pillow
+    if _is_of("PIL", value):
         dtype = f"{value.mode} image"
     kind = f"{dtype}[{', '.join(map(str, array.shape))}]"
     text, alarm = _range(array)

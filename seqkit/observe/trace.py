@@ -1,322 +1,213 @@
-"""`trace`: what made an item: the items of each stage, down to those of the sources."""
+"""`trace`: what an item is made of, in each stage down to the sources."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from ..core.arguments import check_callable
-from ..core.errors import EndOfSequence, EvaluationError, brief, summary
-from ..core.forms import form
-from ..core.indices import Indices, Plan, as_list
-from ..core.iteration import surviving
-from ..core.source import as_view
-from ..core.tracebacks import hides_frames
-from ..core.units import seconds
-from ..core.view import Indexable, View
-from ..prefetch.node import Prefetch
-from ..views.bases.random import Random
+from ..core.errors import EvaluationError, brief, summary
+from ..core.tracebacks import hiding_frames
+from ..core.view import Indexable, is_measured
+from .cards import label, path_of, stage_row
 from .html import ALARM, escape, faint, frame, pre
-from .summary import summarise
-from .tree import branches
+from .steps import Step, Steps, viewed
+from .tree import text_of
+from .units import seconds
 
 __all__ = ["Trace", "trace"]
 
-_MOST_INPUTS = 6  # drawn of one item
-_LONGEST = 60  # letters of a column of values
+_MOST_PARTS = 8  # of an item, with their values
+_MOST_LETTERS = 70  # of a value
+_MOST_INDICES = 40
+_LONGEST = 60  # letters of a line before its time
 
 
 @dataclass(frozen=True)
 class Trace:
-    """An item of a view, and the items that made it.
+    """What an item is made of.
 
     Attributes
     ----------
-    view : str
-        The view without the views below it, as in `explain`.
-    index : int
-        Index of the item in that view.
-    value : str
-        What the item is made of, such as ``"uint8[256, 256, 3] 0 … 255, mean 118"``, with an alarm for NaN.
-        "" if it could not be computed.
-    seconds : float
-        Time to compute the item, without the time of its inputs.
-    inputs : tuple of Trace
-        The items of the views below that were read for it, in the order of reading.
-    random : dict or None
-        Seed, epoch and index, which determine the random numbers of the item. None if there are none.
-    error : str
-        The error of the item, in one line. "" if it succeeded or if one of its inputs failed.
-    item : object
-        The item itself; None if it could not be computed. If a later stage changed it in place, the
-        changed item. `value` describes the item before.
+    step : Step
+        The item in the outermost view. Its `parts` are the items below, which have parts of their own.
     """
 
-    view: str
-    index: int
-    value: str
-    seconds: float
-    inputs: tuple[Trace, ...] = ()
-    random: dict[str, int] | None = None
-    error: str = ""
-    item: Any = field(default=None, repr=False, compare=False)
+    step: Step
 
     @property
-    def failed(self) -> Trace | None:
-        """The item that failed: this one or one below. None if all succeeded."""
-        return next((found for found in self._all() if found.error), None)
+    def seconds(self) -> float:
+        """Time of all stages together."""
+        return self.step.all_seconds()
 
     @property
-    def sources(self) -> tuple[tuple[str, int], ...]:
-        """The items of sources that were read, each with the source and the index in it."""
-        return tuple(
-            (found.view, found.index)
-            for found in self._all()
-            if not found.inputs and found.view.startswith("<")
-        )
+    def failed(self) -> tuple[Step, ...]:
+        """The steps from the outermost view down to the one that failed; empty if none did."""
+        return self.step.failed()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the trace as a dict for JSON, without the items.
+    def sources(self) -> dict[str, list[Any]]:
+        """Return the indices that were read from each source.
 
         >>> import seqkit as sk
-        >>> sk.trace(sk.smap(abs, [-1]), 0, clock=lambda: 0).to_dict()["inputs"][0]["value"]
-        '-1'
+        >>> sk.batch(sk.shuffle("abcdef", seed=0), 2).trace(1).sources()
+        {'<str of 6>': [5, 1]}
         """
-        names = ("view", "index", "value", "seconds", "random", "error")
-        inputs = [inner.to_dict() for inner in self.inputs]
-        return {**{name: getattr(self, name) for name in names}, "inputs": inputs}
+        found: dict[str, list[Any]] = {}
+        for step in self.step.walk():
+            if not step.parts:
+                indices = found.setdefault(step.view, [])
+                if step.index not in indices:
+                    indices.append(step.index)
+        return found
 
-    def _all(self) -> Iterator[Trace]:
-        pending = [self]
-        while pending:
-            yield (found := pending.pop())
-            pending.extend(reversed(found.inputs))
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tree as plain values: view, index, seconds, value, key, error and parts of each step."""
+        return self.step.to_dict()
 
     def __str__(self) -> str:
-        return "\n".join(branch + text.rstrip() for branch, text, _ in _drawn(self))
+        return "\n".join([self._title(), *(text for text, _ in _lines(self.step)), *self._read()])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
-        return frame(pre("\n".join(_html_line(*line) for line in _drawn(self))))
+        title = f"<div><b>{escape(self._title())}</b></div>"
+        lines = (_html(text, step) for text, step in _lines(self.step))
+        read = f"<div>{faint(escape('; '.join(self._read())))}</div>"
+        return frame(title, pre("\n".join(lines)), read, stage_row(self.step))
+
+    def _title(self) -> str:
+        path = self.failed
+        return (
+            f"{label(self.step)} failed: {path_of(path)}" if path else f"{label(self.step)}: {self._cost()}"
+        )
+
+    def _cost(self) -> str:
+        return f"{sum(not step.is_same for step in self.step.walk()):,} steps in {seconds(self.seconds)}"
+
+    def _read(self) -> Iterator[str]:
+        for name, indices in self.sources().items():
+            more = f", … {len(indices) - _MOST_INDICES:,} more" if len(indices) > _MOST_INDICES else ""
+            yield f"read from {name}: {', '.join(map(brief, indices[:_MOST_INDICES]))}{more}"
 
 
-@hides_frames
-def trace(sequence: Indexable[Any], i: int, *, clock: Callable[[], float] = time.perf_counter) -> Trace:
-    """Return what made an item: which items of each view below it, their values and their times.
+def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] = perf_counter) -> Trace:
+    """Compute one item and return what it is made of: items of the views below, values, times, random keys.
 
     Parameters
     ----------
-    sequence : View or indexable
+    sequence : View, indexable or DataLoader
     i : int
-        Index of the item. A negative index counts from the end.
+        Index of the item. Negative indices count from the end.
     clock : callable
-        Returns the time in seconds. The default is `time.perf_counter`.
+        Returns seconds.
 
     Returns
     -------
     Trace
-        A tree. Print it or show it in a notebook. If the item fails, nothing is raised: the tree ends at the
-        stage that failed, which is marked.
+        Prints as a tree. Notebooks show the values in all stages too.
 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, `i` is not an int, or `clock` is not callable.
+        If `sequence` cannot be indexed, or `i` is not an int.
     IndexError
         If there is no item `i`.
 
     Notes
     -----
-    Computes the item once, in this thread, in a copy of the expression without `prefetch` and with empty
-    caches. Batches read their items one by one. A `filter` below scans again.
+    Computes the item in this thread, without workers. The function of each view is called once per step.
+    Caches are not used. An item that fails raises nothing: the tree marks the stage that failed.
 
     Examples
     --------
     >>> import seqkit as sk
-    >>> train = sk.batch(sk.smap(lambda x: x / 10, sk.shuffle(range(100), seed=0)), 2)
-    >>> sk.trace(train, 3, clock=lambda: 0)
-    batch(2)[3]                     list of 2: 2.2   0 s
-    ├─ smap(<lambda>)[6]            2.2   0 s
-    │  └─ shuffle(seed=0)[6]        22   0 s
-    │     └─ <range of 100>[22]     22   0 s
-    └─ smap(<lambda>)[7]            2.1   0 s
-       └─ shuffle(seed=0)[7]        21   0 s
-          └─ <range of 100>[21]     21   0 s
+    >>> halves = sk.smap(lambda x: x / 2, sk.shuffle(range(10), seed=1))
+    >>> found = sk.batch(halves, 2).trace(1)
+    >>> [(step.name, step.index, step.value.line()) for step in found.step.walk()][:3]
+    [('batch', 1, '[4.0, 3.5]'), ('smap', 2, '4.0'), ('shuffle', 2, '8')]
     """
     check_callable(clock, "trace: clock")
-    view = as_view(sequence, "trace")
-    return of_key(view, view._wrap_checked(i), clock)
+    view = viewed(sequence, "trace")
+    with hiding_frames():
+        if is_measured(view):
+            i = view._wrap_checked(i)
+        return Trace(Steps(clock, _MOST_PARTS, uses_caches=False).of(view, i))
 
 
-def of_key(view: View[Any], key: Any, clock: Callable[[], float] = time.perf_counter) -> Trace:
-    """Return what made the item at an index, or at a key that is none, of a view.
+def of_error(error: EvaluationError) -> Trace:
+    """Compute the item that was requested when an error was raised, and return its trace.
 
-    >>> of_key(as_view("ab", "trace"), 1).value
-    "'b'"
+    >>> of_error(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1)).failed[0].index
+    1
     """
-    record = _Record(clock, {id(line.view): line.text for line in branches(view)})
-    probed = _probed(view, record, {})
-    try:
-        probed._get(key)
-    except Exception:
-        pass  # the trace tells it
-    return record.found[0]
+    view, key = error.path[0] if error.path else (error.view, error.index)
+    with hiding_frames():
+        return Trace(Steps(perf_counter, _MOST_PARTS, uses_caches=False).of(view, key))
 
 
-def of_error(error: EvaluationError) -> str:
-    """Return the display of an error: its text, and the stages that led to the failing item.
+def error_display(error: EvaluationError) -> str:
+    """Return the HTML of an error: its text, and the stages from the requested item to the one that failed.
 
-    >>> "smap(abs)[3]" in of_error(EvaluationError("x", view=as_view("ab", "trace").smap(abs), index=3))
+    >>> "smap(int)[1]" in error_display(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1))
     True
     """
-    found: Trace | None = None
-    path = error.path or ([(error.view, error.index)] if error.view is not None else [])
-    for view, index in reversed(path):
-        text = next(branches(view)).text
-        told = summary(error.__cause__ or error) if found is None else ""
-        found = Trace(text, index, "", 0.0, (found,) if found else (), None, told)
     message = pre(f'<span style="color:{ALARM}">{escape(error)}</span>')
-    return frame(message, pre("\n".join(_html_line(*line) for line in _drawn(found))) if found else "")
+    step: Step | None = None
+    for view, index in reversed(error.path or ((error.view, error.index),)):
+        if view is not None:
+            told = "" if step else summary(error.__cause__ or error)
+            step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
+    lines = _lines(step) if step else []
+    return frame(message, pre("\n".join(_html(text, step) for text, step in lines)))
 
 
-class _Record:
-    """The items read so far by the view that is being read, and the time that reading them took."""
-
-    def __init__(self, clock: Callable[[], float], texts: dict[int, str]) -> None:
-        self.clock = clock
-        self.texts = texts
-        self.found: list[Trace] = []
-        self.inner = 0.0
-        self.is_scanning = False
-
-
-def _probed(node: View[Any], record: _Record, probes: dict[int, View[Any]]) -> View[Any]:
-    """Return an expression with a probe on each of its views."""
-    if isinstance(node, Prefetch):
-        return _probed(node._sources[0], record, probes)
-    if id(node) not in probes:
-        sources = tuple(_probed(source, record, probes) for source in node._sources)
-        probes[id(node)] = _Probe(node._rebuild(sources), node, record)
-    return probes[id(node)]
+def _lines(root: Step) -> list[tuple[str, Step | None]]:
+    """Return the lines of the tree with their steps. The line that counts further parts has none."""
+    rows = list(_branches(root))
+    width = max((len(head) for head, _ in rows if len(head) <= _LONGEST), default=0)
+    found: list[tuple[str, Step | None]] = []
+    for head, step in rows:
+        notes = "" if step is None else f"   {_taken(step):>8}  {_value(step)}"
+        found.append((f"{head:<{width}}{notes}".rstrip(), step))
+    return found
 
 
-class _Probe(View[Any]):
-    """A view that records each item that is read from another one by its index."""
-
-    def __init__(self, source: View[Any], original: View[Any], record: _Record) -> None:
-        super().__init__((source,), source._known)
-        self._original = original
-        self._record = record
-
-    @property
-    def _reads_on_demand(self) -> bool:
-        return bool(self._sources[0]._reads_on_demand)
-
-    def _get(self, i: int) -> Any:
-        record = self._record
-        if record.is_scanning:
-            return self._sources[0]._get(i)
-        above, record.found = record.found, []
-        before, record.inner = record.inner, 0.0
-        item, error, has_failed = None, "", True
-        begun = record.clock()
-        try:
-            item = self._sources[0]._get(i)
-        except Exception as caught:
-            failed_below = any(inner.failed for inner in record.found)
-            error = "" if failed_below else summary(caught.__cause__ or caught)
-            raise
-        else:
-            has_failed = False
-        finally:
-            taken = record.clock() - begun - record.inner
-            value = "" if has_failed else _told(item)
-            text = record.texts[id(self._original)]
-            inputs = tuple(record.found)
-            above.append(Trace(text, i, value, taken, inputs, self._random(i), error, item))
-            record.found, record.inner = above, before + record.clock() - begun
-        return item
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return [self._get(i) for i in as_list(indices)]
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        """Iterate without recording: a view such as `filter` scans to find its items."""
-        items, record = self._sources[0]._iter(plan), self._record
-
-        def read(i: int) -> Any:
-            outer, record.is_scanning = record.is_scanning, True
-            try:
-                for item in items:
-                    return item
-            finally:
-                record.is_scanning = outer
-            raise EndOfSequence(f"the sequence ends before index {i}")
-
-        return surviving(self, plan, read)
-
-    def _random(self, i: int) -> dict[str, int] | None:
-        view = self._original
-        return {"seed": view._seed, "epoch": view._epoch, "index": i} if isinstance(view, Random) else None
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return _Probe(sources[0], self._original, self._record)
-
-
-def _told(item: Any) -> str:
-    """Return what an item is made of, the range of an array, and an alarm for NaN."""
-    found = summarise(item)
-    if not found.parts:
-        return found.line()
-    alarms = found.alarms()
-    return f"{form(item)} ({', '.join(alarms)})" if alarms else form(item)
-
-
-def _drawn(root: Trace) -> list[tuple[str, str, bool]]:
-    """Return the branches and the text of each line, and whether its item failed."""
-    lines = list(_lines(root))
-    width = max(len(branch + head) for branch, head, _ in lines)
-    longest = max((len(found.value) for _, _, found in lines if found and not found.error), default=0)
-    drawn = []
-    for branch, head, found in lines:
-        text = f"{head:<{width - len(branch)}}   "
-        if found and found.error:
-            text += f"✗ {found.error}"
-        elif found and found.value:
-            value = found.value if len(found.value) <= _LONGEST else found.value[: _LONGEST - 1] + "…"
-            text += f"{value:<{min(longest, _LONGEST)}}   {seconds(found.seconds):>7}"
-        drawn.append((branch, text, bool(found and found.error)))
-    return drawn
-
-
-def _lines(root: Trace) -> Iterator[tuple[str, str, Trace | None]]:
-    """Yield the branches and the head of each line, with its item. A line of three dots has none."""
-    pending: list[tuple[Trace | str, str, str]] = [(root, "", "")]
+def _branches(root: Step) -> Iterator[tuple[str, Step | None]]:
+    pending: list[tuple[Step | str, str, str]] = [(root, "", "")]
     while pending:
-        found, before, branch = pending.pop()
-        if isinstance(found, str):
-            yield before + branch, found, None
+        step, before, branch = pending.pop()
+        if isinstance(step, str):
+            yield before + branch + step, None
             continue
-        yield before + branch, f"{found.view}[{brief(found.index)}]", found
+        yield before + branch + label(step), step
         before += {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        inner = [(part, before, "├─ ") for part in _shortened(found.inputs)]
-        pending.extend((p, b, t if n else "└─ ") for n, (p, b, t) in enumerate(reversed(inner)))
+        inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
+        if len(inner) < len(step.parts):
+            inner.append(f"… {len(step.parts) - len(inner):,} more")
+        rows = [(part, before, "├─ ") for part in inner[:-1]] + [(part, before, "└─ ") for part in inner[-1:]]
+        pending.extend(reversed(rows))
 
 
-def _shortened(inputs: tuple[Trace, ...]) -> list[Trace | str]:
-    """Return the inputs that are drawn: the first ones, and the one that failed."""
-    if len(inputs) <= _MOST_INPUTS:
-        return list(inputs)
-    left_out = inputs[_MOST_INPUTS - 1 :]
-    failed = [found for found in left_out if found.failed]
-    shown: list[Trace | str] = list(inputs[: _MOST_INPUTS - 1])
-    more = len(left_out) - len(failed)
-    return [*shown, *[f"… {more:,} more"] * (more > 0), *failed]
+def _taken(step: Step) -> str:
+    return "" if step.is_same or step.value is None else seconds(step.seconds)
 
 
-def _html_line(branch: str, text: str, has_failed: bool) -> str:
-    line = faint(branch) + escape(text.rstrip())
-    return f'<span style="color:{ALARM};font-weight:600">{line}</span>' if has_failed else line
+def _value(step: Step) -> str:
+    if step.error:
+        return f"✗ {step.error}"
+    if step.value is None:
+        return "not computed"
+    text = "" if step.is_same else step.value.line()
+    shown = text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+    return f"{shown}   {step.key[:-24]}…".lstrip() if step.key else shown
+
+
+def _html(text: str, step: Step | None) -> str:
+    if step is not None and step.error:
+        return f'<span style="color:{ALARM};font-weight:600">{escape(text)}</span>'
+    if step is None or step.value is None or step.is_same:
+        return faint(escape(text))
+    return escape(text)

@@ -1,7 +1,8 @@
-"""`trace`: what made an item."""
+"""What an item is made of: the steps down to the sources, values, times, random keys, the failing stage."""
 
 import json
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,9 +10,12 @@ import pytest
 import seqkit as sk
 from seqkit import EvaluationError
 from seqkit.observe import trace
-from seqkit.testing import CountingSource
+from seqkit.observe.summary import summarise
+from seqkit.streams import StreamLoader
+from seqkit.testing import CountingSource, FailingSource
+from seqkit.testing.subject import close
 
-from ..helpers import says
+from ..helpers import Naturals
 from ..registry import CASES
 from .pages import page
 
@@ -27,155 +31,164 @@ class Clock:
 
     def work(self, seconds):
         def working(x):
-            self.now += Fraction(seconds)
+            self.now += seconds
             return x
 
         return working
 
 
 def steps(found):
-    """Return the lines of a trace without their times."""
-    return [line.split("]   ")[0].rstrip("]") + "]" * ("[" in line) for line in str(found).splitlines()]
+    return [(step.name, step.index) for step in found.step.walk()]
 
 
-def test_the_samples_of_a_batch_and_their_sources_are_told():
-    train = sk.batch(sk.smap(abs, sk.shuffle(range(100), seed=0)), 2)
-    found = train.trace(3)
-    first, second = (int(i) for i in sk.shuffle(range(100), seed=0)[6:8])
-    assert found.sources == (("<range of 100>", first), ("<range of 100>", second))
+def test_the_steps_lead_to_the_sources():
+    order = sk.shuffle(range(10), seed=0)
+    found = trace(sk.batch(sk.smap(str, order), 2), 3)
     assert steps(found) == [
-        "batch(2)[3]",
-        "├─ smap(abs)[6]",
-        "│  └─ shuffle(seed=0)[6]",
-        f"│     └─ <range of 100>[{first}]",
-        "└─ smap(abs)[7]",
-        "   └─ shuffle(seed=0)[7]",
-        f"      └─ <range of 100>[{second}]",
+        ("batch", 3),
+        *[each for i in (6, 7) for each in (("smap", i), ("shuffle", i), ("source", order[i]))],
     ]
-    assert found.item == train[3]
+    assert found.sources() == {"<range of 10>": [order[6], order[7]]}
 
 
-def test_each_stage_has_its_own_time():
+def test_each_step_has_the_value_of_its_stage():
+    found = trace(sk.batch(sk.smap(lambda x: x * 10, [1, 2, 3]), 2), 0)
+    assert [step.value.line() for step in found.step.walk()] == ["[10, 20]", "10", "1", "20", "2"]
+    assert found.to_dict()["parts"][1]["parts"][0]["value"] == {"type": "int", "text": "2"}
+    json.dumps(found.to_dict())
+
+
+def test_each_step_has_its_own_time():
     clock = Clock()
-    view = sk.smap(clock.work(2), sk.smap(clock.work(3), "abc"))
-    found = trace(sk.batch(view, 3), 0, clock=clock)
-    assert found.seconds == 0
-    assert [inner.seconds for inner in found.inputs] == [2, 2, 2]
-    assert [inner.inputs[0].seconds for inner in found.inputs] == [3, 3, 3]
+    inner = sk.smap(clock.work(5), range(4))
+    found = trace(sk.batch(sk.smap(clock.work(2), sk.shuffle(inner, seed=0)), 2), 1, clock=clock)
+    assert [step.seconds for step in found.step.walk() if step.name == "smap"] == [2, 5, 2, 5]
+    assert sum(step.seconds for step in found.step.walk() if step.name != "smap") == 0
+    assert found.seconds == 14
 
 
-def test_the_random_key_of_an_item_is_told_in_each_epoch():
-    noisy = sk.random_map(lambda x, rng: x + rng.random(), range(9), seed=7)
-    for epoch in (0, 3):
-        found = noisy.at_epoch(epoch).trace(-1)
-        assert found.random == {"seed": 7, "epoch": epoch, "index": 8}
-        assert found.item == noisy.at_epoch(epoch)[8]
-    assert found.inputs[0].random is None
+def test_random_steps_have_their_seed_epoch_and_key():
+    view = sk.random_map(lambda x, rng: rng.random(), sk.shuffle(range(9), seed=2), seed=5)
+    found = trace(view.at_epoch(3), 1)
+    keys = [step.key for step in found.step.walk()]
+    assert keys[0].startswith("seed 5, epoch 3, key ")
+    assert keys[1].startswith("seed 2, epoch 3, key ")
+    assert keys[2] == ""
+    assert found.step.value.text == str(view.at_epoch(3)[1])
+    assert keys[0] != trace(view, 1).step.key
 
 
-def test_the_failing_stage_is_marked_and_nothing_is_raised():
-    inverse = sk.smap(lambda x: 1 / x, [4, 2, 0, 1])
-    found = trace(sk.collate(x=inverse, y=range(4)).batch(4), 0)
-    assert found.item is None
-    assert found.value == found.error == ""
-    assert found.failed.index == 2
-    assert found.failed.error == "ZeroDivisionError: division by zero"
-    assert found.failed.inputs[0].item == 0
-    assert [line for line in str(found).splitlines() if "✗" in line] == [
-        "   └─ smap(<lambda>)[2]   ✗ ZeroDivisionError: division by zero"
+def test_two_random_views_keep_the_keys_that_follow_from_their_place():
+    view = sk.random_map(lambda x, rng: (x, rng.random()), range(3), seed=0)
+    view = sk.random_map(lambda x, rng: (*x, rng.random()), view, seed=0)
+    shown = trace(view, 2).step.value.line()
+    assert shown == "(" + ", ".join(map(str, view[2])) + ")"
+
+
+def test_a_failing_stage_is_marked_and_nothing_is_raised():
+    view = sk.batch(sk.smap(lambda x: 1 / x, sk.gather([4, 0, 2], [2, 1, 0])), 3)
+    found = trace(view, 0)
+    assert [step.name for step in found.failed] == ["batch", "smap"]
+    assert found.failed[-1].error == "ZeroDivisionError: division by zero"
+    text = str(found)
+    assert text.startswith("batch(3)[0] failed: batch[0] → smap[1]")
+    assert text.count("✗") == 1
+    assert "not computed" in text.splitlines()[1]
+    assert "<list of 3>[1]" in text  # the input of the function that failed
+    html = found._repr_html_()
+    assert "color:#d9534f" in html
+    assert "ZeroDivisionError" in page(html).text
+
+
+def test_the_path_is_that_of_the_error():
+    view = sk.batch(sk.smap(str, sk.shuffle(FailingSource(range(9), {4}), seed=0)), 3)
+    with pytest.raises(EvaluationError) as caught:
+        list(view)
+    index = caught.value.path[0][1]
+    assert [(v._name, i) for v, i in caught.value.path] == [
+        (step.name, step.index) for step in trace(view, index).failed
     ]
-    assert page(found._repr_html_()).text.count("✗") == 1
 
 
-def test_a_trace_without_failures_has_no_failed_stage():
-    assert trace(sk.smap(abs, [1]), 0).failed is None
+def test_user_functions_are_called_once_and_no_worker_is_started():
+    calls = []
+    source = CountingSource(range(10))
+    node = sk.prefetch(sk.add_cache(sk.smap(lambda x: calls.append(x) or x, source), 10), 2, "process")
+    found = trace(sk.batch(node, 2), 1)
+    assert calls == [2, 3]
+    assert source.reads == {2: 1, 3: 1}
+    assert "idle" in sk.explain(node)
+    assert "0 items kept" in sk.explain(node)
+    assert [name for name, _ in steps(found)][:4] == ["batch", "prefetch", "add_cache", "smap"]
 
 
-def test_an_error_gives_the_trace_of_the_item_that_was_requested():
-    batches = sk.batch(sk.smap(lambda x: 1 / x, sk.shuffle([0, 1, 2], seed=0)), 3)
-    with pytest.raises(EvaluationError) as caught:
-        batches[0]
-    assert caught.value.trace().failed.error == "ZeroDivisionError: division by zero"
-    assert caught.value.trace().view == "batch(3)"
+def test_items_are_those_that_the_function_gets():
+    def change(x):
+        x += 1
+        return x
 
-
-def test_the_display_of_an_error_draws_its_path_and_computes_nothing():
-    source = CountingSource([0, 1])
-    with pytest.raises(EvaluationError) as caught:
-        list(sk.batch(sk.smap(lambda x: 1 / x, source), 2))
-    reads = dict(source.reads)
-    text = page(caught.value._repr_html_()).text
-    assert "└─ smap(<lambda>)[0]   ✗ ZeroDivisionError: division by zero" in text
-    assert source.reads == reads
-
-
-def test_the_trace_of_a_pickled_error_is_refused():
-    error = EvaluationError("smap[3] failed")
-    assert "smap[3] failed" in page(error._repr_html_()).text
-    with says(
-        RuntimeError, "EvaluationError.trace: the view that failed is not known. Call seqkit.trace(view, i)."
-    ):
-        error.trace()
-
-
-def test_no_worker_is_started_and_each_item_is_read_once():
-    source = CountingSource(range(8))
-    with sk.prefetch(sk.smap(abs, source), 2) as ahead:
-        found = trace(sk.batch(ahead, 4), 1)
-        assert ahead.statistics().items == 0
-    assert found.item == [4, 5, 6, 7]
-    assert source.reads == dict.fromkeys(range(4, 8), 1)
-
-
-def test_a_filter_names_the_item_that_it_found_without_its_scan():
-    odd = sk.filter(lambda x: x % 2, sk.smap(abs, range(10)))
-    assert steps(trace(odd, 3)) == ["filter(<lambda>)[3]", "└─ smap(abs)[7]", "   └─ <range of 10>[7]"]
-
-
-def test_caches_start_empty_and_stay_as_they_are():
-    source = CountingSource(range(4))
-    cached = sk.add_cache(source, 4)
-    list(cached)
-    assert trace(cached, 2).sources == (("<CountingSource of 4>", 2),)
-    list(cached)
-    assert source.reads == {0: 1, 1: 1, 2: 2, 3: 1}
-
-
-def test_a_long_batch_is_drawn_in_part_and_kept_whole():
-    found = trace(sk.batch(sk.smap(lambda x: 1 / (x - 40), range(64)), 64), 0)
-    assert len(found.inputs) == 41
-    assert steps(found)[-3:] == ["├─ … 35 more", "└─ smap(<lambda>)[40]", "   └─ <range of 64>[40]"]
-
-
-def test_a_trace_is_a_dict_for_json():
-    found = trace(sk.smap(np.sqrt, np.arange(4.0)), 2).to_dict()
-    assert json.loads(json.dumps(found)) == found
-    assert found["inputs"][0]["value"] == "2.0"
+    found = trace(sk.smap(change, sk.smap(change, np.zeros((1, 2)))), 0)
+    assert [step.value.text for step in found.step.walk()] == ["[2.0, 2.0]", "[1.0, 1.0]", "[0.0, 0.0]"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_item_of_a_trace_is_the_item_of_the_view(case):
-    source = case.items([3, 10, 4, 1, 5][: min(case.sizes, key=lambda n: abs(n - 5))])
-    view, expected = case.build(source), case.model(source)
-    for i in {0, len(expected) - 1} if expected else ():
-        found = trace(view, i)
-        assert found.failed is None, found
-        np.testing.assert_equal(found.item, expected[i])
-        page(found._repr_html_())
+def test_the_value_is_that_of_the_view(case):
+    view = case.build(case.items([i * 3 + 10 for i in range(max(case.sizes))]))
+    try:
+        for i, item in enumerate(islice(view, 3)):
+            found = trace(view, i)
+            assert not found.failed
+            assert found.step.value == summarise(item)
+            page(found._repr_html_())
+    finally:
+        close(view)
 
 
-def test_the_stage_that_made_a_nan_has_the_alarm():
-    logs = sk.smap(lambda x: np.log(x, where=x > 0, out=np.full(3, np.nan)), np.array([[1.0, 0.0, 2.0]]))
-    found = trace(sk.batch(logs, 1), 0)
-    assert "1 NaN" in found.value
-    assert "1 NaN" in found.inputs[0].value
-    assert "NaN" not in found.inputs[0].inputs[0].value
+def test_the_loader_s_view_is_traced():
+    loader = sk.DataLoader(np.arange(20), batch_size=4, shuffle=True, seed=0, num_workers=2, method="thread")
+    found = trace(loader, 2)
+    assert found.sources() == {"<ndarray of 20>": loader.view[2].tolist()}
+    loader.close()
+    with pytest.raises(TypeError, match="trace: the batches of a StreamLoader"):
+        trace(StreamLoader([3], range, 1), 0)
 
 
-def test_trace_refuses_bad_arguments():
-    with says(IndexError, "smap: index 3 out of range for length 3"):
-        sk.smap(abs, range(3)).trace(3)
-    with says(TypeError, "source: indices must be ints, got str"):
+def test_a_sampler_s_keys_are_part_of_the_tree():
+    loader = sk.DataLoader(range(6), batch_size=2, sampler=[5, 4, 3, 2, 1, 0])
+    assert trace(loader, 1).sources()["<range of 6>"] == [3, 2]
+
+
+def test_indices_are_checked():
+    assert trace("abc", -1).step.index == 2
+    with pytest.raises(IndexError, match="index 3 out of range"):
+        trace("abc", 3)
+    with pytest.raises(TypeError, match="indices must be ints"):
         trace("abc", "a")
-    with says(TypeError, "trace: clock must be callable, got 5"):
-        trace("abc", 0, clock=5)
+    with pytest.raises(TypeError, match="trace: a sequence needs"):
+        trace(5, 0)
+    with pytest.raises(TypeError, match="trace: clock"):
+        trace("abc", 0, clock=3)
+    assert trace(Naturals(), 7).step.value.text == "7"
+
+
+def test_of_large_batches_the_first_samples_are_shown_and_all_indices_kept():
+    found = trace(sk.batch(sk.smap(str, range(1000)), 1000), 0)
+    assert len(str(found).splitlines()) < 25
+    assert "… 992 more" in str(found)
+    assert found.sources() == {"<range of 1000>": list(range(1000))}
+    assert "… 960 more" in str(found)
+    page(found._repr_html_())
+
+
+def test_a_failing_sample_far_back_is_shown():
+    found = trace(sk.batch(sk.smap(lambda x: 1 / (500 - x), range(1000)), 1000), 0)
+    assert "smap(<lambda>)[500]" in str(found)
+    assert "✗ ZeroDivisionError" in str(found)
+
+
+def test_displaying_computes_nothing():
+    calls = []
+    found = sk.smap(lambda x: calls.append(x), range(5)).trace(1)
+    for _ in range(3):
+        str(found), repr(found), found._repr_html_(), found.to_dict(), found.sources()
+    assert calls == [1]
