@@ -6,6 +6,8 @@ from .monitor_throughput import monitor_throughput
 from .preview import Preview, preview
 from .profile import Profile, Stage, profile
 from .trace import Trace, trace
+from .tune import Tuning, tune
+from .verify import Verification, verify
 
 __all__ = [
     "Explanation",
