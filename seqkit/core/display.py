@@ -15,7 +15,7 @@ def as_html(self: Any) -> str:
 
 
 def facts_as_html(self: Any) -> str:
-    """Return a table of the facts about an object, which its method ``_facts()`` tells.
+    """Return a table of the facts about an object that its method ``_facts()`` returns.
 
     ``_facts()`` returns a title, and pairs of a name and a text. Classes name this function ``_repr_html_``.
     """

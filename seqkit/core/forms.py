@@ -1,4 +1,4 @@
-"""A value in a few words: what it is made of, with the shapes and dtypes of its arrays."""
+"""Describe a value in a few words, with the shapes and dtypes of its arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = (bool, int, float, complex, type(None))
 
 
 def form(value: Any, levels: int = _MOST_LEVELS) -> str:
-    """Return what a value is made of, in one line. Numbers and short texts are shown themselves.
+    """Describe the structure of a value in one line. Numbers and short texts are shown themselves.
 
     `levels` is the depth to which the parts of lists and dicts are shown.
 
@@ -63,5 +63,5 @@ def _parts(parts: Any, n: int, levels: int) -> Iterator[str]:
 
 
 def _is_picture(value: Any) -> bool:
-    pillow = sys.modules.get("PIL.Image")  # without it nothing is one of its pictures
+    pillow = sys.modules.get("PIL.Image")
     return pillow is not None and isinstance(value, pillow.Image)
