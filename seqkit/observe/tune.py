@@ -13,8 +13,8 @@ from ..core.view import Indexable
 from ..prefetch.choose import Budget, Choice, choose, shown
 from ..prefetch.measure import Speed
 from ..prefetch.node import Prefetch, prefetch
-from ..prefetch.resources import in_units
 from .stages import Stages, stages
+from .units import size
 
 __all__ = ["Tuning", "tune"]
 
@@ -133,7 +133,7 @@ class Tuning:
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         table = [f"{name:<{widths[0]}}  {rate:>{widths[1]}}  {note}".rstrip() for name, rate, note in rows]
         failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""
-        return [*table, f"({cost.items} items of about {in_units(cost.nbytes)}{failed})"]
+        return [*table, f"({cost.items} items of about {size(cost.nbytes)}{failed})"]
 
     def _note(self, speed: Speed) -> str:
         return "chosen" if speed.method == self.choice.method else ""

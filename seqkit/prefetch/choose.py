@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..core import units
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.iteration import is_one_shot
 from ..core.view import View
@@ -24,7 +25,7 @@ from .measure import (
     trial_s,
 )
 from .repeated import repetition_warning
-from .resources import in_units, memory_limit_bytes, usable_cpus
+from .resources import memory_limit_bytes, usable_cpus
 from .settings import Method, Settings
 
 _log = logging.getLogger("seqkit.prefetch")
@@ -222,7 +223,7 @@ def decided(measured: Measured, budget: Budget, workers: int | None = None) -> C
         ahead = max(number, int(budget.nbytes // cost.nbytes))
     why = _why(measured, best, budget)
     if ahead is not None:
-        why += f" Items of {in_units(cost.nbytes)} fill the memory: at most {ahead} are computed ahead."
+        why += f" Items of {units.size(cost.nbytes)} fill the memory: at most {ahead} are computed ahead."
     method: Any = best.method
     return Choice(method, number, ahead, why, measured)
 
