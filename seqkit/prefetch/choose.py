@@ -227,8 +227,8 @@ def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
     if thread is None:  # an item takes too long to try anything
         number = workers or cost.useful_workers(budget.cpus)
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
-    # Above nodes the trial is unjust to processes, which read in long jobs. There it must show that threads use
-    # more than one CPU.
+    # Above nodes the trial is unjust to processes, which read in long jobs. So it must show there that threads
+    # use more than one CPU.
     has_one_cpu = cost.sleep_share < SLEEPS and thread.items_per_s * cost.cpu_s < 1.2
     advantage = 1 / 1.5 if measured.is_above_nodes and has_one_cpu else ADVANTAGE
     best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
