@@ -27,6 +27,8 @@ AUTO_STAGES_S = 1.2
 MEMORY_SHARE = 0.25
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
 ADVANTAGE = 1.1
+# Handing over an item takes about as long. No worker makes smaller ones faster.
+SMALLEST_S = 1e-6
 # Threads that reach this share of their ideal are not compared with processes.
 GOOD = 0.85
 # Items below this cost about as much as handing them over.
@@ -227,6 +229,8 @@ def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
     if thread is None:  # an item takes too long to try anything
         number = workers or cost.useful_workers(budget.cpus)
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
+    if cost.items_per_s > 1 / SMALLEST_S:
+        return Speed("inline", 0, cost.items_per_s)
     # Above nodes the trial is unjust to processes, which read in long jobs. So it must show there that threads
     # use more than one CPU.
     has_one_cpu = cost.sleep_share < SLEEPS and thread.items_per_s * cost.cpu_s < 1.2

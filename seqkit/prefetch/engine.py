@@ -13,7 +13,7 @@ from ..core.tracebacks import warn
 from ..core.view import View
 from ..core.worker import in_process_worker
 from .chunking import TARGET_NS, Chunking
-from .dispatcher import CLOSED, Dispatcher, Options
+from .dispatcher import CLOSED, Dispatcher, FaultLimits
 from .hooks import worker_info
 from .protocol import Backend
 from .repeated import repetition_warning
@@ -134,7 +134,7 @@ class Engine:
         is_told = self._executor is None and not has_copies  # threads have a `StagePlan`
         least = 1 if is_told else items_per_job(self._source, settings.workers)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
-        options = Options(settings.timeout_s, settings.retries)
+        options = FaultLimits(settings.timeout_s, settings.retries)
         return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)
 
     def _backend(self, budget_ns: int) -> Backend:

@@ -281,26 +281,28 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     failed, sized, nbytes, error = 0, 0, 0, ""
     begun = now()
     until = begun[0] + seconds
-    items, done, counted = view._iter(plan_from(view, start)), 0, 0
+    items, done, first = view._iter(plan_from(view, start)), 0, 0
     set_clock(stood)
     try:
-        while perf_counter() < until or not done:
+        while not done or perf_counter() < until:
             try:
-                item = next(items)
-                if sized < SIZED:
-                    sized, nbytes = sized + 1, nbytes + (size_of(item) or 0)
-                del item  # the next one may then have its memory
-            except StopIteration:
-                break
+                for item in items:
+                    done += 1
+                    if sized < SIZED:
+                        sized, nbytes = sized + 1, nbytes + (size_of(item) or 0)
+                    del item  # the next one may then have its memory
+                    if done == 1 or perf_counter() >= until:
+                        break
+                else:
+                    break
             except Exception as raised:
-                failed, error = failed + 1, error or summary(raised.__cause__ or raised)
-            done, counted = done + 1, counted + 1
+                failed, error, done = failed + 1, error or summary(raised.__cause__ or raised), done + 1
             if done == 1 and perf_counter() < until:
-                begun, counted = now(), 0
+                begun, first = now(), 1
     finally:
         set_clock(None)
     wall_s, cpu_s, queued_s, sleeps = (
-        (after - before) / max(counted, 1) for before, after in zip(begun, now(), strict=True)
+        (after - before) / max(done - first, 1) for before, after in zip(begun, now(), strict=True)
     )
     # A virtual machine may lose time to others, which is no sleep.
     asleep_s = max(0.0, wall_s - cpu_s - queued_s) if sleeps > 0.5 else 0.0
