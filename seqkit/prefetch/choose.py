@@ -231,8 +231,8 @@ def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
     if cost.items_per_s > 1 / SMALLEST_S:
         return Speed("inline", 0, cost.items_per_s)
-    # Above nodes the trial is unjust to processes, which read in long jobs. Threads must use more than one CPU
-    # there.
+    # Above nodes the trial is unjust to processes, which read in long jobs. There, threads must use more than
+    # one CPU.
     has_one_cpu = cost.sleep_share < SLEEPS and thread.items_per_s * cost.cpu_s < 1.2
     advantage = 1 / 1.5 if measured.is_above_nodes and has_one_cpu else ADVANTAGE
     best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
