@@ -36,6 +36,8 @@ LEAST_LIMIT_S = 2.0
 # From this share of sleep on, more workers than CPUs can be of use, up to this number.
 SLEEPS = 0.2
 MOST_WORKERS = 32
+# How long to look for waits for the interpreter lock. On a busy machine a thread may wait for a CPU for as long.
+LEAST_LOCK_S = 0.1
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
 # How many items are sized.
@@ -211,7 +213,7 @@ class CostAndThreads:
             return Measured(cost, (), None, start, view._reads_ahead)
         found = Measured(cost, (), None, start, view._reads_ahead)
         if is_accountable(view, cost):
-            share, start = lock_share_of(view, start, COST_SHARE / 2 * self.seconds)
+            share, start = lock_share_of(view, start, max(LEAST_LOCK_S, COST_SHARE / 2 * self.seconds))
             found = Measured(cost, (), share, start)
         workers = self.workers or cost.useful_workers(self.cpus)
         return tried(view, self.settings, "thread", workers, self.seconds, self.cpus, found)
