@@ -10,8 +10,8 @@ import seqkit as sk
 from seqkit.observe import stages as advice
 from seqkit.observe import tune
 from seqkit.observe.stages import stages
-from seqkit.prefetch.choose import Budget, decided
-from seqkit.prefetch.measure import Cost, Measured, Speed
+from seqkit.prefetch.choice import Budget, decided
+from seqkit.prefetch.figures import Cost, Measured, Speed
 
 NUMBERS = range(200)
 TWO = Budget(2, 1 << 30)

@@ -7,8 +7,10 @@ from typing import Any
 
 from ..core.errors import EvaluationError, ItemTimeout, WorkerDied
 from ..core.view import View, is_measured
-from ..prefetch.choose import Budget, Choice
-from ..prefetch.measure import SLEEPS, Cost, cost_of, in_child, limit_s
+from ..prefetch.child import in_child, limit_s
+from ..prefetch.choice import Budget, Choice
+from ..prefetch.figures import SLEEPS, Cost
+from ..prefetch.measure import cost_of
 from ..prefetch.stages import is_node
 
 __all__ = ["Stages", "stages"]

@@ -10,8 +10,9 @@ from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames
 from ..core.view import Indexable
-from ..prefetch.choose import Budget, Choice, choose, shown
-from ..prefetch.measure import Speed
+from ..prefetch.choice import Budget, Choice, shown
+from ..prefetch.choose import choose
+from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import in_units
 from .stages import Stages, stages
