@@ -57,7 +57,6 @@ CORE: dict[str, set[str]] = {
     "lazy_imports": set(),
     "once": set(),
     "units": set(),
-    "forms": {"errors", "plain"},
     "display": set(),
     "worker": set(),
     "indices": {"plain"},

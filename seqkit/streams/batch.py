@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.display import facts_as_html
-from ..core.forms import form
+from .forms import form
 from .lanes import Row
 from .memory import BatchMemory
 from .padding import FillValue, as_array, fields, filled, full, group_of, like

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .errors import brief
-from .plain import plain
+from ..core.errors import brief
+from ..core.plain import plain
 
 __all__ = ["form"]
 
