@@ -25,7 +25,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "seqkit").rglob("*.md")])
 FIGURES = sorted((ROOT / "docs" / "reference" / "figures").glob("*.svg"))
-REFERENCE = [page for page in PAGES if page.parent.name == "reference"]
+REFERENCE = [page for page in PAGES if page.parent.name == "reference" and page.stem != "index"]
 
 
 def name(path):
@@ -121,6 +121,13 @@ def test_reference_page_has_an_example_that_checks_something(page):
 @pytest.mark.parametrize("page", REFERENCE, ids=name)
 def test_reference_page_is_reached_from_the_index(page):
     assert f"(reference/{page.name})" in (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=name)
+def test_reference_page_shows_the_docstrings_of_names_that_exist(page):
+    shown = re.findall(r"^\.\. auto(?:function|class):: (\S+)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert shown, "end the page like docs/reference/batch.md, with the directive that shows the docstring"
+    assert all(inspect.getdoc(functools.reduce(getattr, path.split(".")[1:], sk)) for path in shown)
 
 
 def test_figures_show_what_the_code_does():
