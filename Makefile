@@ -57,7 +57,8 @@ test-loaders:
 	$(BIN)/python -m pytest $(LOADERS)
 
 test-frameworks:
-	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py
+	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py \
+		tests/test_examples.py
 
 test-streams:
 	$(BIN)/python -m pytest tests/streams

@@ -1,9 +1,9 @@
 """Draw the moving picture of the start page from a recorded run of a pipeline.
 
-``python docs/pipeline.py --record`` runs the pipeline with two worker processes, and writes when each item was
-computed and where each batch lay to ``docs/pipeline.json``. Without an option the script draws
-``docs/pipeline.svg`` from that record. With ``--check`` it writes nothing. It fails if the picture does not show
-the record, or if today's pipeline has other batches.
+``python docs/pipeline.py --record`` runs the pipeline with two worker processes, and writes to
+``docs/pipeline.json`` when each item was computed and where each batch lay. Without an option the script
+draws ``docs/pipeline.svg`` from that record. With ``--check`` it writes nothing. It fails if the picture does
+not show the record, or if today's pipeline has other batches.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def draw(run: dict[str, Any]) -> str:
         )
         frames.append(
             f'<rect class="k" style="animation-name:s{number}" x="{box - 5}" y="{SLOT - 5}" opacity="0"'
-            f' width="{SIZE * STEP + 4}" height="{CELL + 10}" rx="5" fill="none" stroke="{COLOURS["d"]}" stroke-width="3"/>'
+            f' width="{SIZE * STEP + 4}" height="{CELL + 10}" rx="5" fill="none"'
+            f' stroke="{COLOURS["d"]}" stroke-width="3"/>'
         )
         for place, letter in enumerate(batch["letters"]):
             item, mine = items[letter], order.index(letter)
@@ -151,8 +152,8 @@ def draw(run: dict[str, Any]) -> str:
             half = CELL / 2
             tokens.append(
                 f'<g class="k" style="animation-name:m{letter};transform:translate({end[1]}px,{end[2]}px)">'
-                f'<rect class="k" style="animation-name:r{letter}" width="{CELL}" height="{CELL}" rx="{half:g}"'
-                f' fill="{COLOURS[letter]}"/><text x="{half:g}" y="18" text-anchor="middle"'
+                f'<rect class="k" style="animation-name:r{letter}" width="{CELL}" height="{CELL}"'
+                f' rx="{half:g}" fill="{COLOURS[letter]}"/><text x="{half:g}" y="18" text-anchor="middle"'
                 f' fill="white">{letter}</text></g>'
             )
     return (

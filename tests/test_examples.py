@@ -22,7 +22,7 @@ import seqkit as sk
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+NOTEBOOKS = sorted([*(ROOT / "examples").glob("*.ipynb"), *(ROOT / "docs" / "gallery").glob("*.ipynb")])
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "seqkit").rglob("*.md")])
 FIGURES = sorted((ROOT / "docs" / "reference" / "figures").glob("*.svg"))
 REFERENCE = [page for page in PAGES if page.parent.name == "reference" and page.stem != "index"]
@@ -61,7 +61,7 @@ def run(path, timeout, arguments=(), options=()):
     return done.stderr
 
 
-OPTIONAL = "PIL datasets fsspec h5py pandas pyarrow soundfile torch zarr"
+OPTIONAL = "PIL accelerate dask datasets fsspec h5py lightning pandas pyarrow ray soundfile torch zarr"
 
 
 def needs(code):
@@ -94,7 +94,7 @@ def test_cells_of_notebook_print_what_is_stored(notebook):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
 def test_notebook_is_small_and_is_reached_from_the_index(notebook):
     assert notebook.stat().st_size < 60 * 1024
-    assert f"(../examples/{notebook.name})" in (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert f"({os.path.relpath(notebook, ROOT / 'docs')})" in (ROOT / "docs" / "index.md").read_text("utf-8")
 
 
 def test_notebook_with_another_output_is_refused(tmp_path):
@@ -105,7 +105,13 @@ def test_notebook_with_another_output_is_refused(tmp_path):
         run(ROOT / "docs" / "notebook.py", 55, ("--check", str(changed)))
 
 
-@pytest.mark.parametrize("page", SCRIPTS, ids=name)
+def marked(page):
+    """Mark a page that starts engines, which takes long, as a test of frameworks."""
+    marks = [pytest.mark.frameworks] if re.search(r"^import ray$", SCRIPTS[page], re.M) else []
+    return pytest.param(page, id=name(page), marks=marks)
+
+
+@pytest.mark.parametrize("page", map(marked, SCRIPTS))
 def test_python_on_page_runs_as_printed(page, tmp_path):
     path = tmp_path / f"page_{page.stem}.py"  # not called like a module that it imports
     path.write_text(SCRIPTS[page], "utf-8")
