@@ -111,7 +111,7 @@ def marked(page):
     return pytest.param(page, id=name(page), marks=marks)
 
 
-@pytest.mark.parametrize("page", map(marked, SCRIPTS))
+@pytest.mark.parametrize("page", [marked(page) for page in SCRIPTS])
 def test_python_on_page_runs_as_printed(page, tmp_path):
     path = tmp_path / f"page_{page.stem}.py"  # not called like a module that it imports
     path.write_text(SCRIPTS[page], "utf-8")
