@@ -19,6 +19,7 @@ include_patterns = [
     "examples/*.ipynb",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "seqkit/*/README.md",
 ]
 exclude_patterns = ["docs/_*"]

@@ -72,7 +72,7 @@ class FileLog:
 # -------------------------------------------------------------------- arguments
 
 
-METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.Executor"
+METHODS = "'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.futures.Executor"
 
 
 @pytest.mark.parametrize(
