@@ -5,6 +5,7 @@ interpreter, without a main guard and with warnings as errors.
 """
 
 import ast
+import base64
 import contextlib
 import functools
 import importlib.util
@@ -97,6 +98,12 @@ def test_notebook_is_small_and_is_reached_from_the_index(notebook):
     assert f"({os.path.relpath(notebook, ROOT / 'docs')})" in (ROOT / "docs" / "index.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "gallery").glob("*.png")), ids=name)
+def test_picture_of_the_gallery_is_in_its_notebook(picture):
+    stored = picture.with_suffix(".ipynb").read_text("utf-8")
+    assert base64.b64encode(picture.read_bytes()).decode() in stored
+
+
 def test_notebook_with_another_output_is_refused(tmp_path):
     cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": ["1 + 1"]}
     changed = tmp_path / "changed.ipynb"
@@ -136,7 +143,7 @@ def test_reference_page_shows_the_docstrings_of_names_that_exist(page):
     assert all(inspect.getdoc(functools.reduce(getattr, path.split(".")[1:], sk)) for path in shown)
 
 
-@pytest.mark.parametrize("drawing", ["figures.py", "pipeline.py"])
+@pytest.mark.parametrize("drawing", ["figures.py", "pipeline.py", "comparison.py"])
 def test_figures_show_what_the_code_does(drawing):
     run(ROOT / "docs" / drawing, 55, ("--check",))
 
