@@ -1,7 +1,7 @@
 """Run notebooks without Jupyter, and store or check the outputs of their cells.
 
 ``python docs/notebook.py examples/*.ipynb`` runs each notebook in its own process and stores the outputs. The
-first picture among them is also stored in a file beside the notebook, for the index of the gallery.
+first picture among them is also stored in a file next to the notebook, for the index of the gallery.
 With ``--check`` it writes nothing and fails if a text output differs from the stored one. Cells with the tag
 ``varies`` are run but not compared, because their outputs depend on the installed versions.
 """
