@@ -21,9 +21,10 @@ PAGE, PLOT, RESULTS = FOLDER / "comparison.md", FOLDER / "comparison.svg", FOLDE
 Figures = dict[str, list[float]]
 
 
-def results(part: str) -> list[dict[str, Any]]:
-    """Return the results of a part of the benchmarks, one for each run."""
-    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"*/{part}.json"))]
+def results(part: str, number: int = 0) -> list[dict[str, Any]]:
+    """Return the results of the runs that measured the figure `number` of a part of the benchmarks."""
+    runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"*/{part}.json"))]
+    return [run for run in runs if len(run["figures"]) > number]
 
 
 def ratios(figures: Figures, ours: str, theirs: str, less_is_better: bool = False) -> list[float]:
@@ -42,8 +43,8 @@ def lines(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def runs_of(part: str) -> list[str]:
-    return [f"run {number}" for number, _ in enumerate(results(part), 1)]
+def runs_of(part: str, number: int = 0) -> list[str]:
+    return [f"run {run}" for run, _ in enumerate(results(part, number), 1)]
 
 
 def batches() -> str:
@@ -65,7 +66,7 @@ def arrays() -> str:
     cases = [(size, held) for size in (4, 32) for held in (0, 2, 6)]
     rows = []
     for number, (size, held) in enumerate(cases, 1):
-        found = [run["figures"][number] for run in results("transport")]
+        found = [run["figures"][number] for run in results("transport", number)]
         peers = [name for name in found[0] if name != "seqkit"]
         best = max(peers, key=lambda name: statistics.median(found[0][name]))
         rows.append([f"{size} MiB", str(held), best, *(spread(ratios(one, "seqkit", best)) for one in found)])
@@ -74,19 +75,19 @@ def arrays() -> str:
             "array",
             "results held",
             "fastest other library",
-            *(f"seqkit is, {r}" for r in runs_of("transport")),
+            *(f"seqkit is, {r}" for r in runs_of("transport", 7)),
         ],
         rows,
     )
 
 
 def integers() -> str:
-    found = [run["figures"][7] for run in results("transport")]
+    found = [run["figures"][7] for run in results("transport", 7)]
     rows = [
         [name, *(f"{statistics.median(one[name]):,.0f}" for one in found)]
         for name in sorted(found[0], key=lambda name: -statistics.median(found[0][name]))
     ]
-    return lines(["one int per item", *(f"per second, {run}" for run in runs_of("transport"))], rows)
+    return lines(["one int per item", *(f"per second, {run}" for run in runs_of("transport", 7))], rows)
 
 
 def epochs() -> str:
