@@ -5,6 +5,7 @@
 #   make test     lint, types, tests and doctests: what CI runs
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
+#   make docs     build the site into build/docs; warnings are errors, LINKS=1 adds links to numpy and others
 #   make lint     ruff, mypy and pyrefly alone
 #   make clean    remove environments and caches
 #
@@ -13,6 +14,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BENCH  := .venv-bench
+SITE   := .venv-docs
 ROUNDS ?= 200
 BIN    := $(VENV)/bin
 PIP    := -m pip --quiet --disable-pip-version-check
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(PARTS) stress bench clean
+.PHONY: help demo test $(PARTS) stress bench docs clean
 
 # Rooms whose tests start workers run in processes of their own. Libraries that others load (polars, pandas)
 # have threads, and beside those threads workers are not forked.
@@ -55,7 +57,8 @@ test-loaders:
 	$(BIN)/python -m pytest $(LOADERS)
 
 test-frameworks:
-	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py
+	$(BIN)/python -m pytest -m frameworks tests/loader/test_frameworks.py tests/test_engines.py \
+		tests/test_examples.py
 
 test-streams:
 	$(BIN)/python -m pytest tests/streams
@@ -79,8 +82,12 @@ stress: $(VENV)/.test
 bench: $(BENCH)/.bench
 	$(BENCH)/bin/python -m tests.benchmarks $(BENCHMARKS)
 
+docs: $(SITE)/.docs
+	LINKS=$(LINKS) $(SITE)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@echo 'Open build/docs/index.html.'
+
 clean:
-	rm -rf $(VENV) $(BENCH) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(SITE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp file says that an environment exists, another that an extra is installed in it.
@@ -94,7 +101,7 @@ define make_environment
 @touch $@
 endef
 
-$(VENV)/.made $(BENCH)/.made:
+$(VENV)/.made $(BENCH)/.made $(SITE)/.made:
 	$(make_environment)
 
 $(VENV)/.examples: $(VENV)/.made pyproject.toml
@@ -111,4 +118,8 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml
 
 $(BENCH)/.bench: $(BENCH)/.made pyproject.toml
 	$(BENCH)/bin/python $(PIP) install --editable '.[bench]'
+	@touch $@
+
+$(SITE)/.docs: $(SITE)/.made pyproject.toml
+	$(SITE)/bin/python $(PIP) install --editable '.[docs]'
 	@touch $@

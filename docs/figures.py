@@ -21,8 +21,9 @@ import seqkit as sk
 
 FOLDER = Path(__file__).parent / "reference" / "figures"
 CELL, GAP, LABEL, ROW = 26, 6, 96, 52
-COLOURS = {"a": "#4e79a7", "b": "#e15759", "c": "#76b7b2", "d": "#edc948", "e": "#b07aa1", "f": "#9c755f"}
-INK, PALE = "#333333", "#dddddd"
+COLOURS = {"a": "#4e79a7", "b": "#e15759", "c": "#3f8f89", "d": "#b88a00", "e": "#b07aa1", "f": "#9c755f"}
+COLOURS |= {"g": "#59823f", "h": "#c2568d", "i": "#5a66c0", "j": "#c0662f", "k": "#6b7280", "l": "#3c88b5"}
+INK, PALE = "#757b84", "#9aa0a8"  # can be read on light and on dark pages
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Run notebooks without Jupyter, and store or check the outputs of their cells.
 
-``python docs/notebook.py examples/*.ipynb`` runs each notebook in its own process and stores the outputs.
+``python docs/notebook.py examples/*.ipynb`` runs each notebook in its own process and stores the outputs. The
+first picture among them is also stored in a file next to the notebook, for the index of the gallery.
 With ``--check`` it writes nothing and fails if a text output differs from the stored one. Cells with the tag
 ``varies`` are run but not compared, because their outputs depend on the installed versions.
 """
@@ -36,6 +37,8 @@ def store(path: Path) -> None:
     for number, (cell, outputs) in enumerate(run(notebook), 1):
         cell.update(execution_count=number, outputs=outputs)
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    if picture := first_picture(notebook):
+        path.with_suffix(".png").write_bytes(picture)
 
 
 def compare(path: Path) -> None:
@@ -44,6 +47,12 @@ def compare(path: Path) -> None:
         if found != stored and "varies" not in cell["metadata"].get("tags", []):
             change = f"cell {number} printed {found!r} instead of {stored!r}"
             sys.exit(f"{path}: {change}. Run without --check to store it.")
+
+
+def first_picture(notebook: Cell) -> bytes | None:
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    pictures = [output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    return base64.b64decode(pictures[0]) if pictures else None
 
 
 def text(outputs: list[Cell]) -> str:

@@ -5,6 +5,7 @@ interpreter, without a main guard and with warnings as errors.
 """
 
 import ast
+import base64
 import contextlib
 import functools
 import importlib.util
@@ -22,10 +23,10 @@ import seqkit as sk
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+NOTEBOOKS = sorted([*(ROOT / "examples").glob("*.ipynb"), *(ROOT / "docs" / "gallery").glob("*.ipynb")])
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "seqkit").rglob("*.md")])
 FIGURES = sorted((ROOT / "docs" / "reference" / "figures").glob("*.svg"))
-REFERENCE = [page for page in PAGES if page.parent.name == "reference"]
+REFERENCE = [page for page in PAGES if page.parent.name == "reference" and page.stem != "index"]
 
 
 def name(path):
@@ -61,7 +62,7 @@ def run(path, timeout, arguments=(), options=()):
     return done.stderr
 
 
-OPTIONAL = "PIL datasets fsspec h5py pandas pyarrow soundfile torch zarr"
+OPTIONAL = "PIL accelerate dask datasets fsspec h5py lightning pandas pyarrow ray soundfile torch zarr"
 
 
 def needs(code):
@@ -94,7 +95,13 @@ def test_cells_of_notebook_print_what_is_stored(notebook):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
 def test_notebook_is_small_and_is_reached_from_the_index(notebook):
     assert notebook.stat().st_size < 60 * 1024
-    assert f"(../examples/{notebook.name})" in (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert f"({os.path.relpath(notebook, ROOT / 'docs')})" in (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "gallery").glob("*.png")), ids=name)
+def test_picture_of_the_gallery_is_in_its_notebook(picture):
+    stored = picture.with_suffix(".ipynb").read_text("utf-8")
+    assert base64.b64encode(picture.read_bytes()).decode() in stored
 
 
 def test_notebook_with_another_output_is_refused(tmp_path):
@@ -105,7 +112,13 @@ def test_notebook_with_another_output_is_refused(tmp_path):
         run(ROOT / "docs" / "notebook.py", 55, ("--check", str(changed)))
 
 
-@pytest.mark.parametrize("page", SCRIPTS, ids=name)
+def marked(page):
+    """Mark a page that starts engines, which takes long, as a test of frameworks."""
+    marks = [pytest.mark.frameworks] if re.search(r"^import ray$", SCRIPTS[page], re.M) else []
+    return pytest.param(page, id=name(page), marks=marks)
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in SCRIPTS])
 def test_python_on_page_runs_as_printed(page, tmp_path):
     path = tmp_path / f"page_{page.stem}.py"  # not called like a module that it imports
     path.write_text(SCRIPTS[page], "utf-8")
@@ -123,8 +136,16 @@ def test_reference_page_is_reached_from_the_index(page):
     assert f"(reference/{page.name})" in (ROOT / "docs" / "index.md").read_text("utf-8")
 
 
-def test_figures_show_what_the_code_does():
-    run(ROOT / "docs" / "figures.py", 55, ("--check",))
+@pytest.mark.parametrize("page", REFERENCE, ids=name)
+def test_reference_page_shows_the_docstrings_of_names_that_exist(page):
+    shown = re.findall(r"^\.\. auto(?:function|class):: (\S+)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert shown, "end the page like docs/reference/batch.md, with the directive that shows the docstring"
+    assert all(inspect.getdoc(functools.reduce(getattr, path.split(".")[1:], sk)) for path in shown)
+
+
+@pytest.mark.parametrize("drawing", ["figures.py", "pipeline.py", "comparison.py"])
+def test_figures_show_what_the_code_does(drawing):
+    run(ROOT / "docs" / drawing, 55, ("--check",))
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=name)

@@ -1,9 +1,12 @@
-"""Run benchmarks by name, or all of them."""
+"""Run benchmarks by name, or all of them. Print tables, and write results to build/benchmarks/<name>.json."""
 
 import importlib
+import json
 import sys
+from datetime import date
+from pathlib import Path
 
-from .measure import machine
+from .measure import machine, recorded
 
 NAMES = (
     "delivery",
@@ -28,5 +31,9 @@ if __name__ == "__main__":
     if unknown:
         sys.exit(f"unknown benchmarks: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     print(machine())
+    folder = Path("build", "benchmarks")
+    folder.mkdir(parents=True, exist_ok=True)
     for name in chosen:
         importlib.import_module(f".bench_{name}", __package__).main()
+        results = {"machine": machine(), "date": date.today().isoformat(), **recorded()}
+        (folder / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")

@@ -64,7 +64,21 @@ def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5, pause_s: floa
             figure = run()
             if number:
                 figures[name].append(figure)
+    _figures.append(figures)
     return {name: statistics.median(values) for name, values in figures.items()}
+
+
+# What was measured since `recorded` was last called: tables as printed, and the figures of each round.
+_figures: list[dict[str, list[float]]] = []
+_tables: list[dict[str, Any]] = []
+
+
+def recorded() -> dict[str, Any]:
+    """Return what was measured and printed since the last call, for a file of results."""
+    found = {"tables": list(_tables), "figures": list(_figures)}
+    _tables.clear()
+    _figures.clear()
+    return found
 
 
 def machine() -> str:
@@ -75,6 +89,7 @@ def machine() -> str:
 
 def table(title: str, rows: list[tuple[str, ...]]) -> None:
     """Print rows in columns under a title."""
+    _tables.append({"title": title, "rows": rows})
     print(f"\n{title}")
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

@@ -1,0 +1,69 @@
+"""Build the site: ``make docs`` writes it to ``build/docs``.
+
+The source folder is the repository, so every link between its pages works on the site and in a code browser.
+Cross-links to Python, numpy and PyTorch need their indexes from the network: ``make docs LINKS=1``.
+"""
+
+import os
+
+import seqkit
+
+project = "seqkit"
+author = copyright = "The seqkit developers"
+release = version = seqkit.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton"]
+root_doc = "docs/index"
+include_patterns = [
+    "docs/**",
+    "examples/*.ipynb",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "seqkit/*/README.md",
+]
+exclude_patterns = ["docs/_*"]
+
+# ---------------------------------------------------------------- pages
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # tests/test_examples.py runs the notebooks and compares their outputs
+suppress_warnings = ["myst.header"]  # a page may begin with a figure
+
+# ---------------------------------------------------------------- docstrings
+
+default_role = "py:obj"
+autodoc_typehints = "none"  # the docstrings state types in words
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+add_module_names = False
+
+if os.environ.get("LINKS"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "torch": ("https://docs.pytorch.org/docs/stable", None),
+    }
+
+# ---------------------------------------------------------------- looks
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"seqkit {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_extra_path = ["_extra"]  # the start page sends its reader to docs/
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "seqkit"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 7,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "friendly",
+    "pygments_dark_style": "github-dark",
+}
+html_sidebars = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}
