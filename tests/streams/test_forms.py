@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from seqkit.core.forms import form
+from seqkit.streams.forms import form
 
 
 class Sample(NamedTuple):
