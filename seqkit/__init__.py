@@ -16,17 +16,19 @@ from . import collation as _collation
 from . import prefetch as _package  # noqa: F401
 from . import samplers as _samplers
 from . import streams as streams
-from .chaining import attach as _attach
-from .chaining import attach_joining as _attach_joining
-from .chaining import attach_lazily as _attach_lazily
 from .collation.default import default_collate
-from .context import WorkerInfo, empty, get_worker_info
-from .errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
-from .lazy import lazy_names as _lazy_names
-from .source import view
+from .core.chaining import attach as _attach
+from .core.chaining import attach_joining as _attach_joining
+from .core.chaining import attach_lazily as _attach_lazily
+from .core.errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
+from .core.lazy_imports import lazy_names as _lazy_names
+from .core.source import view
+from .core.view import View
+from .core.worker import WorkerInfo, empty, get_worker_info
+from .stores.add_cache.add_cache import add_cache
+from .stores.materialize.materialize import materialize
+from .stores.pack.pack import load_packed, pack
 from .transforms import ClipSequence, PadSequence
-from .view import View
-from .views.add_cache import add_cache
 from .views.arange import arange
 from .views.batch import batch
 from .views.collate import collate
@@ -35,18 +37,16 @@ from .views.cycle import cycle
 from .views.epochs import epochs
 from .views.filter import filter as filter
 from .views.flatten import flatten
-from .views.gather import gather, take
-from .views.interleave import interleave
-from .views.materialize import materialize
-from .views.mix import mix
-from .views.pack import load_packed, pack
+from .views.gather.gather import gather, take
+from .views.interleave.interleave import interleave
+from .views.mix.mix import mix
 from .views.random_map import random_map
 from .views.random_split import random_split
 from .views.repeat import repeat
 from .views.shard import shard
 from .views.shuffle import shuffle
 from .views.shuffle_groups import shuffle_groups
-from .views.smap import smap
+from .views.smap.smap import smap
 from .views.split import split
 from .views.starmap import starmap
 from .views.switch import case, switch
@@ -69,6 +69,7 @@ if _typing.TYPE_CHECKING:
     from .collation import Stack as Stack
     from .collation import Tuple as Tuple
     from .collation import default_convert as default_convert
+    from .core.serializable import SerializableFunc
     from .loader import DataLoader
     from .observe import debug, explain, monitor_throughput, profile
     from .prefetch import Prefetch, prefetch
@@ -90,7 +91,6 @@ if _typing.TYPE_CHECKING:
     from .samplers import SubsetRandomSampler as SubsetRandomSampler
     from .samplers import TokenBudgetBatchSampler as TokenBudgetBatchSampler
     from .samplers import WeightedRandomSampler as WeightedRandomSampler
-    from .serializable import SerializableFunc
     from .sources import per_process, read
 
 __version__ = "0.1.0"
@@ -159,7 +159,7 @@ _LAZY = {
     "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
     **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile"), "observe"),
-    "SerializableFunc": "serializable",
+    "SerializableFunc": "core.serializable",
     **dict.fromkeys(("per_process", "read"), "sources"),
 }
 if not _typing.TYPE_CHECKING:  # with a `__getattr__`, type checkers accept any name

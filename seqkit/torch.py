@@ -29,15 +29,15 @@ except ImportError as error:  # pragma: no cover
 
 from .collation.base import Place
 from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
-from .context import WorkerInfo, empty, is_placing
+from .core.randomness import as_seed
+from .core.view import View
+from .core.worker import WorkerInfo, empty, is_placing
 from .loader import loader as _loader
 from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
 from .prefetch import Prefetch
-from .randomness import as_seed
 from .streams.batch import StreamBatch as _StreamBatch
 from .streams.loader import StreamLoader as _StreamLoader
-from .view import View
 
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 

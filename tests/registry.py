@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 import seqkit as sk
+from seqkit.core.randomness import Permutation, item_generator, node_key
 from seqkit.observe import debug, monitor_throughput
-from seqkit.randomness import Permutation, item_generator, node_key
 from seqkit.samplers import RandomSampler
+from seqkit.stores.add_cache.add_cache import add_cache
+from seqkit.stores.materialize.materialize import materialize
+from seqkit.stores.pack.pack import load_packed, pack
 from seqkit.testing.subject import Build, Model, Reads, Writes
-from seqkit.views.add_cache import add_cache
-from seqkit.views.materialize import materialize
-from seqkit.views.mix import Turns
-from seqkit.views.pack import load_packed, pack
+from seqkit.views.mix.mix import Turns
 
 __all__ = ["CASES", "Case"]
 

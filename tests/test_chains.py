@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import seqkit as sk
-from seqkit.randomness import item_generator, node_key
+from seqkit.core.randomness import item_generator, node_key
 from seqkit.testing import strategies
 from seqkit.testing.reading import pick
 from seqkit.testing.subject import close, expect

@@ -11,11 +11,11 @@ import pytest
 import seqkit as sk
 from seqkit import EvaluationError
 from seqkit.observe import debug, explain, monitor_throughput, notebook, profile
+from seqkit.stores.add_cache.add_cache import add_cache
 from seqkit.testing import CountingSource, ExplodingSource, FailingSource
 from seqkit.testing.failing import Failure, by_iteration
-from seqkit.views.add_cache import add_cache
 
-from .views.helpers import Naturals, says
+from .helpers import Naturals, says
 
 
 class Clock:

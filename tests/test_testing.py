@@ -25,7 +25,7 @@ from seqkit.testing import (
     writing,
 )
 
-from .views.helpers import says
+from .helpers import says
 
 LAWS = {law.__name__ for part in (reading, laziness, failing, writing, copying) for law in part.LAWS}
 

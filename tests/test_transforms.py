@@ -10,7 +10,7 @@ import pytest
 
 import seqkit as sk
 
-from .views.helpers import says
+from .helpers import says
 
 
 @pytest.mark.parametrize("make", [sk.ClipSequence, sk.PadSequence])

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..view import name_of
+from ..core.view import name_of
 
 __all__ = ["Collate", "Place", "as_collate", "check_not_empty", "shown"]
 

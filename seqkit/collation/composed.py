@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import refuse_async
-from ..errors import as_given
+from ..core.arguments import refuse_async
+from ..core.errors import as_given
 from .base import Collate, Place, as_collate
 from .default import TEXT, key_differences
 

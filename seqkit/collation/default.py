@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import as_given
-from ..view import View
+from ..core.errors import as_given
+from ..core.view import View
 from .base import Collate, Place, check_not_empty
 from .leaves import (
     ARRAYS,

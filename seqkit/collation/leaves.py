@@ -13,10 +13,10 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import always_holds, holds, int_changed, lost_missing, not_held
-from ..context import empty
-from ..errors import as_given
-from ..view import View
+from ..core.casting import always_holds, holds, int_changed, lost_missing, not_held
+from ..core.errors import as_given
+from ..core.view import View
+from ..core.worker import empty
 from .base import Place
 
 __all__ = [

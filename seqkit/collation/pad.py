@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import holds
-from ..checks import as_flag, optional_int, positive_int
-from ..errors import as_given
+from ..core.arguments import as_flag, optional_int, positive_int
+from ..core.casting import holds
+from ..core.errors import as_given
 from .base import Collate, Place
 from .leaves import (
     Array,

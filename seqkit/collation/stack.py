@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import holds
-from ..checks import as_flag
+from ..core.arguments import as_flag
+from ..core.casting import holds
 from .base import Collate, Place
 from .leaves import (
     Array,

@@ -45,9 +45,10 @@ from uuid import uuid4
 
 import numpy as np
 
-from ..context import get_worker_info
-from ..culprits import pickling_advice
-from ..errors import Policy, errstate, seterr, summary
+from ..core.errors import Policy, errstate, seterr, summary
+from ..core.view import View
+from ..core.worker import get_worker_info
+from ..prefetch.culprits import pickling_advice
 from ..prefetch.errors import record
 from ..prefetch.evaluate import NEVER_NS, Collector, Evaluator, Sink
 from ..prefetch.hooks import call_hook
@@ -57,7 +58,6 @@ from ..prefetch.results import HEADER_BYTES, EncodedResult, Ready, Record, Resul
 from ..prefetch.seeding import libraries_changed_by, seed_item
 from ..prefetch.stages import live_below
 from ..prefetch.torch_modes import TorchModes
-from ..view import View
 from . import ManagedExecutor
 
 # The target time between two results, like `TARGET_NS` of the engine. It is longer here, because a task

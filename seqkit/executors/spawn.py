@@ -19,7 +19,7 @@ from typing import Any
 
 import threadpoolctl
 
-from ..context import set_worker_info
+from ..core.worker import set_worker_info
 from ..prefetch.hooks import worker_info
 from ..prefetch.resources import native_threads
 from ..prefetch.seeding import seed_globals

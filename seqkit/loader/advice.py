@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..frames import warn
+from ..core.tracebacks import warn
+from ..core.view import View, is_measured
 from ..prefetch.resources import memory_limit_bytes, resident_bytes, usable_cpus
 from ..samplers.base import Sampler
 from ..samplers.batches import BatchSampler
 from ..samplers.distributed import DistributedSampler, ShardedSampler, SplitSampler
 from ..samplers.order import IntervalSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from ..samplers.weighted import WeightedRandomSampler
-from ..view import View, is_measured
 from .options import Options
 from .state import chain_of, has_slice, is_a_share, sample_count
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from ..frames import warn
-from ..view import View
+from ..core.tracebacks import warn
+from ..core.view import View
 from .options import Options, did_you_mean
 
 __all__ = ["Attributes"]

@@ -11,13 +11,13 @@ from itertools import cycle, islice, tee
 from types import FunctionType
 from typing import Any
 
-from ..errors import EvaluationError
-from ..indices import Plan, each
-from ..iteration import Progress, restarting
+from ..core.errors import EvaluationError
+from ..core.indices import Plan, each
+from ..core.iteration import Progress, restarting
+from ..core.view import View
 from ..prefetch import Prefetch
 from ..prefetch.errors import name_worker
 from ..prefetch.repeated import code_of, mentioned
-from ..view import View
 
 __all__ = ["Bound", "seeds"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NoReturn
 
-from ..errors import EvaluationError, seterr
-from ..frames import hide_frames, warn
+from ..core.errors import EvaluationError, seterr
+from ..core.set_epoch import epoch_of, has_method
+from ..core.tracebacks import hide_frames, warn
 from ..samplers.base import Sampler, draw, order_of, state_of
-from ..set_epoch import epoch_of, has_method
 from .keyed import by_number
 from .on_error import Recovered
 from .state import check_key, key_digest

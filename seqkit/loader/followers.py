@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..samplers.base import Sampler, pass_epoch
-from ..set_epoch import epoch_by_hand, listeners, tell
-from ..source import Source
-from ..view import View
+from ..core.set_epoch import epoch_by_hand, listeners, tell
+from ..core.source import Source
+from ..core.view import View
 from ..views.uniter import Uniter
 from .orders import chain_of, own_epoch
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any, NoReturn
 
-from ..context import WorkerInfo, get_worker_info
-from ..indices import UNKNOWN
-from ..view import View, in_order
-from ..views.passes import Passes
+from ..core.indices import UNKNOWN
+from ..core.view import View, in_order
+from ..core.worker import WorkerInfo, get_worker_info
+from ..views.bases.passes import Passes
 from ..views.uniter import Uniter
 from .keyed import Sample
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..cached import cached
-from ..errors import EndOfSequence, EvaluationError, fail
-from ..indices import UNBOUNDED, Length
+from ..core.errors import EndOfSequence, EvaluationError, fail
+from ..core.indices import UNBOUNDED, Length
+from ..core.once import cached
+from ..core.source import Source
+from ..core.view import View, name_of, only_selects
 from ..samplers.base import as_key as plain_key
-from ..source import Source
-from ..view import View, name_of, only_selects
 from .on_error import OnRecovered
 
 __all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys", "by_number"]

@@ -10,16 +10,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 from weakref import WeakSet, ref
 
-from ..checks import int_at_least
 from ..collation.default import default_collate, default_convert
-from ..frames import hides_frames, warn
-from ..indices import Unsized
-from ..iteration import is_one_shot, restarting
+from ..core.arguments import int_at_least
+from ..core.indices import Unsized
+from ..core.iteration import is_one_shot, restarting
+from ..core.set_epoch import epoch_by_hand, tell
+from ..core.source import as_view
+from ..core.tracebacks import hides_frames, warn
+from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import pass_epoch, state_of, whole_order
-from ..set_epoch import epoch_by_hand, tell
-from ..source import as_view
-from ..view import View
 from .advice import advise, warn_of_ranks
 from .attributes import Attributes
 from .bound import Bound

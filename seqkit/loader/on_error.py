@@ -12,10 +12,10 @@ from itertools import chain, islice
 from os import PathLike
 from typing import Any
 
-from ..errors import EndOfSequence, EvaluationError, errstate, summary
-from ..indices import Indices, Unsized, as_list
-from ..source import Source
-from ..view import View
+from ..core.errors import EndOfSequence, EvaluationError, errstate, summary
+from ..core.indices import Indices, Unsized, as_list
+from ..core.source import Source
+from ..core.view import View
 from ..views.uniter import Uniter
 from .options import OnError
 

@@ -13,13 +13,13 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..checks import as_batch_size, as_flag, as_last, check_iterable, int_at_least, optional_int, refuse_async
+from ..core.arguments import as_batch_size, as_flag, as_last, check_iterable, int_at_least, optional_int, refuse_async
 from ..collation.base import shown
-from ..errors import EvaluationError
-from ..frames import hiding_frames
+from ..core.errors import EvaluationError
+from ..core.tracebacks import hiding_frames
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
-from ..source import as_view
+from ..core.source import as_view
 from .iterable import is_iterable_only
 from .orders import chain_of
 

@@ -11,9 +11,9 @@ import numpy as np
 from ..samplers.base import Sampler
 from ..samplers.batches import InfiniteSampler
 from ..samplers.distributed import DistributedSampler, ShardedSampler
-from ..set_epoch import takes_epoch
-from ..view import View, is_measured
-from ..views.gather import Gather
+from ..core.set_epoch import takes_epoch
+from ..core.view import View, is_measured
+from ..views.gather.gather import Gather
 
 __all__ = [
     "chain_of",

@@ -10,11 +10,11 @@ from copy import copy
 from typing import Any, Self
 from weakref import ref
 
+from ..core.source import view
+from ..core.view import View
 from ..samplers.base import Sampler
 from ..samplers.batches import BatchSampler
 from ..samplers.order import RandomSampler, SequentialSampler
-from ..source import view
-from ..view import View
 from ..views.shuffle import shuffle
 
 __all__ = ["OwnBatchSampler", "OwnRandomSampler", "OwnSampler", "OwnSequentialSampler"]

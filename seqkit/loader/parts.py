@@ -15,15 +15,15 @@ from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
-from ..context import get_worker_info, in_process_worker
-from ..errors import EndOfSequence, EvaluationError
-from ..frames import warn
-from ..indices import UNKNOWN, Endless, Plan
-from ..iteration import Progress, restarting
+from ..core.errors import EndOfSequence, EvaluationError
+from ..core.indices import UNKNOWN, Endless, Plan
+from ..core.iteration import Progress, restarting
+from ..core.randomness import node_key
+from ..core.set_epoch import listeners, tell
+from ..core.tracebacks import warn
+from ..core.view import View, in_order
+from ..core.worker import get_worker_info, in_process_worker
 from ..prefetch.errors import record, reraise
-from ..randomness import node_key
-from ..set_epoch import listeners, tell
-from ..view import View, in_order
 from .keyed import Sample
 from .on_error import Recovered
 from .options import Options

@@ -7,18 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from ..context import WorkerInfo, get_worker_info, set_worker_info
-from ..indices import batch_count
+from ..core.indices import batch_count
+from ..core.randomness import as_seed, node_key
+from ..core.source import as_view
+from ..core.view import View
+from ..core.worker import WorkerInfo, get_worker_info, set_worker_info
 from ..prefetch import Prefetch, prefetch
 from ..prefetch.hooks import call_hook, introduced
-from ..randomness import as_seed, node_key
 from ..samplers.batches import BatchSampler, whole_batches
 from ..samplers.order import RandomSampler, SequentialSampler
-from ..source import as_view
-from ..view import View
 from ..views.batch import batch
 from ..views.shuffle import shuffle
-from ..views.smap import smap
+from ..views.smap.smap import smap
 from .bound import Bound, seeds
 from .iterable import Reader, WorkerParts, sample_again, sample_of_part, samples_of
 from .keyed import AtKeys, Batches, Given, Samples

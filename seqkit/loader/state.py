@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import int_at_least
-from ..frames import warn
-from ..randomness import digest
-from ..set_epoch import has_method
-from ..view import View, is_measured
+from ..core.arguments import int_at_least
+from ..core.tracebacks import warn
+from ..core.randomness import digest
+from ..core.set_epoch import has_method
+from ..core.view import View, is_measured
 
 __all__ = ["check_key", "check_samples", "check_share", "check_state", "has_exact_state", "key_digest", "sample_count"]
 

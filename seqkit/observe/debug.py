@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..checks import check_callable, optional_int, optional_number
-from ..errors import fail
-from ..indices import Indices, Plan, as_list
-from ..iteration import each_with
-from ..source import as_view
-from ..view import Indexable, T, View, name_of, sized
+from ..core.arguments import check_callable, optional_int, optional_number
+from ..core.errors import fail
+from ..core.indices import Indices, Plan, as_list
+from ..core.iteration import each_with
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, name_of, sized
 
 __all__ = ["Debug", "debug"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from ..indices import Unsized
-from ..source import Source, as_view
-from ..view import Indexable, View, is_measured
+from ..core.indices import Unsized
+from ..core.source import Source, as_view
+from ..core.view import Indexable, View, is_measured
 
 __all__ = ["explain", "notebook", "outline"]
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..checks import check_callable
-from ..errors import EndOfSequence
-from ..indices import Indices, Plan
-from ..iteration import surviving
-from ..source import as_view
-from ..view import Indexable, T, View, sized
+from ..core.arguments import check_callable
+from ..core.errors import EndOfSequence
+from ..core.indices import Indices, Plan
+from ..core.iteration import surviving
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, sized
 
 __all__ = ["MonitorThroughput", "monitor_throughput"]
 

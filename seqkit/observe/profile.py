@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..checks import check_callable, positive_int
-from ..errors import EndOfSequence, EvaluationError
-from ..frames import hiding_frames
-from ..indices import Indices, Plan
-from ..iteration import surviving
+from ..core.arguments import check_callable, positive_int
+from ..core.errors import EndOfSequence, EvaluationError
+from ..core.indices import Indices, Plan
+from ..core.iteration import surviving
+from ..core.source import as_view
+from ..core.tracebacks import hiding_frames
+from ..core.view import Indexable, View
 from ..prefetch.node import Prefetch
-from ..source import as_view
-from ..view import Indexable, View
 from .explain import outline
 
 __all__ = ["Profile", "Stage", "profile"]

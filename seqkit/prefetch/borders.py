@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..indices import as_list
-from ..view import View
+from ..core.indices import as_list
+from ..core.view import View
 
 __all__ = ["Borders"]
 

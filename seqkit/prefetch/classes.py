@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from cloudpickle import cloudpickle as internals
 
-from ..context import MAIN
+from ..core.worker import MAIN
 
 # How to pickle a class as a reference for the process that sent the pipeline. The tuple is empty if that
 # process has no such class. All classes that were made from a pipeline's pickle are listed here.

@@ -34,7 +34,7 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ..errors import EvaluationError, ItemTimeout, WorkerDied, brief, summary
+from ..core.errors import EvaluationError, ItemTimeout, WorkerDied, brief, summary
 from .chunking import MAX_CHUNK, Chunking
 from .clock import current_clock
 from .consumer import Consumer, InFlight, Reader, end_stages

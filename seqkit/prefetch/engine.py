@@ -8,10 +8,10 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..context import in_process_worker
-from ..frames import warn
-from ..randomness import as_seed
-from ..view import View
+from ..core.randomness import as_seed
+from ..core.tracebacks import warn
+from ..core.view import View
+from ..core.worker import in_process_worker
 from .chunking import TARGET_NS, Chunking
 from .dispatcher import CLOSED, Dispatcher, Options
 from .hooks import worker_info

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, brief, fail, seterr, summary
-from ..trace import locate
-from ..view import View
+from ..core.errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, brief, fail, seterr, summary
+from ..core.trace import locate
+from ..core.view import View
 from .results import Record
 
 

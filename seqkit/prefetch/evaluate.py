@@ -7,8 +7,8 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from ..indices import Unsized, each
-from ..view import View
+from ..core.indices import Unsized, each
+from ..core.view import View
 from .borders import Borders
 from .hooks import generation, leave_fork
 from .results import Outcomes

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..checks import accepts
-from ..context import WorkerInfo, flush_streams, get_worker_info, set_worker_info
+from ..core.arguments import accepts
+from ..core.worker import WorkerInfo, flush_streams, get_worker_info, set_worker_info
 
 # How long closing a node waits for the end hooks of its workers.
 END_HOOK_S = 5.0

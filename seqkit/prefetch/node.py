@@ -22,13 +22,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ..context import in_process_worker
-from ..errors import EndOfSequence
-from ..frames import hides_frames
-from ..indices import UNKNOWN, Endless, Indices, Plan, each, is_repeatable
-from ..iteration import restarting, surviving
-from ..source import as_view
-from ..view import Indexable, T, View
+from ..core.errors import EndOfSequence
+from ..core.indices import UNKNOWN, Endless, Indices, Plan, each, is_repeatable
+from ..core.iteration import restarting, surviving
+from ..core.source import as_view
+from ..core.tracebacks import hides_frames
+from ..core.view import Indexable, T, View
+from ..core.worker import in_process_worker
 from .borders import Borders
 from .consumer import Reader
 from .engine import Engine

@@ -28,7 +28,7 @@ import cloudpickle
 import numpy as np
 from cloudpickle import cloudpickle as internals
 
-from ..context import MAIN
+from ..core.worker import MAIN
 from .arrow import compacted
 from .classes import fill, has_a_name, receive, reference, this_process
 from .maps import Maps

@@ -10,10 +10,10 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from ..errors import EndOfSequence
-from ..frames import hide_frames
-from ..indices import Length, Plan, Unsized
-from ..iteration import Progress
+from ..core.errors import EndOfSequence
+from ..core.indices import Length, Plan, Unsized
+from ..core.iteration import Progress
+from ..core.tracebacks import hide_frames
 from .chunking import MAX_CHUNK
 from .consumer import Reader
 from .dispatcher import ReadsItself

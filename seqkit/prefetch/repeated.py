@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from ..culprits import Way, is_internal, sentence, ways
+from .culprits import Way, is_internal, sentence, ways
 
 __all__ = ["code_of", "mentioned", "repetition_warning"]
 

@@ -23,11 +23,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..culprits import unpicklable
-from ..errors import RemoteError, summary
-from ..frames import hide_frames, with_sources
+from ..core.errors import RemoteError, summary
+from ..core.tracebacks import hide_frames, with_sources
 from .classes import goes_by_value
 from .codec import ALIGNMENT, Block, Encoded, address, decode, encode
+from .culprits import unpicklable
 from .pickling import dumps_back
 
 

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
-from ..randomness import as_seed
+from ..core.arguments import (
+    as_bool,
+    check_callable,
+    int_at_least,
+    optional_int,
+    optional_number,
+    positive_int,
+)
+from ..core.randomness import as_seed
 from .chunking import MAX_DEPTH, chunk_depth
 from .resources import usable_cpus
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from types import FrameType
 
-from ..frames import frames_of_others, is_ours, with_sources
+from ..core.tracebacks import frames_of_others, is_ours, with_sources
 from . import evaluate
 
 # How long a process may take to write its stack and end. It usually takes a few milliseconds.

@@ -27,9 +27,9 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import EndOfSequence
-from ..indices import UNKNOWN
-from ..view import T, View, is_measured
+from ..core.errors import EndOfSequence
+from ..core.indices import UNKNOWN
+from ..core.view import T, View, is_measured
 from .consumer import Consumer, Reader
 from .hooks import generation
 from .reading import opened

@@ -24,8 +24,8 @@ from queue import SimpleQueue
 from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
-from ..context import WorkerInfo, get_worker_info, leave_worker, set_worker_info
-from ..view import View
+from ..core.view import View
+from ..core.worker import WorkerInfo, get_worker_info, leave_worker, set_worker_info
 from . import stacks
 from .clock import set_clock
 from .evaluate import NEVER_NS, Collector, Evaluator

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ..indices import Cursor, as_list
+from ..core.indices import Cursor, as_list
 
 
 class Chunk:

@@ -16,16 +16,16 @@ from typing import Any, cast
 
 import numpy.typing as npt
 
-from ..checks import check_iterable, int_at_least
-from ..errors import brief
-from ..indices import Unsized
-from ..plain import plain
-from ..randomness import as_seed
-from ..set_epoch import epoch_of, has_method, takes_epoch
-from ..source import as_view
-from ..values import is_single
-from ..view import Ordered, View
-from ..views.smap import smap
+from ..core.arguments import check_iterable, int_at_least
+from ..core.errors import brief
+from ..core.indices import Unsized
+from ..core.plain import plain
+from ..core.randomness import as_seed
+from ..core.set_epoch import epoch_of, has_method, takes_epoch
+from ..core.source import as_view
+from ..core.values import is_single
+from ..core.view import Ordered, View
+from ..views.smap.smap import smap
 
 __all__ = [
     "NestedSampler",

@@ -7,11 +7,11 @@ from itertools import chain, count, islice
 from itertools import cycle as endlessly
 from typing import Any, Literal
 
-from ..checks import as_batch_size, as_flag, as_last
-from ..indices import batch_count
-from ..iteration import is_one_shot
-from ..plain import plain
-from ..view import View
+from ..core.arguments import as_batch_size, as_flag, as_last
+from ..core.indices import batch_count
+from ..core.iteration import is_one_shot
+from ..core.plain import plain
+from ..core.view import View
 from ..views.batch import batch
 from ..views.cycle import cycle
 from .base import NestedSampler, Sampler, draw, order_of, pass_epoch

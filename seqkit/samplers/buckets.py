@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ..cached import cached
-from ..checks import as_batch_size, as_flag, check_callable, number_at_least, positive_int
-from ..frames import warn
-from ..indices import IndexArray, Indices, as_array, as_slice
-from ..plain import plain
-from ..source import view
-from ..view import View
-from ..views.add_cache import add_cache
+from ..core.arguments import as_batch_size, as_flag, check_callable, number_at_least, positive_int
+from ..core.indices import IndexArray, Indices, as_array, as_slice
+from ..core.once import cached
+from ..core.plain import plain
+from ..core.source import view
+from ..core.tracebacks import warn
+from ..core.view import View
+from ..stores.add_cache.add_cache import add_cache
 from ..views.batch import batch
 from ..views.concatenate import concatenate
-from ..views.gather import gather
+from ..views.gather.gather import gather
 from ..views.random_map import random_map
 from ..views.shuffle import shuffle
-from ..views.smap import smap
+from ..views.smap.smap import smap
 from ..views.unbatch import unbatch
 from .base import Order
 from .batches import Last

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import as_flag, optional_number, positive_int
-from ..plain import plain
-from ..source import Source, as_view, view
-from ..view import View
+from ..core.arguments import as_flag, optional_number, positive_int
+from ..core.plain import plain
+from ..core.source import Source, as_view, view
+from ..core.view import View
 from ..views.batch import batch
-from ..views.gather import gather
+from ..views.gather.gather import gather
 from ..views.shuffle import shuffle
-from ..views.smap import smap
+from ..views.smap.smap import smap
 from ..views.split import split
 from .base import NestedSampler, as_key
 from .grouped import GroupedBatches, LastGroup

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_flag, int_at_least, positive_int
-from ..frames import warn
-from ..source import view
-from ..view import View
+from ..core.arguments import as_flag, int_at_least, positive_int
+from ..core.source import view
+from ..core.tracebacks import warn
+from ..core.view import View
 from ..views.concatenate import concatenate
 from ..views.epochs import epochs
 from ..views.random_map import random_map

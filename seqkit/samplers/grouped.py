@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import int_at_least
-from ..view import View
+from ..core.arguments import int_at_least
+from ..core.view import View
 from ..views.batch import batch
 from ..views.concatenate import concatenate
-from ..views.gather import gather
+from ..views.gather.gather import gather
 from .base import SeededSampler
 
 __all__ = ["GroupedBatches", "LastGroup"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..plain import plain
-from ..values import numbers_of
+from ..core.plain import plain
+from ..core.values import numbers_of
 
 __all__ = ["Key", "LengthArray", "as_key", "as_length", "as_lengths"]
 

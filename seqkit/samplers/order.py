@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_flag, check_callable, int_at_least, optional_int, positive_int
-from ..indices import IndexArray
-from ..plain import plain
-from ..source import as_view, view
-from ..values import values_of
-from ..view import View, in_order
-from ..views.add_cache import add_cache
+from ..core.arguments import as_flag, check_callable, int_at_least, optional_int, positive_int
+from ..core.indices import IndexArray
+from ..core.plain import plain
+from ..core.source import as_view, view
+from ..core.values import values_of
+from ..core.view import View, in_order
+from ..stores.add_cache.add_cache import add_cache
 from ..views.concatenate import concatenate
 from ..views.epochs import epochs
-from ..views.gather import gather
+from ..views.gather.gather import gather
 from ..views.random_map import random_map
 from ..views.shuffle import shuffle
 from ..views.unbatch import unbatch

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import number_at_least, positive_int
+from ..core.arguments import number_at_least, positive_int
 
 __all__ = ["ConstWidthBucket", "ExpWidthBucket", "LinearWidthBucket"]
 

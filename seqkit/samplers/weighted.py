@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import positive_int
-from ..values import numbers_of
-from ..view import View
+from ..core.arguments import positive_int
+from ..core.values import numbers_of
+from ..core.view import View
 from .base import SeededSampler
 from .order import as_replacement, in_blocks
 

@@ -12,10 +12,10 @@ from os import PathLike
 from posixpath import dirname, join, normpath
 from typing import Any, BinaryIO
 
-from ..checks import as_bool, check_callable
-from ..source import as_view
-from ..view import View
-from ..views.smap import smap
+from ..core.arguments import as_bool, check_callable
+from ..core.source import as_view
+from ..core.view import View
+from ..views.smap.smap import smap
 from .files import Progress, existing, name_file
 from .handles import Handles
 from .per_process import WithHandle

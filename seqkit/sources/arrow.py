@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.view import View
 from ..prefetch.arrow import compacted
-from ..view import View
 from .columns import as_rows, check_names
 from .files import existing
 from .number_lists import dtype_named, number_list

@@ -7,7 +7,7 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from ..view import View
+from ..core.view import View
 from .files import Progress, files, name_file
 
 __all__ = ["audio", "read_audio"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..view import View
+from ..core.view import View
 from .columns import Columns, check_names
 from .files import existing
 from .per_process import PerProcess

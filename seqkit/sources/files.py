@@ -9,10 +9,10 @@ from glob import has_magic, iglob
 from os import PathLike, fspath
 from typing import Any
 
-from ..checks import check_callable
-from ..source import as_view
-from ..view import View, name_of
-from ..views.smap import smap
+from ..core.arguments import check_callable
+from ..core.source import as_view
+from ..core.view import View, name_of
+from ..views.smap.smap import smap
 
 __all__ = ["Progress", "as_path", "existing", "files", "found", "name_file", "natural"]
 

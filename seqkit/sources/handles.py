@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
 
-from ..context import close_with_worker, in_process_worker
+from ..core.worker import close_with_worker, in_process_worker
 
 __all__ = ["Handles", "most_open"]
 

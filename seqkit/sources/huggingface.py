@@ -6,7 +6,7 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from ..view import View
+from ..core.view import View
 from .files import existing
 from .number_lists import dtype_named, number_list
 from .per_process import PerProcess

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import int_at_least
-from ..view import View
+from ..core.arguments import int_at_least
+from ..core.view import View
 from .files import Progress, files, name_file
 
 __all__ = ["images", "read_image"]

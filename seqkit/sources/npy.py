@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..source import as_view
-from ..view import View
+from ..core.source import as_view
+from ..core.view import View
 from .columns import as_names, check_names, choose
 from .files import existing, name_file
 from .per_process import PerProcess, read_many

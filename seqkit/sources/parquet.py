@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from ..checks import check_callable, positive_int
-from ..view import View
-from ..views.several import read_grouped
+from ..core.arguments import check_callable, positive_int
+from ..core.view import View
+from ..views.bases.one_of_several import read_grouped
 from .arrow import Rows
 from .columns import as_names, check_names, listed
 from .files import Progress, as_path, found, name_file, natural

@@ -9,13 +9,13 @@ from typing import Any, cast, overload
 
 import numpy as np
 
-from ..checks import as_bool, check_callable
-from ..errors import fail
-from ..indices import Indices, Unsized, as_array, as_list
-from ..recognise import length_of, many_at_once, reads_alike, recognise
-from ..source import as_view
-from ..view import Indexable, T, U, V, View, name_of
-from ..views.smap import smap
+from ..core.adapters import length_of, many_at_once, reads_alike, recognise
+from ..core.arguments import as_bool, check_callable
+from ..core.errors import fail
+from ..core.indices import Indices, Unsized, as_array, as_list
+from ..core.source import as_view
+from ..core.view import Indexable, T, U, V, View, name_of
+from ..views.smap.smap import smap
 from .files import name_file
 from .handles import Handles
 

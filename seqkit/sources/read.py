@@ -11,8 +11,8 @@ from inspect import signature
 from os import PathLike
 from typing import Any
 
-from ..checks import check_callable
-from ..view import View
+from ..core.arguments import check_callable
+from ..core.view import View
 from ..views.concatenate import concatenate
 from .files import as_path, existing, natural
 from .per_process import per_process

@@ -7,10 +7,10 @@ from functools import partial
 from glob import has_magic
 from typing import Any, BinaryIO
 
-from ..checks import check_callable
-from ..source import as_view
-from ..view import View
-from ..views.smap import smap
+from ..core.arguments import check_callable
+from ..core.source import as_view
+from ..core.view import View
+from ..views.smap.smap import smap
 from .files import name_file, natural
 
 __all__ = ["remote"]

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from ..casting import holds
+from ..core.casting import holds
 from .number_lists import number_list
 
 __all__ = ["KEY", "decoded", "encoded", "fields_of", "is_complete", "joined", "row_type_in", "type_of"]

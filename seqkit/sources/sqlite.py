@@ -9,12 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..indices import as_list
-from ..plain import plain
-from ..source import as_view
-from ..values import values_of
-from ..view import Indexable, View
-from ..views.smap import smap
+from ..core.indices import as_list
+from ..core.plain import plain
+from ..core.source import as_view
+from ..core.values import values_of
+from ..core.view import Indexable, View
+from ..views.smap.smap import smap
 from .columns import check_names, listed
 from .files import existing, name_file
 from .handles import Handles

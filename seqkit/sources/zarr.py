@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..view import View
+from ..core.view import View
 from .columns import as_names, choose
 from .files import existing
 from .per_process import PerProcess

@@ -6,7 +6,7 @@ chunks. `Stream` transforms iterables lazily. `bptt`, `bptt_rows` and `files` pr
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from ..core.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from .batch import StreamBatch

@@ -26,11 +26,11 @@ from itertools import count
 from time import monotonic_ns
 from typing import Any, Literal, NamedTuple
 
-from ..context import close_with_worker, in_process_worker
-from ..errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
-from ..indices import UNKNOWN
-from ..set_epoch import listeners
-from ..view import View, in_order, is_measured, name_of
+from ..core.errors import EndOfSequence, EvaluationError, RemoteError, seterr, summary
+from ..core.indices import UNKNOWN
+from ..core.set_epoch import listeners
+from ..core.view import View, in_order, is_measured, name_of
+from ..core.worker import close_with_worker, in_process_worker
 from .order import Order
 from .stream import Stream
 from .unshared import unshared

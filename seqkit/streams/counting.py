@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from ..checks import check_callable, int_at_least
+from ..core.arguments import check_callable, int_at_least
+from ..core.source import as_view
+from ..core.view import in_order
 from ..prefetch import prefetch
-from ..source import as_view
-from ..view import in_order
-from ..views.smap import smap
+from ..views.smap.smap import smap
 
 __all__ = ["count_chunks"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..checks import int_at_least, optional_int, positive_int
-from ..indices import Unsized
-from ..iteration import is_one_shot
-from ..source import as_view
-from ..values import values_of
-from ..view import View
+from ..core.arguments import int_at_least, optional_int, positive_int
+from ..core.indices import Unsized
+from ..core.iteration import is_one_shot
+from ..core.source import as_view
+from ..core.values import values_of
+from ..core.view import View
 from .lanes import Padding, count_batches
 from .order import Drawn, Listed, Order
 

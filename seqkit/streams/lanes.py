@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import EvaluationError
+from ..core.errors import EvaluationError
 from .chunks import Found, Key
 from .order import Order
 from .workers import Opened, StreamFailed

@@ -8,14 +8,21 @@ from functools import partial
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
 
-from ..checks import as_bool, check_callable, int_at_least, optional_int, optional_number, positive_int
-from ..frames import warn
-from ..iteration import is_one_shot
+from ..core.arguments import (
+    as_bool,
+    check_callable,
+    int_at_least,
+    optional_int,
+    optional_number,
+    positive_int,
+)
+from ..core.iteration import is_one_shot
+from ..core.randomness import as_seed, node_key
+from ..core.set_epoch import listeners, tell
+from ..core.tracebacks import warn
 from ..prefetch.hooks import introduced
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
-from ..randomness import as_seed, node_key
-from ..set_epoch import listeners, tell
 from .batch import Collation, StreamBatch, Unequal
 from .chunks import Chunks, Opener, OpenStreams, Resume
 from .epochs import Epochs

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from ..errors import brief, fail
-from ..randomness import Permutation, node_key
-from ..view import View, in_order
+from ..core.errors import brief, fail
+from ..core.randomness import Permutation, node_key
+from ..core.view import View, in_order
 
 __all__ = ["Drawn", "Listed", "Order"]
 

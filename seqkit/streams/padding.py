@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ..casting import holds
+from ..core.casting import holds
 
 __all__ = ["Pad", "as_array", "fields", "filled", "form_of", "full", "group_of", "is_tensor", "like"]
 

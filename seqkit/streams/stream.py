@@ -10,12 +10,12 @@ from typing import Any, Generic
 
 import numpy as np
 
-from ..checks import as_bool, check_callable, int_at_least, positive_int, refuse_async
-from ..errors import EvaluationError, fail
-from ..iteration import Progress, is_one_shot, restarting
-from ..randomness import as_seed, node_key
-from ..set_epoch import listeners
-from ..view import T, U, View, in_order, is_measured, name_of
+from ..core.arguments import as_bool, check_callable, int_at_least, positive_int, refuse_async
+from ..core.errors import EvaluationError, fail
+from ..core.iteration import Progress, is_one_shot, restarting
+from ..core.randomness import as_seed, node_key
+from ..core.set_epoch import listeners
+from ..core.view import T, U, View, in_order, is_measured, name_of
 
 __all__ = ["Stream", "shuffle_buffer"]
 

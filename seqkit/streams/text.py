@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import int_at_least, positive_int
-from ..indices import batch_count
-from ..iteration import is_one_shot
+from ..core.arguments import int_at_least, positive_int
+from ..core.indices import batch_count
+from ..core.iteration import is_one_shot
 from .stream import Stream
 
 __all__ = ["bptt", "bptt_rows", "files"]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..errors import EndOfSequence, EvaluationError, brief
-from ..iteration import restarting
+from ..core.errors import EndOfSequence, EvaluationError, brief
+from ..core.iteration import restarting
 from ..prefetch.consumer import Reader
 from ..prefetch.errors import name_worker
 from ..prefetch.node import Prefetch

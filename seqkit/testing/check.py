@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..view import View
+from ..core.view import View
 from . import copying, failing, laziness, reading, writing
 from .subject import Build, Dumps, Model, Reads, Subject, Writes, forms
 

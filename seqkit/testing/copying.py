@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from ..view import View
+from ..core.view import View
 from .subject import Subject, close, expect
 
 __all__ = ["LAWS"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import EvaluationError, errstate
-from ..view import View
+from ..core.errors import EvaluationError, errstate
+from ..core.view import View
 from .reading import OPTIONAL_HOOKS, hidden
 from .sources import FailingSource, TwoArgumentsError, UnsizedSource, two_arguments
 from .subject import Subject, expect, needed, nodes, refused

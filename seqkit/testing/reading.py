@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..indices import Expanded, Plan, Selected, Translated, as_array
-from ..view import View
+from ..core.indices import Expanded, Plan, Selected, Translated, as_array
+from ..core.view import View
 from .subject import depth, expect, refused
 
 __all__ = ["LAWS", "OPTIONAL_HOOKS", "hidden", "index_batches", "pick", "plans", "some_slices"]

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ..indices import Expanded, Plan, Translated, as_array
+from ..core.indices import Expanded, Plan, Translated, as_array
 
 __all__ = ["index_batches", "indices", "masks", "plans", "selections", "slices"]
 

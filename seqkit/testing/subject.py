@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..source import Source
-from ..view import View
+from ..core.source import Source
+from ..core.view import View
 from .sources import NarrowSource
 
 __all__ = [
@@ -142,7 +142,7 @@ def numeric(items: list[Any]) -> bool:
 
 def forms(items: list[Any]) -> Iterator[tuple[str, Any]]:
     """Yield the same items as sources of several kinds, the plainest first."""
-    from ..views.smap import smap
+    from ..views.smap.smap import smap
 
     yield "a list", list(items)
     yield "a narrow source", NarrowSource(items)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex
 
-from ..indices import IndexArray, Indices, Plan, as_list, as_slice, each
-from ..plain import as_index
-from ..view import View
+from ..core.indices import IndexArray, Indices, Plan, as_list, as_slice, each
+from ..core.plain import as_index
+from ..core.view import View
 
 __all__ = ["Arange", "arange"]
 

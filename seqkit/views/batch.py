@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, overload
 
-from ..checks import as_bool, check_callable, positive_int
-from ..errors import EndOfSequence, brief
-from ..indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
-from ..iteration import draw, first_error, surviving, until_the_end
-from ..source import as_view
-from ..view import Indexable, T, U, View, sized
-from .grouped import Grouped
-from .last import Last, check_last
-from .stacked import Stacked
+from ..core.arguments import as_bool, check_callable, positive_int
+from ..core.errors import EndOfSequence, brief
+from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
+from ..core.iteration import draw, first_error, surviving, until_the_end
+from ..core.source import as_view
+from ..core.view import Indexable, T, U, View, sized
+from .bases.grouped import Grouped
+from .bases.last import Last, check_last
+from .bases.stacked import Stacked
 
 __all__ = ["Batch", "batch"]
 

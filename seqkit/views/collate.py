@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar, overload
 
-from ..checks import check_sequences
-from ..indices import Indices, Plan
-from ..source import as_view
-from ..view import Indexable, T, U, V, View, sized
-from .columns import Columns
-from .in_step import InStep
+from ..core.arguments import check_sequences
+from ..core.indices import Indices, Plan
+from ..core.source import as_view
+from ..core.view import Indexable, T, U, V, View, sized
+from .bases.columns import Columns
+from .bases.side_by_side import SideBySide
 
 __all__ = ["Collate", "collate"]
 
@@ -93,7 +93,7 @@ def _collated(sources: list[View[Any]], names: tuple[str, ...] | None) -> Collat
     return sized(Collate(tuple(sources), names))
 
 
-class Collate(InStep, Columns[Any]):
+class Collate(SideBySide, Columns[Any]):
     """The view that `collate` returns."""
 
     def __init__(self, sources: tuple[View[Any], ...], names: tuple[str, ...] | None) -> None:

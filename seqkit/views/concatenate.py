@@ -9,13 +9,13 @@ from typing import Any, overload
 
 import numpy as np
 
-from ..cached import cached
-from ..checks import check_sequences
-from ..errors import EndOfSequence
-from ..indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
-from ..source import as_view
-from ..view import Indexable, T, View, sized
-from .several import Ends, IntArray, Several
+from ..core.arguments import check_sequences
+from ..core.errors import EndOfSequence
+from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_array
+from ..core.once import cached
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, sized
+from .bases.one_of_several import Ends, IntArray, OneOfSeveral
 
 __all__ = ["Concatenate", "concatenate"]
 
@@ -62,7 +62,7 @@ def concatenate(sequences: Iterable[Indexable[Any]]) -> View[Any]:
     return sized(Concatenate(tuple(parts)))
 
 
-class Concatenate(Several):
+class Concatenate(OneOfSeveral):
     """The view that `concatenate` returns."""
 
     def _length(self) -> Length:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..cached import cached
-from ..checks import optional_int
-from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
-from ..source import as_view
-from ..view import Indexable, T, View, sized
-from .selection import Selection
+from ..core.arguments import optional_int
+from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
+from ..core.once import cached
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, sized
+from .bases.selection import Selection
 
 __all__ = ["Cycle", "cycle"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..cached import cached
-from ..checks import optional_int
-from ..errors import fail
-from ..indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
-from ..source import as_view
-from ..view import Indexable, T, View, sized
-from .several import IntArray, Several
+from ..core.arguments import optional_int
+from ..core.errors import fail
+from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
+from ..core.once import cached
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, sized
+from .bases.one_of_several import IntArray, OneOfSeveral
 from .shuffle import shuffle
 
 __all__ = ["Epochs", "epochs"]
@@ -73,7 +73,7 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     return sized(Epochs(source, n))
 
 
-class Epochs(Several):
+class Epochs(OneOfSeveral):
     """The view that `epochs` returns. Its item 0 is the first item of pass number `first` over the source."""
 
     def __init__(self, source: View[Any], passes: int | None, first: int = 0) -> None:

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import as_bool, check_callable
-from ..errors import fail
-from ..frames import hiding_frames
-from ..indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
-from ..progress import Progress, Report, check_progress, reporting
-from ..source import as_view
-from ..view import Indexable, T, View, in_order, name_of
-from .columns import Columns, selected
-from .deferred import Deferred
-from .scanned import END, Scan, Scanned
+from ..core.arguments import as_bool, check_callable
+from ..core.errors import fail
+from ..core.indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
+from ..core.progress import Progress, Report, check_progress, reporting
+from ..core.source import as_view
+from ..core.tracebacks import hiding_frames
+from ..core.view import Indexable, T, View, in_order, name_of
+from .bases.columns import Columns, selected
+from .bases.deferred import Deferred
+from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Filter", "filter"]
 

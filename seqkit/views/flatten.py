@@ -9,9 +9,9 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
-from ..checks import int_at_least
-from ..errors import EndOfSequence, fail
-from ..indices import (
+from ..core.arguments import int_at_least
+from ..core.errors import EndOfSequence, fail
+from ..core.indices import (
     UNBOUNDED,
     UNKNOWN,
     Endless,
@@ -23,13 +23,13 @@ from ..indices import (
     as_array,
     as_list,
 )
-from ..iteration import surviving
-from ..source import as_view, owned
-from ..values import values_of
-from ..view import Indexable, T, View, in_order, is_measured, sized
-from .deferred import Deferred
-from .groups import Group, Kept
-from .scanned import END, Scan, Scanned
+from ..core.iteration import surviving
+from ..core.source import as_view, owned
+from ..core.values import values_of
+from ..core.view import Indexable, T, View, in_order, is_measured, sized
+from .bases.deferred import Deferred
+from .bases.groups import Group, Kept
+from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Flatten", "flatten"]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_callable
-from ..errors import fail
-from ..indices import Indices, Plan, as_list
-from ..iteration import each_with
-from ..randomness import as_name, as_seed, item_generator
-from ..source import as_view
-from ..view import Indexable, T, U, View, name_of
-from .random import Random
+from ..core.arguments import check_callable
+from ..core.errors import fail
+from ..core.indices import Indices, Plan, as_list
+from ..core.iteration import each_with
+from ..core.randomness import as_name, as_seed, item_generator
+from ..core.source import as_view
+from ..core.view import Indexable, T, U, View, name_of
+from .bases.random import Random
 
 __all__ = ["RandomMap", "random_map"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import int_at_least
-from ..indices import Unsized, compact
-from ..randomness import Permutation, as_seed, node_key
-from ..source import as_view
-from ..values import values_of
-from ..view import Indexable, T, View
+from ..core.arguments import int_at_least
+from ..core.indices import Unsized, compact
+from ..core.randomness import Permutation, as_seed, node_key
+from ..core.source import as_view
+from ..core.values import values_of
+from ..core.view import Indexable, T, View
 
 __all__ = ["random_split"]
 

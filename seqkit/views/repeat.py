@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ..checks import optional_int
-from ..errors import brief
-from ..indices import UNBOUNDED, Indices
-from ..view import T, View
+from ..core.arguments import optional_int
+from ..core.errors import brief
+from ..core.indices import UNBOUNDED, Indices
+from ..core.view import T, View
 
 __all__ = ["Repeat", "repeat"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..checks import as_bool, int_at_least, positive_int
-from ..indices import Unsized
-from ..source import as_view
-from ..view import Indexable, T, View
+from ..core.arguments import as_bool, int_at_least, positive_int
+from ..core.indices import Unsized
+from ..core.source import as_view
+from ..core.view import Indexable, T, View
 from .concatenate import concatenate
 
 __all__ = ["shard"]

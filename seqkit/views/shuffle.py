@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..cached import cached
-from ..checks import int_at_least
-from ..indices import Indices, Length, Unsized
-from ..randomness import NumpyPermutation, Permutation, as_name, as_seed
-from ..source import as_view
-from ..view import Indexable, T, View, sized
-from .columns import selected
-from .random import Random
-from .selection import Selection
+from ..core.arguments import int_at_least
+from ..core.indices import Indices, Length, Unsized
+from ..core.once import cached
+from ..core.randomness import NumpyPermutation, Permutation, as_name, as_seed
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, sized
+from .bases.columns import selected
+from .bases.random import Random
+from .bases.selection import Selection
 
 __all__ = ["Shuffle", "shuffle"]
 

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..cached import cached
-from ..checks import int_at_least, positive_int
-from ..indices import IndexArray, Indices, Unsized, as_array
-from ..randomness import Permutation, as_name, as_seed, node_key
-from ..source import as_view
-from ..values import is_single, values_of
-from ..view import Indexable, T, View
-from .columns import selected
-from .random import Random
-from .selection import Selection
+from ..core.arguments import int_at_least, positive_int
+from ..core.indices import IndexArray, Indices, Unsized, as_array
+from ..core.once import cached
+from ..core.randomness import Permutation, as_name, as_seed, node_key
+from ..core.source import as_view
+from ..core.values import is_single, values_of
+from ..core.view import Indexable, T, View
+from .bases.columns import selected
+from .bases.random import Random
+from .bases.selection import Selection
 
 __all__ = ["ShuffleGroups", "shuffle_groups"]
 

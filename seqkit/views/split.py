@@ -10,15 +10,15 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from ..cached import cached
-from ..checks import int_at_least
-from ..errors import fail
-from ..indices import IndexArray, Unsized
-from ..plain import as_index
-from ..source import Source, as_view
-from ..values import by_position
-from ..view import Indexable, T, View, sized
-from .columns import Columns
+from ..core.arguments import int_at_least
+from ..core.errors import fail
+from ..core.indices import IndexArray, Unsized
+from ..core.once import cached
+from ..core.plain import as_index
+from ..core.source import Source, as_view
+from ..core.values import by_position
+from ..core.view import Indexable, T, View, sized
+from .bases.columns import Columns
 
 __all__ = ["Split", "split"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
-from ..checks import as_bool, check_callable
-from ..source import as_view
-from ..view import Indexable, T, U, V, View, name_of
-from .smap import Smap
+from ..core.arguments import as_bool, check_callable
+from ..core.source import as_view
+from ..core.view import Indexable, T, U, V, View, name_of
+from .smap.smap import Smap
 
 __all__ = ["starmap"]
 

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, SupportsIndex
 
-from ..cached import cached
-from ..checks import check_separate
-from ..errors import EndOfSequence, fail
-from ..indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
-from ..iteration import each_with, surviving
-from ..plain import as_index, is_flag, plain
-from ..source import as_view
-from ..view import Indexable, T, U, View, only_selects, sized
-from .decided import Decided
-from .in_step import InStep
+from ..core.arguments import check_separate
+from ..core.errors import EndOfSequence, fail
+from ..core.indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
+from ..core.iteration import each_with, surviving
+from ..core.once import cached
+from ..core.plain import as_index, is_flag, plain
+from ..core.source import as_view
+from ..core.view import Indexable, T, U, View, only_selects, sized
+from .bases.decided import Decided
+from .bases.side_by_side import SideBySide
 
 __all__ = ["Case", "Switch", "case", "switch"]
 
@@ -100,7 +100,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     return sized(Case(tuple(as_view(s, "case") for s in (selector, *values))))
 
 
-class Case(InStep):
+class Case(SideBySide):
     """The view that `case` returns. Its first source is the selector."""
 
     def _length(self) -> Length:

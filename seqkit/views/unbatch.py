@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..checks import optional_int, positive_int
-from ..errors import EndOfSequence, fail
-from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
-from ..iteration import surviving
-from ..source import as_view
-from ..view import Indexable, T, View, sized
-from .deferred import Deferred
-from .groups import Group, Kept
+from ..core.arguments import optional_int, positive_int
+from ..core.errors import EndOfSequence, fail
+from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
+from ..core.iteration import surviving
+from ..core.source import as_view
+from ..core.view import Indexable, T, View, sized
+from .bases.deferred import Deferred
+from .bases.groups import Group, Kept
 
 __all__ = ["Unbatch", "unbatch"]
 

@@ -8,14 +8,14 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NoReturn
 
-from ..checks import int_at_least, optional_int, positive_int, refuse_async
-from ..errors import EndOfSequence, fail, summary
-from ..frames import hide_frames
-from ..indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
-from ..iteration import Progress, restarting
-from ..set_epoch import listeners
-from ..view import T, View, name_of
-from .passes import Passes, Stopped
+from ..core.arguments import int_at_least, optional_int, positive_int, refuse_async
+from ..core.errors import EndOfSequence, fail, summary
+from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, as_list
+from ..core.iteration import Progress, restarting
+from ..core.set_epoch import listeners
+from ..core.tracebacks import hide_frames
+from ..core.view import T, View, name_of
+from .bases.passes import Passes, Stopped
 
 __all__ = ["Uniter", "uniter"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from ..checks import check_callable, positive_int
-from ..errors import EndOfSequence
-from ..indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
-from ..iteration import draw, first_error, surviving, until_the_end
-from ..source import as_view
-from ..view import Indexable, T, U, View, sized
-from .grouped import Grouped
-from .last import Last, check_last
+from ..core.arguments import check_callable, positive_int
+from ..core.errors import EndOfSequence
+from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
+from ..core.iteration import draw, first_error, surviving, until_the_end
+from ..core.source import as_view
+from ..core.view import Indexable, T, U, View, sized
+from .bases.grouped import Grouped
+from .bases.last import Last, check_last
 
 __all__ = ["Window", "window"]
 

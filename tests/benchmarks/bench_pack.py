@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import seqkit as sk
-from seqkit.views.pack import pack
+from seqkit.stores.pack.pack import pack
 
 from .bench_views import per_call
 from .measure import consume, in_turn, seconds, table

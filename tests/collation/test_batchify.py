@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import seqkit as sk
 from seqkit import Append, Dict, Group, List, Pad, PerShard, Stack, Tuple
-from seqkit.context import evaluating
+from seqkit.core.worker import evaluating
 from tests.prefetch.kinds import PROCESSES, Kind
 
 from .test_default_collate import ints, same

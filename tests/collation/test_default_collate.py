@@ -19,7 +19,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.collation import Stack, default_collate, default_convert
-from seqkit.context import evaluating
+from seqkit.core.worker import evaluating
 
 
 class Point(NamedTuple):

@@ -17,8 +17,8 @@ from seqkit.samplers import BatchSampler, RandomSampler, SequentialSampler, Subs
 from seqkit.samplers.distributed import DistributedSampler, SplitSampler
 from seqkit.samplers.weighted import WeightedRandomSampler
 from seqkit.testing import UnsizedSource
+from tests.helpers import InterruptsOnce
 from tests.prefetch.traces import children, drawn, until
-from tests.views.helpers import InterruptsOnce
 
 from .ways import WAYS
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.errors import EndOfSequence
+from seqkit.core.errors import EndOfSequence
 from seqkit.prefetch.chunking import SMALL_AHEAD_BYTES
 
 from .kinds import KINDS, PROCESSES, Kind
@@ -134,8 +134,8 @@ def test_a_source_of_unknown_length_ends_where_it_ends(kind: Kind) -> None:
 
 @every_kind
 def test_an_unbounded_source_can_be_read_to_any_index(kind: Kind) -> None:
-    from seqkit.indices import UNBOUNDED
-    from seqkit.view import View
+    from seqkit.core.indices import UNBOUNDED
+    from seqkit.core.view import View
 
     class Naturals(View[int]):
         def __init__(self) -> None:
@@ -262,7 +262,7 @@ def test_no_exception_of_an_item_ends_the_iteration(kind: Kind, raised: type[Bas
 
 @every_kind
 def test_a_view_whose_iteration_ends_too_early_loses_no_item_silently(kind: Kind) -> None:
-    from seqkit.view import View
+    from seqkit.core.view import View
 
     class Short(View[int]):
         def __init__(self) -> None:
@@ -284,7 +284,7 @@ def test_a_view_whose_iteration_ends_too_early_loses_no_item_silently(kind: Kind
 
 @every_kind
 def test_a_pipeline_that_fails_as_a_whole_fails_item_by_item(kind: Kind) -> None:
-    from seqkit.view import View
+    from seqkit.core.view import View
 
     class Broken(View[int]):
         def __init__(self) -> None:

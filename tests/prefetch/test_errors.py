@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import seqkit as sk
-from seqkit.errors import EndOfSequence, Policy
+from seqkit.core.errors import EndOfSequence, Policy
+from seqkit.core.view import View
 from seqkit.prefetch.errors import follow, record, reraise, route
 from seqkit.prefetch.results import Record, RemoteError
-from seqkit.view import View
 
 
 class Staying(Exception):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seqkit as sk
-from seqkit.indices import UNKNOWN
+from seqkit.core.indices import UNKNOWN
 from seqkit.prefetch import evaluate
 from seqkit.prefetch.evaluate import Collector, Evaluator
 from seqkit.prefetch.results import Outcomes

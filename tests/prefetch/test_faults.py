@@ -24,8 +24,8 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.context import WorkerInfo
-from seqkit.iteration import restarting
+from seqkit.core.iteration import restarting
+from seqkit.core.worker import WorkerInfo
 from seqkit.prefetch.processes import transport, worker
 from seqkit.prefetch.processes.team import MOST_DEATHS, Team, WorkerHandle
 from seqkit.prefetch.results import RemoteError

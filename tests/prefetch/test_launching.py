@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import seqkit as sk
-from seqkit import context as contexts
-from seqkit.context import flush_streams
+from seqkit.core import worker as contexts
+from seqkit.core.worker import flush_streams
 from seqkit.prefetch.processes import interpreter
 
 from .kinds import CONTEXTS
@@ -179,7 +179,7 @@ def test_seqkit_is_imported_where_the_directory_was_deleted(tmp_path: Path) -> N
         gone.rmdir()
 
         import seqkit
-        from seqkit.context import ORIGIN
+        from seqkit.core.worker import ORIGIN
 
         assert ORIGIN is None
     """

@@ -22,12 +22,12 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.iteration import restarting
+from seqkit.core.iteration import restarting
+from seqkit.core.view import View
 from seqkit.prefetch.consumer import Reader
 from seqkit.prefetch.dispatcher import CLOSED
 from seqkit.prefetch.processes.slots import SlotPool
 from seqkit.prefetch.statistics import _slower
-from seqkit.view import View
 
 from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, children, descriptors, is_collected, threads, until

@@ -325,7 +325,7 @@ def test_a_buffer_used_for_every_item_gives_every_item_right(chunk_size: int | s
 
 
 def test_nothing_beneath_a_cache_allocates_in_the_slot() -> None:
-    from seqkit.context import private_memory
+    from seqkit.core.worker import private_memory
 
     def cached(i: int) -> Any:
         with private_memory():

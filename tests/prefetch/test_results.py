@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqkit.errors import RemoteError
+from seqkit.core.errors import RemoteError
 from seqkit.prefetch.codec import Form
 from seqkit.prefetch.processes.segment import PAGE, Segment
 from seqkit.prefetch.processes.slots import SlotPool

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seqkit as sk
+from seqkit.core.view import View
 from seqkit.prefetch.stages import HORIZON, nodes_below
-from seqkit.view import View
 
 from .kinds import KINDS, PROCESSES, Kind
 from .traces import until

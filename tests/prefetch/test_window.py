@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seqkit.indices import Translated
+from seqkit.core.indices import Translated
 from seqkit.prefetch.results import Outcomes, Ready
 from seqkit.prefetch.window import Chunk, Window
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seqkit as sk
+from seqkit.core.randomness import Permutation
 from seqkit.loader import DataLoader
-from seqkit.randomness import Permutation
 from seqkit.samplers import (
     BudgetBatchSampler,
     ConstWidthBucket,

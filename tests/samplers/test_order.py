@@ -32,7 +32,7 @@ from seqkit.samplers import (
 )
 from seqkit.samplers.base import Sampler, order_of
 
-from ..views.helpers import says
+from ..helpers import says
 
 
 class Unsized:

@@ -69,7 +69,7 @@ class IndexBroken:
     def __next__(self) -> int:
         self.drawn += 1
         if self.length == 6 and self.drawn == 4:
-            raise sk.errors.EndOfSequence("not the end of this stream")
+            raise sk.core.errors.EndOfSequence("not the end of this stream")
         return next(self.rest)
 
 
@@ -317,7 +317,7 @@ def test_a_finished_epoch_closes_every_stream_and_ends_its_workers(
 CONSUMER = """
 import os, sys, time
 import seqkit as sk
-from seqkit.context import get_worker_info
+from seqkit.core.worker import get_worker_info
 
 def endless(n):
     while True:

@@ -11,8 +11,8 @@ import pytest
 
 import seqkit as sk
 from seqkit.streams import Stream, StreamLoader, shuffle_buffer
+from tests.helpers import FailsAt, InterruptsOnce
 from tests.prefetch.traces import drawn
-from tests.views.helpers import FailsAt, InterruptsOnce
 
 from .model import KINDS
 

@@ -21,9 +21,9 @@ import pytest
 import seqkit as sk
 from seqkit.observe import Profile
 from seqkit.observe.monitor_throughput import MonitorThroughput
-from seqkit.views.add_cache import AddCache
+from seqkit.stores.add_cache.add_cache import AddCache
+from seqkit.stores.pack.pack import Pack
 from seqkit.views.filter import Filter
-from seqkit.views.pack import Pack
 
 Floats = npt.NDArray[np.float64]
 

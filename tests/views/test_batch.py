@@ -12,8 +12,8 @@ import seqkit as sk
 from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import by_index, by_iteration
 
+from ..helpers import FailsAt, Naturals, agree_after_errors, says
 from ..registry import flat
-from .helpers import FailsAt, Naturals, agree_after_errors, says
 
 
 def ahead(source: Any) -> sk.View[Any]:

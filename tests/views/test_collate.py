@@ -14,7 +14,7 @@ import seqkit as sk
 from seqkit.testing import ExplodingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import by_iteration
 
-from .helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
 
 
 def test_no_sequence_and_unequal_lengths_are_refused() -> None:

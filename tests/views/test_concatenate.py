@@ -11,7 +11,7 @@ import seqkit as sk
 from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import by_index, by_iteration
 
-from .helpers import Interrupted, Naturals, agree_after_errors, loses_nothing
+from ..helpers import Interrupted, Naturals, agree_after_errors, loses_nothing
 
 
 def test_only_the_last_sequence_may_be_unbounded() -> None:

@@ -13,7 +13,7 @@ from seqkit.testing.failing import Failure
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.epochs import epochs
 
-from .helpers import agree_after_errors, says
+from ..helpers import agree_after_errors, says
 
 
 def train():

@@ -13,7 +13,7 @@ import seqkit as sk
 from seqkit.testing import CountingSource, ExplodingSource, FailingSource
 from seqkit.testing.sources import UnsizedSource
 
-from .helpers import FailsAt, InterruptsOnce, Naturals, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, past_errors, says
 
 
 def is_even(x):

@@ -18,7 +18,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.flatten import flatten
 
-from .helpers import FailsAt, Interrupted, Naturals, agree_after_errors, loses_nothing, past_errors, says
+from ..helpers import FailsAt, Interrupted, Naturals, agree_after_errors, loses_nothing, past_errors, says
 
 NESTED = [["a", "b"], [], ("c",), "de", [], np.array(["f"]), sk.view("gh")[::-1], []]
 FLAT = list("abcdefhg")

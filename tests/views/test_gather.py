@@ -12,7 +12,7 @@ import seqkit as sk
 from seqkit import samplers
 from seqkit.testing import CountingSource, UnsizedSource
 
-from .helpers import FailsAt, Naturals, agree_after_errors, says
+from ..helpers import FailsAt, Naturals, agree_after_errors, says
 
 
 def test_take_is_gather() -> None:

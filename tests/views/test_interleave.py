@@ -12,10 +12,10 @@ from seqkit.testing.failing import by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.arange import arange
 from seqkit.views.cycle import cycle
-from seqkit.views.interleave import interleave
+from seqkit.views.interleave.interleave import interleave
 from seqkit.views.repeat import repeat
 
-from .helpers import Interrupted, loses_nothing
+from ..helpers import Interrupted, loses_nothing
 
 
 def in_turn(lists):

@@ -12,10 +12,10 @@ from seqkit.testing import CountingSource, ExplodingSource, FailingSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.epochs import epochs
-from seqkit.views.mix import Turns, mix
+from seqkit.views.mix.mix import Turns, mix
 from seqkit.views.repeat import repeat
 
-from .helpers import Interrupted, Naturals, agree_after_errors, loses_nothing, says
+from ..helpers import Interrupted, Naturals, agree_after_errors, loses_nothing, says
 
 
 def turns_of(view, n):

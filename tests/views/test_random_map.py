@@ -9,8 +9,8 @@ import pytest
 
 import seqkit as sk
 
+from ..helpers import FailsAt, Naturals, agree_after_errors, says
 from ..registry import flat
-from .helpers import FailsAt, Naturals, agree_after_errors, says
 
 
 def draw(x: Any, rng: np.random.Generator) -> tuple[Any, int]:

@@ -12,7 +12,7 @@ from seqkit.testing import ExplodingSource
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.random_split import random_split
 
-from .helpers import says
+from ..helpers import says
 
 
 def lists(parts):

@@ -9,7 +9,7 @@ from seqkit.testing import ExplodingSource
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.shard import shard
 
-from .helpers import says
+from ..helpers import says
 
 COUNTS = range(1, 16)
 

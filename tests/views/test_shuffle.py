@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.randomness import Permutation
+from seqkit.core.randomness import Permutation
 from seqkit.testing import UnsizedSource
 
-from .helpers import Naturals, says
+from ..helpers import Naturals, says
 
 # -------------------------------------------------------------------- arguments
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.iteration import Progress
+from seqkit.core.iteration import Progress
 from seqkit.testing import FailingSource, UnsizedSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.testing.sources import two_arguments
 
-from .helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
 
 errors = pytest.mark.parametrize("error", [ValueError, IndexError, StopIteration, KeyError, two_arguments])
 

@@ -11,7 +11,7 @@ from seqkit.testing import ExplodingSource, NarrowSource
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.split import split
 
-from .helpers import FailsAt, says
+from ..helpers import FailsAt, says
 
 
 @pytest.mark.parametrize("n", range(13))

@@ -9,7 +9,7 @@ import pytest
 
 import seqkit as sk
 
-from .helpers import FailsAt, agree_after_errors, says
+from ..helpers import FailsAt, agree_after_errors, says
 
 
 def test_a_function_must_be_callable() -> None:

@@ -11,7 +11,7 @@ import seqkit as sk
 from seqkit.testing import CountingSource, ExplodingSource, FailingSource, UnsizedSource
 from seqkit.testing.failing import by_index, by_iteration
 
-from .helpers import (
+from ..helpers import (
     Interrupted,
     InterruptsOnce,
     Naturals,

@@ -14,7 +14,7 @@ from seqkit import EvaluationError
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.views.uniter import uniter
 
-from .helpers import InterruptsOnce, past_errors
+from ..helpers import InterruptsOnce, past_errors
 
 
 class Letters:

@@ -12,7 +12,7 @@ from seqkit.testing.failing import Failure, by_index, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.window import window
 
-from .helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
+from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, past_errors, says
 
 SIZES = [(size, stride) for size in (1, 2, 3, 5) for stride in (1, 2, 3, 4, 7)]
 

@@ -27,8 +27,8 @@ from typing import Any
 
 import threadpoolctl
 
-from ...context import flush_streams
-from ...frames import frames_of_others
+from ...core.tracebacks import frames_of_others
+from ...core.worker import flush_streams
 from ..resources import native_threads
 
 # Modules (with their submodules) whose threads do nothing that workers could miss or wait for.

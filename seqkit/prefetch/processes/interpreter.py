@@ -16,7 +16,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from ... import context
+from ...core import worker
 from ..resources import native_threads
 from . import worker_signals
 from .worker_process import limit_threads
@@ -31,7 +31,7 @@ class Surroundings(NamedTuple):
 
     @classmethod
     def of_this_process(cls) -> Surroundings:
-        return cls(environment(), context.current_directory(), module_path())
+        return cls(environment(), worker.current_directory(), module_path())
 
 
 def interpreter(code: str, fds: tuple[int, ...], mask: set[int], surroundings: Surroundings) -> int:
@@ -78,7 +78,7 @@ def module_path() -> list[str]:
     A relative entry stands for two directories. One is the current directory, in which this process would
     search now. The other is the initial directory, in which it found the modules that it imported then.
     """
-    bases = dict.fromkeys(base for base in (context.current_directory(), context.ORIGIN) if base)
+    bases = dict.fromkeys(base for base in (worker.current_directory(), worker.ORIGIN) if base)
     path: list[str] = []
     entries: list[Any] = sys.path
     for entry in entries:
@@ -94,7 +94,7 @@ def _below(base: str, entry: str) -> str:
 
 def _flags() -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    if context.current_directory() is None:
+    if worker.current_directory() is None:
         flags.append("-P")  # Python 3.13 fails if it searches for modules in a deleted directory
     return flags
 

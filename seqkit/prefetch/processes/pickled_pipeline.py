@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from ...culprits import pickling_advice
-from ...view import View
+from ...core.view import View
 from ..codec import Form, decode, encode_shared
+from ..culprits import pickling_advice
 from ..pickling import dumps_for_workers
 from ..signals import CtrlCHeld
 from . import linux

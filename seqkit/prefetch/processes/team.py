@@ -31,9 +31,9 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from ...culprits import fork_warning
-from ...frames import frames_of_others, warn
+from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
+from ..culprits import fork_warning
 from ..protocol import Failed
 from ..resources import in_units
 from ..signals import SignalsHeld

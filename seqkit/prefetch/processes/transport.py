@@ -39,9 +39,9 @@ from typing import Any
 
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would deadlock
 
-from ...errors import seterr
-from ...frames import warn
-from ...view import View
+from ...core.errors import seterr
+from ...core.tracebacks import warn
+from ...core.view import View
 from .. import stacks
 from ..hooks import END_HOOK_S
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped

@@ -27,8 +27,8 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any
 
-from ...context import evaluating
-from ...view import View
+from ...core.view import View
+from ...core.worker import evaluating
 from ..clock import set_clock
 from ..codec import Block
 from ..errors import record

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, cast
 
-from ...context import flush_streams, leave_worker, set_worker_info
-from ...errors import Policy, seterr
-from ...view import View
+from ...core.errors import Policy, seterr
+from ...core.view import View
+from ...core.worker import flush_streams, leave_worker, set_worker_info
 from .. import stacks
 from ..hooks import call_hook, worker_info
 from ..results import Record

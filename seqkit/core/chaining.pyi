@@ -1,0 +1,152 @@
+"""The methods of every view, for type checkers; `seqkit` attaches the same ones when it is imported.
+
+A function whose first parameter is the sequence is used as a method unchanged. The other methods are written
+out without the sequence. The parameters before the sequence are then positional only.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Literal, TypeVar, overload
+
+import numpy as np
+
+from ..observe.debug import debug as _debug
+from ..observe.explain import explain as _explain
+from ..observe.monitor_throughput import monitor_throughput as _monitor_throughput
+from ..observe.profile import profile as _profile
+from ..prefetch.node import prefetch as _prefetch
+from ..stores.add_cache.add_cache import add_cache as _add_cache
+from ..stores.materialize.materialize import materialize as _materialize
+from ..stores.pack.pack import pack as _pack
+from ..views.bases.side_by_side import Zip
+from ..views.batch import batch as _batch
+from ..views.collate import W, X
+from ..views.cycle import cycle as _cycle
+from ..views.epochs import epochs as _epochs
+from ..views.filter import Filter
+from ..views.flatten import flatten as _flatten
+from ..views.gather.gather import gather as _gather
+from ..views.interleave.interleave import Stop
+from ..views.random_split import random_split as _random_split
+from ..views.shard import shard as _shard
+from ..views.shuffle import shuffle as _shuffle
+from ..views.shuffle_groups import shuffle_groups as _shuffle_groups
+from ..views.split import split as _split
+from ..views.unbatch import unbatch as _unbatch
+from ..views.window import window as _window
+from .progress import Progress
+from .view import Indexable, T, U, V, View
+
+__all__ = ["Chainable", "attach", "attach_joining", "attach_lazily"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+class Chainable(Generic[T_co]):
+    add_cache = _add_cache
+    batch = _batch
+    cycle = _cycle
+    debug = _debug
+    epochs = _epochs
+    explain = _explain
+    flatten = _flatten
+    gather = _gather
+    materialize = _materialize
+    monitor_throughput = _monitor_throughput
+    pack = _pack
+    prefetch = _prefetch
+    profile = _profile
+    random_split = _random_split
+    shard = _shard
+    shuffle = _shuffle
+    shuffle_groups = _shuffle_groups
+    split = _split
+    unbatch = _unbatch
+    window = _window
+
+    take = _gather
+
+    @overload
+    def collate(self) -> View[tuple[T_co]]: ...
+    @overload
+    def collate(self, second: Indexable[U], /) -> View[tuple[T_co, U]]: ...
+    @overload
+    def collate(self, second: Indexable[U], third: Indexable[V], /) -> View[tuple[T_co, U, V]]: ...
+    @overload
+    def collate(
+        self, second: Indexable[U], third: Indexable[V], fourth: Indexable[W], /
+    ) -> View[tuple[T_co, U, V, W]]: ...
+    @overload
+    def collate(
+        self, second: Indexable[U], third: Indexable[V], fourth: Indexable[W], fifth: Indexable[X], /
+    ) -> View[tuple[T_co, U, V, W, X]]: ...
+    @overload
+    def collate(self, *others: Indexable[Any]) -> View[tuple[Any, ...]]: ...
+    def concatenate(self, *others: Indexable[U]) -> View[T_co | U]: ...
+    def filter(
+        self,
+        pred: Callable[[T_co], Any],
+        /,
+        *,
+        eager: bool = False,
+        progress: Progress | None = None,
+    ) -> Filter[T_co]: ...
+    def interleave(self, *sequences: Indexable[U], stop: Stop = "longest") -> View[T_co | U]: ...
+    def random_map(
+        self,
+        f: Callable[[T_co, np.random.Generator], U],
+        /,
+        seed: int | None = None,
+        *,
+        name: str | None = None,
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self, f: Callable[[T_co], U], /, *, zip: Zip = "strict", batched: Literal[False] = False
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self,
+        f: Callable[[T_co, V], U],
+        second: Indexable[V],
+        /,
+        *,
+        zip: Zip = "strict",
+        batched: Literal[False] = False,
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self,
+        f: Callable[..., U],
+        second: Indexable[Any],
+        third: Indexable[Any],
+        /,
+        *more: Indexable[Any],
+        zip: Zip = "strict",
+        batched: Literal[False] = False,
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self,
+        f: Callable[..., Indexable[U]],
+        /,
+        *sequences: Indexable[Any],
+        zip: Zip = "strict",
+        batched: Literal[True],
+    ) -> View[U]: ...
+    @overload
+    def smap(
+        self, f: Callable[..., Any], /, *sequences: Indexable[Any], zip: Zip = "strict", batched: bool
+    ) -> View[Any]: ...
+    @overload
+    def starmap(
+        self: Chainable[Iterable[Any]], f: Callable[..., U], /, *, first: Literal[False] = False
+    ) -> View[U]: ...
+    @overload
+    def starmap(
+        self: Chainable[tuple[T, V]], f: Callable[[T], U], /, *, first: Literal[True]
+    ) -> View[tuple[U, V]]: ...
+    @overload
+    def starmap(self: Chainable[Iterable[Any]], f: Callable[..., Any], /, *, first: bool) -> View[Any]: ...
+
+def attach(function: Callable[..., Any], position: int = 0, name: str = "") -> None: ...
+def attach_joining(function: Callable[..., Any]) -> None: ...
+def attach_lazily(name: str, module: str) -> None: ...

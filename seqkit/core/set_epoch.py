@@ -1,0 +1,106 @@
+"""Objects of the user that have `set_epoch`: data sets and samplers that change from epoch to epoch.
+
+Views tell their sources which epoch they read, in every process, so a data set follows the epochs of a loader
+in workers too.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from .arguments import accepts
+
+__all__ = ["epoch_by_hand", "epoch_of", "has_method", "listeners", "takes_epoch", "tell"]
+
+# Attributes with the objects that a data set or sampler of PyTorch wraps.
+_WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler")
+_NESTED_AT_MOST = 8
+
+# The epoch that each object was told last, by its id. Objects are not hashed, because they may define `==`.
+_told: dict[int, int] = {}
+_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have held the old one when this process was forked
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def listeners(data: Any, depth: int = _NESTED_AT_MOST) -> tuple[Any, ...]:
+    """Return the object if it has `set_epoch`, otherwise the objects with `set_epoch` that it wraps.
+
+    >>> class Corpus:
+    ...     def set_epoch(self, epoch): ...
+    >>> class Subset:
+    ...     def __init__(self, dataset):
+    ...         self.dataset = dataset
+    >>> corpus = Corpus()
+    >>> listeners(corpus) == listeners(Subset(corpus)) == (corpus,), listeners([1, 2])
+    (True, ())
+    """
+    if isinstance(data, type) or depth == 0:
+        return ()
+    if takes_epoch(data):
+        return (data,)
+    # Only the instance's own attributes: a property could read files.
+    own = getattr(data, "__dict__", {})
+    inner = [own[name] for name in _WRAPPED if name in own]
+    parts = [part for one in inner for part in (one if isinstance(one, list | tuple) else [one])]
+    return tuple(found for part in parts for found in listeners(part, depth - 1))
+
+
+def takes_epoch(data: Any) -> bool:
+    """Return whether an object has a method ``set_epoch(epoch)``. One with other parameters is not meant."""
+    return has_method(data, "set_epoch", 0)
+
+
+def has_method(data: Any, name: str, *arguments: Any) -> bool:
+    """Return whether an object has a method that takes these arguments."""
+    method = getattr(data, name, None)
+    return callable(method) and accepts(method, *arguments)
+
+
+def epoch_of(data: Any) -> int | None:
+    """Return the attribute `epoch` of an object if it is a number, otherwise None."""
+    epoch: Any = getattr(data, "epoch", None)
+    is_number = hasattr(epoch, "__index__") and not getattr(epoch, "ndim", False)
+    return int(epoch) if is_number and not isinstance(epoch, bool) else None
+
+
+def tell(objects: Iterable[Any], epoch: int, again: bool = False) -> None:
+    """Call ``set_epoch(epoch)`` of each object that was last told another epoch in this process.
+
+    With ``again=True`` also of objects that the user may have set since.
+    """
+    for one in objects:
+        if again or _told.get(id(one)) != epoch:
+            with _lock:
+                if again or _told.get(id(one)) != epoch:
+                    one.set_epoch(epoch)
+                    _note(one, epoch)
+
+
+def _note(one: Any, epoch: int) -> None:
+    try:
+        if id(one) not in _told:
+            weakref.finalize(one, _told.pop, id(one), None).atexit = False
+        _told[id(one)] = epoch
+    except TypeError:  # without weak references. It is told again before every read
+        pass
+
+
+def epoch_by_hand(one: Any) -> int | None:
+    """Return the epoch that the user has set on an object, or None if it was last set by `tell`.
+
+    Only objects with an attribute `epoch` can be asked.
+    """
+    number = epoch_of(one)
+    return None if number is None or number == _told.get(id(one), 0) or number < 0 else number

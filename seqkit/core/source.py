@@ -1,0 +1,266 @@
+"""The leaf of every expression: a view over an object of the user."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NoReturn, Self, cast, overload
+
+import numpy as np
+
+from .adapters import length_of, many_at_once, reads_alike, recognise
+from .casting import holds
+from .chaining import Chainable
+from .errors import EndOfSequence, brief, fail
+from .indices import UNKNOWN, Indices, Plan, Unsized, as_array, as_list, as_slice, each
+from .set_epoch import listeners, tell
+from .view import Indexable, T, T_co, Table, View
+
+__all__ = ["PLAIN", "Source", "as_view", "owned", "view"]
+
+
+@overload
+def view(source: Table) -> View[dict[str, Any]]: ...
+@overload
+def view(source: Indexable[T]) -> View[T]: ...
+def view(source: Any) -> View[Any]:
+    """Return `source` as a view: itself if it is one, a thin wrapper otherwise.
+
+    Views understand slices, index arrays, masks and method chaining.
+
+    Parameters
+    ----------
+    source : View or indexable
+        Anything with ``[i]`` for non-negative ints, usually with ``len``: list, array, string, range,
+        data set. Tables of pandas, polars and pyarrow are read by position, and a row is a dict. A dict is
+        indexed by 0, 1, 2, … and needs these keys.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `source` cannot be indexed.
+
+    Notes
+    -----
+    Costs about 0.1 µs more per access than indexing the source. Rows of arrays and tensors are copies, so a
+    function that changes its item in place does not change the source. A copy costs 0.3 µs, or 5 µs for
+    150 KB. Rows of a read-only array are not copied, and read-only. Items of a list are not copied.
+
+    Examples
+    --------
+    >>> letters = view("seqkit")
+    >>> letters[-1], list(letters[::2]), list(letters[[0, 0, 5]])
+    ('t', ['s', 'q', 'i'], ['s', 's', 't'])
+    """
+    return as_view(source, "view")
+
+
+def as_view(source: Indexable[T], who: str) -> View[T]:
+    """Return `source` as a view, or raise TypeError naming the caller.
+
+    >>> as_view(5, "batch")
+    Traceback (most recent call last):
+    TypeError: batch: a sequence needs [i] and usually len(), got int
+    """
+    if isinstance(source, Chainable):  # faster than View, which is an abstract base class
+        return source  # type: ignore[return-value]
+    if type(source) in _PLAIN:
+        return Source(source)
+    if isinstance(source, type):
+        raise TypeError(f"{who}: a sequence is needed, got the class {source.__name__}. Pass an instance.")
+    source = recognise(source, who)
+    if _is_a_number(source):
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {source!r}")
+    if not hasattr(source, "__getitem__"):
+        hint = ". Make a list of it, or see uniter." if hasattr(source, "__iter__") else ""
+        raise TypeError(f"{who}: a sequence needs [i] and usually len(), got {type(source).__name__}{hint}")
+    return Source(source)
+
+
+def _is_a_number(source: Any) -> bool:
+    """Is it an array without dimensions? Numbers of numpy are such arrays."""
+    if isinstance(source, str | bytes | np.void):
+        return False  # numpy's own string types have no dimensions either
+    return hasattr(type(source), "ndim") and source.ndim == 0
+
+
+class Source(View[T_co]):
+    """The leaf of every expression: an indexable object that is not a view itself.
+
+    The object needs only ``[i]`` for non-negative ints, and ``len`` for a known length. Its exceptions are
+    reported against this view. A sequence of unknown length ends where ``[i]`` raises IndexError or
+    StopIteration. ``__getitems__`` reads several items, if its first one has the types that ``[i]`` gives.
+    """
+
+    _reads_many: bool | None = None  # whether `__getitems__` gives the items that `[i]` gives; None: unknown
+
+    def __init__(self, data: Any) -> None:
+        super().__init__((), len(data) if type(data) in _PLAIN else length_of(data))
+        self._data = data
+        self._copy = None if type(data) in _PLAIN else _copier(data)
+
+    @property
+    def _selects(self) -> bool:
+        return isinstance(self._data, range | list | np.ndarray)
+
+    def _get(self, i: int) -> T_co:
+        try:
+            item: T_co = self._data[i]
+            return item if self._copy is None else self._copy(item)
+        except Exception as error:
+            self._refuse(i, error)
+
+    def _refuse(self, i: int, error: Exception) -> NoReturn:
+        """Raise the meaning of an exception that the object raised at index `i`."""
+        if self._n is UNKNOWN and isinstance(error, IndexError | StopIteration):
+            raise EndOfSequence(f"the sequence ends before index {i}") from error
+        fail(self, i, error)
+
+    def _iter(self, plan: Plan) -> Iterator[T_co]:
+        data, kind, n = self._data, type(self._data), self._n
+        if kind in _ITERATES_AS_INDEXED and len(data) == n:
+            if isinstance(plan, range) and plan == range(len(data)):
+                items = islice(data, len(data))  # not the items that are appended during the iteration
+                return items if self._copy is None else map(self._copy, items)
+            if kind is range and data.start == 0 and data.step == 1:
+                return cast(Iterator[T_co], each(plan))  # the items are the indices
+            if kind is not np.ndarray:
+                return map(data.__getitem__, plan)  # cannot fail, so there are no errors to survive
+        return super()._iter(plan)
+
+    def _getmany(self, indices: Indices) -> Sequence[T_co]:
+        data = self._data
+        if isinstance(data, np.ndarray):
+            rows = data[as_slice(indices) if isinstance(indices, range) else as_array(indices)]
+            return cast(Sequence[T_co], owned(rows))
+        wanted = as_list(indices)
+        can_read_many = self._reads_many is not False and getattr(data, "__getitems__", None)
+        if can_read_many and len(indices) and self._n is not UNKNOWN:
+            many = self._getitems(wanted)
+            if self._reads_many is None:
+                self._reads_many = reads_alike(data, wanted[0], next(iter(many)))
+            if self._reads_many:
+                return many
+        items: list[T_co] = []
+        try:
+            for i in wanted:
+                items.append(data[i])
+        except Exception as error:
+            self._refuse(wanted[len(items)], error)
+        return items if self._copy is None else list(map(self._copy, items))
+
+    def _getitems(self, indices: list[int]) -> Sequence[T_co]:
+        try:
+            return cast(Sequence[T_co], many_at_once(self._data, indices))
+        except Exception as error:
+            fail(self, indices[0], error, f"reading {len(indices)} items at once")
+
+    def _set(self, i: int, value: Any) -> Iterable[Callable[[], object]]:
+        if not hasattr(self._data, "__setitem__"):
+            raise TypeError(f"{self._name}: {type(self._data).__name__} does not support assignment")
+        if isinstance(self._data, np.ndarray) and not _may_be_assigned(self._data.dtype, value):
+            raise ValueError(f"{self._name}: an array of {self._data.dtype} cannot hold {brief(value)}")
+        return (partial(operator.setitem, self._data, i, value),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> Self:
+        return self
+
+    def _wrapped(self) -> Any:
+        data = self._data
+        if type(data).__module__.startswith("seqkit.sources."):  # that reads an object of a known type
+            return next((vars(data)[name] for name in _READ if name in vars(data)), data)
+        return data
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
+        return ToldSource(self, epoch) if self._varies() else self
+
+    def _varies(self) -> bool:
+        return bool(listeners(self._data))
+
+    def _described(self, sources: list[str]) -> str:
+        n = "?" if isinstance(self._n, Unsized) else self._n
+        return f"<{type(self._data).__name__} of {n}>"
+
+
+def _copier(data: Any) -> Callable[[Any], Any] | None:
+    """Return what copies an item of an object if items are parts of its memory, which users could change."""
+    if not isinstance(data, np.ndarray):
+        return owned if _is_tensor(data) else None
+    if not data.flags.writeable or (data.ndim == 1 and data.dtype.kind != "V"):
+        return None
+    return np.ndarray.copy if type(data) is np.ndarray and data.ndim > 1 else owned
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def owned(item: T) -> T:
+    """Return an item, or a copy of it if it is a part of the memory of a larger array or tensor.
+
+    >>> table = np.zeros((2, 3))
+    >>> row = owned(table[0])
+    >>> row += 1
+    >>> table.sum()
+    np.float64(0.0)
+    """
+    if type(item) in PLAIN:
+        return item
+    if isinstance(item, np.ndarray | np.void):
+        is_part = item.base is not None and item.flags.writeable
+        if not is_part:
+            return item
+        return cast(T, np.array(item) if isinstance(item, np.memmap) else item.copy())
+    if _is_tensor(item):
+        tensor: Any = item
+        return cast(T, tensor.clone() if tensor._is_view() or tensor.is_inference() else tensor)
+    return item
+
+
+PLAIN = {int, float, str, bytes, list, tuple, dict, bool, type(None), np.float64, np.int64}
+
+
+class ToldSource(Source[T_co]):
+    """A source whose object has `set_epoch`, and is told the epoch in every process that reads it.
+
+    Views of several epochs share the object, so it is told again when another one has read in between.
+    """
+
+    def __init__(self, source: Source[T_co], epoch: int) -> None:
+        View.__init__(self, (), source._n)
+        self._data = source._data
+        self._copy = source._copy
+        self._epoch = epoch
+        self._listeners = listeners(source._data)
+
+    def _get(self, i: int) -> T_co:
+        tell(self._listeners, self._epoch)
+        return super()._get(i)
+
+    def _getmany(self, indices: Indices) -> Sequence[T_co]:
+        tell(self._listeners, self._epoch)
+        return super()._getmany(indices)
+
+
+# Attributes of the readers of `recognise` with the object that they read.
+_READ = ("_array", "_column", "_dataset", "_frame", "_series", "_table")
+
+ToldSource._name = Source._name
+
+
+def _may_be_assigned(dtype: np.dtype[Any], value: Any) -> bool:
+    """Return whether numpy would not change a value of numbers, dates or text silently."""
+    return dtype.kind not in "biufcmMUS" or holds(dtype, value)
+
+
+# Iterating these types gives the items at 0, 1, 2, …, and runs no code of the user.
+_PLAIN = {list, tuple, range, str, bytes}
+_ITERATES_AS_INDEXED = {*_PLAIN, np.ndarray}

@@ -1,0 +1,582 @@
+"""The contract of every view, and all sequence behaviour, written once.
+
+A view is an immutable, lazy sequence over other sequences. A combinator writes a constructor, `_get` and
+`_rebuild`, and other hooks where their defaults do not fit. `View` defines every dunder method.
+
+=============================  =====  ====================================================================
+hook                           must?  promise
+=============================  =====  ====================================================================
+``_sources``                   yes    tuple of input views
+``_length()``                  no     an int, or why there is none (`UNBOUNDED`, `UNKNOWN`). Called when
+                                      the length is first needed. Default: that of the first source
+``_get(i)``                    yes    the item; `i` is an int in ``[0, length)``
+``_rebuild(sources)``          yes    the same view over other sources
+``_iter(plan)``                no     the items of a plan, in order. Survives errors
+``_getmany(indices)``          no     the items of a sized batch of indices
+``_take(indices)``             no     the view of a range or index array
+``_set(i, value)``             no     the functions to call in order to write item `i`
+``_parts(i)``                  no     the items of the sources that make item `i`. Default: item `i` of each
+``_needs(i)``                  no     the part of `_parts(i)` that is known without reading an item or calling
+                                      a user function. Default: all of it
+``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
+``_wrapped()``                 no     the user's object, of a view without sources
+``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
+``_remarks()``                 no     further notes for `explain`
+=============================  =====  ====================================================================
+
+Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
+works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
+than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
+``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
+``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them. Each
+optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
+
+import numpy as np
+
+from .arguments import int_at_least
+from .chaining import Chainable
+from .indices import (
+    UNKNOWN,
+    Endless,
+    IndexArray,
+    Indices,
+    Length,
+    Plan,
+    Unsized,
+    as_index_map,
+    as_list,
+    unsized_range,
+)
+from .iteration import surviving
+from .plain import as_index, is_flag
+from .trace import locate
+from .tracebacks import creation_site, hide_frames, hides_frames
+
+__all__ = [
+    "Indexable",
+    "Ordered",
+    "T",
+    "T_co",
+    "Table",
+    "U",
+    "V",
+    "View",
+    "in_order",
+    "is_measured",
+    "name_of",
+    "only_selects",
+    "sized",
+]
+
+# The types of items, in the signatures of all combinators.
+T = TypeVar("T")
+U = TypeVar("U")
+V = TypeVar("V")
+T_co = TypeVar("T_co", covariant=True)
+
+Write = Callable[[], object]
+
+
+class Indexable(Protocol[T_co]):
+    """The type of a source for type checkers. Most sources have a length too."""
+
+    def __getitem__(self, i: int, /) -> T_co: ...
+
+
+class Ordered:
+    """The base of objects that give indices in an order that depends on the epoch: samplers."""
+
+    def whole_order(self) -> View[Any] | None:
+        """Return the indices as a view, which `View.at_epoch` keys, or None if they must be iterated."""
+        raise NotImplementedError(f"{type(self).__name__} must define whole_order()")
+
+
+class PandasTable(Protocol):
+    """The type of a DataFrame of pandas: a view of it has rows, although ``frame[i]`` is a column."""
+
+    @property
+    def iloc(self) -> Any: ...
+    @property
+    def columns(self) -> Any: ...
+    def itertuples(self) -> Any: ...
+
+
+class PolarsTable(Protocol):
+    """The type of a DataFrame of polars, whose rows are dicts in a view."""
+
+    @property
+    def columns(self) -> Any: ...
+    def iter_rows(self) -> Any: ...
+
+
+Table = PandasTable | PolarsTable
+
+
+class _FoundWhenNeeded:
+    """The length of a view before it is first needed. An attribute of the view then takes its place."""
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is None:
+            return self
+        n = view._n = view._known = view._length()
+        return n
+
+
+class _SourceObject:
+    """The attribute `source` of views. Instances of a subclass may have an attribute of this name."""
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is None:
+            return self
+        pending, found = [view], {}
+        while pending:
+            node = pending.pop()
+            pending.extend(node._sources)
+            if not node._sources:
+                data = node._wrapped()
+                found[id(data)] = data
+        if len(found) > 1:
+            raise AttributeError(
+                f"{view._name}: {len(found)} objects lie below this view, so it has no source"
+            )
+        return found.popitem()[1]
+
+
+class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
+    """A lazy, indexable sequence; the base class of every combinator.
+
+    Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays, boolean
+    masks and views of indices return views. Many threads may read a view at once. A view pickles if its
+    sources and functions do.
+
+    Parameters
+    ----------
+    sources : tuple of View
+        The inputs.
+    n : int, Unsized or None
+        The length if it is known. None (the default) calls `_length` when the length is first needed.
+
+    Attributes
+    ----------
+    source : object
+        The user's object below this view and all views that it is made of, such as a data set. A view of
+        several objects has none.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> lengths = sk.smap(len, ["a", "bc", ""])
+    >>> isinstance(lengths, View), lengths[1], list(lengths[::-1]), 2 in lengths
+    (True, 2, [0, 2, 1], True)
+    >>> lengths.source
+    ['a', 'bc', '']
+    """
+
+    _name = "view"  # the public name: the class name in snake_case
+    _reads_ahead = False
+    _length_reads = False
+    _streams: Any = False  # or a property
+    _has_parts: Any = True  # or a property
+    _selects: Any = False  # or a property
+    _reads_groups = False
+    _reads_on_demand: Any = False  # or a property
+    source: Any = _SourceObject()
+    _n: Length = cast(Any, _FoundWhenNeeded())
+    _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
+    _gather_by: Callable[[View[Any], Any], View[Any]]  # set by views/gather/gather.py
+    _skip: Callable[..., View[Any]]  # set by views/gather/gather.py
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        is_own = cls.__module__.startswith("seqkit.")
+        if not is_own and "_get" in vars(cls) and "_parts" not in vars(cls):
+            cls._needs = _nothing  # type: ignore[assignment]  # the default of `_parts` may be wrong
+
+    def __init__(self, sources: tuple[View[Any], ...], n: Length | None = None) -> None:
+        self._sources = sources
+        self._known = n
+        if n is not None:
+            self._n = n
+        self._site = creation_site()
+        self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
+        for source in sources:
+            if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
+                kind = type(source).__name__  # type: ignore[unreachable]
+                raise TypeError(f"{self._name}: sources must be views, got {kind}. Wrap it with view().")
+            self._random_count += source._random_count
+            if source._reads_ahead:
+                self._reads_ahead = True
+
+    # ---------------------------------------------------------------- hooks
+
+    def _length(self) -> Length:
+        return self._sources[0]._n
+
+    def _get(self, i: int) -> T_co:
+        raise NotImplementedError(f"{type(self).__name__} must define _get(i)")
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} must define _rebuild(sources)")
+
+    def _iter(self, plan: Plan) -> Iterator[T_co]:
+        return surviving(self, plan, self._get)
+
+    def _getmany(self, indices: Indices) -> Sequence[T_co]:
+        return [self._get(i) for i in as_list(indices)]
+
+    def _take(self, indices: range | IndexArray) -> View[T_co]:
+        return View._gather(self, indices)
+
+    def _set(self, i: int, value: Any) -> Iterable[Write]:
+        raise TypeError(f"{self._name} does not support assignment")
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((source, (i,)) for source in self._sources)
+
+    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return self._parts(i)
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[T_co]:
+        changed = any(new is not old for new, old in zip(sources, self._sources, strict=True))
+        return self._rebuild(sources) if changed else self
+
+    def _varies(self) -> bool:
+        """Return whether epochs may differ: something is random, or an object is told the epoch."""
+        return self._random_count > 0 or any(source._varies() for source in self._sources)
+
+    def _wrapped(self) -> Any:
+        raise AttributeError(f"{self._name}: no object of yours lies below this view, so it has no source")
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        return sources
+
+    def _remarks(self) -> list[str]:
+        return []
+
+    def _described(self, sources: list[str]) -> str:
+        return f"{self._name}({', '.join(self._arguments(sources))})"
+
+    # ---------------------------------------------------------------- epochs and parts
+
+    def at_epoch(self, epoch: int) -> View[T_co]:
+        """Return the same expression with every random view keyed for `epoch`.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the pass over the data, 0 or more. A view starts at epoch 0.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `epoch` is not an int, or negative.
+
+        Notes
+        -----
+        Builds one view for each random view and each view above one. Other views are reused.
+
+        Examples
+        --------
+        >>> import seqkit as sk
+        >>> order = sk.shuffle(range(100), seed=0)
+        >>> list(order.at_epoch(0)) == list(order), list(order.at_epoch(1)) == list(order)
+        (True, False)
+        """
+        return _at_epoch(self, int_at_least(epoch, "at_epoch: epoch", 0))
+
+    def head(self, n: int) -> View[T_co]:
+        """Return the view of the first `n` items, or of all items if there are fewer.
+
+        >>> import seqkit as sk
+        >>> list(sk.cycle("ab").head(3)), list(sk.view("ab").head(3))
+        (['a', 'b', 'a'], ['a', 'b'])
+        """
+        n = int_at_least(n, "head: n", 0)
+        if self._reads_on_demand or self._n is not UNKNOWN:
+            return self[:n]
+        return View._skip(self, 0, 1, n)
+
+    def skip(self, n: int) -> View[T_co]:
+        """Return the view of all items after the first `n`. The sequence may be unbounded.
+
+        >>> import seqkit as sk
+        >>> sk.cycle("ab").skip(3)[0], list(sk.view("abc").skip(1))
+        ('b', ['b', 'c'])
+        """
+        return self[int_at_least(n, "skip: n", 0) :]
+
+    # ---------------------------------------------------------------- reading
+
+    def __bool__(self) -> bool:
+        """False if there are no items. A view whose length is not known is true. Nothing is read."""
+        n = self._n if self._known is not None or is_measured(self) else None
+        return n is None or isinstance(n, Unsized) or n > 0
+
+    def __len__(self) -> int:
+        try:
+            n = self._n
+        except Exception as error:  # of an item that `filter` scanned
+            hide_frames(error)
+            raise
+        if isinstance(n, Unsized):
+            raise TypeError(f"{self._name} has no length: {n.reason}")
+        return n
+
+    @overload
+    def __getitem__(self, key: int | np.integer[Any]) -> T_co: ...
+    @overload
+    def __getitem__(self, key: slice | Sequence[SupportsIndex] | np.ndarray[Any, Any]) -> View[T_co]: ...
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is not int:
+            if isinstance(key, slice):
+                return self._slice(key)
+            if not hasattr(key, "__index__") or getattr(key, "ndim", 0) > 0:
+                return self._fancy(key)
+            key = self._as_int(key)
+        try:
+            n = self._known  # faster than `_n`, which the class has too
+            if n is None:
+                n = self._length_for(key)
+            if key < 0:
+                key = self._wrap(key)
+            if key >= n:
+                raise IndexError(f"{self._name}: index {key} out of range for length {n}")
+            return self._get(key)
+        except Exception as error:
+            if self._known is None:  # the length could not be found, so `_parts` would fail too
+                hide_frames(error)
+            else:
+                locate(error, self, key)
+            raise
+
+    @hides_frames
+    def __iter__(self) -> Iterator[T_co]:
+        return self._iter(self._plan())
+
+    @hides_frames
+    def __reversed__(self) -> Iterator[T_co]:
+        return self._iter(range(len(self))[::-1])
+
+    def __add__(self, other: Any) -> View[Any]:
+        if not hasattr(other, "__getitem__"):
+            return NotImplemented
+        return self.concatenate(other)
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the first index in ``[start, stop)`` whose item equals `value`, or raise ValueError."""
+        span = self._sliced(slice(start, stop)) if start or stop is not None else self._plan()
+        for i, item in zip(span, self._iter(span), strict=False):
+            if item is value or item == value:
+                return i
+        raise ValueError(f"{self._name}: {value!r} is not in the sequence")
+
+    @hides_frames
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
+        """Return the items at `indices` with one batched read. PyTorch's loader calls this method."""
+        return list(self._getmany([self._wrap_checked(i) for i in indices]))
+
+    @hides_frames
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if copy is False:
+            raise ValueError(f"{self._name}: items are computed, so an array of them is always a copy")
+        array = np.asarray(self._getmany(range(len(self))), dtype)
+        return array if array.base is None else array.copy()
+
+    # ---------------------------------------------------------------- writing
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, slice):
+            targets: Sequence[int] = self._sliced(key)
+            values = list(value)
+            if len(values) != len(targets):
+                raise ValueError(
+                    f"{self._name}: assigned {len(values)} values to a slice of {len(targets)} items"
+                )
+        elif hasattr(key, "__len__") and getattr(key, "ndim", 1) != 0:
+            raise TypeError(
+                f"{self._name}: items are assigned by an int or a slice, got {type(key).__name__}."
+                " Select them first: view[indices][:] = values."
+            )
+        else:
+            targets, values = [self._wrap_checked(key)], [value]
+        # Every value is checked before the first one is written.
+        writes = [write for i, item in zip(targets, values, strict=True) for write in self._set(i, item)]
+        for write in writes:
+            write()
+
+    # ---------------------------------------------------------------- showing
+
+    def __repr__(self) -> str:
+        return _expression(self)
+
+    # ---------------------------------------------------------------- keys
+
+    def _plan(self) -> Plan:
+        if self._known is None and self._streams:
+            return Endless()
+        n = self._n
+        return Endless() if isinstance(n, Unsized) else range(n)
+
+    def _length_for(self, key: int) -> Length:
+        """Return the length that is needed to read item `key`."""
+        return UNKNOWN if key >= 0 and self._reads_on_demand else self._n
+
+    def _slice(self, key: slice) -> View[T_co]:
+        if isinstance(self._n, Unsized) and key.stop is None:
+            start, step = (1 if k is None else operator.index(k) for k in (key.start or 0, key.step))
+            if start >= 0 and step > 0:
+                return View._skip(self, start, step)
+        return self._take(self._sliced(key))
+
+    def _sliced(self, key: slice) -> range:
+        n = self._n
+        return unsized_range(key, n, self._name) if isinstance(n, Unsized) else range(n)[key]
+
+    def _fancy(self, key: Any) -> View[T_co]:
+        if isinstance(key, Chainable | Ordered):  # faster than View, which is an abstract base class
+            return View._gather_by(self, key)
+        unordered = isinstance(key, Set | Mapping)
+        if (
+            unordered
+            or isinstance(key, str | bytes | bytearray | float | tuple)
+            or not hasattr(key, "__len__")
+        ):
+            raise TypeError(
+                f"{self._name}: indices must be ints, slices, index arrays or boolean masks,"
+                f" got {type(key).__name__}"
+            )
+        return self._take(as_index_map(key, f"{self._name}: indices", lambda: self._n))
+
+    def _as_int(self, key: Any) -> int:
+        try:
+            return as_index(key)
+        except TypeError:
+            hint = ". A mask needs a bool for each item." if is_flag(key) else ""
+            raise TypeError(f"{self._name}: indices must be ints, got {type(key).__name__}{hint}") from None
+
+    def _wrap(self, key: int) -> int:
+        n = self._n
+        if isinstance(n, Unsized):
+            raise IndexError(f"{self._name}: negative index {key} needs a length: {n.reason}")
+        if key + n < 0:
+            raise IndexError(f"{self._name}: index {key} out of range for length {n}")
+        return key + n
+
+    def _wrap_checked(self, key: Any) -> int:
+        i = self._as_int(key)
+        if i < 0:
+            return self._wrap(i)
+        if i >= self._n:
+            raise IndexError(f"{self._name}: index {i} out of range for length {self._n}")
+        return i
+
+
+def _nothing(view: View[Any], i: int) -> tuple[()]:
+    return ()
+
+
+_SomeView = TypeVar("_SomeView", bound=View[Any])
+
+
+def is_measured(view: View[Any]) -> bool:
+    """Is the length of a view known, or can it be found without reading items?
+
+    >>> import seqkit as sk
+    >>> odd = sk.filter(lambda x: x % 2, range(5))
+    >>> is_measured(sk.batch("abc", 2)), is_measured(sk.batch(odd, 2))
+    (True, False)
+    """
+    pending = [view]
+    while pending:
+        node = pending.pop()
+        if node._known is None:
+            if node._length_reads:
+                return False
+            pending.extend(node._sources)
+    return True
+
+
+def only_selects(view: View[Any]) -> bool:
+    """Are the items of a view those of ranges, lists and arrays, in another order or in lists?
+
+    >>> import seqkit as sk
+    >>> order = sk.batch(sk.shuffle(range(100), seed=0), 8)
+    >>> only_selects(order), only_selects(sk.smap(abs, order))
+    (True, False)
+    """
+    pending = [view]
+    while pending:
+        node = pending.pop()
+        if not node._selects:
+            return False
+        pending.extend(node._sources)
+    return True
+
+
+def sized(view: _SomeView) -> _SomeView:
+    """Return a view, after finding its length unless that reads items.
+
+    `_length` may refuse the lengths of the sources. Wrong lengths then fail when the view is built, or at
+    the first need of the length if a source must be scanned first.
+    """
+    if not view._length_reads:
+        for source in view._sources:
+            if source._known is None and not is_measured(source):
+                return view
+        view._n  # noqa: B018 - finds it
+    return view
+
+
+def in_order(items: Iterable[T]) -> Iterator[T]:
+    """Iterate in index order. Iterating a `prefetch` view with ``in_order=False`` itself would not.
+
+    >>> list(in_order("abc"))
+    ['a', 'b', 'c']
+    """
+    return items._iter(items._plan()) if isinstance(items, View) else iter(items)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function for `repr`: its own name, or the name of its class.
+
+    >>> import functools
+    >>> name_of(abs), name_of(functools.partial(pow, 2)), name_of(functools.partial(int))
+    ('abs', 'pow', 'int')
+    """
+    while hasattr(function, "func") and not hasattr(function, "__name__"):
+        function = function.func  # of a `functools.partial`
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _at_epoch(root: View[Any], epoch: int) -> View[Any]:
+    """Key every view of an expression for an epoch, each view once."""
+    keyed: dict[int, View[Any]] = {}
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        waiting = [source for source in node._sources if id(source) not in keyed]
+        if waiting:
+            pending.extend(waiting)
+            continue
+        pending.pop()
+        if id(node) not in keyed:
+            new = node._keyed(tuple(keyed[id(source)] for source in node._sources), epoch)
+            if new is not node:
+                new._site = node._site
+            keyed[id(node)] = new
+    return keyed[id(root)]
+
+
+def _expression(node: View[Any], budget: Iterator[int] | None = None) -> str:
+    budget = iter(range(30)) if budget is None else budget  # views shown in all
+    inner = [_expression(s, budget) if next(budget, None) is not None else "…" for s in node._sources[:5]]
+    return node._described(inner[:4] + ["…"] * (len(inner) > 4))

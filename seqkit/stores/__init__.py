@@ -1,0 +1,1 @@
+"""Items kept for later: in memory, in a folder, or in one file."""

@@ -1,0 +1,1 @@
+"""Items kept as they are read: `add_cache`."""

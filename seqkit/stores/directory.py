@@ -1,0 +1,208 @@
+"""The store of `add_cache`: a directory that any number of threads and processes may use at once."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, BinaryIO, NoReturn
+
+from ..core.plain import plain
+from ..core.randomness import digest
+
+__all__ = ["ABSENT", "Directory", "replace_file"]
+
+ABSENT: Any = object()
+
+
+def replace_file(path: str, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file atomically: readers find the whole new file, or the old one."""
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
+    try:
+        with open(draft, "xb") as file:
+            write(file)
+        os.replace(draft, path)
+    except BaseException:
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
+
+
+class Directory:
+    """Values by key, each in a file of a directory.
+
+    A file has a pickle, followed by the arrays of the value. Large files are mapped into memory, private and
+    writable, so changes stay in the process. Files are written atomically. A file that cannot be read counts
+    as absent.
+
+    Parameters
+    ----------
+    path : str
+    length : int or None
+        Length of the sequence whose indices are the keys. A directory for another length is refused.
+    scope : str
+        Name of a part of the directory, with its own keys.
+
+    Raises
+    ------
+    ValueError
+        If `path` is not a directory for these values. Checked again at the first read or write.
+    """
+
+    HEADER = "seqkit-store.json"
+    FORMAT = "seqkit store"
+    VERSION = 1
+    SUFFIX = ".item"
+
+    def __init__(self, path: str, length: int | None = None, scope: str = "") -> None:
+        import hashlib  # noqa: F401  `digest` uses it, and no item should wait for an import
+
+        self.path = path
+        self._length = length
+        self._folder = os.path.join(self.path, scope)
+        self._is_ours = self._check()
+
+    def __contains__(self, key: Any) -> bool:
+        return os.path.exists(self._file(key))
+
+    def get(self, key: Any) -> Any:
+        """Return a value, or `ABSENT`."""
+        try:
+            with open(self._file(key), "rb") as file:
+                self._is_ours = self._is_ours or self._check()
+                block = _block(file)
+        except FileNotFoundError:
+            return ABSENT
+        try:
+            return _unpacked(memoryview(block))
+        except MemoryError:
+            raise
+        except Exception:  # truncated by a power failure, or of a class that no longer exists
+            return ABSENT
+
+    def put(self, key: Any, value: Any) -> None:
+        path = self._file(key)
+        if not os.path.exists(self._header()):
+            header = {"format": self.FORMAT, "version": self.VERSION, "length": self._length}
+            os.makedirs(self.path, exist_ok=True)
+            replace_file(self._header(), lambda file: file.write(json.dumps(header).encode()))
+        self._is_ours = self._is_ours or self._check()
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        replace_file(path, lambda file: _write(file, value))
+
+    def clear(self) -> None:
+        """Remove all values, including those of other processes."""
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                if name.endswith(self.SUFFIX):
+                    with suppress(FileNotFoundError):
+                        os.unlink(os.path.join(folder, name))
+
+    def _header(self) -> str:
+        return os.path.join(self.path, self.HEADER)
+
+    def _file(self, key: Any) -> str:
+        key = plain(key)
+        text = _text(key)
+        name = text if type(key) is int else digest(text).hex()
+        return os.path.join(self._folder, name[-2:], name + self.SUFFIX)
+
+    def _check(self) -> bool:
+        """Raise ValueError for a foreign directory. Return whether the directory has a header."""
+        try:
+            with open(self._header(), "rb") as file:
+                header = json.loads(file.read())
+            version, length = header["version"], header["length"]
+        except FileNotFoundError:
+            if any(not name.startswith(".") for name in _listed(self.path)):
+                self._refuse("is not empty, and was not made by add_cache")
+            return False
+        except (ValueError, LookupError, TypeError, NotADirectoryError):
+            self._refuse("was not made by add_cache")
+        if version != self.VERSION:
+            self._refuse(f"has format {version}, this seqkit knows {self.VERSION}")
+        if length != self._length:
+            self._refuse(f"was made for {_of_length(length)}, this is for {_of_length(self._length)}")
+        return True
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise ValueError(f"add_cache: store {self.path} {why}; remove it or use another path")
+
+
+def _of_length(length: int | None) -> str:
+    return "items named by key" if length is None else f"length {length}"
+
+
+def _listed(path: str) -> list[str]:
+    return os.listdir(path) if os.path.isdir(path) else []
+
+
+def _text(key: Any) -> str:
+    """Return a key as text, the same in every process."""
+    if isinstance(key, tuple):
+        return "(" + "".join(_text(part) + "," for part in key) + ")"
+    if isinstance(key, str | bytes | int | float | None):
+        return repr(key)
+    raise TypeError(f"a key must be a str, bytes, number, None or tuple of these, got {key!r}")
+
+
+# -------------------------------------------------------------------- files
+
+_MAGIC = b"\x93SEQKIT"
+_HEAD = struct.Struct("<7sBqq")  # magic, version, bytes of the pickle, number of buffers
+# A smaller buffer stays in the pickle, which costs less than a separate buffer.
+_INLINE_BYTES = 4096
+_ALIGNMENT = 64
+# A smaller file is read. Mapping it costs more, and a process can have only about 65,000 maps.
+_MAPPED_BYTES = 1 << 16
+
+
+def _write(file: BinaryIO, value: Any) -> None:
+    buffers: list[memoryview] = []
+
+    def aside(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _INLINE_BYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    pickled = pickle.dumps(value, protocol=5, buffer_callback=aside)
+    file.write(_HEAD.pack(_MAGIC, 1, len(pickled), len(buffers)))
+    file.write(struct.pack(f"<{len(buffers)}q", *(raw.nbytes for raw in buffers)))
+    file.write(pickled)
+    for raw in buffers:
+        file.write(bytes(-file.tell() % _ALIGNMENT))
+        file.write(raw)
+
+
+def _block(file: BinaryIO) -> bytearray | mmap.mmap:
+    """Return the content of a file in writable memory."""
+    if os.fstat(file.fileno()).st_size >= _MAPPED_BYTES:
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError:
+            pass  # too many maps
+    return bytearray(file.read())
+
+
+def _unpacked(block: memoryview) -> Any:
+    magic, version, length, count = _HEAD.unpack_from(block)
+    if (magic, version) != (_MAGIC, 1):
+        raise ValueError("not an item of a store")
+    sizes = struct.unpack_from(f"<{count}q", block, _HEAD.size)
+    start = _HEAD.size + 8 * count
+    pickled = block[start : start + length]
+    end, buffers = start + length, []
+    for size in sizes:
+        start = end + -end % _ALIGNMENT
+        end = start + size
+        buffers.append(block[start:end])
+    if end > len(block):
+        raise ValueError("cut off")
+    return pickle.loads(pickled, buffers=buffers)

@@ -1,0 +1,1 @@
+"""All items computed at once: `materialize`."""

@@ -1,0 +1,1 @@
+"""A sequence in one file: `pack` and `load_packed`."""

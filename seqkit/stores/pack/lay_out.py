@@ -1,0 +1,205 @@
+"""`lay_out`: the items of a sequence, evaluated and stored in arrays."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from array import array
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from ...core.casting import holds
+from ...core.indices import Unsized
+from ...core.progress import Report
+from ...core.source import Source
+from ...core.view import View, in_order
+from ...core.worker import MAIN
+from .layouts import Array, ByteStrings, Layout, Numbers, Pickles, Ragged, Rows, Scalars, Strings
+
+__all__ = ["lay_out"]
+
+
+def lay_out(source: View[Any], report: Report | None = None) -> Layout:
+    """Evaluate all items of a sequence and lay them out. `report` is told how many are done.
+
+    >>> import seqkit as sk
+    >>> lay_out(sk.view([3, 300])).arrays()
+    (array([  3, 300], dtype=uint16),)
+    """
+    if isinstance(source, Source) and _is_plain_array(source._data):
+        return Rows(source._data) if source._data.ndim > 1 else Scalars(source._data)
+    builder: _Builder | None = None
+    total = None if isinstance(source._n, Unsized) else source._n
+    for count, item in enumerate(in_order(source)):
+        if builder is None:
+            builder = _builder(item)
+        if not builder.add(item):
+            builder = _as_pickles(builder, count)
+            builder.add(item)
+        if report is not None:
+            report(count + 1, total)
+    return Pickles(np.empty(0, np.uint8), np.zeros(1, np.uint32)) if builder is None else builder.built()
+
+
+def _builder(item: Any) -> _Builder:
+    kind = type(item)
+    if kind in (int, float, bool):
+        return _NumberBuilder(kind)
+    if kind in (str, bytes):
+        return _StringBuilder(kind)
+    if _is_plain_array(item):
+        return _ArrayBuilder(item)
+    if isinstance(item, np.generic) and item.dtype.kind in "biufcmM":
+        return _ArrayBuilder(item)
+    return _PickleBuilder()
+
+
+def _as_pickles(builder: _Builder, count: int) -> _Builder:
+    """Return a builder for any items, with the items of another builder."""
+    pickles = _PickleBuilder()
+    if count:
+        layout = builder.built()
+        for i in range(count):
+            pickles.add(layout.one(i))
+    return pickles
+
+
+def _is_plain_array(value: Any) -> bool:
+    if type(value) not in (np.ndarray, np.memmap):
+        return False
+    dtype = value.dtype
+    return not dtype.hasobject and dtype.itemsize > 0 and dtype.metadata is None  # a pickle keeps metadata
+
+
+class _Builder(Protocol):
+    """Collects items of one kind. `add` returns False for an item of another kind."""
+
+    def add(self, item: Any) -> bool: ...
+    def built(self) -> Layout: ...
+
+
+class _NumberBuilder:
+    CODES: ClassVar[dict[type, str]] = {int: "q", float: "d", bool: "B"}
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._kind = kind
+        self._values: array[Any] = array(self.CODES[kind])
+
+    def add(self, item: Any) -> bool:
+        if type(item) is not self._kind:
+            return False
+        try:
+            self._values.append(item)
+        except OverflowError:
+            return False
+        return True
+
+    def built(self) -> Layout:
+        values = np.array(self._values)
+        return Numbers(values.astype(bool) if self._kind is bool else _narrowed(values))
+
+
+def _narrowed(values: Array) -> Array:
+    """Return ints in the smallest dtype that holds them all. Floats are returned unchanged."""
+    if values.dtype.kind == "i":
+        extremes = np.array([values.min(), values.max()])
+        for dtype in map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4")):
+            if holds(dtype, extremes):
+                return values.astype(dtype)
+    return values
+
+
+class _ArrayBuilder:
+    """For arrays of one dtype that differ only in the length of their first dimension, and for scalars."""
+
+    def __init__(self, first: Any) -> None:
+        self._kinds = (np.ndarray, np.memmap) if isinstance(first, np.ndarray) else (type(first),)
+        self._dtype = first.dtype
+        self._ndim = first.ndim
+        self._trailing = first.shape[1:]
+        self._data = bytearray()
+        self._lengths = array("q")
+
+    def add(self, item: Any) -> bool:
+        if type(item) not in self._kinds or item.dtype != self._dtype or item.dtype.metadata:
+            return False
+        if item.ndim != self._ndim or item.shape[1:] != self._trailing:
+            return False
+        self._data += item.tobytes()
+        self._lengths.append(len(item) if item.ndim else 1)
+        return True
+
+    def built(self) -> Layout:
+        values = np.frombuffer(self._data, self._dtype) if self._data else np.empty(0, self._dtype)
+        if not self._ndim:
+            return Rows(values) if np.ndarray in self._kinds else Scalars(values)
+        lengths = np.array(self._lengths)
+        if (lengths == lengths[0]).all():
+            return Rows(values.reshape(len(lengths), int(lengths[0]), *self._trailing))
+        return Ragged(values.reshape(int(lengths.sum()), *self._trailing), _starts(lengths.cumsum()))
+
+
+class _StringBuilder:
+    def __init__(self, kind: type[Any]) -> None:
+        self._kind = kind
+        self._data = bytearray()
+        self._ends = array("q")
+
+    def add(self, item: Any) -> bool:
+        if type(item) is not self._kind:
+            return False
+        self._data += item.encode("utf-8", "surrogatepass") if self._kind is str else item
+        self._ends.append(len(self._data))
+        return True
+
+    def built(self) -> Layout:
+        layout = Strings if self._kind is str else ByteStrings
+        return layout(_as_bytes(self._data), _starts(np.array(self._ends)))
+
+
+class _PickleBuilder:
+    def __init__(self) -> None:
+        self._file = io.BytesIO()
+        self._pickler = _Pickler(self._file, protocol=5)
+        self._ends = array("q")
+
+    def add(self, item: Any) -> bool:
+        try:
+            self._pickler.dump(item)
+        except Exception as error:
+            raise TypeError(
+                f"pack: item {len(self._ends)}, a {type(item).__name__}, cannot be pickled: {error}"
+            ) from error
+        self._pickler.clear_memo()  # each item must be readable without the others
+        self._ends.append(self._file.tell())
+        return True
+
+    def built(self) -> Layout:
+        layout = Pickles(_as_bytes(self._file.getbuffer()), _starts(np.array(self._ends)))
+        layout.classes = tuple(self._pickler.classes)
+        return layout
+
+
+class _Pickler(pickle.Pickler):
+    """Records the classes of the main script that the items refer to."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.classes: dict[type, None] = {}
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type) and value.__module__ in MAIN:
+            self.classes[value] = None
+        return NotImplemented
+
+
+def _as_bytes(data: bytearray | memoryview) -> Array:
+    return np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+
+
+def _starts(ends: Array) -> Array:
+    """Return the start of each piece and the end of the last one, in the smaller sufficient dtype."""
+    starts = np.zeros(len(ends) + 1, np.uint32 if ends[-1] < 2**32 else np.int64)
+    starts[1:] = ends
+    return starts

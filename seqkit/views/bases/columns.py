@@ -1,0 +1,96 @@
+"""`Columns`: the base of views whose items may have named columns, which `select` picks out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ...core.tracebacks import hiding_frames
+from ...core.view import T_co, View
+
+__all__ = ["Columns", "selected"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _IfNamed:
+    """A method of views whose items have named columns. Other views have the hint of `Chainable`."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, view: Any, kind: type) -> Any:
+        if view is not None and view._column_names() is None:
+            with hiding_frames():
+                return getattr(super(Columns, view), self._method.__name__)  # raises AttributeError
+        return self._method.__get__(view, kind)
+
+
+def _if_named(method: F) -> F:
+    return cast(F, _IfNamed(method))
+
+
+class Columns(View[T_co]):
+    """A view that passes a selection of columns on to its sources, down to a `collate` with names."""
+
+    def _column_names(self) -> tuple[str, ...] | None:
+        """Return the names of the columns, or None if the items have no named columns."""
+        first = self._sources[0] if self._sources else None
+        return first._column_names() if isinstance(first, Columns) else None
+
+    @_if_named
+    def select(self, *names: str) -> View[Any]:
+        """Return the view of some columns: of one name its values, of several names dicts.
+
+        Works on `collate` with names, and on selections of its items: slices, `gather`, `filter`, `shuffle`,
+        `random_split`, `split`, `concatenate`, `batch` and others. The order stays the same, and the other
+        columns are not read.
+
+        Parameters
+        ----------
+        *names : str
+            At least one.
+
+        Raises
+        ------
+        AttributeError
+            If the items have no named columns.
+        TypeError
+            If a name is not a str, or if the view may need all columns.
+        ValueError
+            Without names, or for an unknown name.
+
+        Examples
+        --------
+        >>> import seqkit as sk
+        >>> points = sk.collate(x=[1, 2, 3], y="abc")
+        >>> list(points.select("y")), points[::-1].select("y", "x")[0]
+        (['a', 'b', 'c'], {'y': 'c', 'x': 3})
+        >>> train, test = sk.random_split(points, [2, 1], seed=0)
+        >>> list(train.select("y")) == [point["y"] for point in train]
+        True
+        """
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"select: names of columns must be strings, got {name!r}."
+                    " Use gather to select items by index."
+                )
+        return self._select(names)
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        return self._rebuild(tuple(selected(source, names) for source in self._sources))
+
+
+def selected(view: View[Any], names: tuple[str, ...]) -> View[Any]:
+    """Return the view of some columns of a view, or raise TypeError if its items have none.
+
+    >>> import seqkit as sk
+    >>> selected(sk.smap(str, [1]), ("x",))
+    Traceback (most recent call last):
+    TypeError: select: items of smap(str, <list of 1>) have no named columns. Select from a collate ...
+    """
+    if not isinstance(view, Columns):
+        raise TypeError(f"select: items of {view!r} have no named columns. Select from a collate with names.")
+    return view._select(names)

@@ -1,0 +1,90 @@
+"""`Decided`: a decision about each item of a plan, made once for all iterations of the plan."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...core.errors import EndOfSequence
+from ...core.indices import Plan, each
+
+__all__ = ["Decided"]
+
+
+class Decided:
+    """Decisions about the items of a plan, made in order, each when it is first needed.
+
+    A view uses it to split a plan among sources that work ahead. All of them must use the same decisions,
+    even if the decision would differ at a later time.
+
+    >>> seen = Decided([7, 8, 9], lambda i: i % 2)
+    >>> list(seen.where(1)), seen.at(1)
+    ([7, 9], 0)
+    """
+
+    def __init__(self, plan: Plan, decide: Callable[[int], Any]) -> None:
+        self.plan = plan
+        self._decide = decide
+        self._undecided = each(plan)
+        self._decisions: list[Any] = []
+        self._lock = threading.RLock()
+
+    @classmethod
+    def by_items(cls, plan: Plan, items: Iterator[Any], choose: Callable[[int, Any], int]) -> Decided:
+        """Decide by `choose(i, item)`, where the next of `items` belongs to the index `i`.
+
+        If this fails, or the items end, the decision is the error.
+        """
+
+        def decide(i: int) -> int | Exception:
+            try:
+                for item in items:
+                    return choose(i, item)
+                return EndOfSequence(f"the sequence ends before index {i}")
+            except Exception as error:
+                return error
+
+        return cls(plan, decide)
+
+    def at(self, position: int) -> Any:
+        """Return the decision about the item at a position of the plan."""
+        with self._lock:
+            while len(self._decisions) <= position:
+                self._decisions.append(self._decide(next(self._undecided)))
+            return self._decisions[position]
+
+    def where(self, wanted: Any) -> Plan:
+        """Return the part of the plan whose items have this decision."""
+        return _Part(self, wanted)
+
+    def ints(self) -> Plan:
+        """Return the plan of the decisions that are ints, such as indices in another sequence."""
+        return _Ints(self)
+
+    def __iter__(self) -> Iterator[int]:
+        return each(self.plan)
+
+
+class _Ints:
+    def __init__(self, decided: Decided) -> None:
+        self.plan = decided.plan
+        self._decided = decided
+
+    def __iter__(self) -> Iterator[int]:
+        for position, _ in enumerate(self._decided):
+            decision = self._decided.at(position)
+            if isinstance(decision, int):
+                yield decision
+
+
+class _Part:
+    def __init__(self, decided: Decided, wanted: Any) -> None:
+        self.plan = decided.plan
+        self._decided = decided
+        self._wanted = wanted
+
+    def __iter__(self) -> Iterator[int]:
+        for position, i in enumerate(self._decided):
+            if self._decided.at(position) == self._wanted:
+                yield i

@@ -1,0 +1,110 @@
+"""`Grouped`: the base of `batch` and `window`, which make groups of successive items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import fail
+from ...core.indices import UNKNOWN, Length, Unsized
+from ...core.once import cached
+from ...core.view import View, name_of, sized
+from .columns import Columns, selected
+from .last import Last
+from .stacked import borrowed, in_shared_memory
+
+__all__ = ["Grouped"]
+
+
+class Grouped(Columns[Any]):
+    """A view of lists of items, or of what `collate_fn` makes of them."""
+
+    def __init__(
+        self,
+        source: View[Any],
+        size: int,
+        last: Last,
+        pad: Any,
+        collate_fn: Callable[[list[Any]], Any] | None,
+    ) -> None:
+        super().__init__((source,))
+        self._size = size
+        self._last = last
+        self._pad = pad
+        self._given_fn = collate_fn
+        self._collate_fn = in_shared_memory(collate_fn)
+        # A collate function with this attribute gets the items of an array source as one array.
+        self._takes_arrays: bool = getattr(self._collate_fn, "takes_arrays", False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_memory"}
+
+    @cached
+    def _memory(self) -> np.ndarray[Any, Any] | None:
+        """The memory of an array source, if the collate function gets slices of it, and copies them."""
+        if not self._takes_arrays or isinstance(n := self._source_length, Unsized):
+            return None
+        memory = borrowed(self._sources[0], range(n))
+        return memory if self._takes(memory) else None
+
+    def _sliced_from(self, memory: np.ndarray[Any, Any], i: int, start: int) -> Any:
+        """Make group `i`, whose first item is item `start` of an array."""
+        items = memory[start : start + self._size]
+        if len(items) < self._size:
+            return self._finish(i, items)
+        try:
+            return self._collate_fn(items)
+        except Exception as error:
+            fail(self, i, error, "in collate_fn")
+
+    @property
+    def _selects(self) -> bool:
+        return self._given_fn in (None, list, tuple)
+
+    @property
+    def _reads_on_demand(self) -> bool:
+        return bool(self._sources[0]._reads_on_demand)
+
+    @property
+    def _source_length(self) -> Length:
+        """The length of the source, which is not scanned for it if items can be read on demand."""
+        source = self._sources[0]
+        return UNKNOWN if source._reads_on_demand else source._n
+
+    def _takes(self, items: Any) -> bool:
+        """Can the collate function have the items as they are?"""
+        if isinstance(items, np.ndarray):
+            # An array made of single items of other dtypes differs: strings shrink, objects are inspected.
+            return self._takes_arrays and items.dtype.kind in "biufcmMV" and items.dtype.isnative
+        return isinstance(items, list)
+
+    def _finish(self, i: int, items: Any) -> Any:
+        """Make the group of its items."""
+        missing = self._size - len(items) if self._last == "pad" else 0
+        if missing:
+            items = [*items, *[self._pad] * missing]
+        if self._collate_fn is None:
+            return items if isinstance(items, list) else list(items)
+        try:
+            return self._collate_fn(items if self._takes(items) else list(items))
+        except Exception as error:
+            fail(self, i, error, "in collate_fn")
+
+    def _select(self, names: tuple[str, ...]) -> View[Any]:
+        f = self._collate_fn
+        if f is not None and f not in (list, tuple) and not getattr(f, "keeps_columns", False):
+            raise TypeError(
+                f"select: {name_of(f)} may need all columns."
+                f" Select below {self._name}: view.select(…).{self._name}(…)"
+            )
+        grouped: Any = self._rebuild((selected(self._sources[0], names),))
+        if isinstance(self._pad, Mapping):
+            one, *others = values = [self._pad[name] for name in names]
+            grouped._pad = dict(zip(names, values, strict=True)) if others else one
+        return sized(grouped)
+
+    def _function_arguments(self) -> list[str]:
+        """Return the argument `collate_fn` for `repr`."""
+        return [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]

@@ -1,0 +1,208 @@
+"""`Groups`: the groups of a sequence of groups, such as files, each read once for successive items."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import EndOfSequence
+from ...core.indices import Plan, each
+from ...core.source import PLAIN, Source, owned
+from ...core.view import View
+from ...core.worker import get_worker_info
+
+__all__ = ["Group", "Groups", "Kept"]
+
+
+class Group:
+    """A group that was read. `left` counts the items that were not picked yet, once the size was checked."""
+
+    __slots__ = ("items", "left", "number", "size", "start")
+
+    def __init__(self, number: int, items: Any) -> None:
+        self.number = number
+        self.items = items
+        self.size = self.left = self.start = -1
+
+    def pick(self, i: int) -> Any:
+        """Return item `i` of the sequence of all items. Count it, see `left`."""
+        item = self.items[i - self.start]
+        self.left -= 1
+        return item if type(item) in PLAIN else owned(item)
+
+    def check(self, size: int, who: str, start: int = 0) -> None:
+        """Raise ValueError if the group has not this many items. `start` is the index of its first item."""
+        if len(self.items) != size:
+            raise ValueError(f"{who} {self.number} has {len(self.items)} items, expected {size}")
+        self.size, self.left, self.start = size, size, start
+
+
+class _Local(threading.local):
+    last: Group | None = None
+    other: Group | None = None
+    pid = -1
+
+
+class Kept:
+    """The last group that each thread has read, and in workers the group before it.
+
+    A worker that reads a file in several jobs loads it once. The rest of a job may come to it while it reads
+    the next file.
+
+    A group is dropped when all its items have been picked, or before other groups are read. A forked
+    process does not use a group of its parent, which may be an open file. Copies and pickles are empty.
+
+    Groups of lists and arrays in memory are not kept: it costs nothing to read them again, and they may
+    change.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> kept = Kept(sk.smap(str.split, ["a b", "c"]))
+    >>> group = kept.read(0)
+    >>> kept.read(0) is group, kept.read(1) is group, kept.read(0) is group
+    (True, False, False)
+    """
+
+    opens_its_own = True  # handles in kept groups are not shared with other processes
+
+    def __init__(self, groups: View[Any]) -> None:
+        self._groups = groups
+        self._in_memory = isinstance(groups, Source) and type(groups._data) in _IN_MEMORY
+        self._local = _Local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kept, (self._groups,)
+
+    def find(self, number: int) -> Group | None:
+        """Return a group if this thread has kept it."""
+        local = self._local
+        if local.pid != os.getpid():
+            local.last, local.other, local.pid = None, None, os.getpid()
+        last, other = local.last, local.other
+        if last is not None and last.number == number:
+            return last
+        if other is None or other.number != number:
+            return None
+        local.last, local.other = other, last
+        return other
+
+    def read(self, number: int) -> Group:
+        """Return a group that is kept, or else read and keep it."""
+        if self._in_memory:
+            return Group(number, self._groups._get(number))
+        group = self.find(number)
+        if group is None:
+            self.make_room()  # before the next one is loaded
+            group = Group(number, self._groups._get(number))
+            self.keep(group)
+        return group
+
+    def read_many(self, numbers: list[int], last: int) -> dict[int, Group]:
+        """Return several groups by their numbers, and keep one of them."""
+        found = {number: group for number in numbers if (group := self.find(number)) is not None}
+        missing = [number for number in numbers if number not in found]
+        if missing:
+            self.make_room()
+            for number, items in zip(missing, self._groups._getmany(missing), strict=True):
+                found[number] = Group(number, items)
+        self.keep(found[last])
+        return found
+
+    def iterate(self, plan: Plan) -> Groups:
+        """Return the groups of a plan, to be read in its order.
+
+        In a worker the iteration may be a part of a longer one, so its last group is kept, and the next part
+        uses it.
+        """
+        if self._groups._reads_ahead or get_worker_info() is None:
+            alone = self._groups._iter(plan)
+            return Groups(lambda number: Group(number, next(alone)))
+        first = self.find(next(iter(plan), -1))
+        groups = self._groups._iter(plan if first is None else _Rest(plan))
+
+        def read(number: int) -> Group:
+            self.make_room()
+            group = Group(number, next(groups))
+            self.keep(group)
+            return group
+
+        return Groups(read, first)
+
+    def keep(self, group: Group) -> None:
+        """Keep a group for this thread."""
+        if not self._in_memory and self.find(group.number) is not group:
+            self.make_room()
+            self._local.last = group
+
+    def make_room(self) -> None:
+        """Drop the older one of two groups, without workers the only one."""
+        local = self._local
+        if local.last is not None:
+            local.last, local.other = None, None if get_worker_info() is None else local.last
+
+    def finish(self, group: Group) -> None:
+        """Drop a group whose items have all been picked."""
+        if self.find(group.number) is group:
+            self._local.last = None
+
+
+_IN_MEMORY = {list, tuple, dict, str, bytes, np.ndarray}
+
+
+class _Rest:
+    """A plan without its first index."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __iter__(self) -> Iterator[int]:
+        return islice(each(self.plan), 1, None)
+
+
+class Groups:
+    """The groups of an iteration. Each is read once for successive items, even if reading it fails.
+
+    Parameters
+    ----------
+    read : callable
+        Reads the group of a number.
+    first : Group, optional
+        The first group, if it was read already.
+
+    Examples
+    --------
+    >>> groups = Groups(lambda number: print("reading") or Group(number, "abc"))
+    >>> groups.read(4).items, groups.read(4).items
+    reading
+    ('abc', 'abc')
+    """
+
+    def __init__(self, read: Callable[[int], Group], first: Group | None = None) -> None:
+        self._read = read
+        self._number = -1 if first is None else first.number
+        self._group = first
+        self._failure: Exception | None = None
+
+    def read(self, number: int) -> Group:
+        """Return a group. If reading it failed, raise the same error for each of its items."""
+        if number != self._number:
+            self._number, self._group, self._failure = number, None, None
+            try:
+                self._group = self._read(number)
+            except StopIteration:
+                self._failure = EndOfSequence("there is no further group")
+            except Exception as error:
+                self._failure = error
+            except BaseException:
+                self._number = -1
+                raise
+        if self._group is None:
+            assert self._failure is not None
+            raise self._failure
+        return self._group

@@ -1,0 +1,45 @@
+"""`Random`: the base of views that draw random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.indices import Length
+from ...core.once import cached
+from ...core.randomness import node_key
+from ...core.view import View
+
+__all__ = ["Random"]
+
+
+class Random(View[Any]):
+    """A view that is keyed by seed, epoch, and its name or the number of random views below it."""
+
+    def __init__(
+        self,
+        sources: tuple[View[Any], ...],
+        seed: int,
+        epoch: int,
+        name: str | int | None,
+        n: Length | None = None,
+    ) -> None:
+        super().__init__(sources, n)
+        self._salt = self._random_count if name is None else name
+        self._random_count += 1
+        self._seed = seed
+        self._epoch = epoch
+        self._given_name = name
+
+    @cached
+    def _key(self) -> int:
+        return node_key(self._name, self._seed, self._epoch, self._salt)
+
+    def _keyed(self, sources: tuple[View[Any], ...], epoch: int) -> View[Any]:
+        keyed = self._rebuild(sources)
+        assert isinstance(keyed, Random)
+        keyed._epoch = epoch  # nothing has been drawn from it yet
+        return keyed
+
+    def _key_arguments(self) -> list[str]:
+        """Return the arguments of `repr` that tell this view from others with the same sources."""
+        return [f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]

@@ -1,0 +1,46 @@
+"""`Selection`: the base of views whose item i *is* an item of their source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ...core.errors import EndOfSequence
+from ...core.indices import Indices, Plan, Translated
+from ...core.view import View
+from .columns import Columns
+
+__all__ = ["Selection"]
+
+
+class Selection(Columns[Any]):
+    """A view whose item i is item ``_where(i)`` of its source. A subclass also writes `_many`."""
+
+    _selects = True
+
+    def _where(self, i: int) -> int:
+        """Return the index in the source of item `i`."""
+        raise NotImplementedError
+
+    def _many(self, indices: Indices) -> Indices:
+        """Return the indices in the source of a batch of items."""
+        raise NotImplementedError
+
+    def _get(self, i: int) -> Any:
+        j = self._where(i)
+        try:
+            return self._sources[0]._get(j)
+        except EndOfSequence as end:  # this view has an item i, so its end is elsewhere
+            raise IndexError(f"{self._name}: item {i} is item {j} of its source, and {end}") from None
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._sources[0]._getmany(self._many(indices))
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        return self._sources[0]._iter(Translated(plan, self._many))
+
+    def _set(self, i: int, value: Any) -> Iterable[Any]:
+        return self._sources[0]._set(self._where(i), value)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], (self._where(i),)),)

@@ -1,0 +1,1 @@
+"""Items by index: `gather` and `take`."""

@@ -1,0 +1,230 @@
+"""`gather` (also called `take`): items selected by index. A slice is a gather over a `range`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from ...core.arguments import as_bool
+from ...core.errors import EndOfSequence
+from ...core.indices import (
+    UNKNOWN,
+    Endless,
+    IndexArray,
+    Indices,
+    Length,
+    Plan,
+    Unsized,
+    as_array,
+    as_index_map,
+    select,
+)
+from ...core.once import cached
+from ...core.source import as_view
+from ...core.view import Indexable, Ordered, T, View
+from ..bases.selection import Selection
+from .by_view import GatherView
+
+__all__ = ["Gather", "Skip", "gather", "take"]
+
+
+def gather(sequence: Indexable[T], indexes: Iterable[SupportsIndex], *, check: bool = False) -> View[T]:
+    """Return the view of the items of a sequence at `indexes`, in that order.
+
+    Item ``i`` is ``sequence[indexes[i]]``. Nothing is read until an item is requested.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        Where the items come from, of length n.
+    indexes : range, integer array, list, iterable of int, View or sampler
+        Positions in ``[-n, n)``. They may repeat. Arrays are not copied: do not change them afterwards. A
+        boolean array of length n selects the positions that are true. An index of a view or of a sampler is
+        read with its item, and follows the epoch: see `View.at_epoch`.
+    check : bool
+        Raise now if an index is outside ``[-n, n)``; indices of a view are all read. False (the default)
+        raises when that item is read.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed, `indexes` are not ints, the order of a sampler is not known in
+        advance, or `check` is not a bool. An item raises it if a view gives another index than an int, such
+        as a bool.
+    IndexError
+        For a mask of the wrong length, or an index outside ``[-n, n)``.
+
+    Notes
+    -----
+    One lookup per access. A gather of a gather costs one lookup in all. Memory: that of `indexes`, so
+    ``numpy.uint32`` arrays halve it. A view of indices is not read at
+    construction, and needs no memory. After ``gather`` of SeqTools; known elsewhere as ``take``, ``Subset``,
+    ``select``, ``sample``.
+
+    Examples
+    --------
+    >>> list(gather("abcd", [3, 0, 0, -2]))
+    ['d', 'a', 'a', 'c']
+    >>> gather("abcd", [4], check=True)
+    Traceback (most recent call last):
+    IndexError: gather: indexes[0] is 4, outside [-4, 4)
+    >>> import seqkit as sk
+    >>> letters = gather("abcd", sk.shuffle(range(4), seed=0))
+    >>> "".join(letters), "".join(letters.at_epoch(1))
+    ('dabc', 'acbd')
+    """
+    source = as_view(sequence, "gather")
+    if isinstance(indexes, View | Ordered):
+        selected = _by(source, indexes)
+        if as_bool(check, "gather: check"):
+            selected.check()
+        return selected
+    index_map = as_index_map(indexes, "gather: indexes", lambda: source._n)
+    if as_bool(check, "gather: check"):
+        _check(index_map, source._n)
+    return source._take(index_map)
+
+
+def _by(source: View[Any], indexes: View[Any] | Ordered) -> GatherView:
+    """Return the items at the indices that a view or a sampler gives."""
+    order = indexes.whole_order() if isinstance(indexes, Ordered) else indexes
+    if order is None:
+        name = type(indexes).__name__
+        raise TypeError(
+            f"gather: the indices of {name} are only known when it is iterated. Make a list of them first."
+        )
+    return GatherView(source, order)
+
+
+def _check(index_map: range | IndexArray, n: Length) -> None:
+    if not _within(index_map, n):
+        array = as_array(index_map)
+        place = int(np.flatnonzero((array < 0) | (array >= n))[0])
+        least = 0 if isinstance(n, Unsized) else -n
+        raise IndexError(f"gather: indexes[{place}] is {array[place]}, outside [{least}, {n})")
+
+
+take = gather
+
+
+class Gather(Selection):
+    """The view that `gather` returns, and every slice.
+
+    `_map` is a range or an integer array. A Gather wraps another one only to report an index that is out of
+    range there.
+    """
+
+    def __init__(self, source: View[Any], index_map: range | IndexArray) -> None:
+        super().__init__((source,), len(index_map))
+        self._map = index_map
+
+    def _where(self, i: int) -> int:
+        j = int(self._map[i])
+        n = self._sources[0]._n
+        if not 0 <= j < n:
+            least = 0 if isinstance(n, Unsized) else -n
+            raise IndexError(f"gather: indexes[{i}] is {j}, outside [{least}, {n})")
+        return j
+
+    def _many(self, indices: Indices) -> range | IndexArray:
+        return select(self._map, indices)
+
+    @cached
+    def _readable(self) -> bool:
+        """Is every index known to be in range? Otherwise items are read one by one, and some may fail."""
+        n = self._sources[0]._n
+        return n is not UNKNOWN and _within(self._map, n)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return super()._getmany(indices) if self._readable else View._getmany(self, indices)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if not self._readable:
+            return View._iter(self, plan)
+        if isinstance(plan, range) and isinstance(self._map, range):
+            return self._sources[0]._iter(self._many(plan))
+        return super()._iter(plan)
+
+    def _take(self, indices: range | IndexArray) -> View[Any]:
+        if _within(indices, len(self._map)):
+            return self._sources[0]._take(self._many(indices))
+        return Gather(self, indices)
+
+    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        j = int(self._map[i])
+        return ((self._sources[0], (j,)),) if 0 <= j < self._sources[0]._n else ()
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Gather(sources[0], self._map)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        if isinstance(self._map, range):
+            return [*sources, repr(self._map)]
+        return [*sources, f"<{len(self._map)} indices>"]
+
+
+class Skip(Selection):
+    """An open slice, such as ``[5:]``, of a sequence without a length, with `most` items if that is given."""
+
+    def __init__(self, source: View[Any], start: int, step: int, most: int | None = None) -> None:
+        super().__init__((source,), source._n)
+        self._start = start
+        self._step = step
+        self._most = most
+
+    def _where(self, i: int) -> int:
+        return self._start + i * self._step
+
+    def _many(self, indices: Indices) -> range | IndexArray:
+        if isinstance(indices, range):
+            start, stop = self._where(indices.start), self._where(indices.stop)
+            return range(start, stop, indices.step * self._step)
+        return self._start + as_array(indices).astype(np.int64, copy=False) * self._step
+
+    def _get(self, i: int) -> Any:
+        if self._most is not None and i >= self._most:
+            raise EndOfSequence(f"the sequence ends before index {i}")
+        return self._sources[0]._get(self._where(i))  # both sequences end together
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return View._getmany(self, indices) if self._n is UNKNOWN else super()._getmany(indices)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if self._most is None:
+            return super()._iter(plan)
+        if isinstance(plan, Endless):
+            return self._sources[0]._iter(self._many(range(self._most)))
+        return View._iter(self, plan)
+
+    def _take(self, indices: range | IndexArray) -> View[Any]:
+        if self._most is not None or (len(indices) and min(_ends(indices)) < 0):
+            return Gather(self, indices)
+        return self._sources[0]._take(self._many(indices))
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Skip(sources[0], self._start, self._step, self._most)
+
+    def _arguments(self, sources: list[str]) -> list[str]:
+        step = [f"step={self._step}"] * (self._step > 1)
+        return [*sources, str(self._start), *step, *[f"most={self._most}"] * (self._most is not None)]
+
+
+View._gather = staticmethod(Gather)
+View._gather_by = staticmethod(_by)
+View._skip = staticmethod(Skip)
+
+
+def _ends(index_map: range | IndexArray) -> tuple[int, int]:
+    if isinstance(index_map, range):
+        return index_map[0], index_map[-1]
+    return int(np.min(index_map)), int(np.max(index_map))
+
+
+def _within(index_map: range | IndexArray, n: Length) -> bool:
+    return not len(index_map) or (min(_ends(index_map)) >= 0 and max(_ends(index_map)) < n)

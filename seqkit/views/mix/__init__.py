@@ -1,0 +1,1 @@
+"""Sources mixed by weights: `mix`."""

@@ -1,0 +1,126 @@
+"""`Turns`: which sequence of a mixture each item comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.indices import Indices, Length, as_array
+from ...core.once import cached
+
+__all__ = ["Turns"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Turns:
+    """The schedule of a mixture: the sequence at each index, and the item of that sequence.
+
+    A block of turns is made once and repeats. In a block, each item has a window of turns. If all items stay
+    in their windows, each sequence is within one item of its share at every index. Giving each turn to the
+    item whose open window closes first keeps all items in their windows (R. Tijdeman, The chairman assignment
+    problem, 1980). Ties are broken at random. Afterwards, neighbours are exchanged at random if both stay in
+    their windows.
+
+    Parameters
+    ----------
+    shares : tuple of int
+        Turns of each sequence in a period, at least 1.
+    key : int
+        128 bits, see `randomness.node_key`.
+
+    Examples
+    --------
+    >>> turns = Turns((3, 1), key=0)
+    >>> sorted(turns.at(i) for i in range(4)), turns.at(4 * 10**12 + 1)[1] >= 10**12
+    ([(0, 0), (0, 1), (0, 2), (1, 0)], True)
+    """
+
+    LEAST = 1024  # in a shorter block, the repetition would be noticeable
+    EXCHANGES = 32
+
+    def __init__(self, shares: tuple[int, ...], key: int) -> None:
+        self.shares = shares
+        self.key = key
+        self._period = sum(shares)
+        self._repeats = -(-self.LEAST // self._period)
+        self.block = self._period * self._repeats
+        self._quotas = np.array(shares, np.int64) * self._repeats  # turns in a block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Turns, (self.shares, self.key)  # without the table
+
+    def at(self, i: int) -> tuple[int, int]:
+        """Return the sequence at index `i`, and the index of the item there."""
+        which, ranks = self._table
+        number, place = divmod(i, self.block)
+        w = which.item(place)
+        return w, number * self.shares[w] * self._repeats + ranks.item(place)
+
+    def many(self, indices: Indices) -> tuple[IntArray, IntArray]:
+        """Return the sequences at some indices, and the indices of the items there."""
+        which, ranks = self._table
+        numbers, places = np.divmod(as_array(indices).astype(np.int64, copy=False), self.block)
+        w = which[places].astype(np.int64)
+        return w, numbers * self._quotas[w] + ranks[places]
+
+    def before(self, i: int) -> list[int]:
+        """Return the number of items of each sequence before index `i`."""
+        number, place = divmod(i, self.block)
+        counts = np.bincount(self._table[0][:place], minlength=len(self.shares))
+        return [number * int(q) + int(c) for q, c in zip(self._quotas, counts, strict=True)]
+
+    def each(self, start: int, stop: Length) -> Iterator[int]:
+        """Yield the sequence at each index from `start` to `stop`."""
+        for number in count(start // self.block):
+            first = number * self.block
+            if first >= stop:
+                return
+            yield from self._table[0][max(start - first, 0) : int(min(stop - first, self.block))].tolist()
+
+    @cached
+    def _table(self) -> tuple[npt.NDArray[Any], IntArray]:
+        """For each turn of a block, the sequence, and the number of its item in the block."""
+        random = np.random.Philox(key=self.key)
+        which, ranks = self._scheduled(random)
+        for number in range(self.EXCHANGES):
+            self._exchange(which, ranks, number % 2, random)
+        return which.astype(np.min_scalar_type(len(self.shares))), ranks
+
+    def _scheduled(self, random: np.random.Philox) -> tuple[IntArray, IntArray]:
+        shares = np.array(self.shares, np.int64)
+        which = np.repeat(np.arange(len(shares)), self._quotas)
+        ranks = np.concatenate([np.arange(quota) for quota in self._quotas])
+        # No share is missed by more than 1 - 1 / slack. For one sequence any slack works.
+        slack = max(2 * len(shares) - 2, 2)
+        opens = -(-(ranks * slack + 1) * self._period // (slack * shares[which])) - 1
+        closes = ((ranks + 1) * slack - 1) * self._period // (slack * shares[which])
+        ties = random.random_raw(self.block)
+        waiting, order = iter(np.argsort(opens, kind="stable").tolist()), []
+        queue: list[tuple[int, int, int]] = []
+        ahead = next(waiting)
+        for turn in range(self.block):
+            while ahead >= 0 and opens[ahead] <= turn:
+                heappush(queue, (int(closes[ahead]), int(ties[ahead]), ahead))
+                ahead = next(waiting, -1)
+            order.append(heappop(queue)[2])
+        return which[order], ranks[order]
+
+    def _exchange(self, which: IntArray, ranks: IntArray, odd: int, random: np.random.Philox) -> None:
+        """Exchange random pairs of neighbouring turns if both items stay in their windows."""
+        first = np.arange(odd, self.block - 1, 2)
+        second = first + 1
+        raw = random.random_raw(-(-len(first) // 64)).astype("<u8")
+        chance = np.unpackbits(raw.view(np.uint8))[: len(first)].astype(bool)
+        shares = np.array(self.shares, np.int64)
+        late = (ranks[first] + 1) * self._period > shares[which[first]] * second
+        early = ranks[second] * self._period < shares[which[second]] * second
+        swap = chance & late & early & (which[first] != which[second])
+        a, b = first[swap], second[swap]
+        for column in (which, ranks):
+            column[a], column[b] = column[b], column[a]

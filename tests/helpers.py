@@ -1,0 +1,125 @@
+"""Views and functions that several test files lay over each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit.core.indices import UNBOUNDED, Plan
+from seqkit.core.iteration import surviving
+from seqkit.testing.failing import by_index, by_iteration
+
+__all__ = [
+    "FailsAt",
+    "Interrupted",
+    "InterruptsOnce",
+    "Naturals",
+    "agree_after_errors",
+    "loses_nothing",
+    "past_errors",
+    "says",
+]
+
+
+class Naturals(sk.View[int]):
+    """0, 1, 2, … without end."""
+
+    def __init__(self) -> None:
+        super().__init__((), UNBOUNDED)
+
+    def _get(self, i: int) -> int:
+        return i
+
+    def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[int]:
+        return self
+
+
+class Interrupted(sk.View[Any]):
+    """A view that reads ahead. Iterating it, Ctrl-C hits once, before item `at` is drawn."""
+
+    def __init__(self, source: sk.View[Any], at: int) -> None:
+        super().__init__((source,), source._n)
+        self._reads_ahead = True
+        self._at = at
+
+    def _get(self, i: int) -> Any:
+        return self._sources[0]._get(i)
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        drawn, interrupts = 0, [KeyboardInterrupt()]
+
+        def read(i: int) -> Any:
+            nonlocal drawn
+            if drawn == self._at and interrupts:
+                raise interrupts.pop()
+            drawn += 1
+            return self._get(i)
+
+        return surviving(self, plan, read)
+
+    def _rebuild(self, sources: tuple[sk.View[Any], ...]) -> sk.View[Any]:
+        return Interrupted(*sources, self._at)
+
+
+class FailsAt:
+    """The identity, but for some items, for which it raises."""
+
+    def __init__(self, *items: Any, error: Callable[[str], BaseException] = ValueError) -> None:
+        self.items = items
+        self.error = error
+
+    def __call__(self, item: Any, *_: Any) -> Any:
+        if item in self.items:
+            raise self.error(f"bad {item}")
+        return item
+
+
+class InterruptsOnce(FailsAt):
+    """The identity, but the first time that it is called for some items, it raises."""
+
+    def __init__(self, *items: Any, error: Callable[[], BaseException] = KeyboardInterrupt) -> None:
+        super().__init__(*items, error=lambda _: error())
+
+    def __call__(self, item: Any, *_: Any) -> Any:
+        try:
+            return super().__call__(item)
+        except BaseException:
+            self.items = tuple(other for other in self.items if other != item)
+            raise
+
+
+def agree_after_errors(view: sk.View[Any]) -> list[Any]:
+    """Return what indexing gives, errors included, having seen that iterating gives the same."""
+    found = by_index(view)
+    assert by_iteration(iter(view)) == found
+    assert by_iteration(reversed(view)) == found[::-1]
+    return found
+
+
+def loses_nothing(view: sk.View[Any], plan: Plan) -> bool:
+    """Does the interrupt of an `Interrupted` beneath lose, repeat and shift no item of a plan?"""
+    found = past_errors(view._iter(plan))
+    items = [item for item in found if not isinstance(item, KeyboardInterrupt)]
+    return len(found) == len(items) + 1 and items == [view[i] for i in plan]
+
+
+def past_errors(items: Iterator[Any]) -> list[Any]:
+    """Return what an iterator gives when it is asked on after errors of every kind: items and errors."""
+    found: list[Any] = []
+    while len(found) < 1000:
+        try:
+            found.append(next(items))
+        except StopIteration:
+            return found
+        except BaseException as error:
+            found.append(error)
+    raise AssertionError("an iterator gave a thousand items and errors and went on")
+
+
+def says(kind: type[Exception], text: str) -> Any:
+    """Expect an exception of just this text."""
+    return pytest.raises(kind, match=f"^{re.escape(text)}$")
