@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from ..core.tracebacks import warn
 from ..core.view import View
 from .options import Options, did_you_mean
 
@@ -17,20 +16,35 @@ _NOT_OF_TORCH = {
     *("shuffle", "seed", "method", "shm_size", "last_batch", "transform", "batch_transform", "batchify_fn"),
     *("on_error", "iterable_split"),
 }
-_ATTRIBUTES = frozenset(["dataset", "view", *(field.name for field in fields(Options))])
+_ATTRIBUTES = frozenset(["view", *(field.name for field in fields(Options))])
 
 
 class Attributes:
-    """The base class of `DataLoader` that holds its arguments, in `_attributes`."""
+    """The base class of `DataLoader` that shows its arguments."""
 
-    _attributes: dict[str, Any]
+    _options: Options
+
+    def _attribute(self, name: str) -> Any:
+        """Return an argument as the loader uses it."""
+        return getattr(self._options, name)
+
+    def _take_over(self, options: Options) -> None:
+        """Begin to show the arguments, in place of attributes that a subclass has set before `__init__`.
+
+        An attribute that loaders of PyTorch do not have, such as `shuffle`, stays unless it was passed on.
+        """
+        for name in _ATTRIBUTES & self.__dict__.keys():
+            was_passed = getattr(options, name, None) != getattr(Options, name, None)
+            if name not in _NOT_OF_TORCH or was_passed:
+                del self.__dict__[name]
+        self._options = options
 
     def __getattr__(self, name: str) -> Any:
-        if "_attributes" not in self.__dict__:
+        if "_options" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__}: no attribute {name!r} before DataLoader.__init__")
         if name in _ATTRIBUTES:
-            return self._attributes[name]
-        dataset = self._attributes["dataset"]
+            return self._attribute(name)
+        dataset = self._options.dataset
         if not name.startswith("_") and not isinstance(dataset, View) and name in dir(dataset):
             hint = f". The data set has it: use loader.dataset.{name}"
         else:
@@ -41,33 +55,15 @@ class Attributes:
         return sorted({*super().__dir__(), *_ATTRIBUTES})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # A subclass may set attributes of its own before it calls `__init__`; see `_drop_early_attributes`.
-        if "_attributes" in self.__dict__ and name not in self.__dict__:
+        # A subclass may set attributes of its own before it calls `__init__`; see `_take_over`.
+        if "_options" in self.__dict__ and name not in self.__dict__:
             if name in _ATTRIBUTES:
                 raise ValueError(
                     f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
                 )
             if name == "epoch":
                 raise AttributeError(f"DataLoader: epoch is set by set_epoch({value!r}), or by the next iter")
-            if not name.startswith("_") and not hasattr(type(self), name):
-                hint = did_you_mean(name, _ATTRIBUTES)
-                if hint:
-                    warn(
-                        f"DataLoader: sets a new attribute {name!r}, which a loader does not read{hint}"
-                        " Arguments of a loader cannot be changed: make another loader",
-                        UserWarning,
-                    )
         super().__setattr__(name, value)
-
-    def _drop_early_attributes(self, given: Options) -> None:
-        """Drop the attributes of the loader that a subclass has set before `__init__`.
-
-        An attribute that loaders of PyTorch do not have, such as `shuffle`, stays unless it was passed on.
-        """
-        for name in _ATTRIBUTES & self.__dict__.keys():
-            was_passed = getattr(given, name, None) != getattr(Options, name, None)
-            if name not in _NOT_OF_TORCH or was_passed:
-                del self.__dict__[name]
 
     def __delattr__(self, name: str) -> None:
         if name in _ATTRIBUTES:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..samplers.base import Sampler, pass_epoch
 from ..core.set_epoch import epoch_by_hand, listeners, tell
 from ..core.source import Source
 from ..core.view import View
+from ..samplers.base import Sampler, pass_epoch
 from ..views.uniter import Uniter
 from .orders import chain_of, own_epoch
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import EndOfSequence, EvaluationError, fail
-from ..core.indices import UNBOUNDED, Length
-from ..core.once import cached
+from ..core.indices import UNBOUNDED, Indices, as_list
 from ..core.source import Source
-from ..core.view import View, name_of, only_selects
+from ..core.view import View, name_of
 from ..samplers.base import as_key as plain_key
+from ..views.gather.by_view import GatherView
 from .on_error import OnRecovered
 
-__all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys", "by_number"]
+__all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "as_key", "as_keys", "by_number", "numbered"]
 
 # Sequences that cannot be indexed by a list of keys.
 _PLAIN = (list, tuple, range, str, bytes)
@@ -158,7 +158,6 @@ class Samples(View[Any]):
         takes_keys = data is not None and not type(data).__module__.startswith("seqkit.")
         self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
         self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
-        self._has_positions = not self._takes_keys or type(data) in _PLAIN
 
     def _get(self, key: Any) -> Any:
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
@@ -178,24 +177,13 @@ class Samples(View[Any]):
             self._name_the_sampler(indices, error)
             raise
 
-    def check(self, keys: Any) -> None:
-        """Raise if an index is out of range. For an object of the user, only the object knows."""
-        if self._has_positions:
-            self._refuse_missing(keys if isinstance(keys, list) else [keys])
-
     def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
         """Raise an error that names the sampler if samples are missing because an index is out of range."""
-        if isinstance(error.__cause__ or error, IndexError):
-            self._refuse_missing(keys)
-
-    def _refuse_missing(self, keys: Iterable[Any]) -> None:
         n = self._sources[0]._known  # finding the length could read items
-        if not isinstance(n, int):
+        if not isinstance(error.__cause__ or error, IndexError) or not isinstance(n, int):
             return
         for key in keys:
-            if type(key) is list:  # of a batch of rows of keys
-                self._refuse_missing(key)
-            elif type(key) is int and not -n <= key < n:
+            if type(key) is int and not -n <= key < n:
                 fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
@@ -214,76 +202,44 @@ class Batches(View[Any]):
     def __init__(self, source: View[Any], collate_fn: Callable[[Any], Any], is_batched: bool) -> None:
         super().__init__((source,), UNBOUNDED)
         self._collate_fn = collate_fn
-        self._is_batched = is_batched
+        self.is_batched = is_batched
 
     def _get(self, keys: Any) -> Any:
         if isinstance(keys, Shards):
             return OnRecovered(list, collates=True)(map(self._get, keys))
         try:
-            items = self._sources[0]._getmany(keys) if self._is_batched else self._sources[0]._get(keys)
+            items = self._sources[0]._getmany(keys) if self.is_batched else self._sources[0]._get(keys)
         except EvaluationError:
             raise
         except EndOfSequence as error:  # the sampler asked for this item, so this is not the end
             fail(self, keys, IndexError(str(error)))
         except Exception as error:
             fail(self, keys, error)
-        takes = not self._is_batched or getattr(self._collate_fn, "takes_arrays", False)
+        takes = not self.is_batched or getattr(self._collate_fn, "takes_arrays", False)
         try:
             return self._collate_fn(items if takes or isinstance(items, list) else list(items))
         except Exception as error:
             fail(self, keys, error, "in collate_fn")
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], i if self._is_batched else (i,)),)
+        return ((self._sources[0], i if self.is_batched else (i,)),)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Batches(sources[0], self._collate_fn, self._is_batched)
+        return Batches(sources[0], self._collate_fn, self.is_batched)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, name_of(self._collate_fn)]
 
 
-class AtKeys(View[Any]):
-    """The view whose item i is that of another view at the key number i of a sampler.
+class AtKeys(GatherView):
+    """Like `gather` by a view of indices. They may be keys of any kind, and lists of keys above `Batches`."""
 
-    Parameters
-    ----------
-    source : View
-        Its indices are keys, or lists of keys.
-    order : View
-        The keys of an epoch.
-    is_batched : bool
-        Whether these are lists of keys.
-    """
+    def _index(self, i: int, given: Any) -> Any:
+        source = self._sources[0]
+        return as_keys(given) if isinstance(source, Batches) and source.is_batched else as_key(given)
 
-    def __init__(self, source: View[Any], order: View[Any], is_batched: bool) -> None:
-        super().__init__((source, order))
-        self._is_batched = is_batched
+    def _valid(self, indices: Indices, given: Any) -> Any:
+        return [self._index(i, key) for i, key in zip(as_list(indices), as_list(given), strict=True)]
 
-    def _length(self) -> Length:
-        return self._sources[1]._n
 
-    def _key(self, i: int) -> Any:
-        given = self._sources[1]._get(i)
-        return as_keys(given) if self._is_batched else as_key(given)
-
-    def _get(self, i: int) -> Any:
-        return self._sources[0]._get(self._key(i))
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        yield self._sources[1], (i,)
-        try:
-            key = self._key(i)
-        except Exception:
-            return  # the sampler failed
-        yield self._sources[0], (key,)
-
-    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        return self._parts(i) if self._is_planned else ((self._sources[1], (i,)),)
-
-    @cached
-    def _is_planned(self) -> bool:
-        return only_selects(self._sources[1])
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return AtKeys(sources[0], sources[1], self._is_batched)
+AtKeys._name = "gather"

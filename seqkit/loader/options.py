@@ -6,35 +6,35 @@ The error messages use the words of PyTorch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
 
-from ..core.arguments import as_batch_size, as_flag, as_last, check_iterable, int_at_least, optional_int, refuse_async
 from ..collation.base import shown
-from ..core.errors import EvaluationError
+from ..core.arguments import (
+    as_batch_size,
+    as_flag,
+    as_last,
+    check_iterable,
+    int_at_least,
+    optional_int,
+    refuse_async,
+)
+from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
-from ..core.source import as_view
 from .iterable import is_iterable_only
+from .on_error import OnError
 from .orders import chain_of
 
-__all__ = ["OnError", "Options", "did_you_mean", "takes"]
+__all__ = ["Options", "did_you_mean", "takes"]
 
-# A check returns the value, or raises an error about "DataLoader: name". None is not checked if it is the
-# default.
+# Returns the value, or raises an error about "DataLoader: name". None is not checked if it is the default.
 Check = Callable[[Any, str], Any]
-
-# "raise", "skip", "replace", or a function that returns a sample for the error.
-OnError = str | Callable[[EvaluationError], Any]
-
-
-def _option(default: Any, check: Check | None = None) -> Any:
-    return field(default=default, metadata={"check": check})
 
 
 def _dataset(value: Any, who: str) -> Any:
@@ -109,45 +109,50 @@ def _start_method(value: Any, who: str) -> Any:
     return value
 
 
+_method = _one_of("process", "thread")
+_split = _one_of("none", "parts", "reader", "workers")
+
+
 @dataclass(frozen=True, eq=False)
 class Options:
-    """The arguments of a `DataLoader`, which describes them. They stand in the order of PyTorch."""
+    """The arguments of a `DataLoader`, which describes them: name, type, check and default.
 
-    dataset: Any = field(metadata={"check": _dataset})
-    batch_size: int | None = _option(1, _batch_size)
-    shuffle: bool | None = _option(None, as_flag)
-    sampler: Iterable[Any] | None = _option(None, _keys)
-    batch_sampler: Iterable[Any] | None = _option(None, _lists_of_keys)
-    num_workers: int = _option(0, _int)
-    collate_fn: Callable[[Any], Any] | None = _option(None, _function)
-    pin_memory: bool = _option(False, as_flag)
-    drop_last: bool = _option(False, as_flag)
-    timeout: float = _option(0, _seconds)
-    worker_init_fn: Callable[..., Any] | None = _option(None, _function)
-    multiprocessing_context: Any = _option(None, _start_method)
-    generator: Any = _option(None)
+    They stand in the order of PyTorch.
+    """
+
+    dataset: Annotated[Any, _dataset]
+    batch_size: Annotated[int | None, _batch_size] = 1
+    shuffle: Annotated[bool | None, as_flag] = None
+    sampler: Annotated[Iterable[Any] | None, _keys] = None
+    batch_sampler: Annotated[Iterable[Any] | None, _lists_of_keys] = None
+    num_workers: Annotated[int, _int] = 0
+    collate_fn: Annotated[Callable[[Any], Any] | None, _function] = None
+    pin_memory: Annotated[bool, as_flag] = False
+    drop_last: Annotated[bool, as_flag] = False
+    timeout: Annotated[float, _seconds] = 0
+    worker_init_fn: Annotated[Callable[..., Any] | None, _function] = None
+    multiprocessing_context: Annotated[Any, _start_method] = None
+    generator: Any = None
     _: KW_ONLY
-    prefetch_factor: int | None = _option(None, _int)
-    persistent_workers: bool = _option(False, as_flag)
-    pin_memory_device: str = _option("")
-    in_order: bool = _option(True, as_flag)
-    method: Literal["process", "thread"] = _option("process", _one_of("process", "thread"))
-    shm_size: int | None = _option(None, _bytes)
-    seed: int | None = _option(None)
-    last_batch: Literal["keep", "discard", "rollover", "pad"] | None = _option(None)
-    transform: Callable[[Any], Any] | None = _option(None, _function)
-    batch_transform: Callable[[Any], Any] | None = _option(None, _function)
-    batchify_fn: Callable[[Any], Any] | None = _option(None, _function)
-    on_error: OnError = _option("raise", _on_error)
-    iterable_split: Literal["none", "parts", "reader", "workers"] | None = _option(
-        None, _one_of("none", "parts", "reader", "workers")
-    )
+    prefetch_factor: Annotated[int | None, _int] = None
+    persistent_workers: Annotated[bool, as_flag] = False
+    pin_memory_device: str = ""
+    in_order: Annotated[bool, as_flag] = True
+    method: Annotated[Literal["process", "thread"], _method] = "process"
+    shm_size: Annotated[int | None, _bytes] = None
+    seed: int | None = None
+    last_batch: Literal["keep", "discard", "rollover", "pad"] | None = None
+    transform: Annotated[Callable[[Any], Any] | None, _function] = None
+    batch_transform: Annotated[Callable[[Any], Any] | None, _function] = None
+    batchify_fn: Annotated[Callable[[Any], Any] | None, _function] = None
+    on_error: Annotated[OnError, _on_error] = "raise"
+    iterable_split: Annotated[Literal["none", "parts", "reader", "workers"] | None, _split] = None
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            check, value = option.metadata["check"], getattr(self, option.name)
-            if check is not None and not (value is None and option.default is None):
-                object.__setattr__(self, option.name, check(value, f"DataLoader: {option.name}"))
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not None or getattr(Options, name, "") is not None:
+                object.__setattr__(self, name, check(value, f"DataLoader: {name}"))
         as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
         if isinstance(self.dataset, Mapping) and self.sampler is None and self.batch_sampler is None:
             as_view(self.dataset, "DataLoader without sampler")
@@ -258,6 +263,11 @@ class Options:
         return shown(defaults, {name: getattr(self, name) for name in defaults})
 
 
+_CHECKS: dict[str, Check] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Options, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
 Options.__init__.__qualname__ = "DataLoader.__init__"  # errors about a number of arguments show it
 
 _NEED_WORKERS = {
@@ -296,7 +306,10 @@ def takes(
 
     The error of an unknown keyword argument suggests one that exists.
     """
-    parameters = signature(arguments).parameters
+    types = get_type_hints(arguments)
+    parameters = {
+        name: p.replace(annotation=types[name]) for name, p in signature(arguments).parameters.items()
+    }
 
     def decorate(init: Callable[[S, A], None]) -> Callable[Concatenate[S, P], None]:
         @wraps(init)
@@ -309,7 +322,7 @@ def takes(
                 given = arguments(*args, **named)
             init(self, given)
 
-        own = Parameter("self", Parameter.POSITIONAL_ONLY)
+        own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
         wrapper.__signature__ = Signature([own, *parameters.values()])  # type: ignore[attr-defined]
         return wrapper
 

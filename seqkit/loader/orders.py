@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.set_epoch import takes_epoch
+from ..core.view import View, is_measured
 from ..samplers.base import Sampler
 from ..samplers.batches import InfiniteSampler
 from ..samplers.distributed import DistributedSampler, ShardedSampler
-from ..core.set_epoch import takes_epoch
-from ..core.view import View, is_measured
 from ..views.gather.gather import Gather
 
 __all__ = [

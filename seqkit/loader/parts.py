@@ -101,6 +101,7 @@ class InTurn(View[Any]):
     Parameters
     ----------
     options : Options
+    seed : int
     blocks : Blocks
     joined : View
         The batches at lists of transformed samples.
@@ -111,12 +112,13 @@ class InTurn(View[Any]):
     def __init__(
         self,
         options: Options,
+        seed: int,
         blocks: Blocks,
         joined: View[Any],
         start_hook: Callable[[int], None] | None,
     ) -> None:
         super().__init__((), UNKNOWN)
-        self._given = options, blocks, joined, start_hook
+        self._given = options, seed, blocks, joined, start_hook
         self._epoch = 0
         self._begun: WeakSet[Any] = WeakSet()
 
@@ -124,10 +126,8 @@ class InTurn(View[Any]):
         """Begin to read a block of each part at a time."""
         from ..streams import StreamLoader
 
-        options, blocks, _, start_hook = self._given
+        options, seed, blocks, _, start_hook = self._given
         blocks = replace(blocks, epoch=self._epoch, read_before=read_before)
-        method: Any = options.method
-        start_method: Any = options.start_method
         loader = StreamLoader(
             range(blocks.parts),
             blocks,
@@ -136,11 +136,11 @@ class InTurn(View[Any]):
             list,
             padding="drop_rows",
             resume="start",
-            seed=node_key("parts", options.seed or 0, self._epoch, 0),
+            seed=node_key("parts", seed, self._epoch, 0),
             timeout=options.timeout,
             worker_init_fn=start_hook,
-            method=method,
-            multiprocessing_context=start_method,
+            method=options.method,
+            multiprocessing_context=options.start_method,
             shm_size=options.shm_size,
             max_buffered=1 + options.batches_ahead * options.num_workers // blocks.parts,
         )
@@ -157,7 +157,7 @@ class InTurn(View[Any]):
         is_rest = isinstance(plan, range) and plan.step == 1 and plan.start > 0
         if not is_rest and not isinstance(plan, Endless):
             return super()._iter(plan)
-        options, blocks, joined, _ = self._given
+        options, _, blocks, joined, _ = self._given
         start = plan.start if isinstance(plan, range) else 0
         turns = Turns(self._rounds(start), self._begun, blocks, joined, options.last == "keep", start)
         turns.skips_errors = options.on_error != "raise"
@@ -181,7 +181,8 @@ class InTurn(View[Any]):
         return InTurn, self._given
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [f"{self._given[1].parts} parts of <{type(self._given[1].dataset).__name__}>"]
+        blocks = self._given[2]
+        return [f"{blocks.parts} parts of <{type(blocks.dataset).__name__}>"]
 
 
 class Turns:

@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import int_at_least
-from ..core.tracebacks import warn
 from ..core.randomness import digest
 from ..core.set_epoch import has_method
+from ..core.tracebacks import warn
 from ..core.view import View, is_measured
 
-__all__ = ["check_key", "check_samples", "check_share", "check_state", "has_exact_state", "key_digest", "sample_count"]
+__all__ = [
+    "check_key",
+    "check_samples",
+    "check_share",
+    "check_state",
+    "has_exact_state",
+    "key_digest",
+    "sample_count",
+]
 
 # Later fields are "order", the kind of the order, "samples", the number of samples, "key", a digest of the
 # last key that was read, "share", how processes share the epoch, and "dataset", the state of the data set.

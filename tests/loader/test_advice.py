@@ -49,7 +49,7 @@ def test_a_loader_without_batches_is_warned_of_with_the_remedy(options: dict[str
 
 def test_an_empty_share_is_warned_of() -> None:
     sampler = samplers.DistributedSampler(3, 4, 0, even="drop")
-    (message,) = warnings_of(lambda: Loader(range(3), sampler=sampler))
+    (message,) = warnings_of(lambda: list(Loader(range(3), sampler=sampler)))
     assert "gives none of 3 samples to this process" in message
 
 
@@ -66,7 +66,7 @@ def test_an_empty_share_is_warned_of() -> None:
     ids=str,
 )
 def test_other_loaders_are_not_warned_of(dataset: Any, options: dict[str, Any]) -> None:
-    assert not warnings_of(lambda: Loader(dataset, **options))
+    assert not warnings_of(lambda: list(Loader(dataset, **options)))
 
 
 def test_no_sample_is_read_to_count_batches() -> None:
@@ -145,48 +145,6 @@ def test_processes_that_start_later_are_noticed_by_the_first_epoch(group: Any) -
     assert not warnings_of(lambda: list(Loader(range(8), 2)))
 
 
-# -------------------------------------------------------------------- parts by the number of a worker
-
-
-class ByNumber:
-    def part(self) -> list[int]:
-        info = sk.get_worker_info()
-        return [1, 2] if info is None else [[1, 2], [3, 4]][info.id]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.part())
-
-
-class ByBoth:
-    def __iter__(self) -> Iterator[int]:
-        info = sk.get_worker_info()
-        return iter(range(4) if info is None else range(info.id, 4, info.num_workers))
-
-
-def test_a_data_set_that_chooses_its_part_by_the_number_of_its_worker_is_warned_of() -> None:
-    options: Any = {"num_workers": 2, "method": "thread"}
-    (message,) = warnings_of(lambda: Loader(ByNumber(), 2, **options))
-    assert "chooses its part by get_worker_info().id, but one worker reads it" in message
-    assert "Set iterable_split to 'workers'" in message
-    with Loader(ByNumber(), 2, iterable_split="workers", **options) as loader:
-        assert sorted(i for batch in loader for i in batch.tolist()) == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("dataset", "options"),
-    [
-        (ByBoth(), {"num_workers": 2}),
-        (ByNumber(), {}),
-        (ByNumber(), {"num_workers": 1}),
-        (ByNumber(), {"num_workers": 2, "iterable_split": "workers"}),
-        (ByNumber(), {"num_workers": 2, "iterable_split": "reader"}),
-    ],
-    ids=str,
-)
-def test_a_data_set_that_is_read_whole_is_not_warned_of(dataset: Any, options: Any) -> None:
-    assert not warnings_of(lambda: Loader(dataset, 2, **options))
-
-
 # -------------------------------------------------------------------- names
 
 
@@ -238,23 +196,6 @@ def test_a_missing_attribute_of_a_loader_gets_a_hint(name: str, hint: str) -> No
 def test_dir_of_a_loader_has_its_arguments_and_methods() -> None:
     names = dir(Loader(range(3)))
     assert {"num_workers", "batch_sampler", "dataset", "seed", "view", "state_dict", "failed"} <= set(names)
-
-
-def test_a_misspelt_attribute_that_is_set_is_warned_of() -> None:
-    loader = Loader(range(3))
-
-    def set_it() -> None:
-        loader.bath_size = 3
-        loader.bath_size = 4
-
-    (message,) = warnings_of(set_it)
-    assert "'bath_size', which a loader does not read. Did you mean 'batch_size'?" in message
-
-    def set_others() -> None:
-        loader.colour = loader._bath_size = 3
-        loader.failed = []
-
-    assert not warnings_of(set_others)
 
 
 class Template(sk.DataLoader[Any]):

@@ -158,17 +158,6 @@ def test_more_workers_than_cpus_are_warned_of(monkeypatch: pytest.MonkeyPatch) -
     sk.DataLoader(range(3), num_workers=2)
 
 
-def test_workers_that_do_not_fit_into_memory_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "resident_bytes", lambda: 3 << 20)
-    monkeypatch.setattr(advice, "memory_limit_bytes", lambda: float(5 << 20))
-    with pytest.warns(
-        UserWarning, match="2 workers that grow as large as this process need 6 MiB, but only 5 MiB"
-    ):
-        sk.DataLoader(range(3), num_workers=2)
-    sk.DataLoader(range(3), num_workers=2, method="thread")
-    sk.DataLoader(range(3), num_workers=1)
-
-
 def test_a_loader_can_stand_in_an_annotation() -> None:
     assert sk.DataLoader[int].__origin__ is sk.DataLoader
 
