@@ -6,13 +6,14 @@ worker, and the loader's iterator removes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
 from typing import Any
 
-from ..core.errors import EvaluationError, summary
+from ..core.errors import EndOfSequence, EvaluationError, errstate, summary
+from ..core.indices import Indices, as_list
 from ..core.source import Source
 from ..core.view import View
 from ..views.fallback import Fallback
@@ -41,6 +42,15 @@ class Recovered:
 
 class Tolerant(Fallback):
     """A `fallback` whose items are `Recovered` where something failed. With "skip" they have no value."""
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        try:
+            with errstate("wrap"):
+                return self._sources[0]._getmany(indices)
+        except EndOfSequence:
+            raise
+        except EvaluationError:
+            return [self._get(i) for i in as_list(indices)]
 
     def _item(self, i: Any, read: Callable[..., Any], *arguments: Any) -> Any:
         failed: list[tuple[Any, str]] = []

@@ -94,7 +94,7 @@ class Pipeline:
             )
         if sampler is None or not options.makes_batches:
             return sampler
-        return BatchSampler(sampler, options.batch_size, last=options.last)
+        return BatchSampler(sampler, cast(int, options.batch_size), last=options.last)
 
     def length(self, sampler: Any) -> int | None:
         """Return how many items an epoch has, or None if that is not known."""

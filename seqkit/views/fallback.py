@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from ..core.arguments import refuse_async
-from ..core.errors import EndOfSequence, EvaluationError, errstate
-from ..core.indices import Indices, Plan, Unsized, as_list
+from ..core.errors import EndOfSequence, EvaluationError, errstate, fail, seterr
+from ..core.indices import Indices, Plan, Unsized
 from ..core.iteration import surviving
 from ..core.source import as_view
 from ..core.view import Indexable, View, name_of
@@ -112,20 +112,17 @@ class Fallback(View[Any]):
         return surviving(self, plan, read)
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
-        try:
-            with errstate("wrap"):
-                return self._sources[0]._getmany(indices)
-        except EndOfSequence:
-            raise
-        except EvaluationError:
-            return [self._get(i) for i in as_list(indices)]
+        return list(self._iter(indices))  # a batched read that fails would read the other items again
 
     def _item(self, i: Any, read: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``read(*arguments)``, which is item `i` of the source, or the item in its place."""
         errors: list[EvaluationError] = []
-        for item in self._found(i, lambda i, error: errors.append(error), read, *arguments):
-            return item
-        raise errors[0]
+        try:
+            for item in self._found(i, lambda i, error: errors.append(error), read, *arguments):
+                return item
+            raise _as_policy_says(errors[0])
+        finally:
+            errors.clear()  # so that no error refers to itself
 
     def _found(self, i: Any, note: Note, read: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         """Yield an item, or the item in its place if there is one. Call `note` for each error on the way."""
@@ -135,14 +132,22 @@ class Fallback(View[Any]):
                 with errstate("wrap"):
                     item = read(*arguments) if k is i else self._sources[0]._get(k)
             except EvaluationError as error:
-                if isinstance(error.view, Uniter):
-                    raise  # nothing can be read after it
+                if isinstance(error.view, Uniter):  # nothing can be read after it
+                    raise _as_policy_says(error) from error.__cause__
                 note(k, error)
                 if not callable(self._f):
                     continue
-                item = self._f(error)
+                item = self._instead(k, error)
             yield item
             return
+
+    def _instead(self, i: Any, error: EvaluationError) -> Any:
+        try:
+            return self._f(error)
+        except EvaluationError as again:
+            raise _as_policy_says(again) from again.__cause__
+        except Exception as own:
+            fail(self, i, own, "in f")
 
     def _others(self, i: Any) -> Iterable[int]:
         if self._f != "replace" or not isinstance(i, int) or isinstance(n := self._n, Unsized):
@@ -154,6 +159,11 @@ class Fallback(View[Any]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f) if callable(self._f) else repr(self._f), *sources]
+
+
+def _as_policy_says(error: EvaluationError) -> BaseException:
+    """Return the error to raise in place of one that was asked for under the policy "wrap"."""
+    return error.__cause__ if seterr() == "passthrough" and error.__cause__ is not None else error
 
 
 def _next(items: Iterator[Any], i: int) -> Any:
