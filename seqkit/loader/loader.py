@@ -15,25 +15,23 @@ from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
-from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
 from .advice import warn_of_no_batch, warn_of_ranks, warn_of_too_many_workers
-from .attributes import Attributes
 from .bound import Bound
 from .epoch import Epoch, Keys, Position, Start, begun, load_sampler_state
 from .followers import Followers
 from .iterable import iterable_split
 from .keyed import as_key, as_keys, numbered
 from .options import Options, takes
-from .orders import forgets_its_order, is_a_share, order_name, share_of
-from .own_samplers import own_samplers
+from .orders import is_a_share
 from .parts import InTurn
 from .pipeline import Pipeline, Workers, WorkerStart
-from .state import check_key, check_samples, check_share, check_state, has_exact_state, sample_count
+from .resume import Resumable
+from .state import check_key, sample_count
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -47,7 +45,7 @@ else:
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Attributes, Generic[Batch]):
+class DataLoader(Resumable, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -215,18 +213,20 @@ class DataLoader(Attributes, Generic[Batch]):
 
     def _first_pipeline(self) -> Pipeline:
         options = self._options
-        collate_fn = options.collate_fn or options.batchify_fn
+        collate_fn = options.batchify_fn if options.collate_fn is None else options.collate_fn
+        if collate_fn is None:
+            collate_fn = self._collate_fn if options.is_batched else self._convert_fn
         return Pipeline(
             options,
             self._first_seed(),
-            collate_fn or (self._collate_fn if options.is_batched else self._convert_fn),
+            collate_fn,
             iterable_split(options) if options.is_iterable else None,
             self._worker_start(options.worker_init_fn, options.dataset),
         )
 
     def _first_seed(self) -> int:
         """Return the seed that was given, or draw one."""
-        return as_loader_seed(self._options.seed, self._options.generator)
+        return self._options.drawn_seed()
 
     def _build(self, pipeline: Pipeline) -> None:
         """Build the view of the items, and the sampler if one gives keys to read."""
@@ -238,107 +238,7 @@ class DataLoader(Attributes, Generic[Batch]):
         self._view: View[Any] | None = None  # made when it is asked for, as the samplers are
         self._shown_samplers: tuple[Any, Any] | None = None
 
-    # ---------------------------------------------------------------- arguments
-
-    def _attribute(self, name: str) -> Any:
-        """Return an argument as the loader uses it."""
-        options = self._options
-        match name:
-            case "seed" | "collate_fn":
-                return getattr(self._pipeline, name)
-            case "batch_size":
-                return options.batch_size if options.makes_batches else None
-            case "prefetch_factor":
-                return options.batches_ahead if options.num_workers else None
-            case "sampler":
-                return self._samplers()[0]
-            case "batch_sampler":
-                return self._samplers()[1]
-        return getattr(options, name)
-
-    def _samplers(self) -> tuple[Any, Any]:
-        """Return the sampler and the batch sampler that are read, or show the order."""
-        options, read = self._options, self._sampler
-        if options.is_iterable:
-            return None, None
-        if self._shown_samplers is None:
-            if read is None:
-                self._shown_samplers = own_samplers(self, options, self._pipeline.seed)
-            elif options.makes_batches:
-                self._shown_samplers = read.sampler, read
-            else:
-                self._shown_samplers = (read, None) if options.batch_sampler is None else (None, read)
-        return self._shown_samplers
-
-    @property
-    def view(self) -> View[Any]:
-        """The view that the arguments stand for. Each epoch of the loader has workers of its own.
-
-        With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
-        """
-        if self._view is None:
-            if self._sampler is None or whole_order(self._sampler) is None:
-                self._view = self._persistent_node()
-            else:
-                order = whole_order(self._sampler_below_batch())
-                self._view = self._with_workers(self._pipeline.items(True, order))
-        return self._view
-
-    def _sampler_below_batch(self) -> Any:
-        """Return the sampler whose order the pipeline reads. If it makes batches, that of single keys."""
-        return self._sampler.sampler if self._options.makes_batches else self._sampler
-
-    def _persistent_node(self) -> View[Any]:
-        if self._persistent is None:
-            self._persistent = self._with_workers(self._items)
-        return self._persistent
-
-    def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
-        """Return the view of items that workers compute. `epoch` is the only one that will be read."""
-        node = self._pipeline.ahead(items, epoch)
-        if isinstance(node, Workers):
-            self._nodes.add(node)
-        return node
-
-    # ---------------------------------------------------------------- reading
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch that the next `iter` reads.
-
-        It is also set by `set_epoch` of the sampler, and of a data set that has an attribute `epoch`.
-        """
-        by_hand = self._followers.set_by_hand()
-        return self._next.epoch if by_hand is None else by_hand
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch that the next `iter` reads (0 or more), also of sampler and data set.
-
-        If that is the epoch of a state just loaded, it continues at the position of the state.
-        """
-        epoch = int_at_least(epoch, "DataLoader: epoch", 0)
-        with self._lock:
-            self._settle_sampler()
-            self._latest = None
-            self._move_to(epoch)
-
-    def set_epoch_as_sampler(self, epoch: int) -> None:
-        """Set the epoch as `set_epoch` of a sampler does in PyTorch. Called by `loader.sampler`.
-
-        There it counts also for an iterator that was not read yet. Lightning calls it after `iter`.
-        """
-        iterator, latest = self._iterator(), self._latest
-        if iterator is None or not iterator.is_unread:
-            self.set_epoch(epoch)
-        elif latest is not None and latest.epoch != epoch:
-            self.set_epoch(epoch)
-            iterator.follow(self._begun_iterator())
-
-    def _move_to(self, epoch: int) -> None:
-        """Begin at an epoch, and tell it to the sampler and the data set."""
-        if epoch != self._next.epoch:
-            self._next = Start(epoch)
-        self._followers.move_to(epoch)
+    # ---------------------------------------------------------------- begin an epoch
 
     @hides_frames
     def __iter__(self) -> Iterator[Batch]:
@@ -376,11 +276,6 @@ class DataLoader(Attributes, Generic[Batch]):
             raise
         source = type(options.dataset).__name__
         return Epoch(items, position, source, self.failed, partial(self._finished, node))
-
-    def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
-        """Call a function that warns if need be, until it has."""
-        if name not in self._said and warn(self._options, self._sampler):
-            self._said.add(name)
 
     def _begin(self) -> Position:
         """Begin an epoch, and return its position."""
@@ -449,23 +344,7 @@ class DataLoader(Attributes, Generic[Batch]):
             return list(key) if self._options.is_batched else key
         return as_keys(key) if self._options.is_batched else as_key(key)
 
-    def _samples(self) -> int | None:
-        return None if self._options.is_iterable else sample_count(self._options.dataset)
-
-    def _settle_sampler(self) -> None:
-        """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
-        latest = self._latest
-        if latest is None or latest.keys is None or latest.order is not None:
-            return
-        if latest.is_over():
-            latest.keys.exhaust()  # the sampler must notice the end of its epoch
-        elif isinstance(self._sampler, Sampler):
-            load_sampler_state(self._sampler, latest.before)
-            deque(islice(draw(self._sampler, latest.epoch), latest.batch), maxlen=0)
-
-    def _can_pin(self) -> bool:
-        """Return whether a device can copy from page-locked memory."""
-        return False
+    # ---------------------------------------------------------------- read it
 
     def _node(self, position: Position) -> View[Any]:
         """Return the view that an epoch reads."""
@@ -480,9 +359,21 @@ class DataLoader(Attributes, Generic[Batch]):
             items = self._items
         return self._with_workers(items, epoch)
 
-    def _finished(self, node: View[Any] | None) -> None:
-        if node is not self._persistent and isinstance(node, Workers):
-            node.close()
+    def _persistent_node(self) -> View[Any]:
+        if self._persistent is None:
+            self._persistent = self._with_workers(self._items)
+        return self._persistent
+
+    def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
+        """Return the view of items that workers compute. `epoch` is the only one that will be read."""
+        node = self._pipeline.ahead(items, epoch)
+        if isinstance(node, Workers):
+            self._nodes.add(node)
+        return node
+
+    def _can_pin(self) -> bool:
+        """Return whether a device can copy from page-locked memory."""
+        return False
 
     def _read(self, node: View[Any], position: Position) -> Iterator[Any]:
         """Begin to read an epoch from a position on."""
@@ -511,6 +402,89 @@ class DataLoader(Attributes, Generic[Batch]):
         read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
         return read(pipeline, plan)
 
+    def _finished(self, node: View[Any] | None) -> None:
+        if node is not self._persistent and isinstance(node, Workers):
+            node.close()
+
+    # ---------------------------------------------------------------- the number of the next epoch
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next `iter` reads.
+
+        It is also set by `set_epoch` of the sampler, and of a data set that has an attribute `epoch`.
+        """
+        by_hand = self._followers.set_by_hand()
+        return self._next.epoch if by_hand is None else by_hand
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next `iter` reads (0 or more), also of sampler and data set.
+
+        If that is the epoch of a state just loaded, it continues at the position of the state.
+        """
+        epoch = int_at_least(epoch, "DataLoader: epoch", 0)
+        with self._lock:
+            self._settle_sampler()
+            self._latest = None
+            self._move_to(epoch)
+
+    def set_epoch_as_sampler(self, epoch: int) -> None:
+        """Set the epoch as `set_epoch` of a sampler does in PyTorch. Called by `loader.sampler`.
+
+        There it counts also for an iterator that was not read yet. Lightning calls it after `iter`.
+        """
+        iterator, latest = self._iterator(), self._latest
+        if iterator is None or not iterator.is_unread:
+            self.set_epoch(epoch)
+        elif latest is not None and latest.epoch != epoch:
+            self.set_epoch(epoch)
+            iterator.follow(self._begun_iterator())
+
+    def _move_to(self, epoch: int) -> None:
+        """Begin at an epoch, and tell it to the sampler and the data set."""
+        if epoch != self._next.epoch:
+            self._next = Start(epoch)
+        self._followers.move_to(epoch)
+
+    def _settle_sampler(self) -> None:
+        """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
+        latest = self._latest
+        if latest is None or latest.keys is None or latest.order is not None:
+            return
+        if latest.is_over():
+            latest.keys.exhaust()  # the sampler must notice the end of its epoch
+        elif isinstance(self._sampler, Sampler):
+            load_sampler_state(self._sampler, latest.before)
+            deque(islice(draw(self._sampler, latest.epoch), latest.batch), maxlen=0)
+
+    def _set_seed(self, seed: int) -> None:
+        """Change the seed, and end the persistent workers, which have the old one."""
+        if seed != self.seed:
+            if isinstance(self._persistent, Workers):
+                self._persistent.close()
+            self._build(replace(self._pipeline, seed=seed))
+            self._followers.sampler = self._sampler
+
+    # ---------------------------------------------------------------- the object
+
+    @property
+    def view(self) -> View[Any]:
+        """The view that the arguments stand for. Each epoch of the loader has workers of its own.
+
+        With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
+        """
+        if self._view is None:
+            if self._sampler is None or whole_order(self._sampler) is None:
+                self._view = self._persistent_node()
+            else:
+                order = whole_order(self._sampler_below_batch())
+                self._view = self._with_workers(self._pipeline.items(True, order))
+        return self._view
+
+    def _sampler_below_batch(self) -> Any:
+        """Return the sampler whose order the pipeline reads. If it makes batches, that of single keys."""
+        return self._sampler.sampler if self._options.makes_batches else self._sampler
+
     def __bool__(self) -> bool:
         return True  # also without a length
 
@@ -532,196 +506,18 @@ class DataLoader(Attributes, Generic[Batch]):
     def _length(self) -> int | None:
         return self._pipeline.length(self._sampler)
 
-    # ---------------------------------------------------------------- state
+    def _samples(self) -> int | None:
+        return None if self._options.is_iterable else sample_count(self._options.dataset)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position of the latest iterator's consumer, as a small dict for JSON.
-
-        The position is the batch that comes next: after the last batch, the first of the next epoch. A
-        loader of the same data set and arguments continues there, with any number of workers; see
-        `load_state_dict`.
-
-        Raises
-        ------
-        RuntimeError
-            If no position is known: with ``in_order=False``, with
-            ``iterable_split="workers"``, and with ``last_batch="rollover"`` if the data set can only be
-            iterated.
-        """
-        if not self._options.in_order:
-            raise RuntimeError("DataLoader: with in_order=False no position says which batches were read")
-        if self._pipeline.split == "workers":
-            raise RuntimeError("DataLoader: with iterable_split='workers' there is no state_dict")
-        if self._options.is_iterable and self._options.last == "rollover":
-            raise RuntimeError(
-                "DataLoader: with last_batch='rollover' a state of an iterable data set would have to contain"
-                " the samples that are carried over"
-            )
-        position = self._position()
-        self._warn_of_a_forgotten_order(position)
-        share = share_of(self._sampler)
-        return {
-            "version": 1,
-            **position,
-            "seed": self.seed,
-            "batch_size": self.batch_size,
-            "order": self._order(),
-            **({} if share is None else {"share": share}),
-            **self._dataset_state(),
-        }
-
-    def _position(self) -> dict[str, Any]:
-        latest, start = self._latest, self._next
-        if latest is not None and not latest.is_over():
-            return {
-                "epoch": latest.epoch,
-                "batch": latest.batch,
-                "sampler": latest.before,
-                "samples": latest.samples,
-                "key": latest.digest(),
-            }
-        if latest is not None:
-            with self._lock:
-                self._settle_sampler()
-        if self.epoch != start.epoch:  # set by hand
-            start = Start(self.epoch)
-        return {
-            "epoch": start.epoch,
-            "batch": start.batch,
-            "sampler": state_of(self._sampler),
-            "samples": start.samples if start.batch else self._samples(),
-            "key": start.key,
-        }
-
-    def _order(self) -> str:
-        """Return the kind of the order, which a state belongs to."""
-        if self._options.is_iterable:
-            return f"{self.dataset.parts} parts" if self._pipeline.split == "parts" else "iterated"
-        if self._sampler is not None:
-            return order_name(self._sampler)
-        if not self._options.shuffle:
-            return "sequential"
-        below = getattr(self.dataset, "_random_count", 0)  # salts the order
-        return f"shuffle above {below} random views" if below else "shuffle"
-
-    def _warn_of_a_forgotten_order(self, position: dict[str, Any]) -> None:
-        if position["batch"] and "order" not in self._said and forgets_its_order(self._sampler):
-            self._said.add("order")
-            warn(
-                f"DataLoader: the state cannot hold the order of {order_name(self._sampler)}, which draws it"
-                " from a generator in every epoch, so samples may come twice or be missed after a resume. Use"
-                " shuffle=True, or a sampler of seqkit.samplers",
-                UserWarning,
-            )
-
-    def _keeps_dataset_state(self) -> bool:
-        """Return whether the data set has a state, and is read in step with the consumer of this process."""
-        if not has_exact_state(self.dataset):
-            return False
-        if not self._options.num_workers and not isinstance(self._items, InTurn):
-            return True
-        if "dataset" not in self._said:
-            self._said.add("dataset")
-            warn(
-                f"DataLoader: the state leaves out the state_dict of the data set"
-                f" ({type(self.dataset).__name__}), because workers read copies of it or read it ahead. Set"
-                " num_workers to 0 to keep it",
-                UserWarning,
-            )
-        return False
-
-    def _dataset_state(self) -> dict[str, Any]:
-        return {"dataset": self.dataset.state_dict()} if self._keeps_dataset_state() else {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next `iter` begin with the batch that came next when `state_dict` was called.
-
-        The cost does not grow with the position, except for samplers without a known order and for data
-        sets that can only be iterated: as many keys or samples are drawn as were read. Samples that were
-        read before are neither transformed nor collated. A data set with `state_dict` and `load_state_dict`
-        goes on by itself, without workers. The number of workers and the method may be others, and the number
-        of processes of a `DistributedSampler`, too.
-
-        Parameters
-        ----------
-        state : dict
-            From `state_dict` of a loader of the same data set, batch size, order and sampler.
-
-        Raises
-        ------
-        TypeError
-            If `state` is not such a dict.
-        ValueError
-            If it is of another seed, batch size, kind of order or, in the middle of an epoch, number of
-            samples.
-
-        Warns
-        -----
-        UserWarning
-            If the sampler gives another order than before, and if the state of the data set is left out.
-        """
-        has_seed = self._options.seed is not None or self._options.generator is not None
-        check_state(state, self.batch_size, self.seed if has_seed else None, self._order())
-        before = self.epoch
-        self._followers.tell(state["epoch"], again=True)  # the number of samples may depend on the epoch
-        try:
-            check_samples(state, self._samples())
-            check_share(state, share_of(self._sampler))
-        except ValueError:
-            self._followers.tell(before, again=True)
-            raise
-        if state["seed"] != self.seed:
-            self._close_nodes()
-        self._set_seed(state["seed"])
-        self._begin_at(state)
-
-    def _set_seed(self, seed: int) -> None:
-        """Change the seed, and end the persistent workers, which have the old one."""
-        if seed != self.seed:
-            if isinstance(self._persistent, Workers):
-                self._persistent.close()
-            self._build(replace(self._pipeline, seed=seed))
-            self._followers.sampler = self._sampler
-
-    def _begin_at(self, position: dict[str, Any]) -> None:
-        before = state_of(self._sampler)
-        start = load_sampler_state(self._sampler, position["sampler"], position["batch"])
-        n = self._length()
-        if n is not None and not self._options.is_iterable and start > n:
-            load_sampler_state(self._sampler, before)
-            raise ValueError(
-                f"DataLoader: the state is behind batch {start}, of which an epoch of this loader has {n}"
-            )
-        key = position.get("key") if start == position["batch"] else None
-        self._latest = None
-        self._followers.tell(position["epoch"], again=True)
-        self._followers.note()
-        goes_on = False
-        if position.get("dataset") is not None and self._keeps_dataset_state():
-            goes_on = self._options.is_iterable and position["batch"] > 0
-            # A data set that can only be iterated begins whole epochs by itself.
-            if goes_on or not self._options.is_iterable:
-                self.dataset.load_state_dict(position["dataset"])
-        self._next = Start(position["epoch"], start, key, position.get("samples"), goes_on)
-
-    # ---------------------------------------------------------------- the object
+    def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
+        """Call a function that warns if need be, until it has."""
+        if name not in self._said and warn(self._options, self._sampler):
+            self._said.add(name)
 
     def __repr__(self) -> str:
         name = f"<{type(self.dataset).__name__}>"
         data = name if self._options.is_iterable else repr(as_view(self.dataset, "DataLoader"))
         return f"{type(self).__name__}({', '.join([data, *self._options.shown()])})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        left_out = dict.fromkeys(("_nodes", "_latest", "_lock", "_shown_samplers"))
-        state = {**self.__dict__, **left_out, "_position": {**self._position(), **self._dataset_state()}}
-        state.pop("_iterator", None)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        position = state.pop("_position")
-        self.__dict__.update(state)
-        self._nodes, self._lock = WeakSet(), threading.Lock()
-        self._begin_at(position)
 
     def close(self) -> None:
         """End the workers. If there are any, refuse further epochs. Idempotent."""
@@ -742,18 +538,3 @@ class DataLoader(Attributes, Generic[Batch]):
 
 # Above the number of batches of any epoch. A range ends where the data set does.
 _WITHOUT_END = 1 << 62
-
-
-def as_loader_seed(seed: Any, generator: Any) -> int:
-    """Return the seed of a loader, given or drawn once from a generator or the system."""
-    if seed is not None and generator is not None:
-        raise ValueError("DataLoader: seed and generator exclude each other: pass only one of them")
-    if seed is not None:
-        return as_seed(seed, "DataLoader: seed")
-    try:
-        return as_seed(generator, "DataLoader: generator")
-    except TypeError:
-        raise TypeError(
-            "DataLoader: generator should be an int of at least 0, a SeedSequence, a Generator of numpy or"
-            f" torch, or None, but got {generator!r}"
-        ) from None

@@ -23,6 +23,7 @@ from ..core.arguments import (
     optional_int,
     refuse_async,
 )
+from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..prefetch.settings import CONTEXTS
@@ -166,6 +167,8 @@ class Options:
         """Yield a message for each number out of range, and for arguments that exclude each other."""
         if not self.is_iterable and self.iterable_split not in (None, "none"):
             yield f"iterable_split={self.iterable_split!r} is for data sets that can only be iterated"
+        if self.seed is not None and self.generator is not None:
+            yield "seed and generator exclude each other: pass only one of them"
         if self.collate_fn is not None and self.batchify_fn is not None:
             yield "batchify_fn is another name for collate_fn; pass only one of them"
         has_sampler, has_batches = self.sampler is not None, self.batch_sampler is not None
@@ -216,6 +219,18 @@ class Options:
             )
 
     # ---------------------------------------------------------------- derived values
+
+    def drawn_seed(self) -> int:
+        """Return the seed, given or drawn once from the generator or the system."""
+        if self.seed is not None:
+            return as_seed(self.seed, "DataLoader: seed")
+        try:
+            return as_seed(self.generator, "DataLoader: generator")
+        except TypeError:
+            raise TypeError(
+                "DataLoader: generator should be an int of at least 0, a SeedSequence, a Generator of numpy"
+                f" or torch, or None, but got {self.generator!r}"
+            ) from None
 
     @property
     def is_iterable(self) -> bool:
