@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
 from ..core.tracebacks import warn
@@ -13,7 +15,7 @@ from .options import Options
 from .orders import chain_of, has_slice, is_a_share
 from .state import sample_count
 
-__all__ = ["warn_of_no_batch", "warn_of_ranks", "warn_of_too_many_workers"]
+__all__ = ["warn_of_missed_parts", "warn_of_no_batch", "warn_of_ranks", "warn_of_too_many_workers"]
 
 
 def warn_of_too_many_workers(options: Options) -> None:
@@ -28,6 +30,32 @@ def warn_of_too_many_workers(options: Options) -> None:
             " create. Set num_workers to that number, unless workers mostly wait",
             UserWarning,
         )
+
+
+def warn_of_missed_parts(dataset: Any) -> None:
+    """Warn of a data set that would read the part of worker 0 only, because one worker reads it."""
+    if _chooses_by_number(dataset):
+        warn(
+            f"DataLoader: the data set ({type(dataset).__name__}) chooses its part by get_worker_info().id,"
+            " but one worker reads it, with id 0, so the other parts are missed. Set iterable_split to"
+            " 'workers', and each worker reads its part",
+            UserWarning,
+        )
+
+
+def _chooses_by_number(dataset: Any) -> bool:
+    """Return whether a data set asks for the number of its worker, but not for the number of workers."""
+    names = {name for code in _codes_of(type(dataset)) for name in code.co_names}
+    return {"get_worker_info", "id"} <= names and "num_workers" not in names
+
+
+def _codes_of(kind: type) -> Iterator[CodeType]:
+    pending = [getattr(value, "__code__", None) for base in kind.__mro__ for value in vars(base).values()]
+    while pending:
+        code = pending.pop()
+        if isinstance(code, CodeType):
+            yield code
+            pending.extend(code.co_consts)
 
 
 def warn_of_no_batch(options: Options, sampler: Any) -> bool:

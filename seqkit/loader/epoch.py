@@ -133,8 +133,6 @@ class Position:
         The state of the sampler before the epoch.
     order : View or None
         The keys of all batches, if the sampler has a known order.
-    order_below_batch : View or None
-        The keys of all samples, if the loader makes batches of them. Otherwise the same as `order`.
     keys : Keys or None
         The keys that are drawn as they are needed, otherwise or for persistent workers.
     has_digest : bool
@@ -151,7 +149,6 @@ class Position:
     is_exact: bool
     before: Any
     order: View[Any] | None
-    order_below_batch: View[Any] | None
     keys: Keys | None
     has_digest: bool
     batch: int = 0

@@ -20,7 +20,7 @@ from ..core.tracebacks import hides_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
-from .advice import warn_of_no_batch, warn_of_ranks, warn_of_too_many_workers
+from .advice import warn_of_missed_parts, warn_of_no_batch, warn_of_ranks, warn_of_too_many_workers
 from .bound import Bound
 from .epoch import Epoch, Keys, Position, Start, begun, load_sampler_state
 from .followers import Followers
@@ -61,7 +61,9 @@ class DataLoader(Resumable, Generic[Batch]):
     ``batch_size=None, collate_fn``             ``smap(collate_fn, …)``
     ``last_batch="pad"``                        ``batch(cycle(…)[:whole batches], …)``
     ``batch_transform``                         ``smap(batch_transform, …)``
-    ``sampler``, ``batch_sampler``, rollover    the plan of a view of ``collate_fn`` of the samples at keys
+    ``sampler``                                 ``batch(gather(…, sampler), k, …)``
+    ``batch_sampler``                           ``gather`` of batches at lists of keys
+    a sampler without a known order, rollover   the keys are drawn as they are read
     ``num_workers``, ``method``, ``shm_size``   ``prefetch(…, num_workers, method, shm_size=…, seed=…)``
     ``prefetch_factor``                         ``prefetch(…, max_buffered=prefetch_factor * num_workers)``
     ``worker_init_fn``, ``timeout``, …          ``prefetch(…, start_hook=…, timeout=…, context=…)``
@@ -164,8 +166,8 @@ class DataLoader(Resumable, Generic[Batch]):
     ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
     tuples to tuples. A data set and a sampler with `set_epoch` are told each epoch, in workers too.
 
-    There is a warning if there are more workers than CPUs, or than memory for them; if `drop_last` leaves no
-    batch; and if ``torch.distributed`` has several processes and each of them would read all samples.
+    There is a warning if there are more workers than CPUs; if an epoch that begins has samples, but no
+    batches; and if ``torch.distributed`` has several processes and each of them would read all samples.
 
     Examples
     --------
@@ -210,6 +212,8 @@ class DataLoader(Resumable, Generic[Batch]):
         self._build(self._first_pipeline())
         self._followers = Followers(options.dataset, self._sampler)
         warn_of_too_many_workers(options)
+        if self._pipeline.split == "none" and options.num_workers > 1:
+            warn_of_missed_parts(options.dataset)
 
     def _first_pipeline(self) -> Pipeline:
         options = self._options
@@ -258,14 +262,17 @@ class DataLoader(Resumable, Generic[Batch]):
             )
         with self._lock:
             before = self._latest, self._next
-            position = self._begin()
+            position, items = self._begin()
         self._warn_once("ranks", warn_of_ranks)
         if position.length == 0:
             self._warn_once("batches", warn_of_no_batch)
         node = None
         try:
-            node = self._node(position)
-            items = self._read(node, position)
+            if options.persistent_workers:
+                node = self._persistent_node()
+            else:
+                node = self._with_workers(items, position.epoch)
+            batches = self._read(node, position)
         except BaseException:  # the epoch has not begun
             self._finished(node)
             with self._lock:
@@ -275,10 +282,39 @@ class DataLoader(Resumable, Generic[Batch]):
                     self._latest, self._next = before
             raise
         source = type(options.dataset).__name__
-        return Epoch(items, position, source, self.failed, partial(self._finished, node))
+        return Epoch(batches, position, source, self.failed, partial(self._finished, node))
 
-    def _begin(self) -> Position:
-        """Begin an epoch, and return its position."""
+    def _begin(self) -> tuple[Position, View[Any]]:
+        """Begin an epoch. Return its position, and the view of its items without workers."""
+        self._refuse_second_pass()
+        self._draw_seed()
+        epoch = self.epoch
+        self._settle_sampler()
+        if epoch != self._next.epoch:
+            self._move_to(epoch)
+        self._followers.tell(epoch)
+        start, sampler, is_iterable = self._next, self._sampler, self._options.is_iterable
+        order = order_of(sampler, epoch)
+        items = self._items_of(epoch, order)
+        has_digest = sampler is not None and not is_iterable and not is_a_share(sampler)
+        position = Position(
+            start=start,
+            samples=start.samples if start.batch else self._samples(),
+            length=self._length(),
+            is_exact=not is_iterable or self._options.last == "rollover",
+            before=state_of(sampler),
+            order=order,
+            keys=self._keys(start, order, has_digest),
+            has_digest=has_digest,
+        )
+        if order is not None and isinstance(sampler, Sampler):
+            sampler.set_epoch(epoch + 1)  # as if it had been iterated
+        self._latest, self._next = position, Start(epoch + 1)
+        self._followers.note()
+        return position, items
+
+    def _refuse_second_pass(self) -> None:
+        """Refuse a second epoch over an iterator."""
         options = self._options
         for what, source in (
             ("data set", options.dataset if options.is_iterable else None),
@@ -290,51 +326,34 @@ class DataLoader(Resumable, Generic[Batch]):
                     " only; pass something that can be iterated again"
                 )
         self._has_begun = True
-        self._draw_seed()
-        epoch = self.epoch
-        self._settle_sampler()
-        if epoch != self._next.epoch:
-            self._move_to(epoch)
-        self._followers.tell(epoch)
-        start, sampler = self._next, self._sampler
-        before, order = state_of(sampler), order_of(sampler, epoch)
-        below = None if order is None else order_of(self._sampler_below_batch(), epoch)
-        position = Position(
-            start,
-            start.samples if start.batch else self._samples(),
-            self._length(),
-            not options.is_iterable or options.last == "rollover",
-            before,
-            order,
-            below,
-            self._keys(start, order),
-            sampler is not None and not options.is_iterable and not is_a_share(sampler),
-        )
-        if order is not None and isinstance(sampler, Sampler):
-            sampler.set_epoch(epoch + 1)  # as if it had been iterated
-        self._latest, self._next = position, Start(epoch + 1)
-        self._followers.note()
-        return position
 
     def _draw_seed(self) -> None:
         """Called before each epoch. The subclass for PyTorch may change the seed."""
 
-    def _keys(self, start: Start, order: View[Any] | None) -> Keys | None:
+    def _items_of(self, epoch: int, order: View[Any] | None) -> View[Any]:
+        """Return the view of the items of an epoch. It is made again only where it may have changed."""
+        if self._options.persistent_workers:
+            return self._items
+        if order is not None:
+            return self._pipeline.items(True, order_of(self._sampler_below_batch(), epoch))
+        if self._options.is_iterable or self._samples() != self._samples_built_for:
+            return self._pipeline.items(self._sampler is not None)
+        return self._items
+
+    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> Keys | None:
         """Begin to draw keys, unless the order of the sampler is a part of the view that is read.
 
         Workers that outlive an epoch get keys in any case, because other code may change the sampler.
         """
-        options = self._options
-        if self._sampler is None or (order is not None and not options.persistent_workers):
-            if order is not None and start.batch and start.key is not None:
+        is_checked = has_digest and start.batch > 0 and start.key is not None
+        if self._sampler is None:
+            return None
+        if order is not None and not self._options.persistent_workers:
+            if is_checked:
                 check_key(order[start.batch - 1], start.key)
             return None
-        is_checked = start.key is not None and start.batch > 0 and not options.is_iterable
         first = 0 if start.goes_on else start.batch - is_checked
-        keys = Keys(
-            map(self._as_key, draw(self._sampler, start.epoch, first)),
-            not options.is_iterable and not is_a_share(self._sampler),
-        )
+        keys = Keys(map(self._as_key, draw(self._sampler, start.epoch, first)), has_digest)
         if is_checked:
             check_key(keys.pass_over(), start.key)
         return keys
@@ -345,19 +364,6 @@ class DataLoader(Resumable, Generic[Batch]):
         return as_keys(key) if self._options.is_batched else as_key(key)
 
     # ---------------------------------------------------------------- read it
-
-    def _node(self, position: Position) -> View[Any]:
-        """Return the view that an epoch reads."""
-        if self._options.persistent_workers:
-            return self._persistent_node()
-        epoch, samples = position.epoch, self._samples()
-        if position.order is not None:
-            items = self._pipeline.items(True, position.order_below_batch)
-        elif self._options.is_iterable or samples != self._samples_built_for:
-            items = self._pipeline.items(self._sampler is not None)
-        else:
-            items = self._items
-        return self._with_workers(items, epoch)
 
     def _persistent_node(self) -> View[Any]:
         if self._persistent is None:

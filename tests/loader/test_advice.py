@@ -145,6 +145,48 @@ def test_processes_that_start_later_are_noticed_by_the_first_epoch(group: Any) -
     assert not warnings_of(lambda: list(Loader(range(8), 2)))
 
 
+# -------------------------------------------------------------------- parts by the number of a worker
+
+
+class ByNumber:
+    def part(self) -> list[int]:
+        info = sk.get_worker_info()
+        return [1, 2] if info is None else [[1, 2], [3, 4]][info.id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.part())
+
+
+class ByBoth:
+    def __iter__(self) -> Iterator[int]:
+        info = sk.get_worker_info()
+        return iter(range(4) if info is None else range(info.id, 4, info.num_workers))
+
+
+def test_a_data_set_that_chooses_its_part_by_the_number_of_its_worker_is_warned_of() -> None:
+    options: Any = {"num_workers": 2, "method": "thread"}
+    (message,) = warnings_of(lambda: Loader(ByNumber(), 2, **options))
+    assert "chooses its part by get_worker_info().id, but one worker reads it" in message
+    assert "Set iterable_split to 'workers'" in message
+    with Loader(ByNumber(), 2, iterable_split="workers", **options) as loader:
+        assert sorted(i for batch in loader for i in batch.tolist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [
+        (ByBoth(), {"num_workers": 2}),
+        (ByNumber(), {}),
+        (ByNumber(), {"num_workers": 1}),
+        (ByNumber(), {"num_workers": 2, "iterable_split": "workers"}),
+        (ByNumber(), {"num_workers": 2, "iterable_split": "reader"}),
+    ],
+    ids=str,
+)
+def test_a_data_set_that_is_read_whole_is_not_warned_of(dataset: Any, options: Any) -> None:
+    assert not warnings_of(lambda: Loader(dataset, 2, **options))
+
+
 # -------------------------------------------------------------------- names
 
 
