@@ -7,9 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 from ..core.view import View
-from .options import Options, did_you_mean
+from .options import Options
 from .own_samplers import own_samplers
 from .pipeline import Pipeline
+from .signature import did_you_mean
 
 __all__ = ["Attributes"]
 

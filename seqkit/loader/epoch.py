@@ -1,193 +1,18 @@
-"""One epoch of a loader: the position of its consumer, and its iterator."""
+"""The iterator over one epoch of a loader."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any, NoReturn
+from itertools import chain
+from typing import Any
 
 from ..core.errors import EvaluationError, seterr
-from ..core.set_epoch import has_method
 from ..core.tracebacks import hide_frames, warn
-from ..core.view import View
-from ..samplers.base import Sampler
-from .keyed import by_number
+from .keys import by_number
 from .on_error import Recovered
-from .state import key_digest
+from .position import Position, raise_it
 
-__all__ = ["Epoch", "Keys", "Position", "Start", "begun", "load_sampler_state"]
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where the next epoch begins.
-
-    Attributes
-    ----------
-    epoch, batch : int
-        The number of the epoch, and of its first batch.
-    key : str or None
-        Digest of the key before that batch.
-    samples : int or None
-        Samples of the data set when the epoch began.
-    goes_on : bool
-        Whether the data set itself goes on there, because it has loaded a state.
-    """
-
-    epoch: int = 0
-    batch: int = 0
-    key: str | None = None
-    samples: int | None = None
-    goes_on: bool = False
-
-
-class Keys:
-    """The keys of an epoch. Workers draw them from the sampler ahead of the consumer.
-
-    Parameters
-    ----------
-    drawn : iterator
-    remembers : bool
-        Whether `last` is needed.
-    """
-
-    def __init__(self, drawn: Iterator[Any], remembers: bool) -> None:
-        self._drawn = drawn
-        # The key of the last batch that was read, and those of batches that were not read yet.
-        self._waiting: deque[Any] | None = deque([None]) if remembers else None
-        self._error: Exception | None = None  # of the sampler
-        self._has_more = True
-
-    def pass_over(self) -> Any:
-        """Draw the key of a batch that was read before, and return it. There may be none."""
-        for key in islice(self._draw(), 1):
-            self.count(1)
-            return key
-        return None
-
-    def count(self, batches: int) -> None:
-        """Notice that batches were read."""
-        if self._waiting is not None:
-            for _ in range(min(batches, len(self._waiting) - 1)):
-                self._waiting.popleft()
-
-    def last(self) -> Any:
-        """Return the key of the last batch that was read."""
-        return None if self._waiting is None else self._waiting[0]
-
-    def exhaust(self) -> None:
-        """Let the sampler notice the end of its epoch."""
-        deque(self._drawn, maxlen=0)
-
-    def items(self, read: Callable[[Iterator[Any]], Iterator[Any]]) -> Iterator[Any]:
-        """Iterate ``read(keys)``, the items at the keys.
-
-        An error of the sampler ends the iteration. It is raised after the items before it.
-        """
-
-        def next_run() -> Iterator[Any] | None:
-            error, self._error = self._error, None
-            if error is not None:
-                return map(_raise, [error])
-            if not self._has_more:
-                return None
-            self._has_more = False
-            return read(self._draw())
-
-        first = next_run() or ()  # begins now, not at the first item
-        return chain.from_iterable(chain([first], iter(next_run, None)))
-
-    def _draw(self) -> Iterator[Any]:
-        """Draw keys up to the end or an error."""
-        try:
-            for key in self._drawn:
-                if self._waiting is not None:
-                    self._waiting.append(key)
-                yield key
-        except Exception as error:
-            self._error = error
-        except KeyboardInterrupt:
-            self._error = RuntimeError(
-                "DataLoader: the sampler was interrupted, so this epoch cannot go on. Begin another one."
-            )
-            raise
-
-
-@dataclass(eq=False)
-class Position:
-    """How far the consumer of an epoch is. It outlives the iterator.
-
-    Attributes
-    ----------
-    start : Start
-        Where it began.
-    samples : int or None
-        Samples of the data set, if that is known.
-    length : int or None
-        Batches of the epoch, if that is known.
-    is_exact : bool
-        Whether the epoch has this length for certain. The `__len__` of an iterable data set may be wrong.
-    before : object
-        The state of the sampler before the epoch.
-    order : View or None
-        The keys of all batches, if the sampler has a known order.
-    keys : Keys or None
-        The keys that are drawn as they are needed, otherwise or for persistent workers.
-    has_digest : bool
-        Whether the state contains a digest of the last key.
-    batch : int
-        Batches that were read, failed ones included.
-    ended : bool
-        Whether the iterator was exhausted.
-    """
-
-    start: Start
-    samples: int | None
-    length: int | None
-    is_exact: bool
-    before: Any
-    order: View[Any] | None
-    keys: Keys | None
-    has_digest: bool
-    batch: int = 0
-    ended: bool = False
-
-    def __post_init__(self) -> None:
-        self.batch = self.start.batch
-
-    @property
-    def epoch(self) -> int:
-        """Its number."""
-        return self.start.epoch
-
-    def is_over(self) -> bool:
-        """Return whether everything was read."""
-        return self.ended or (self.is_exact and self.batch == self.length)
-
-    def advance(self, count: int) -> None:
-        """Count batches as read."""
-        self.batch += count
-        if self.keys is not None:
-            self.keys.count(count)
-
-    def digest(self) -> str | None:
-        """Return the digest of the last key that was read, if there is one."""
-        if self.batch == self.start.batch or not self.has_digest:
-            return self.start.key
-        if self.order is not None:
-            return key_digest(self.order[self.batch - 1])
-        return None if self.keys is None else key_digest(self.keys.last())
-
-
-def load_sampler_state(sampler: Any, state: Any, read: int = 0) -> int:
-    """Load a state of a sampler. Return how many of the `read` keys of its epoch are left to skip."""
-    if isinstance(sampler, Sampler) and state is not None:
-        return sampler.resume_after(state, read)
-    if state is not None and has_method(sampler, "load_state_dict", state):
-        sampler.load_state_dict(state)
-    return read
+__all__ = ["Epoch", "begun"]
 
 
 class Epoch(Iterator[Any]):
@@ -297,9 +122,5 @@ def begun(items: Iterator[Any]) -> Iterator[Any]:
     except StopIteration:
         return items
     except EvaluationError as error:
-        return chain(map(_raise, [error]), items)
+        return chain(map(raise_it, [error]), items)
     return chain([first], items)
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error

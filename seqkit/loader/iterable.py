@@ -21,7 +21,7 @@ from ..core.view import View, in_order
 from ..core.worker import WorkerInfo, get_worker_info
 from ..views.bases.passes import Passes
 from ..views.uniter import Uniter
-from .keyed import Sample
+from .keys import Sample
 
 if TYPE_CHECKING:
     from .options import Options

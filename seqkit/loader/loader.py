@@ -22,15 +22,17 @@ from ..prefetch import Prefetch
 from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
 from .advice import warn_of_missed_parts, warn_of_no_batch, warn_of_ranks, warn_of_too_many_workers
 from .bound import Bound
-from .epoch import Epoch, Keys, Position, Start, begun, load_sampler_state
+from .epoch import Epoch, begun
 from .followers import Followers
 from .iterable import iterable_split
-from .keyed import as_key, as_keys, numbered
-from .options import Options, takes
+from .keys import as_key, as_keys, numbered
+from .options import Options
 from .orders import is_a_share
 from .parts import InTurn
 from .pipeline import Pipeline, Workers, WorkerStart
+from .position import DrawnKeys, Position, Start, load_sampler_state
 from .resume import Resumable
+from .signature import takes
 from .state import check_key, sample_count
 
 if TYPE_CHECKING:
@@ -340,7 +342,7 @@ class DataLoader(Resumable, Generic[Batch]):
             return self._pipeline.items(self._sampler is not None)
         return self._items
 
-    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> Keys | None:
+    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> DrawnKeys | None:
         """Begin to draw keys, unless the order of the sampler is a part of the view that is read.
 
         Workers that outlive an epoch get keys in any case, because other code may change the sampler.
@@ -353,7 +355,7 @@ class DataLoader(Resumable, Generic[Batch]):
                 check_key(order[start.batch - 1], start.key)
             return None
         first = 0 if start.goes_on else start.batch - is_checked
-        keys = Keys(map(self._as_key, draw(self._sampler, start.epoch, first)), has_digest)
+        keys = DrawnKeys(map(self._as_key, draw(self._sampler, start.epoch, first)), has_digest)
         if is_checked:
             check_key(keys.pass_over(), start.key)
         return keys

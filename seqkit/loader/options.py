@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 
@@ -25,14 +23,13 @@ from ..core.arguments import (
 )
 from ..core.randomness import as_seed
 from ..core.source import as_view
-from ..core.tracebacks import hiding_frames
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
 from .iterable import is_iterable_only
 from .on_error import OnError
 from .orders import chain_of
 
-__all__ = ["Options", "did_you_mean", "takes"]
+__all__ = ["Options"]
 
 # Returns the value, or raises an error about "DataLoader: name". None is not checked if it is the default.
 Check = Callable[[Any, str], Any]
@@ -305,63 +302,3 @@ def _check_weights(sampler: Any, dataset: Any) -> None:
             f"DataLoader: the sampler needs one weight per sample, but has {len(weights)} weights for"
             f" {len(dataset)} samples"
         )
-
-
-# -------------------------------------------------------------------- the signature of a constructor
-
-P = ParamSpec("P")
-A = TypeVar("A")
-S = TypeVar("S")
-
-
-def takes(
-    arguments: Callable[P, A],
-) -> Callable[[Callable[[S, A], None]], Callable[Concatenate[S, P], None]]:
-    """Decorate ``__init__(self, given)``: it has the signature of a dataclass, and gets an object of it.
-
-    The error of an unknown keyword argument suggests one that exists.
-    """
-    types = get_type_hints(arguments)
-    parameters = {
-        name: p.replace(annotation=types[name]) for name, p in signature(arguments).parameters.items()
-    }
-
-    def decorate(init: Callable[[S, A], None]) -> Callable[Concatenate[S, P], None]:
-        @wraps(init)
-        def wrapper(self: S, /, *args: P.args, **named: P.kwargs) -> None:
-            with hiding_frames():
-                for name in named:
-                    if name not in parameters:
-                        hint = did_you_mean(name, parameters)
-                        raise TypeError(f"DataLoader: no argument is called {name!r}{hint}")
-                given = arguments(*args, **named)
-            init(self, given)
-
-        own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        wrapper.__signature__ = Signature([own, *parameters.values()])  # type: ignore[attr-defined]
-        return wrapper
-
-    return decorate
-
-
-# Names that other libraries have for these arguments.
-_OTHER_NAMES = {
-    "bs": "batch_size",
-    "max_buffered": "prefetch_factor",
-    "n_workers": "num_workers",
-    "nworkers": "num_workers",
-    "start_hook": "worker_init_fn",
-    "workers": "num_workers",
-}
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question for a misspelt name, or nothing.
-
-    >>> did_you_mean("bath_size", ["batch_size", "seed"]), did_you_mean("colour", ["batch_size"])
-    (". Did you mean 'batch_size'?", '')
-    """
-    from difflib import get_close_matches  # only for an error
-
-    close = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else get_close_matches(name, list(names), 1, 0.75)
-    return f". Did you mean {close[0]!r}?" if close else ""

@@ -117,8 +117,8 @@ class Pipeline:
         by_keys : bool
             Whether a sampler gives the keys of the data set to read.
         order : View, optional
-            The keys of the sampler: of single samples if the loader makes batches. None (the default): the
-            indices of the view are the keys, or lists of keys.
+            The keys of `sampler`, or the lists of keys of `batch_sampler`. None (the default): the indices of
+            the view are the keys, or lists of keys.
         """
         if self.split in ("parts", "workers"):
             return self._of_parts()
@@ -130,10 +130,9 @@ class Pipeline:
         if not by_keys:
             samples = self._prepared(samples)
             return self._in_order(shuffle(samples, self.seed) if self.options.shuffle else samples)
-        if order is not None and self.options.makes_batches:
-            return self._in_order(AtKeys(self._prepared(Samples(samples)), order))
-        items = self._at_keys(Samples(samples))
-        return items if order is None else AtKeys(items, order)
+        if order is None or self.options.batch_sampler is not None:
+            return self._at_keys(Samples(samples), order)
+        return self._in_order(AtKeys(self._prepared(Samples(samples)), order))
 
     def _prepared(self, samples: View[Any]) -> View[Any]:
         """Return the view of the transformed samples. With `on_error`, failing ones are `Recovered`."""
@@ -153,13 +152,14 @@ class Pipeline:
         drop_last = options.last == "discard"
         return self._finished(batch(samples, options.batch_size, drop_last, collate_fn=collate_fn))
 
-    def _at_keys(self, samples: View[Any]) -> View[Any]:
-        """Return the view whose indices are lists of keys, or keys."""
-        return self._batches(self._prepared(samples))
+    def _at_keys(self, samples: View[Any], order: View[Any] | None = None) -> View[Any]:
+        """Return the view of the batches of an order. None: the indices are lists of keys, or keys."""
+        return self._batches(self._prepared(samples), order)
 
-    def _batches(self, prepared: View[Any]) -> View[Any]:
+    def _batches(self, prepared: View[Any], order: View[Any] | None = None) -> View[Any]:
         is_batched = self.options.is_batched
-        return self._finished(Batches(prepared, self._on_the_rest(self.collate_fn, is_batched), is_batched))
+        collate_fn = self._on_the_rest(self.collate_fn, is_batched)
+        return self._finished(Batches(prepared, collate_fn, is_batched, order))
 
     def _finished(self, items: View[Any]) -> View[Any]:
         f = self.options.batch_transform

@@ -10,11 +10,11 @@ from ..core.tracebacks import warn
 from ..core.view import View
 from ..samplers.base import state_of
 from .attributes import Attributes
-from .epoch import Position, Start, load_sampler_state
 from .followers import Followers
 from .orders import forgets_its_order, order_name, share_of
 from .parts import InTurn
 from .pipeline import Pipeline
+from .position import Position, Start, load_sampler_state
 from .state import check_samples, check_share, check_state, has_exact_state
 
 __all__ = ["Resumable"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import random
+import re
+from dataclasses import fields
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.loader import advice
+from seqkit.loader.options import Options
 
 from .ways import WAYS
 
@@ -290,3 +295,36 @@ def test_a_state_behind_the_end_is_refused() -> None:
 def test_what_is_no_generator_is_refused_with_what_is_one() -> None:
     with pytest.raises(TypeError, match=r"generator should be an int .* SeedSequence.* torch, or None"):
         sk.DataLoader(range(3), generator="x")
+
+
+@pytest.mark.parametrize("loader", [sk.DataLoader, pytest.importorskip("seqkit.torch").DataLoader])
+def test_every_argument_is_described_once(loader: Any) -> None:
+    parameters = inspect.signature(loader).parameters
+    assert list(parameters) == [option.name for option in fields(Options)]
+    page = Path(__file__).parents[2] / "docs" / "reference" / "DataLoader.md"
+    shown = re.search(r"^DataLoader\((.*?)\)$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    written = [f"{name}={p.default!r}".replace("'", '"') for name, p in parameters.items()]
+    named_from = next(i for i, p in enumerate(parameters.values()) if p.kind is p.KEYWORD_ONLY)
+    assert (
+        shown[1].split()
+        == " ".join(
+            ["dataset,", *(f"{text}," for text in written[1:named_from]), "*,"]
+            + [f"{text}," for text in written[named_from:]]
+        )
+        .removesuffix(",")
+        .split()
+    )
+
+
+def test_the_docstring_describes_the_arguments_in_their_order() -> None:
+    text = inspect.getdoc(sk.DataLoader) or ""
+    section = text.split("Parameters\n----------\n")[1].split("\nAttributes\n")[0]
+    described = [
+        name
+        for line in section.splitlines()
+        if (m := re.match(r"([a-z_, ]+) : ", line))
+        for name in m[1].split(", ")
+    ]
+    others = {"batchify_fn", "batch_transform"}  # described with another argument
+    assert sorted(described) == sorted({option.name for option in fields(Options)} - others)

@@ -492,3 +492,29 @@ def test_tables_are_read_at_positions_by_any_sampler(batch_size: Any) -> None:
     sampler: Any = [[2, -3], [1]] if batch_size is None else [2, -3, 1]
     loader = sk.DataLoader(frame, batch_size, sampler=sampler, collate_fn=list)
     assert [[row["x"] for row in rows] for rows in loader] == [[30, 10], [20]]
+
+
+VIEWS: dict[str, Any] = {
+    "sampler": lambda s: {"batch_size": 2, "sampler": sk.view(range(len(s)))[::-1]},
+    "single samples": lambda s: {"batch_size": None, "sampler": range(len(s))[::-1]},
+    "batches": lambda s: {"batch_sampler": sk.batch(range(len(s))[::-1], 2)},
+    "padded": lambda s: {"batch_size": 2, "sampler": range(len(s))[::-1], "last_batch": "pad"},
+}
+
+
+def test_the_view_of_a_loader_obeys_the_laws_of_views() -> None:
+    for name, options in VIEWS.items():
+
+        def build(source: Any, options: Any = options) -> Any:
+            collate_fn = abs if options(source).get("batch_size", 1) is None else list
+            return sk.DataLoader(source, collate_fn=collate_fn, **options(source)).view
+
+        def model(items: list[int], name: str = name) -> list[Any]:
+            backwards = items[::-1]
+            if name == "single samples":
+                return backwards
+            short = len(items) % 2 if name == "padded" else 0
+            filled = backwards + backwards[:short]
+            return [filled[i : i + 2] for i in range(0, len(filled), 2)]
+
+        sk.testing.check_view(build, model)
