@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 from ..core.errors import EvaluationError, seterr
 from ..core.tracebacks import hide_frames, warn
 from .keys import by_number
 from .on_error import Recovered
-from .position import Position, raise_it
+from .position import Position
 
 __all__ = ["Epoch", "begun"]
 
@@ -122,5 +122,9 @@ def begun(items: Iterator[Any]) -> Iterator[Any]:
     except StopIteration:
         return items
     except EvaluationError as error:
-        return chain(map(raise_it, [error]), items)
+        return chain(map(_raise, [error]), items)
     return chain([first], items)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

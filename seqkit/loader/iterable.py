@@ -32,7 +32,6 @@ __all__ = [
     "is_iterable_only",
     "iterable_split",
     "sample_again",
-    "sample_of_part",
     "samples_of",
 ]
 
@@ -126,21 +125,16 @@ class Reader:
         return len(self.dataset)
 
 
-def sample_again(dataset: Any, number: int) -> Any:
-    """Return a sample from a new pass over a data set."""
+def sample_again(dataset: Any, key: int | tuple[int, int]) -> Any:
+    """Return a sample from a new pass: by its number, or by its part and its number there."""
     if isinstance(dataset, Iterator):
         raise RuntimeError("DataLoader: the data set is an iterator, so no sample can be read again")
-    for item in islice(in_order(dataset), number, None):
+    part, number = key if isinstance(key, tuple) else (None, key)
+    samples = dataset if part is None else dataset.split(part, dataset.parts)
+    for item in islice(in_order(samples), number, None):
         return item
-    raise IndexError(f"DataLoader: a new pass over the data set has no sample {number}")
-
-
-def sample_of_part(dataset: Any, key: tuple[int, int]) -> Any:
-    """Return a sample from a new pass over the part that it belongs to."""
-    part, number = key
-    for item in islice(in_order(dataset.split(part, dataset.parts)), number, None):
-        return item
-    raise IndexError(f"DataLoader: a new pass over part {part} has no sample {number}")
+    where = "the data set" if part is None else f"part {part}"
+    raise IndexError(f"DataLoader: a new pass over {where} has no sample {number}")
 
 
 @dataclass(frozen=True)

@@ -357,7 +357,9 @@ class DataLoader(Resumable, Generic[Batch]):
         first = 0 if start.goes_on else start.batch - is_checked
         keys = DrawnKeys(map(self._as_key, draw(self._sampler, start.epoch, first)), has_digest)
         if is_checked:
-            check_key(keys.pass_over(), start.key)
+            for last in islice(keys, 1):
+                check_key(last, start.key)
+                keys.count(1)
         return keys
 
     def _as_key(self, key: Any) -> Any:
@@ -387,13 +389,10 @@ class DataLoader(Resumable, Generic[Batch]):
         """Begin to read an epoch from a position on."""
         pipeline, start = node.at_epoch(position.epoch), position.start
         if position.keys is not None:
-
-            def read(keys: Iterator[Any]) -> Iterator[Any]:
-                if isinstance(node, Workers):
-                    keys = map(numbered, keys, count(start.batch))
-                return self._iterated(pipeline, keys)
-
-            return position.keys.items(read)
+            keys: Iterator[Any] = position.keys
+            if isinstance(node, Workers):
+                keys = map(numbered, keys, count(start.batch))
+            return self._iterated(pipeline, keys)
         if not isinstance(pipeline._n, Unsized):
             return self._iterated(pipeline, range(start.batch, pipeline._n))
         if start.batch == 0 or start.goes_on:

@@ -31,7 +31,7 @@ from .orders import chain_of
 
 __all__ = ["Options"]
 
-# Returns the value, or raises an error about "DataLoader: name". None is not checked if it is the default.
+# Returns the value, or raises an error about "DataLoader: name". The default is not checked.
 Check = Callable[[Any, str], Any]
 
 
@@ -149,7 +149,7 @@ class Options:
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             value = getattr(self, name)
-            if value is not None or getattr(Options, name, "") is not None:
+            if value is not getattr(Options, name, _REQUIRED):
                 object.__setattr__(self, name, check(value, f"DataLoader: {name}"))
         as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
         if isinstance(self.dataset, Mapping) and self.sampler is None and self.batch_sampler is None:
@@ -275,6 +275,7 @@ class Options:
         return shown(defaults, {name: getattr(self, name) for name in defaults})
 
 
+_REQUIRED = object()
 _CHECKS: dict[str, Check] = {
     name: hint.__metadata__[0]
     for name, hint in get_type_hints(Options, include_extras=True).items()

@@ -20,7 +20,7 @@ from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from .bound import Bound, seeds
-from .iterable import Reader, WorkerParts, sample_again, sample_of_part, samples_of
+from .iterable import Reader, WorkerParts, sample_again, samples_of
 from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -173,7 +173,7 @@ class Pipeline:
         options, dataset = self.options, self.options.dataset
         if self.split == "workers":
             dataset = WorkerParts(dataset, max(options.num_workers, 1), self.start.introduce)
-        find = partial(sample_of_part, dataset) if self.split == "parts" else None
+        find = partial(sample_again, dataset) if self.split == "parts" else None
         samples = self._prepared(Given(find))
         blocks = Blocks(dataset, dataset.parts, options.batch_size, samples, self._batches(samples))
         return InTurn(options, self.seed, blocks, self._batches(Given()), self.start)

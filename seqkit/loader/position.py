@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any, NoReturn
+from typing import Any
 
 from ..core.set_epoch import has_method
 from ..core.view import View
 from ..samplers.base import Sampler
 from .state import key_digest
 
-__all__ = ["DrawnKeys", "Position", "Start", "load_sampler_state", "raise_it"]
+__all__ = ["DrawnKeys", "Position", "Start", "load_sampler_state"]
 
 
 @dataclass(frozen=True)
@@ -39,29 +38,35 @@ class Start:
     goes_on: bool = False
 
 
-class DrawnKeys:
+class DrawnKeys(Iterator[Any]):
     """The keys of an epoch. Workers draw them from the sampler ahead of the consumer.
 
     Parameters
     ----------
-    drawn : iterator
+    keys : iterator
     remembers : bool
         Whether `last` is needed.
     """
 
-    def __init__(self, drawn: Iterator[Any], remembers: bool) -> None:
-        self._drawn = drawn
+    def __init__(self, keys: Iterator[Any], remembers: bool) -> None:
+        self._keys = keys
         # The key of the last batch that was read, and those of batches that were not read yet.
         self._waiting: deque[Any] | None = deque([None]) if remembers else None
-        self._error: Exception | None = None  # of the sampler
-        self._has_more = True
+        self._was_interrupted = False
 
-    def pass_over(self) -> Any:
-        """Draw the key of a batch that was read before, and return it. There may be none."""
-        for key in islice(self._draw(), 1):
-            self.count(1)
-            return key
-        return None
+    def __next__(self) -> Any:
+        if self._was_interrupted:
+            raise RuntimeError(
+                "DataLoader: the sampler was interrupted, so this epoch cannot go on. Begin another one."
+            )
+        try:
+            key = next(self._keys)
+        except KeyboardInterrupt:
+            self._was_interrupted = True
+            raise
+        if self._waiting is not None:
+            self._waiting.append(key)
+        return key
 
     def count(self, batches: int) -> None:
         """Notice that batches were read."""
@@ -75,40 +80,7 @@ class DrawnKeys:
 
     def exhaust(self) -> None:
         """Let the sampler notice the end of its epoch."""
-        deque(self._drawn, maxlen=0)
-
-    def items(self, read: Callable[[Iterator[Any]], Iterator[Any]]) -> Iterator[Any]:
-        """Iterate ``read(keys)``, the items at the keys.
-
-        An error of the sampler ends the iteration. It is raised after the items before it.
-        """
-
-        def next_run() -> Iterator[Any] | None:
-            error, self._error = self._error, None
-            if error is not None:
-                return map(raise_it, [error])
-            if not self._has_more:
-                return None
-            self._has_more = False
-            return read(self._draw())
-
-        first = next_run() or ()  # begins now, not at the first item
-        return chain.from_iterable(chain([first], iter(next_run, None)))
-
-    def _draw(self) -> Iterator[Any]:
-        """Draw keys up to the end or an error."""
-        try:
-            for key in self._drawn:
-                if self._waiting is not None:
-                    self._waiting.append(key)
-                yield key
-        except Exception as error:
-            self._error = error
-        except KeyboardInterrupt:
-            self._error = RuntimeError(
-                "DataLoader: the sampler was interrupted, so this epoch cannot go on. Begin another one."
-            )
-            raise
+        deque(self._keys, maxlen=0)
 
 
 @dataclass(eq=False)
@@ -184,8 +156,3 @@ def load_sampler_state(sampler: Any, state: Any, read: int = 0) -> int:
     if state is not None and has_method(sampler, "load_state_dict", state):
         sampler.load_state_dict(state)
     return read
-
-
-def raise_it(error: Exception) -> NoReturn:
-    """Raise an error, in a place for functions."""
-    raise error
