@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .options import Options
 
 __all__ = [
-    "Reader",
+    "IterableReader",
     "WorkerParts",
     "is_iterable_only",
     "iterable_split",
@@ -108,10 +108,10 @@ def samples_of(dataset: Any) -> View[Any]:
     return Uniter(Passes(dataset, cache_size=0, n_parallel=1), UNKNOWN)
 
 
-class Reader:
+class IterableReader:
     """The samples of a data set as keys of themselves: a sampler that the calling process reads.
 
-    >>> [(sample.number, sample.value) for sample in Reader("ab")]
+    >>> [(sample.number, sample.value) for sample in IterableReader("ab")]
     [(0, 'a'), (1, 'b')]
     """
 

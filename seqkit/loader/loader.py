@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -525,6 +525,22 @@ class DataLoader(Resumable, Generic[Batch]):
         name = f"<{type(self.dataset).__name__}>"
         data = name if self._options.is_iterable else repr(as_view(self.dataset, "DataLoader"))
         return f"{type(self).__name__}({', '.join([data, *self._options.shown()])})"
+
+    def draws_its_order(self) -> bool:
+        """Is the order another one in every run of the program, because no seed was given?"""
+        given = self._options
+        return bool(given.shuffle) and given.seed is None and given.generator is None
+
+    def with_workers(
+        self, num_workers: int, method: str = "process", timeout: float = 0, context: str | None = None
+    ) -> Self:
+        """Return a loader of the same batches, not begun, that other workers compute (for `verify`)."""
+        own = {option.name: getattr(self._options, option.name) for option in fields(self._options)}
+        own |= {"num_workers": num_workers, "method": method, "timeout": timeout if num_workers else 0}
+        own |= {"seed": self.seed, "generator": None, "pin_memory": False}
+        own |= {"persistent_workers": False, "prefetch_factor": None, "multiprocessing_context": context}
+        own |= {"shm_size": own["shm_size"] if method == "process" and num_workers else None}
+        return type(self)(own.pop("dataset"), **own)
 
     def close(self) -> None:
         """End the workers. If there are any, refuse further epochs. Idempotent."""

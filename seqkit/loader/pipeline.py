@@ -20,7 +20,7 @@ from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from .bound import Bound, seeds
-from .iterable import Reader, WorkerParts, sample_again, samples_of
+from .iterable import IterableReader, WorkerParts, sample_again, samples_of
 from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -82,7 +82,7 @@ class Pipeline:
         if isinstance(sampler, OwnSampler):  # of another loader
             sampler = sampler.detached()
         if self.split == "reader":
-            sampler = Reader(dataset)
+            sampler = IterableReader(dataset)
         elif sampler is None and options.last == "rollover" and self.split is None:
             if not hasattr(dataset, "__len__"):
                 raise TypeError(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from .processes.slots import Pinner
 
-Method = Literal["thread", "process", "inline", "dask", "ray"]
-OWN = ("thread", "process", "inline")
+Method = Literal["thread", "process", "inline", "auto", "dask", "ray"]
+OWN = ("thread", "process", "inline", "auto")
 ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
@@ -45,7 +45,8 @@ class Settings:
 
     If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
     is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
-    the process in which the executor can be used. `item_seed`: see `Prefetch.seeding_items`.
+    the process in which the executor can be used. `item_seed`: see `Prefetch.seeding_items`. With the method
+    "auto", `chooses_workers` says that the number of workers is not the user's.
     """
 
     workers: int
@@ -64,9 +65,10 @@ class Settings:
     pinner: Pinner | None = None
     item_seed: int | None = None
     end_hook: Callable[..., Any] | None = None
+    chooses_workers: bool = False
 
-    def slot_counts(self) -> tuple[int, int, int]:
-        """Return how many slots jobs in flight, results, and workers that retain one may have."""
+    def slot_counts(self) -> tuple[int, int]:
+        """Return how many jobs may be in flight, and how many slots there are."""
         return slot_counts(self.max_buffered, self.workers, self.shm_size)
 
     def idle_s(self) -> float:
@@ -80,10 +82,11 @@ class Settings:
         return 0.0 if shell is None or has_state else IDLE_S
 
 
-def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int, int]:
+def slot_counts(max_buffered: int | None, workers: int, shm_size: int | None) -> tuple[int, int]:
     depth = chunk_depth(max_buffered, workers)
     unbounded = max_buffered is None and shm_size is None  # allows more small results, see `Chunking`
-    return max(depth, 2 * workers, MAX_DEPTH * unbounded), depth + max(depth, LEASES), workers
+    jobs = max(depth, 2 * workers, MAX_DEPTH * unbounded)
+    return jobs, jobs + depth + max(depth, LEASES) + workers  # workers may each retain one
 
 
 def checked(
@@ -132,7 +135,7 @@ def checked(
                     f"prefetch: {name} is for processes, got method={method!r}. Leave {name} out, or set"
                     " method='process'"
                 )
-    least = sum(slot_counts(max_buffered, workers, 1)) if method == "process" else 0
+    least = slot_counts(max_buffered, workers, 1)[1] if method == "process" else 0
     return Settings(
         workers=workers,
         method=_evaluator(method, executor) if workers else "inline",
@@ -148,6 +151,7 @@ def checked(
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),
         pid=os.getpid(),
         end_hook=end_hook,
+        chooses_workers=nworkers is None,
     )
 
 

@@ -84,7 +84,7 @@ def items_per_line() -> int:
     return int(text)
 
 
-class Progress:
+class ProgressLog:
     """Log the progress since the last line, after every `every` items."""
 
     def __init__(self, every: int, workers: int) -> None:

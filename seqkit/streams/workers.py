@@ -20,7 +20,7 @@ from ..prefetch.reading import Reading
 from ..prefetch.results import size_of
 from .chunks import Found, Key, OpenStreams, keys
 
-__all__ = ["Here", "Limits", "Opened", "StreamFailed", "Workers"]
+__all__ = ["Here", "Opened", "ReadAhead", "StreamFailed", "Workers"]
 
 
 class StreamFailed(Exception):
@@ -129,7 +129,7 @@ class Here:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReadAhead:
     """How much is read ahead.
 
     Parameters
@@ -150,7 +150,7 @@ class Limits:
 class Workers:
     """Read streams ahead of the consumer in nodes of one worker each."""
 
-    def __init__(self, nodes: list[Prefetch[Any]], limits: Limits, name: Callable[[int], str]) -> None:
+    def __init__(self, nodes: list[Prefetch[Any]], limits: ReadAhead, name: Callable[[int], str]) -> None:
         self._nodes = nodes
         self._limits = limits
         self._name = name

@@ -422,7 +422,8 @@ def test_held_results_beyond_the_slots_are_copied(kind: Kind, monkeypatch: pytes
         kept = list(ahead)
         assert all(is_canary(array, i) for i, array in enumerate(kept))
         seen = ahead.statistics()
-        assert (seen.leased, seen.copies) == (8, 52)
+        assert seen.leased + seen.copies == 60
+        assert seen.slots - seen.leased >= 4  # two for each worker
 
 
 def test_small_results_need_no_slot_and_are_never_short_of_one(kind: Kind) -> None:

@@ -72,7 +72,7 @@ class FileLog:
 # -------------------------------------------------------------------- arguments
 
 
-METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.Executor"
+METHODS = "'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.futures.Executor"
 
 
 @pytest.mark.parametrize(
@@ -878,7 +878,9 @@ def test_statistics_count_items_and_work(kind: Kind) -> None:
     with kind.ahead(sk.smap(double, range(100)), chunk_size=4) as node:
         assert list(node) == [double(x) for x in range(100)]
         seen = node.statistics()
-        assert (seen.items, seen.jobs, seen.restarts, seen.chunk) == (100, 25, 0, 4)
+        assert (seen.items, seen.restarts, seen.chunk) == (100, 0, 4)
+        # Items are delivered before their job has ended, and each of the two workers may still have one.
+        assert 23 <= seen.jobs <= 25
         assert seen.worked_ns > 0
         assert seen.waited_ns > 0
         assert (seen.copies, seen.misses, seen.leased, seen.retired) == (0, 0, 0, 0)

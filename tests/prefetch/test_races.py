@@ -558,7 +558,7 @@ def idle_backend(capacity: int) -> processes.Processes:
     """Return the backend of a worker that does nothing."""
     settings = FORK.ahead(range(9), 1, shm_size=0)._settings
     backend = processes.Processes(sk.view(range(9)), settings, "fork", 0, 0)
-    backend.capacity = capacity
+    backend.capacity = backend._slots = capacity
     backend.start()
     (handle,) = backend._team.handles.values()
     until(lambda: backend.receive(0.01) is None or handle.is_ready)

@@ -68,7 +68,7 @@ def of_table(table: bytes) -> EncodedResult:
 
 def a_pool() -> SlotPool:
     """Return two slots, of which consumers may hold one."""
-    return SlotPool(Segment.create(16 * PAGE), 2, 8 * PAGE, most_leases=1)
+    return SlotPool(Segment.create(16 * PAGE), 2, 8 * PAGE)
 
 
 def a_result(pool: SlotPool, *items: Any) -> SlotResult:

@@ -77,8 +77,6 @@ class SlotPool:
         Offset of the first slot in the segment.
     pinner : Pinner, optional
         Locks the memory of a slot at its first lease, and reports when the slot may be used again.
-    most_leases : int
-        Most slots that results may stay in, read or not. Further results are copied out.
     spare : int
         How many slots must be left for jobs. If fewer are, results are copied out.
 
@@ -105,12 +103,10 @@ class SlotPool:
         slot_bytes: int,
         offset: int = 0,
         pinner: Pinner | None = None,
-        most_leases: int = 1 << 30,
         spare: int = 1,
     ) -> None:
         self.slot_bytes = slot_bytes
         self.copies = 0  # results that were copied out for lack of slots
-        self._most_leases = most_leases
         self._spare = spare
         self._segment = segment
         self._offset = offset
@@ -163,7 +159,7 @@ class SlotPool:
     def park(self, slot: int) -> bool:
         """Let a result stay in its slot until it is read. Return False if it must be copied out."""
         # Slots that were given back and not counted yet count as taken. The next job counts them.
-        if len(self._free) < self._spare or len(self._parked) + len(self._leases) >= self._most_leases:
+        if len(self._free) < self._spare:
             self.copies += 1
             return False
         self._parked.add(slot)

@@ -55,7 +55,7 @@ from .block import JobBlock, Packing, from_file, most_items, pack
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import MOST_DEATHS, Team, WorkerHandle, starting
-from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
+from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, SegmentLayout, Spec
 from .worker import Descriptors
 from .worker_process import WorkerSetup
 
@@ -108,7 +108,7 @@ class Processes(Backend):
         self._context = context
         self._seed = seed
         self._budget_ns = budget_ns
-        self.capacity, self._most_leases, self._most_retained = settings.slot_counts()
+        self.capacity, self._slots = settings.slot_counts()
         self.keeps_order = settings.workers == 1
         self.misses = 0
         self.nbytes = 0
@@ -177,10 +177,10 @@ class Processes(Backend):
         self.capacity = min(self.capacity, max(1, pages // 2 * (PAGE // JOB.size)))
 
     def _make_segment(self) -> None:
-        workers, slots = self._settings.workers, self.capacity + self._most_leases + self._most_retained
+        workers, slots = self._settings.workers, self._slots
         slot_bytes, is_limited = self._slot_bytes(slots), False
         while True:
-            self._layout = Layout(workers, slots, slot_bytes)
+            self._layout = SegmentLayout(workers, slots, slot_bytes)
             try:
                 self._segment = Segment.create(self._layout.size)
                 break
@@ -198,7 +198,6 @@ class Processes(Backend):
             slot_bytes,
             self._layout.slots_at,
             self._settings.pinner,
-            self._most_leases,
             spare=2 * workers,
         )
         self.most_items = most_items(slot_bytes)
