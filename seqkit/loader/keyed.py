@@ -6,17 +6,19 @@ prefetch node above them sends keys to its workers like any other indices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import EndOfSequence, EvaluationError, fail
-from ..core.indices import UNBOUNDED, Indices, Length, as_list
+from ..core.indices import UNBOUNDED, Indices, Length, Plan, as_list
+from ..core.iteration import surviving
 from ..core.once import cached
 from ..core.source import Source
 from ..core.view import View, name_of, only_selects
+from ..views.bases.decided import Decided
 from ..views.gather.by_view import GatherView
 from .keys import Sample, Shards, as_key, as_keys
 from .on_error import OnRecovered
@@ -86,6 +88,32 @@ class Samples(View[Any]):
         except (IndexError, EvaluationError) as error:
             self._name_the_sampler(indices, error)
             raise
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if not self._sources[0]._reads_ahead:
+            return super()._iter(plan)
+        # Its node below learns the order. So a key out of range must not end the plan.
+        decided, positions = Decided(plan, self._position), count()
+        items = self._sources[0]._iter(decided.ints())
+
+        def read(key: Any) -> Any:
+            position = decided.at(next(positions))
+            if isinstance(position, Exception):
+                raise position
+            return next(items)
+
+        return surviving(self, plan, read)
+
+    def _position(self, key: Any) -> int | Exception:
+        """Return the index of a key in the source, or the error of a key that is out of range."""
+        try:
+            return self._sources[0]._wrap_checked(key)
+        except IndexError as error:
+            try:
+                self._name_the_sampler((key,), error)
+            except Exception as named:
+                return named
+            return error
 
     def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
         """Raise an error that names the sampler if samples are missing because an index is out of range."""

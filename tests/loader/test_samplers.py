@@ -518,3 +518,32 @@ def test_the_view_of_a_loader_obeys_the_laws_of_views() -> None:
             return [filled[i : i + 2] for i in range(0, len(filled), 2)]
 
         sk.testing.check_view(build, model)
+
+
+@pytest.mark.parametrize("way", WAYS[:3])
+@pytest.mark.parametrize("kind", ["sampler", "batch_sampler"])
+def test_a_node_below_a_loader_learns_the_order_of_its_sampler(kind: str, way: Any) -> None:
+    order = [7, 0, 6, -10, 5, 2, 99, 4, 9, 1]
+    options: dict[str, Any] = {"batch_size": 2, "sampler": order}
+    if kind == "batch_sampler":
+        options = {"batch_sampler": [order[i : i + 2] for i in range(0, 10, 2)]}
+    with (
+        sk.prefetch(sk.smap(abs, range(10)), 2, "thread") as node,
+        sk.DataLoader(node, **options, **way) as loader,
+    ):
+        batches = iter(loader)
+        assert plain(islice(batches, 3)) == [[7, 0], [6, 0], [5, 2]]
+        with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples"):
+            next(batches)
+        assert plain(batches) == [[9, 1]]
+
+
+def test_a_loader_without_workers_reads_a_node_in_the_order_of_its_sampler() -> None:
+    def wait(i: int) -> int:
+        both.wait(timeout=20)  # until another thread computes an item, too
+        return i
+
+    both = threading.Barrier(2)
+    with sk.prefetch(sk.smap(wait, range(8)), 2, "thread", chunk_size=1) as node:
+        loader = sk.DataLoader(node, 1, sampler=[6, 1, 3, 0, 7, 2, 5, 4])
+        assert plain(loader) == [[6], [1], [3], [0], [7], [2], [5], [4]]
