@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
@@ -55,10 +56,6 @@ def _int(value: Any, who: str) -> int:
         raise TypeError(f"{who} option should be an int, but got {value!r}") from None
 
 
-def _bytes(value: Any, who: str) -> int | None:
-    return optional_int(value, who, least=0)
-
-
 def _seconds(value: Any, who: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{who} option should be a number of seconds, got {value!r}")
@@ -72,14 +69,12 @@ def _function(value: Any, who: str) -> Any:
     return value
 
 
-def _keys(value: Any, who: str) -> Any:
-    check_iterable(value, who)
-    return value
+def _iterable_of(what: str) -> Check:
+    def check(value: Any, who: str) -> Any:
+        check_iterable(value, who, what)
+        return value
 
-
-def _lists_of_keys(value: Any, who: str) -> Any:
-    check_iterable(value, who, "lists of indices")
-    return value
+    return check
 
 
 def _one_of(*words: str, other: str = "") -> Check:
@@ -107,6 +102,9 @@ def _start_method(value: Any, who: str) -> Any:
     return value
 
 
+_keys = _iterable_of("indices")
+_lists_of_keys = _iterable_of("lists of indices")
+_size = partial(optional_int, least=0)
 _method = _one_of("process", "thread")
 _split = _one_of("none", "parts", "reader", "workers")
 
@@ -137,7 +135,7 @@ class Options:
     pin_memory_device: str = ""
     in_order: Annotated[bool, as_flag] = True
     method: Annotated[Literal["process", "thread"], _method] = "process"
-    shm_size: Annotated[int | None, _bytes] = None
+    shm_size: Annotated[int | None, _size] = None
     seed: int | None = None
     last_batch: Literal["keep", "discard", "rollover", "pad"] | None = None
     transform: Annotated[Callable[[Any], Any] | None, _function] = None
@@ -229,7 +227,7 @@ class Options:
                 f" or torch, or None, but got {self.generator!r}"
             ) from None
 
-    @property
+    @cached_property
     def is_iterable(self) -> bool:
         """Whether the data set can only be iterated."""
         return is_iterable_only(self.dataset)

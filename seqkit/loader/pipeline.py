@@ -190,40 +190,20 @@ class Pipeline:
             return items
         n = 1 if self.split == "none" else options.num_workers  # several would each read the whole data set
         seed = partial(node_key, "workers", self.seed, -1 if epoch is None else epoch)
-        is_bound = (
-            n > 1 and options.method == "process" and options.in_order and seeds(options.worker_init_fn)
-        )
-        if not is_bound:
-            buffered = options.batches_ahead * options.num_workers
-            return self._node(items, n, buffered, self.start, options.shm_size, seed("all"))
-        shm_size = options.shm_size and options.shm_size // n
-        hooks = [introduced(self.start, worker, n) for worker in range(n)]
-        return Bound(
-            tuple(
-                self._node(items, 1, options.batches_ahead, hook, shm_size, seed(worker))
-                for worker, hook in enumerate(hooks)
-            )
-        )
-
-    def _node(
-        self,
-        items: View[Any],
-        workers: int,
-        buffered: int,
-        hook: Callable[..., None],
-        shm_size: int | None,
-        seed: int,
-    ) -> View[Any]:
-        options = self.options
-        return prefetch(
+        node: Callable[..., Prefetch[Any]] = partial(
+            prefetch,
             items,
-            workers,
-            options.method,
-            max_buffered=buffered,
-            start_hook=hook,
-            shm_size=shm_size,
+            method=options.method,
             context=cast(Any, options.start_method),
             timeout=float(options.timeout) or None,
             in_order=options.in_order,
-            seed=seed,
-        ).seeding_items(self.seed)
+        )
+        may_be_bound = n > 1 and options.method == "process" and options.in_order
+        if may_be_bound and seeds(options.worker_init_fn):
+            ahead, shm_size = options.batches_ahead, options.shm_size and options.shm_size // n
+            node = partial(node, nworkers=1, max_buffered=ahead, shm_size=shm_size)
+            own = [node(start_hook=introduced(self.start, i, n), seed=seed(i)) for i in range(n)]
+            return Bound(tuple(one.seeding_items(self.seed) for one in own))
+        ahead = options.batches_ahead * options.num_workers
+        node = partial(node, nworkers=n, max_buffered=ahead, shm_size=options.shm_size)
+        return node(start_hook=self.start, seed=seed("all")).seeding_items(self.seed)
