@@ -547,3 +547,18 @@ def test_a_loader_without_workers_reads_a_node_in_the_order_of_its_sampler() -> 
     with sk.prefetch(sk.smap(wait, range(8)), 2, "thread", chunk_size=1) as node:
         loader = sk.DataLoader(node, 1, sampler=[6, 1, 3, 0, 7, 2, 5, 4])
         assert plain(loader) == [[6], [1], [3], [0], [7], [2], [5], [4]]
+
+
+class Backwards(list[int]):
+    """A list that iterates in an order of its own."""
+
+    def __iter__(self) -> Any:
+        return reversed(self)
+
+
+@every_way
+def test_a_sequence_of_the_user_is_iterated_in_its_own_way(way: Any) -> None:
+    with sk.DataLoader(range(5), 2, sampler=Backwards([0, 1, 4]), **way) as loader:
+        assert [plain(loader), plain(loader)] == [[[4, 1], [0]]] * 2
+    with sk.DataLoader(range(5), batch_sampler=BatchSampler(Backwards([0, 1, 4]), 2), **way) as loader:
+        assert plain(loader) == [[4, 1], [0]]
