@@ -336,21 +336,27 @@ class DataLoader(Resumable, Generic[Batch]):
         """Return the view of the items of an epoch. It is made again only where it may have changed."""
         if self._options.persistent_workers:
             return self._items
-        if order is not None:
+        if order is not None and not self._sends_keys():
             return self._pipeline.items(True, order_of(self._sampler_below_batch(), epoch))
         if self._options.is_iterable or self._samples() != self._samples_built_for:
             return self._pipeline.items(self._sampler is not None)
         return self._items
 
-    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> DrawnKeys | None:
-        """Begin to draw keys, unless the order of the sampler is a part of the view that is read.
+    def _sends_keys(self) -> bool:
+        """Return whether workers get keys although the order of the sampler is known.
 
-        Workers that outlive an epoch get keys in any case, because other code may change the sampler.
+        Other code may change the sampler while workers outlive an epoch. The key of a single sample seeds the
+        global generators.
         """
+        options = self._options
+        return options.persistent_workers or (options.num_workers > 0 and not options.is_batched)
+
+    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> DrawnKeys | None:
+        """Begin to draw keys, unless the order of the sampler is a part of the view that is read."""
         is_checked = has_digest and start.batch > 0 and start.key is not None
         if self._sampler is None:
             return None
-        if order is not None and not self._options.persistent_workers:
+        if order is not None and not self._sends_keys():
             if is_checked:
                 check_key(order[start.batch - 1], start.key)
             return None
