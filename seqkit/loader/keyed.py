@@ -92,15 +92,15 @@ class Samples(View[Any]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         if not self._sources[0]._reads_ahead:
             return super()._iter(plan)
-        # Its node below learns the order. So a key out of range must not end the plan.
+        # The node below learns the order. So a key out of range must not end the plan.
         decided, positions = Decided(plan, self._position), count()
         items = self._sources[0]._iter(decided.ints())
 
         def read(key: Any) -> Any:
-            position = decided.at(next(positions))
-            if isinstance(position, Exception):
-                raise position
-            return next(items)
+            if isinstance(decided.at(next(positions)), int):
+                for item in items:
+                    return item
+            return self._get(key)  # raises its error
 
         return surviving(self, plan, read)
 
@@ -108,11 +108,7 @@ class Samples(View[Any]):
         """Return the index of a key in the source, or the error of a key that is out of range."""
         try:
             return self._sources[0]._wrap_checked(key)
-        except IndexError as error:
-            try:
-                self._name_the_sampler((key,), error)
-            except Exception as named:
-                return named
+        except Exception as error:
             return error
 
     def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
