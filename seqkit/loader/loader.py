@@ -337,7 +337,10 @@ class DataLoader(Resumable, Generic[Batch]):
         if self._options.persistent_workers:
             return self._items
         if order is not None and not self._sends_keys():
-            return self._pipeline.items(True, order_of(self._sampler_below_batch(), epoch))
+            makes_batches = self._options.makes_batches
+            return self._pipeline.items(
+                True, order_of(self._sampler.sampler, epoch) if makes_batches else order
+            )
         if self._options.is_iterable or self._samples() != self._samples_built_for:
             return self._pipeline.items(self._sampler is not None)
         return self._items
@@ -487,16 +490,13 @@ class DataLoader(Resumable, Generic[Batch]):
         With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
         """
         if self._view is None:
-            if self._sampler is None or whole_order(self._sampler) is None:
+            sampler = self._sampler
+            if sampler is None or whole_order(sampler) is None:
                 self._view = self._persistent_node()
             else:
-                order = whole_order(self._sampler_below_batch())
+                order = whole_order(sampler.sampler if self._options.makes_batches else sampler)
                 self._view = self._with_workers(self._pipeline.items(True, order))
         return self._view
-
-    def _sampler_below_batch(self) -> Any:
-        """Return the sampler whose order the pipeline reads. If it makes batches, that of single keys."""
-        return self._sampler.sampler if self._options.makes_batches else self._sampler
 
     def __bool__(self) -> bool:
         return True  # also without a length
