@@ -279,7 +279,9 @@ _CHECKS: dict[str, Check] = {
     for name, hint in get_type_hints(Options, include_extras=True).items()
     if hasattr(hint, "__metadata__")
 }
-Options.__init__.__qualname__ = "DataLoader.__init__"  # errors about a number of arguments show it
+# Errors about a number of arguments show the name, and tracebacks hide the frame.
+Options.__init__.__qualname__ = "DataLoader.__init__"
+Options.__init__.__code__ = Options.__init__.__code__.replace(co_filename=__file__)
 
 _NEED_WORKERS = {
     "prefetch_factor": "option could only be specified in multiprocessing",

@@ -328,3 +328,12 @@ def test_the_docstring_describes_the_arguments_in_their_order() -> None:
     ]
     others = {"batchify_fn", "batch_transform"}  # described with another argument
     assert sorted(described) == sorted({option.name for option in fields(Options)} - others)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"dataset": [1], "batch_siz": 2}, {"dataset": [1], "drop_last": "x"}], ids=str
+)
+def test_the_traceback_of_a_refused_argument_has_the_line_of_the_user_only(arguments: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="DataLoader") as caught:
+        sk.DataLoader(**arguments)
+    assert [Path(entry.path).name for entry in caught.traceback] == ["test_options.py"]
