@@ -218,7 +218,10 @@ class AtKeys(GatherView):
         return as_key(given)
 
     def _valid(self, indices: Indices, given: Any) -> Any:
-        return list(map(as_key, as_list(given)))
+        keys = list(map(as_key, as_list(given)))
+        if list in map(type, keys):
+            raise TypeError("a list of keys is read by itself")  # the caller then reads them one by one
+        return keys
 
 
 AtKeys._name = "gather"

@@ -123,16 +123,17 @@ class Pipeline:
         if self.split in ("parts", "workers"):
             return self._of_parts()
         if self.split == "reader":
-            return self._at_keys(Given(partial(sample_again, self.options.dataset)))
+            return self._batches(self._prepared(Given(partial(sample_again, self.options.dataset))))
         if self.split == "none":
             return self._in_order(self._prepared(samples_of(self.options.dataset)))
         samples = as_view(self.options.dataset, "DataLoader")
         if not by_keys:
             samples = self._prepared(samples)
             return self._in_order(shuffle(samples, self.seed) if self.options.shuffle else samples)
+        samples = self._prepared(Samples(samples))
         if order is None or self.options.batch_sampler is not None:
-            return self._at_keys(Samples(samples), order)
-        return self._in_order(AtKeys(self._prepared(Samples(samples)), order))
+            return self._batches(samples, order)
+        return self._in_order(AtKeys(samples, order))
 
     def _prepared(self, samples: View[Any]) -> View[Any]:
         """Return the view of the transformed samples. With `on_error`, failing ones are `Recovered`."""
@@ -152,14 +153,11 @@ class Pipeline:
         drop_last = options.last == "discard"
         return self._finished(batch(samples, options.batch_size, drop_last, collate_fn=collate_fn))
 
-    def _at_keys(self, samples: View[Any], order: View[Any] | None = None) -> View[Any]:
+    def _batches(self, samples: View[Any], order: View[Any] | None = None) -> View[Any]:
         """Return the view of the batches of an order. None: the indices are lists of keys, or keys."""
-        return self._batches(self._prepared(samples), order)
-
-    def _batches(self, prepared: View[Any], order: View[Any] | None = None) -> View[Any]:
         is_batched = self.options.is_batched
         collate_fn = self._on_the_rest(self.collate_fn, is_batched)
-        return self._finished(Batches(prepared, collate_fn, is_batched, order))
+        return self._finished(Batches(samples, collate_fn, is_batched, order))
 
     def _finished(self, items: View[Any]) -> View[Any]:
         f = self.options.batch_transform

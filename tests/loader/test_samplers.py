@@ -562,3 +562,8 @@ def test_a_sequence_of_the_user_is_iterated_in_its_own_way(way: Any) -> None:
         assert [plain(loader), plain(loader)] == [[[4, 1], [0]]] * 2
     with sk.DataLoader(range(5), batch_sampler=BatchSampler(Backwards([0, 1, 4]), 2), **way) as loader:
         assert plain(loader) == [[4, 1], [0]]
+
+
+def test_lists_of_keys_without_batches_are_read_one_by_one() -> None:
+    view = sk.DataLoader(range(5), None, sampler=[[3, 1], [2]], collate_fn=list).view
+    assert [view[0], *view[1:], *view.__getitems__([1, 0])] == [[3, 1], [2], [2], [3, 1]]
