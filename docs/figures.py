@@ -43,6 +43,13 @@ def mark(token: Token, *_: Any) -> Token:
     return Token(token.letter, True)
 
 
+def fragile(token: Token) -> Token:
+    """Return the token, or fail for some tokens."""
+    if token.letter in "bd":
+        raise ValueError(token.letter)
+    return token
+
+
 def parts(item: Any) -> list[Any]:
     """Return the tokens of an item: a token, or a list, tuple or dict of tokens."""
     if isinstance(item, dict):
@@ -160,6 +167,11 @@ FIGURES = {
     "case": Figure({"selector": [0, 1, 1], **TWO}, lambda s, x, y: sk.case(s, x, y), "case(s, x, y)"),
     "cycle": Figure({"x": tokens("abc")}, sk.cycle, "cycle(x)", first=7),
     "epochs": Figure({"x": tokens("abc")}, lambda x: sk.epochs(x, seed=1), "epochs(x)", first=9),
+    "fallback": Figure(
+        ONE,
+        lambda x: sk.fallback("replace", sk.smap(fragile, x)),
+        '"replace", b, d fail',
+    ),
     "filter": Figure(ONE, lambda x: sk.filter(lambda t: t.letter in "bdf", x), "filter(f, x)"),
     "flatten": Figure({"x": [tokens("ab"), tokens("c"), tokens("def")]}, sk.flatten, "flatten(x)"),
     "interleave": Figure({"x": tokens("abcd"), "y": tokens("ef")}, sk.interleave, "interleave"),

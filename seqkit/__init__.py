@@ -35,6 +35,7 @@ from .views.collate import collate
 from .views.concatenate import concatenate
 from .views.cycle import cycle
 from .views.epochs import epochs
+from .views.fallback import fallback
 from .views.filter import filter as filter
 from .views.flatten import flatten
 from .views.gather.gather import gather, take
@@ -121,6 +122,7 @@ __all__ = [
     "epochs",
     "errstate",
     "explain",
+    "fallback",
     "flatten",
     "gather",
     "get_worker_info",
@@ -195,7 +197,7 @@ for _function in (
 ):
     _attach(_function)
 _attach(gather, name="take")
-for _function in (filter, random_map, smap, starmap):
+for _function in (fallback, filter, random_map, smap, starmap):
     _attach(_function, position=1)
 for _function in (collate, concatenate):
     _attach_joining(_function)

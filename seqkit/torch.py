@@ -260,7 +260,7 @@ class DataLoader(_loader.DataLoader[Batch]):
         self._seeded_by = torch.initial_seed()
         # The seed and the number of the epoch that followed each number drawn from PyTorch's generator.
         self._drawn: dict[int, tuple[int, int]] = {}
-        self._draws = self._given.seed is None and self._given.generator is None
+        self._draws = self._options.seed is None and self._options.generator is None
         if not self._draws:
             return super()._first_seed()
         peek = torch.Generator()
@@ -277,9 +277,9 @@ class DataLoader(_loader.DataLoader[Batch]):
         if not self._draws:
             return
         number = as_seed(torch.default_generator, "DataLoader: seed")
-        seed, epoch = self._options.seed or 0, self.epoch
+        seed, epoch = self.seed, self.epoch
         is_counted = self._latest is not None and epoch == self._latest.epoch + 1  # nobody has set the epoch
-        may_repeat = is_counted and self._sampler is None and not self._followers
+        may_repeat = is_counted and self._sampler is None and not self._followers.listeners
         if number in self._drawn and may_repeat:
             seed, epoch = self._drawn[number]
         elif not self._drawn or self._seeded_by != torch.initial_seed():
@@ -298,8 +298,8 @@ class DataLoader(_loader.DataLoader[Batch]):
         super().__setstate__(state)
         self._draws = self._draws and not self._drawn  # a copy goes on with its seed, in any process
 
-    def _new_view(self, epoch: int | None = None) -> View[Any]:
-        node = super()._new_view(epoch)
+    def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
+        node = super()._with_workers(items, epoch)
         return node.pinned(CudaPinner()) if self._pins() and isinstance(node, Prefetch) else node
 
     def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:

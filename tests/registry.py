@@ -76,6 +76,18 @@ def first_numbers(_: str, n: int) -> list[int]:
     return [*range(n)]
 
 
+def only_even(x: int) -> int:
+    if x % 2:
+        raise ArithmeticError(x)
+    return x
+
+
+def minus_one(error: Any) -> int:
+    if not isinstance(error.__cause__, ArithmeticError):
+        raise error
+    return -1
+
+
 def plus_one(x: Any) -> Any:
     return x + 1
 
@@ -1020,6 +1032,17 @@ PASSES = [
         lambda s: sk.random_split(s, [len(s) // 3, len(s) - len(s) // 3], seed=4)[1],
         lambda x: dealt(x, [len(x) // 3], 4)[1],
         writes=True,
+    ),
+    Case(
+        "fallback",
+        lambda s: sk.fallback(minus_one, sk.smap(only_even, s)),
+        lambda x: [-1 if i % 2 else i for i in x],
+    ),
+    Case(
+        "fallback above prefetch",
+        lambda s: sk.fallback(minus_one, sk.prefetch(sk.smap(only_even, s), 2, "thread")),
+        lambda x: [-1 if i % 2 else i for i in x],
+        reads="ahead",
     ),
     Case(
         "filter",

@@ -37,6 +37,7 @@ from ..views.shuffle_groups import shuffle_groups as _shuffle_groups
 from ..views.split import split as _split
 from ..views.unbatch import unbatch as _unbatch
 from ..views.window import window as _window
+from .errors import EvaluationError
 from .progress import Progress
 from .view import Indexable, T, U, V, View
 
@@ -89,6 +90,9 @@ class Chainable(Generic[T_co]):
     @overload
     def collate(self, *others: Indexable[Any]) -> View[tuple[Any, ...]]: ...
     def concatenate(self, *others: Indexable[U]) -> View[T_co | U]: ...
+    def fallback(
+        self, f: Callable[[EvaluationError], U] | Literal["replace", "skip"], /
+    ) -> View[T_co | U]: ...
     def filter(
         self,
         pred: Callable[[T_co], Any],

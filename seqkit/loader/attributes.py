@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from ..core.tracebacks import warn
 from ..core.view import View
-from .options import Options, did_you_mean
+from .options import Options
+from .own_samplers import own_samplers
+from .pipeline import Pipeline
+from .signature import did_you_mean
 
 __all__ = ["Attributes"]
 
@@ -17,20 +19,64 @@ _NOT_OF_TORCH = {
     *("shuffle", "seed", "method", "shm_size", "last_batch", "transform", "batch_transform", "batchify_fn"),
     *("on_error", "iterable_split"),
 }
-_ATTRIBUTES = frozenset(["dataset", "view", *(field.name for field in fields(Options))])
+_ATTRIBUTES = frozenset(["view", *(field.name for field in fields(Options))])
 
 
 class Attributes:
-    """The base class of `DataLoader` that holds its arguments, in `_attributes`."""
+    """The base class of `DataLoader` that shows its arguments."""
 
-    _attributes: dict[str, Any]
+    _options: Options
+    _pipeline: Pipeline
+    _sampler: Any  # the one that gives the keys to read, or None
+    _shown_samplers: tuple[Any, Any] | None
+
+    def _attribute(self, name: str) -> Any:
+        """Return an argument as the loader uses it."""
+        options = self._options
+        match name:
+            case "seed" | "collate_fn":
+                return getattr(self._pipeline, name)
+            case "batch_size":
+                return options.batch_size if options.makes_batches else None
+            case "prefetch_factor":
+                return options.batches_ahead if options.num_workers else None
+            case "sampler":
+                return self._samplers()[0]
+            case "batch_sampler":
+                return self._samplers()[1]
+        return getattr(options, name)
+
+    def _samplers(self) -> tuple[Any, Any]:
+        """Return the sampler and the batch sampler that are read, or show the order."""
+        options, read = self._options, self._sampler
+        if options.is_iterable:
+            return None, None
+        if self._shown_samplers is None:
+            if read is None:
+                self._shown_samplers = own_samplers(self, options, self._pipeline.seed)
+            elif options.makes_batches:
+                self._shown_samplers = read.sampler, read
+            else:
+                self._shown_samplers = (read, None) if options.batch_sampler is None else (None, read)
+        return self._shown_samplers
+
+    def _take_over(self, options: Options) -> None:
+        """Begin to show the arguments, in place of attributes that a subclass has set before `__init__`.
+
+        An attribute that loaders of PyTorch do not have, such as `shuffle`, stays unless it was passed on.
+        """
+        for name in _ATTRIBUTES & self.__dict__.keys():
+            was_passed = getattr(options, name, None) != getattr(Options, name, None)
+            if name not in _NOT_OF_TORCH or was_passed:
+                del self.__dict__[name]
+        self._options = options
 
     def __getattr__(self, name: str) -> Any:
-        if "_attributes" not in self.__dict__:
+        if "_options" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__}: no attribute {name!r} before DataLoader.__init__")
         if name in _ATTRIBUTES:
-            return self._attributes[name]
-        dataset = self._attributes["dataset"]
+            return self._attribute(name)
+        dataset = self._options.dataset
         if not name.startswith("_") and not isinstance(dataset, View) and name in dir(dataset):
             hint = f". The data set has it: use loader.dataset.{name}"
         else:
@@ -41,33 +87,15 @@ class Attributes:
         return sorted({*super().__dir__(), *_ATTRIBUTES})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # A subclass may set attributes of its own before it calls `__init__`; see `_drop_early_attributes`.
-        if "_attributes" in self.__dict__ and name not in self.__dict__:
+        # A subclass may set attributes of its own before it calls `__init__`; see `_take_over`.
+        if "_options" in self.__dict__ and name not in self.__dict__:
             if name in _ATTRIBUTES:
                 raise ValueError(
                     f"DataLoader: {name} attribute should not be set after DataLoader is initialized"
                 )
             if name == "epoch":
                 raise AttributeError(f"DataLoader: epoch is set by set_epoch({value!r}), or by the next iter")
-            if not name.startswith("_") and not hasattr(type(self), name):
-                hint = did_you_mean(name, _ATTRIBUTES)
-                if hint:
-                    warn(
-                        f"DataLoader: sets a new attribute {name!r}, which a loader does not read{hint}"
-                        " Arguments of a loader cannot be changed: make another loader",
-                        UserWarning,
-                    )
         super().__setattr__(name, value)
-
-    def _drop_early_attributes(self, given: Options) -> None:
-        """Drop the attributes of the loader that a subclass has set before `__init__`.
-
-        An attribute that loaders of PyTorch do not have, such as `shuffle`, stays unless it was passed on.
-        """
-        for name in _ATTRIBUTES & self.__dict__.keys():
-            was_passed = getattr(given, name, None) != getattr(Options, name, None)
-            if name not in _NOT_OF_TORCH or was_passed:
-                del self.__dict__[name]
 
     def __delattr__(self, name: str) -> None:
         if name in _ATTRIBUTES:

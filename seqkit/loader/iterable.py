@@ -8,25 +8,30 @@ and workers transform and collate. With ``"parts"`` the data set splits itself; 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import count, islice
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from ..core.arguments import int_at_least
 from ..core.indices import UNKNOWN
+from ..core.iteration import is_one_shot
 from ..core.view import View, in_order
 from ..core.worker import WorkerInfo, get_worker_info
 from ..views.bases.passes import Passes
 from ..views.uniter import Uniter
-from .keyed import Sample
+from .keys import Sample
+
+if TYPE_CHECKING:
+    from .options import Options
 
 __all__ = [
     "IterableReader",
     "WorkerParts",
     "is_iterable_only",
-    "refuse_second_epoch",
+    "iterable_split",
     "sample_again",
-    "sample_of_part",
     "samples_of",
 ]
 
@@ -38,17 +43,69 @@ def is_iterable_only(dataset: Any) -> bool:
     return isinstance(dataset, iterable) or not hasattr(dataset, "__getitem__")
 
 
+def iterable_split(options: Options) -> str:
+    """Return how to read a data set that can only be iterated, given or by default.
+
+    Refuse arguments that do not go with it.
+    """
+    dataset = options.dataset
+    # Other processes do not have the iterator.
+    is_local = is_one_shot(dataset) and options.num_workers > 0 and options.method == "process"
+    split = options.iterable_split or (
+        "reader" if is_local else "parts" if _splits_itself(dataset) else "none"
+    )
+    if split == "none" and options.last in ("pad", "rollover"):
+        return "reader"  # the last batch needs samples of another batch or epoch
+    if split != "reader" and is_local and isinstance(dataset, Generator):
+        raise ValueError(
+            f"DataLoader: with iterable_split={split!r} workers iterate the data set, but a generator cannot"
+            " be sent to a process. Leave iterable_split out, or set it to 'reader'"
+        )
+    if split == "parts":
+        _check_parts(dataset)
+    refused = {
+        f"last_batch={options.last!r}, because workers make the batches": options.last in ("pad", "rollover"),
+        "persistent_workers, because it needs new workers in every epoch": options.persistent_workers,
+        "in_order=False, because parts take turns": not options.in_order,
+    }
+    for argument, is_given in refused.items():
+        if is_given and split in ("parts", "workers"):
+            raise ValueError(
+                f"DataLoader: with iterable_split={split!r} there is no {argument}. Leave it out, or set"
+                " iterable_split to 'reader' or 'none'"
+            )
+    return split
+
+
+def _check_parts(dataset: Any) -> None:
+    if not callable(getattr(dataset, "split", None)) or getattr(dataset, "parts", None) is None:
+        raise ValueError(
+            "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
+            f" attribute parts, the number of parts, got {type(dataset).__name__}"
+        )
+    int_at_least(dataset.parts, "DataLoader: parts of the data set", 1)
+
+
+def _splits_itself(dataset: Any) -> bool:
+    """Return whether a data set has an attribute `parts` and a method ``split(part, parts)``.
+
+    Methods of this name with other parameters mean something else.
+    """
+    split = getattr(dataset, "split", None)
+    if not callable(split) or not hasattr(getattr(dataset, "parts", None), "__index__"):
+        return False
+    try:
+        return list(signature(split).parameters)[:2] == ["part", "parts"]
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
+
+
+# -------------------------------------------------------------------- samples
+
+
 def samples_of(dataset: Any) -> View[Any]:
     """Return the view of the samples of a data set in its order. Its `__len__` is ignored."""
     return Uniter(Passes(dataset, cache_size=0, n_parallel=1), UNKNOWN)
-
-
-def refuse_second_epoch(what: str, iterator: Any) -> NoReturn:
-    """Raise the error of a second epoch over an iterator."""
-    raise RuntimeError(
-        f"DataLoader: the {what} is an iterator ({type(iterator).__name__}), which gives one epoch only; pass"
-        " something that can be iterated again"
-    )
 
 
 class IterableReader:
@@ -68,21 +125,16 @@ class IterableReader:
         return len(self.dataset)
 
 
-def sample_again(dataset: Any, number: int) -> Any:
-    """Return a sample from a new pass over a data set."""
+def sample_again(dataset: Any, key: int | tuple[int, int]) -> Any:
+    """Return a sample from a new pass: by its number, or by its part and its number there."""
     if isinstance(dataset, Iterator):
         raise RuntimeError("DataLoader: the data set is an iterator, so no sample can be read again")
-    for item in islice(in_order(dataset), number, None):
+    part, number = key if isinstance(key, tuple) else (None, key)
+    samples = dataset if part is None else dataset.split(part, dataset.parts)
+    for item in islice(in_order(samples), number, None):
         return item
-    raise IndexError(f"DataLoader: a new pass over the data set has no sample {number}")
-
-
-def sample_of_part(dataset: Any, key: tuple[int, int]) -> Any:
-    """Return a sample from a new pass over the part that it belongs to."""
-    part, number = key
-    for item in islice(in_order(dataset.split(part, dataset.parts)), number, None):
-        return item
-    raise IndexError(f"DataLoader: a new pass over part {part} has no sample {number}")
+    where = "the data set" if part is None else f"part {part}"
+    raise IndexError(f"DataLoader: a new pass over {where} has no sample {number}")
 
 
 @dataclass(frozen=True)

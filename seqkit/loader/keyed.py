@@ -6,115 +6,27 @@ prefetch node above them sends keys to its workers like any other indices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import EndOfSequence, EvaluationError, fail
-from ..core.indices import UNBOUNDED, Length
+from ..core.indices import UNBOUNDED, Indices, Length, Plan, as_list
+from ..core.iteration import surviving
 from ..core.once import cached
 from ..core.source import Source
 from ..core.view import View, name_of, only_selects
-from ..samplers.base import as_key as plain_key
+from ..views.bases.decided import Decided
+from ..views.gather.by_view import GatherView
+from .keys import Sample, Shards, as_key, as_keys
 from .on_error import OnRecovered
 
-__all__ = ["AtKeys", "Batches", "Given", "Sample", "Samples", "Shards", "as_key", "as_keys", "by_number"]
+__all__ = ["AtKeys", "Batches", "Given", "Samples"]
 
 # Sequences that cannot be indexed by a list of keys.
 _PLAIN = (list, tuple, range, str, bytes)
-
-
-class Keys(list[Any]):
-    """The keys of a batch, with the number of the batch, from which workers seed the global generators."""
-
-    number = 0
-
-
-class Shards(Keys):
-    """Lists of keys. Each list makes a batch of its own."""
-
-
-def numbered(keys: Any, number: int) -> Any:
-    """Return the keys of a batch with its number. A single key stays as it is.
-
-    >>> keys = numbered([4, 2], 7)
-    >>> keys, keys.number
-    ([4, 2], 7)
-    """
-    if not isinstance(keys, list):
-        return keys
-    keys = keys if isinstance(keys, Keys) else Keys(keys)
-    keys.number = number
-    return keys
-
-
-def as_key(key: Any) -> Any:
-    """Return a key of a sampler as a plain Python value. A bool is refused.
-
-    >>> as_key(np.int32(2)), as_key("a")
-    (2, 'a')
-    """
-    return plain_key("DataLoader: sampler", key)
-
-
-def as_keys(keys: Any) -> list[Any]:
-    """Return the keys of a batch as a list, or as `Shards` if the batch consists of rows of keys.
-
-    Rows are lists and arrays. In a tuple they may be tuples, too. In a list, tuples are keys.
-
-    >>> as_keys(np.array([3, 1])), as_keys([(0, 1), (2, 3)]), as_keys(((0, 1), (2,)))
-    ([3, 1], [(0, 1), (2, 3)], [[0, 1], [2]])
-    """
-    try:
-        found: list[Any] = list(keys)
-    except TypeError:
-        raise TypeError(
-            f"DataLoader: batch_sampler should yield lists of indices, but yielded {keys!r}"
-        ) from None
-    if found and all(_is_row(row, isinstance(keys, tuple)) for row in found):
-        return Shards(list(map(as_key, row)) for row in found)
-    return list(map(as_key, found))
-
-
-def _is_row(row: Any, may_be_tuple: bool) -> bool:
-    kinds = (list, tuple) if may_be_tuple else list
-    return isinstance(row, kinds) or getattr(row, "ndim", 0) == 1
-
-
-class Sample:
-    """A sample that was read already, as the key of itself. Messages name its number, or its part and its
-    number there.
-    """
-
-    __slots__ = ("number", "value")
-
-    def __init__(self, number: int | tuple[int, int], value: Any) -> None:
-        self.number = number
-        self.value = value
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Sample, (self.number, self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return self.number == getattr(other, "number", other)
-
-    def __hash__(self) -> int:
-        return hash(self.number)
-
-    def __repr__(self) -> str:
-        return str(self.number)
-
-
-def by_number(index: Any) -> Any:
-    """Return the index of an error with numbers in place of samples.
-
-    >>> by_number([Sample(3, "a"), Sample((0, 1), "b")])
-    [3, (0, 1)]
-    """
-    if isinstance(index, Sample):
-        return index.number
-    return list(map(by_number, index)) if type(index) in (list, Keys) else index
 
 
 class Given(View[Any]):
@@ -158,7 +70,6 @@ class Samples(View[Any]):
         takes_keys = data is not None and not type(data).__module__.startswith("seqkit.")
         self._takes_lists = takes_keys and not isinstance(data, _PLAIN)
         self._takes_keys = takes_keys and not isinstance(data, np.ndarray)
-        self._has_positions = not self._takes_keys or type(data) in _PLAIN
 
     def _get(self, key: Any) -> Any:
         source, is_bulk = self._sources[0], isinstance(key, list | np.ndarray)
@@ -178,24 +89,35 @@ class Samples(View[Any]):
             self._name_the_sampler(indices, error)
             raise
 
-    def check(self, keys: Any) -> None:
-        """Raise if an index is out of range. For an object of the user, only the object knows."""
-        if self._has_positions:
-            self._refuse_missing(keys if isinstance(keys, list) else [keys])
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        if not self._sources[0]._reads_ahead:
+            return super()._iter(plan)
+        # The node below learns the order. So a key out of range must not end the plan.
+        decided, positions = Decided(plan, self._position), count()
+        items = self._sources[0]._iter(decided.ints())
+
+        def read(key: Any) -> Any:
+            if isinstance(decided.at(next(positions)), int):
+                for item in items:
+                    return item
+            return self._get(key)  # raises its error
+
+        return surviving(self, plan, read)
+
+    def _position(self, key: Any) -> int | Exception:
+        """Return the index of a key in the source, or the error of a key that is out of range."""
+        try:
+            return self._sources[0]._wrap_checked(key)
+        except Exception as error:
+            return error
 
     def _name_the_sampler(self, keys: Iterable[Any], error: Exception) -> None:
         """Raise an error that names the sampler if samples are missing because an index is out of range."""
-        if isinstance(error.__cause__ or error, IndexError):
-            self._refuse_missing(keys)
-
-    def _refuse_missing(self, keys: Iterable[Any]) -> None:
         n = self._sources[0]._known  # finding the length could read items
-        if not isinstance(n, int):
+        if not isinstance(error.__cause__ or error, IndexError) or not isinstance(n, int):
             return
         for key in keys:
-            if type(key) is list:  # of a batch of rows of keys
-                self._refuse_missing(key)
-            elif type(key) is int and not -n <= key < n:
+            if type(key) is int and not -n <= key < n:
                 fail(self, key, IndexError(f"the sampler gave index {key} for {n} samples"))
 
     def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
@@ -208,36 +130,82 @@ class Samples(View[Any]):
 class Batches(View[Any]):
     """The view of the batches at lists of keys: ``collate_fn`` of the samples at them.
 
-    `Shards` of keys give a list of batches. With ``is_batched=False`` an index is a single key.
+    `Shards` of keys give a list of batches.
+
+    Parameters
+    ----------
+    samples : View
+        Its indices are keys.
+    collate_fn : callable
+    is_batched : bool
+        False: an index is a single key.
+    order : View, optional
+        Lists of keys. Item i is the batch at list i. None (the default): an index is such a list.
     """
 
-    def __init__(self, source: View[Any], collate_fn: Callable[[Any], Any], is_batched: bool) -> None:
-        super().__init__((source,), UNBOUNDED)
+    def __init__(
+        self,
+        samples: View[Any],
+        collate_fn: Callable[[Any], Any],
+        is_batched: bool,
+        order: View[Any] | None = None,
+    ) -> None:
+        if order is None:
+            super().__init__((samples,), UNBOUNDED)
+        else:
+            super().__init__((samples, order))
         self._collate_fn = collate_fn
         self._is_batched = is_batched
 
-    def _get(self, keys: Any) -> Any:
+    def _length(self) -> Length:
+        return self._sources[1]._n
+
+    def _keys(self, i: Any) -> Any:
+        """Return the keys of a batch, or the key of a single item."""
+        return as_keys(self._sources[1]._get(i)) if len(self._sources) > 1 else i
+
+    def _get(self, i: Any) -> Any:
+        keys = self._keys(i)
         if isinstance(keys, Shards):
-            return OnRecovered(list, collates=True)(map(self._get, keys))
+            return OnRecovered(list, collates=True)([self._collated(i, shard) for shard in keys])
+        return self._collated(i, keys)
+
+    def _collated(self, i: Any, keys: Any) -> Any:
+        samples = self._sources[0]
         try:
-            items = self._sources[0]._getmany(keys) if self._is_batched else self._sources[0]._get(keys)
+            items = samples._getmany(keys) if self._is_batched else samples._get(keys)
         except EvaluationError:
             raise
         except EndOfSequence as error:  # the sampler asked for this item, so this is not the end
-            fail(self, keys, IndexError(str(error)))
+            fail(self, i, IndexError(str(error)))
         except Exception as error:
-            fail(self, keys, error)
+            fail(self, i, error)
         takes = not self._is_batched or getattr(self._collate_fn, "takes_arrays", False)
         try:
             return self._collate_fn(items if takes or isinstance(items, list) else list(items))
         except Exception as error:
-            fail(self, keys, error, "in collate_fn")
+            fail(self, i, error, "in collate_fn")
 
-    def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[int]]]:
-        return ((self._sources[0], i if self._is_batched else (i,)),)
+    def _parts(self, i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
+        if len(self._sources) > 1:
+            yield self._sources[1], (i,)
+        try:
+            keys = self._keys(i)
+        except Exception:
+            return  # the sampler failed
+        if isinstance(keys, Shards):
+            keys = chain.from_iterable(keys)
+        yield self._sources[0], keys if self._is_batched else (keys,)
+
+    def _needs(self, i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
+        return self._parts(i) if self._is_planned else ((self._sources[1], (i,)),)
+
+    @cached
+    def _is_planned(self) -> bool:
+        return len(self._sources) == 1 or only_selects(self._sources[1])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Batches(sources[0], self._collate_fn, self._is_batched)
+        return Batches(sources[0], self._collate_fn, self._is_batched, *sources[1:])
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
         return (self._collate_fn,)
@@ -246,47 +214,17 @@ class Batches(View[Any]):
         return [*sources, name_of(self._collate_fn)]
 
 
-class AtKeys(View[Any]):
-    """The view whose item i is that of another view at the key number i of a sampler.
+class AtKeys(GatherView):
+    """Like `gather` by a view of indices, which may be keys of any kind."""
 
-    Parameters
-    ----------
-    source : View
-        Its indices are keys, or lists of keys.
-    order : View
-        The keys of an epoch.
-    is_batched : bool
-        Whether these are lists of keys.
-    """
+    def _index(self, i: int, given: Any) -> Any:
+        return as_key(given)
 
-    def __init__(self, source: View[Any], order: View[Any], is_batched: bool) -> None:
-        super().__init__((source, order))
-        self._is_batched = is_batched
+    def _valid(self, indices: Indices, given: Any) -> Any:
+        keys = list(map(as_key, as_list(given)))
+        if list in map(type, keys):
+            raise TypeError("a list of keys is read by itself")  # the caller then reads them one by one
+        return keys
 
-    def _length(self) -> Length:
-        return self._sources[1]._n
 
-    def _key(self, i: int) -> Any:
-        given = self._sources[1]._get(i)
-        return as_keys(given) if self._is_batched else as_key(given)
-
-    def _get(self, i: int) -> Any:
-        return self._sources[0]._get(self._key(i))
-
-    def _parts(self, i: int) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        yield self._sources[1], (i,)
-        try:
-            key = self._key(i)
-        except Exception:
-            return  # the sampler failed
-        yield self._sources[0], (key,)
-
-    def _needs(self, i: int) -> Iterable[tuple[View[Any], Iterable[Any]]]:
-        return self._parts(i) if self._is_planned else ((self._sources[1], (i,)),)
-
-    @cached
-    def _is_planned(self) -> bool:
-        return only_selects(self._sources[1])
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return AtKeys(sources[0], sources[1], self._is_batched)
+AtKeys._name = "gather"

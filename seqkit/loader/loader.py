@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Generic, Self
 from weakref import WeakSet, ref
 
 from ..collation.default import default_collate, default_convert
@@ -15,41 +16,25 @@ from ..core.arguments import int_at_least
 from ..core.display import as_html
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
-from ..core.set_epoch import epoch_by_hand, tell
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
-from ..samplers.base import pass_epoch, state_of, whole_order
-from .advice import advise, warn_of_ranks
-from .attributes import Attributes
+from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
+from .advice import warn_of_missed_parts, warn_of_no_batch, warn_of_ranks, warn_of_too_many_workers
 from .bound import Bound
-from .epoch import Epoch, Position, Start, begun, load_sampler_state
-from .followers import followers, own_epoch
-from .iterable import is_iterable_only, refuse_second_epoch
-from .keyed import as_key, as_keys, numbered
-from .options import (
-    OnError,
-    Options,
-    as_iterable_split,
-    as_loader_seed,
-    check,
-    suggesting_arguments,
-)
-from .own_samplers import OwnSampler
+from .epoch import Epoch, begun
+from .followers import Followers
+from .iterable import iterable_split
+from .keys import as_key, as_keys, numbered
+from .options import Options
+from .orders import is_a_share
 from .parts import InTurn
-from .pipeline import Workers, WorkerStart, key_check, length, pipeline, reads_keys, samplers_of
-from .state import (
-    check_samples,
-    check_share,
-    check_state,
-    forgets_its_order,
-    has_exact_state,
-    is_a_share,
-    order_name,
-    sample_count,
-    share_of,
-)
+from .pipeline import Pipeline, Workers, WorkerStart
+from .position import DrawnKeys, Position, Start, load_sampler_state
+from .resume import Resumable
+from .signature import takes
+from .state import check_key, sample_count
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -63,7 +48,7 @@ else:
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Attributes, Generic[Batch]):
+class DataLoader(Resumable, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -79,7 +64,9 @@ class DataLoader(Attributes, Generic[Batch]):
     ``batch_size=None, collate_fn``             ``smap(collate_fn, …)``
     ``last_batch="pad"``                        ``batch(cycle(…)[:whole batches], …)``
     ``batch_transform``                         ``smap(batch_transform, …)``
-    ``sampler``, ``batch_sampler``, rollover    the plan of a view of ``collate_fn`` of the samples at keys
+    ``sampler``                                 ``batch(gather(…, sampler), k, …)``
+    ``batch_sampler``                           ``gather`` of batches at lists of keys
+    a sampler without a known order, rollover   the keys are drawn as they are read
     ``num_workers``, ``method``, ``shm_size``   ``prefetch(…, num_workers, method, shm_size=…, seed=…)``
     ``prefetch_factor``                         ``prefetch(…, max_buffered=prefetch_factor * num_workers)``
     ``worker_init_fn``, ``timeout``, …          ``prefetch(…, start_hook=…, timeout=…, context=…)``
@@ -182,8 +169,8 @@ class DataLoader(Attributes, Generic[Batch]):
     ``torch.utils.data.DataLoader``, with its arguments in their order. It collates to numpy arrays, and
     tuples to tuples. A data set and a sampler with `set_epoch` are told each epoch, in workers too.
 
-    There is a warning if there are more workers than CPUs, or than memory for them; if `drop_last` leaves no
-    batch; and if ``torch.distributed`` has several processes and each of them would read all samples.
+    There is a warning if there are more workers than CPUs; if an epoch that begins has samples, but no
+    batches; and if ``torch.distributed`` has several processes and each of them would read all samples.
 
     Examples
     --------
@@ -207,167 +194,236 @@ class DataLoader(Attributes, Generic[Batch]):
     prefetch_factor: int | None
     seed: int
 
-    # The view of keys, and the view of the items at the keys of a sampler, once that was asked for.
-    _ordered: tuple[Any, Any] = (None, None)
-
     # The subclass for PyTorch has others.
     _collate_fn: Callable[[Any], Any] = staticmethod(default_collate)
     _convert_fn: Callable[[Any], Any] = staticmethod(default_convert)
     _worker_start: type[WorkerStart] = WorkerStart
-    _iterator: Callable[[], Epoch | None] = staticmethod(lambda: None)  # the latest one, while it lives
     _no_pinning = "arrays are never pinned (tensors of seqkit.torch.DataLoader are)"
 
-    @suggesting_arguments
-    def __init__(
-        self,
-        dataset: Any,
-        batch_size: int | None = 1,
-        shuffle: bool | None = None,
-        sampler: Iterable[Any] | None = None,
-        batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool = False,
-        drop_last: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[..., Any] | None = None,
-        multiprocessing_context: Any = None,
-        generator: Any = None,
-        *,
-        prefetch_factor: int | None = None,
-        persistent_workers: bool = False,
-        pin_memory_device: str = "",
-        in_order: bool = True,
-        method: Literal["process", "thread"] = "process",
-        shm_size: int | None = None,
-        seed: int | None = None,
-        last_batch: Literal["keep", "discard", "rollover", "pad"] | None = None,
-        transform: Callable[[Any], Any] | None = None,
-        batch_transform: Callable[[Any], Any] | None = None,
-        batchify_fn: Callable[[Any], Any] | None = None,
-        on_error: OnError = "raise",
-        iterable_split: Literal["none", "parts", "reader", "workers"] | None = None,
-    ) -> None:
-        self._given = Options(
-            batch_size=batch_size,
-            shuffle=shuffle,
-            sampler=sampler,
-            batch_sampler=batch_sampler,
-            num_workers=num_workers,
-            collate_fn=collate_fn,
-            pin_memory=pin_memory,
-            drop_last=drop_last,
-            timeout=timeout,
-            worker_init_fn=worker_init_fn,
-            multiprocessing_context=multiprocessing_context,
-            generator=generator,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
-            in_order=in_order,
-            method=method,
-            shm_size=shm_size,
-            seed=seed,
-            last_batch=last_batch,
-            transform=transform,
-            batch_transform=batch_transform,
-            batchify_fn=batchify_fn,
-            on_error=on_error,
-            iterable_split=iterable_split,
-        )
-        self._dataset = dataset
-        self._is_iterable = is_iterable_only(dataset)
-        check(dataset, self._given, self._is_iterable)
+    _iterator: Callable[[], Epoch | None] = staticmethod(lambda: None)  # the latest one, while it lives
+
+    @takes(Options)
+    def __init__(self, options: Options) -> None:
+        self._take_over(options)
         self._lock = threading.Lock()
+        self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
         self._next = Start()
         self._latest: Position | None = None
-        self._nodes: WeakSet[Prefetch[Any] | InTurn | Bound] = WeakSet()
         self._is_closed = self._has_begun = False
         self._said: set[str] = set()  # the warnings that are given once
-        self._sampler_epoch: int | None = 0  # that of the sampler, unless other code has set it
         self.failed: list[tuple[Any, str]] = []
-        self._build(self._first_seed())
-        self._drop_early_attributes(self._given)
-        self._followers = followers(dataset, self._sampler)
-        advise(dataset, self._options, self._sampler, self._length)
-        self._warn_once("ranks", partial(warn_of_ranks, dataset, self._options, self._sampler))
+        self._build(self._first_pipeline())
+        self._followers = Followers(options.dataset, self._sampler)
+        warn_of_too_many_workers(options)
+        if self._pipeline.split == "none" and options.num_workers > 1:
+            warn_of_missed_parts(options.dataset)
+
+    def _first_pipeline(self) -> Pipeline:
+        options = self._options
+        collate_fn = options.batchify_fn if options.collate_fn is None else options.collate_fn
+        if collate_fn is None:
+            collate_fn = self._collate_fn if options.is_batched else self._convert_fn
+        return Pipeline(
+            options,
+            self._first_seed(),
+            collate_fn,
+            iterable_split(options) if options.is_iterable else None,
+            self._worker_start(options.worker_init_fn, options.dataset),
+        )
 
     def _first_seed(self) -> int:
         """Return the seed that was given, or draw one."""
-        return as_loader_seed(self._given.seed, self._given.generator)
+        return self._options.drawn_seed()
+
+    def _build(self, pipeline: Pipeline) -> None:
+        """Build the view of the items, and the sampler if one gives keys to read."""
+        self._pipeline = pipeline
+        self._sampler = pipeline.sampler()
+        self._items = pipeline.items(self._sampler is not None)
+        self._samples_built_for = self._samples()
+        self._persistent: View[Any] | None = None  # the items, computed by workers that outlive an epoch
+        self._view: View[Any] | None = None  # made when it is asked for, as the samplers are
+        self._shown_samplers: tuple[Any, Any] | None = None
+
+    # ---------------------------------------------------------------- begin an epoch
+
+    @hides_frames
+    def __iter__(self) -> Iterator[Batch]:
+        iterator = self._begun_iterator()
+        self._iterator = ref(iterator)
+        return iterator
+
+    def _begun_iterator(self) -> Epoch:
+        options = self._options
+        if self._is_closed and options.num_workers:
+            raise RuntimeError("DataLoader: the loader is closed; make a new one")
+        if options.pin_memory and not self._can_pin():
+            warn(
+                f"'pin_memory' argument is set as true but {self._no_pinning}, then device pinned memory"
+                " won't be used.",
+                UserWarning,
+            )
+        with self._lock:
+            before = self._latest, self._next
+            position, items = self._begin()
+        self._warn_once("ranks", warn_of_ranks)
+        if position.length == 0:
+            self._warn_once("batches", warn_of_no_batch)
+        node = None
+        try:
+            if options.persistent_workers:
+                node = self._persistent_node()
+            else:
+                node = self._with_workers(items, position.epoch)
+            batches = self._read(node, position)
+        except BaseException:  # the epoch has not begun
+            self._finished(node)
+            with self._lock:
+                load_sampler_state(self._sampler, position.before)
+                self._followers.note()
+                if self._latest is position:
+                    self._latest, self._next = before
+            raise
+        source = type(options.dataset).__name__
+        return Epoch(batches, position, source, self.failed, partial(self._finished, node))
+
+    def _begin(self) -> tuple[Position, View[Any]]:
+        """Begin an epoch. Return its position, and the view of its items without workers."""
+        self._refuse_second_pass()
+        self._draw_seed()
+        epoch = self.epoch
+        self._settle_sampler()
+        if epoch != self._next.epoch:
+            self._move_to(epoch)
+        self._followers.tell(epoch)
+        start, sampler, is_iterable = self._next, self._sampler, self._options.is_iterable
+        order = order_of(sampler, epoch)
+        items = self._items_of(epoch, order)
+        has_digest = sampler is not None and not is_iterable and not is_a_share(sampler)
+        position = Position(
+            start=start,
+            samples=start.samples if start.batch else self._samples(),
+            length=self._length(),
+            is_exact=not is_iterable or self._options.last == "rollover",
+            before=state_of(sampler),
+            order=order,
+            keys=self._keys(start, order, has_digest),
+            has_digest=has_digest,
+        )
+        if order is not None and isinstance(sampler, Sampler):
+            sampler.set_epoch(epoch + 1)  # as if it had been iterated
+        self._latest, self._next = position, Start(epoch + 1)
+        self._followers.note()
+        return position, items
+
+    def _refuse_second_pass(self) -> None:
+        """Refuse a second epoch over an iterator."""
+        options = self._options
+        for what, source in (
+            ("data set", options.dataset if options.is_iterable else None),
+            ("sampler", options.given_sampler),
+        ):
+            if self._has_begun and is_one_shot(source):
+                raise RuntimeError(
+                    f"DataLoader: the {what} is an iterator ({type(source).__name__}), which gives one epoch"
+                    " only; pass something that can be iterated again"
+                )
+        self._has_begun = True
 
     def _draw_seed(self) -> None:
         """Called before each epoch. The subclass for PyTorch may change the seed."""
 
-    def _build(self, seed: int) -> None:
-        """Make the samplers and the view, now that the seed is known."""
-        given = self._given
-        collate_fn = given.batchify_fn if given.collate_fn is None else given.collate_fn
-        if collate_fn is None:
-            collate_fn = self._collate_fn if given.is_batched else self._convert_fn
-        split = as_iterable_split(self._dataset, given) if self._is_iterable else None
-        self._options = replace(
-            given,
-            seed=seed,
-            generator=None,
-            collate_fn=collate_fn,
-            batchify_fn=None,
-            iterable_split=split,
-        )
-        sampler, batch_sampler = samplers_of(self._dataset, self._options)
-        # The sampler that gives the keys to read, or None if the order is part of the view.
-        read = sampler if batch_sampler is None else batch_sampler
-        self._sampler = read if reads_keys(self._options) else None
-        self._attributes: dict[str, Any] = {
-            **{field.name: getattr(given, field.name) for field in fields(given)},
-            "dataset": self._dataset,
-            "seed": seed,
-            "collate_fn": collate_fn,
-            "batch_size": given.batch_size if given.makes_batches else None,
-            "prefetch_factor": given.batches_ahead if given.num_workers else None,
-            "sampler": None if self._is_iterable else sampler,
-            "batch_sampler": None if self._is_iterable else batch_sampler,
-        }
-        self._attach_samplers()
-        self._view = self._new_view()
+    def _items_of(self, epoch: int, order: View[Any] | None) -> View[Any]:
+        """Return the view of the items of an epoch. It is made again only where it may have changed."""
+        if self._options.persistent_workers:
+            return self._items
+        if order is not None and not self._sends_keys():
+            makes_batches = self._options.makes_batches
+            return self._pipeline.items(
+                True, order_of(self._sampler.sampler, epoch) if makes_batches else order
+            )
+        if self._options.is_iterable or self._samples() != self._samples_built_for:
+            return self._pipeline.items(self._sampler is not None)
+        return self._items
 
-    def _attach_samplers(self) -> None:
-        """Make the epoch of the samplers that only show the order the epoch of this loader."""
-        if self._sampler is None:
-            for name in ("sampler", "batch_sampler"):
-                if isinstance(self._attributes[name], OwnSampler):
-                    self._attributes[name].attach(self)
+    def _sends_keys(self) -> bool:
+        """Return whether workers get keys although the order of the sampler is known.
 
-    def _warn_once(self, name: str, warn: Callable[[], bool]) -> None:
-        """Call a function that warns if need be, until it has."""
-        if name not in self._said and warn():
-            self._said.add(name)
-
-    def _new_view(self, epoch: int | None = None) -> View[Any]:
-        """Make the view, or that of one epoch, whose workers have their own seeds."""
-        start = self._worker_start(self._options.worker_init_fn, self._dataset)
-        return pipeline(self._dataset, self._options, start, epoch=epoch)
-
-    # ---------------------------------------------------------------- arguments
-
-    @property
-    def view(self) -> View[Any]:
-        """The view that the arguments stand for, made with the loader. Each epoch has workers of its own.
-
-        With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
+        Other code may change the sampler while workers outlive an epoch. The key of a single sample seeds the
+        global generators.
         """
-        order = None if self._sampler is None else whole_order(self._sampler)
-        if order is None:
-            return self._view
-        if self._ordered[0] is not self._view:
-            start = self._worker_start(self._options.worker_init_fn, self._dataset)
-            node = pipeline(self._dataset, self._options, start, order)
-            if isinstance(node, Workers):
-                self._nodes.add(node)
-            self._ordered = self._view, node
-        return cast(View[Any], self._ordered[1])
+        options = self._options
+        return options.persistent_workers or (options.num_workers > 0 and not options.is_batched)
 
-    # ---------------------------------------------------------------- reading
+    def _keys(self, start: Start, order: View[Any] | None, has_digest: bool) -> DrawnKeys | None:
+        """Begin to draw keys, unless the order of the sampler is a part of the view that is read."""
+        is_checked = has_digest and start.batch > 0 and start.key is not None
+        if self._sampler is None:
+            return None
+        if order is not None and not self._sends_keys():
+            if is_checked:
+                check_key(order[start.batch - 1], start.key)
+            return None
+        first = 0 if start.goes_on else start.batch - is_checked
+        keys = DrawnKeys(map(self._as_key, draw(self._sampler, start.epoch, first)), has_digest)
+        if is_checked:
+            for last in islice(keys, 1):
+                check_key(last, start.key)
+                keys.count(1)
+        return keys
+
+    def _as_key(self, key: Any) -> Any:
+        if self._options.is_iterable:
+            return list(key) if self._options.is_batched else key
+        return as_keys(key) if self._options.is_batched else as_key(key)
+
+    # ---------------------------------------------------------------- read it
+
+    def _persistent_node(self) -> View[Any]:
+        if self._persistent is None:
+            self._persistent = self._with_workers(self._items)
+        return self._persistent
+
+    def _with_workers(self, items: View[Any], epoch: int | None = None) -> View[Any]:
+        """Return the view of items that workers compute. `epoch` is the only one that will be read."""
+        node = self._pipeline.ahead(items, epoch)
+        if isinstance(node, Workers):
+            self._nodes.add(node)
+        return node
+
+    def _can_pin(self) -> bool:
+        """Return whether a device can copy from page-locked memory."""
+        return False
+
+    def _read(self, node: View[Any], position: Position) -> Iterator[Any]:
+        """Begin to read an epoch from a position on."""
+        pipeline, start = node.at_epoch(position.epoch), position.start
+        if position.keys is not None:
+            keys: Iterator[Any] = position.keys
+            if isinstance(node, Workers):
+                keys = map(numbered, keys, count(start.batch))
+            return self._iterated(pipeline, keys)
+        if not isinstance(pipeline._n, Unsized):
+            return self._iterated(pipeline, range(start.batch, pipeline._n))
+        if start.batch == 0 or start.goes_on:
+            return self._iterated(pipeline, pipeline._plan())
+        items = self._iterated(pipeline, range(start.batch, _WITHOUT_END))
+        return begun(items) if self._options.is_iterable else items
+
+    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
+        if isinstance(pipeline, Prefetch):
+            return restarting(pipeline.reading(plan, self._options.in_order))
+        if isinstance(pipeline, Bound):
+            return pipeline.reading(plan)
+        # Keys can be drawn once only. The base class reads each of them, in any view.
+        read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
+        return read(pipeline, plan)
+
+    def _finished(self, node: View[Any] | None) -> None:
+        if node is not self._persistent and isinstance(node, Workers):
+            node.close()
+
+    # ---------------------------------------------------------------- the number of the next epoch
 
     @property
     def epoch(self) -> int:
@@ -375,11 +431,8 @@ class DataLoader(Attributes, Generic[Batch]):
 
         It is also set by `set_epoch` of the sampler, and of a data set that has an attribute `epoch`.
         """
-        own = own_epoch(self._sampler)
-        if own is not None and own != self._sampler_epoch:
-            return own
-        by_hand = map(epoch_by_hand, self._followers)
-        return next((epoch for epoch in by_hand if epoch is not None), self._next.epoch)
+        by_hand = self._followers.set_by_hand()
+        return self._next.epoch if by_hand is None else by_hand
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch that the next `iter` reads (0 or more), also of sampler and data set.
@@ -408,347 +461,79 @@ class DataLoader(Attributes, Generic[Batch]):
         """Begin at an epoch, and tell it to the sampler and the data set."""
         if epoch != self._next.epoch:
             self._next = Start(epoch)
-        pass_epoch(self._sampler, epoch)
-        tell(self._followers, epoch, again=True)
-        self._sampler_epoch = own_epoch(self._sampler)
-
-    @hides_frames
-    def __iter__(self) -> Iterator[Batch]:
-        iterator = self._begun_iterator()
-        self._iterator = ref(iterator)
-        return iterator
-
-    def _begun_iterator(self) -> Epoch:
-        options = self._options
-        if self._is_closed and options.num_workers:
-            raise RuntimeError("DataLoader: the loader is closed; make a new one")
-        if options.pin_memory and not self._can_pin():
-            warn(
-                f"'pin_memory' argument is set as true but {self._no_pinning}, then device pinned memory"
-                " won't be used.",
-                UserWarning,
-            )
-        self._warn_once("ranks", partial(warn_of_ranks, self._dataset, options, self._sampler))
-        with self._lock:
-            before = self._latest, self._next
-            position, goes_on = self._begin()
-        node = self._view
-        try:
-            # The data set has been told the epoch, which may change its length.
-            node = self._view if options.persistent_workers else self._new_view(position.epoch)
-            items = self._read(node, position, goes_on)
-        except BaseException:  # the epoch has not begun
-            self._finished(node)
-            with self._lock:
-                load_sampler_state(self._sampler, position.before)
-                self._sampler_epoch = own_epoch(self._sampler)
-                if self._latest is position:
-                    self._latest, self._next = before
-            raise
-        return Epoch(items, position, self.failed, self._note, partial(self._finished, node))
-
-    def _begin(self) -> tuple[Position, bool]:
-        """Begin an epoch. Return its position, and whether the data set itself is there already."""
-        dataset = self._dataset if self._is_iterable else None
-        for what, source in (("data set", dataset), ("sampler", self._given_sampler())):
-            if self._has_begun and is_one_shot(source):
-                refuse_second_epoch(what, source)
-        self._has_begun = True
-        self._draw_seed()
-        epoch = self.epoch
-        self._settle_sampler()
-        if epoch != self._next.epoch:
-            self._move_to(epoch)
-        tell(self._followers, epoch)
-        start = self._next
-        position = Position(
-            start.epoch,
-            start.batch,
-            start.samples if start.batch else self._samples(),
-            self._length(),
-            not self._is_iterable or self._options.last == "rollover",
-            self._sampler,
-            self._convert_key(),
-            key_check(self._dataset, self._options),
-            source=type(self._dataset).__name__,
-            key=start.key,
-            has_keys=not self._is_iterable and not is_a_share(self._sampler),
-            goes_on=start.goes_on,
-        )
-        self._latest, self._next = position, Start(position.epoch + 1)
-        self._sampler_epoch = own_epoch(self._sampler)
-        return position, start.goes_on
-
-    def _samples(self) -> int | None:
-        return None if self._is_iterable else sample_count(self._dataset)
-
-    def _note(self, position: Position) -> None:
-        """Notice that a batch of an epoch was read."""
-        latest = self._latest
-        if latest is not position and latest is not None:
-            latest.rival = position
-
-    def _given_sampler(self) -> Any:
-        return self._given.sampler if self._given.batch_sampler is None else self._given.batch_sampler
+        self._followers.move_to(epoch)
 
     def _settle_sampler(self) -> None:
         """Put the sampler where it would be if workers had not read ahead in the latest epoch."""
-        if self._latest is not None:
-            self._latest.settle_sampler()
+        latest = self._latest
+        if latest is None or latest.keys is None or latest.order is not None:
+            return
+        if latest.is_over():
+            latest.keys.exhaust()  # the sampler must notice the end of its epoch
+        elif isinstance(self._sampler, Sampler):
+            load_sampler_state(self._sampler, latest.before)
+            deque(islice(draw(self._sampler, latest.epoch), latest.batch), maxlen=0)
 
-    def _can_pin(self) -> bool:
-        """Return whether a device can copy from page-locked memory."""
-        return False
+    def _set_seed(self, seed: int) -> None:
+        """Change the seed, and end the persistent workers, which have the old one."""
+        if seed != self.seed:
+            if isinstance(self._persistent, Workers):
+                self._persistent.close()
+            self._build(replace(self._pipeline, seed=seed))
+            self._followers.sampler = self._sampler
 
-    def _finished(self, node: View[Any]) -> None:
-        if node is not self._view and isinstance(node, Workers):
-            node.close()
+    # ---------------------------------------------------------------- the object
 
-    def _read(self, node: View[Any], position: Position, goes_on: bool) -> Iterator[Any]:
-        """Begin to read an epoch from a position on."""
-        if isinstance(node, Workers):
-            self._nodes.add(node)
-        pipeline = node.at_epoch(position.epoch)
-        if self._sampler is not None:
+    @property
+    def view(self) -> View[Any]:
+        """The view that the arguments stand for. Each epoch of the loader has workers of its own.
 
-            def read(keys: Iterator[Any]) -> Iterator[Any]:
-                if isinstance(node, Workers):
-                    keys = map(numbered, keys, count(position.batch))
-                return self._iterated(pipeline, keys)
-
-            return position.items(read)
-        if isinstance(pipeline._n, Unsized):
-            if position.batch == 0 or goes_on:
-                return self._iterated(pipeline, pipeline._plan())
-            items = self._iterated(pipeline, range(position.batch, _WITHOUT_END))
-            return begun(items) if self._is_iterable else items
-        return self._iterated(pipeline, range(position.batch, pipeline._n))
-
-    def _convert_key(self) -> Callable[[Any], Any]:
-        if self._is_iterable:
-            return list if self._options.is_batched else lambda sample: sample
-        return as_keys if self._options.is_batched else as_key
-
-    def _iterated(self, pipeline: View[Any], plan: Any) -> Iterator[Any]:
-        if isinstance(pipeline, Prefetch):
-            return restarting(pipeline.reading(plan, self._options.in_order))
-        if isinstance(pipeline, Bound):
-            return pipeline.reading(plan)
-        # Keys can be drawn once only. The base class reads each of them, in any view.
-        read = View._iter if isinstance(plan, Iterator) else type(pipeline)._iter
-        return read(pipeline, plan)
+        With a sampler whose order is not known in advance, the indices of the view are the sampler's keys.
+        """
+        if self._view is None:
+            sampler = self._sampler
+            if sampler is None or whole_order(sampler) is None:
+                self._view = self._persistent_node()
+            else:
+                order = whole_order(sampler.sampler if self._options.makes_batches else sampler)
+                self._view = self._with_workers(self._pipeline.items(True, order))
+        return self._view
 
     def __bool__(self) -> bool:
         return True  # also without a length
 
     def __len__(self) -> int:
         latest = self._latest
-        if latest is not None and latest.moves:
+        if latest is not None and self._sampler is not None and latest.order is None:
             if latest.is_over():
                 with self._lock:
                     self._settle_sampler()
-            elif latest.length is not None:
+            elif latest.length is not None and isinstance(self._sampler, Sampler):
                 return latest.length  # workers may have drawn the sampler to its end
         n = self._length()
         if n is None:
-            given = None if self._is_iterable else self._given_sampler()
-            what, source = ("data set", self._dataset) if given is None else ("sampler", given)
+            given = self._options.given_sampler
+            what, source = ("data set", self.dataset) if given is None else ("sampler", given)
             raise TypeError(f"DataLoader: no length, for its {what} ({type(source).__name__}) has none")
         return n
 
     def _length(self) -> int | None:
-        return length(self._dataset, self._options, self._sampler)
+        return self._pipeline.length(self._sampler)
 
-    # ---------------------------------------------------------------- state
+    def _samples(self) -> int | None:
+        return None if self._options.is_iterable else sample_count(self._options.dataset)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position of the latest iterator's consumer, as a small dict for JSON.
-
-        The position is the batch that comes next: after the last batch, the first of the next epoch. A
-        loader of the same data set and arguments continues there, with any number of workers; see
-        `load_state_dict`.
-
-        Raises
-        ------
-        RuntimeError
-            If no position is known: with ``in_order=False``, with
-            ``iterable_split="workers"``, and with ``last_batch="rollover"`` if the data set can only be
-            iterated.
-        """
-        if not self._options.in_order:
-            raise RuntimeError("DataLoader: with in_order=False no position says which batches were read")
-        if self._options.iterable_split == "workers":
-            raise RuntimeError("DataLoader: with iterable_split='workers' there is no state_dict")
-        if self._is_iterable and self._options.last == "rollover":
-            raise RuntimeError(
-                "DataLoader: with last_batch='rollover' a state of an iterable data set would have to contain"
-                " the samples that are carried over"
-            )
-        position = self._position()
-        self._warn_of_doubts(position)
-        share = share_of(self._sampler)
-        return {
-            "version": 1,
-            **position,
-            "seed": self._options.seed,
-            "batch_size": self._attributes["batch_size"],
-            "order": self._order(),
-            **({} if share is None else {"share": share}),
-            **self._dataset_state(),
-        }
-
-    def _position(self) -> dict[str, Any]:
-        latest, start = self._latest, self._next
-        if latest is not None and not latest.is_over():
-            return {
-                "epoch": latest.epoch,
-                "batch": latest.batch,
-                "sampler": latest.before,
-                "samples": latest.samples,
-                "key": latest.key(),
-            }
-        if latest is not None:
-            with self._lock:
-                self._settle_sampler()
-        if self.epoch != start.epoch:  # set by hand
-            start = Start(self.epoch)
-        return {
-            "epoch": start.epoch,
-            "batch": start.batch,
-            "sampler": state_of(self._sampler),
-            "samples": start.samples if start.batch else self._samples(),
-            "key": start.key,
-        }
-
-    def _order(self) -> str:
-        """Return the kind of the order, which a state belongs to."""
-        if self._is_iterable:
-            return f"{self._dataset.parts} parts" if self._options.iterable_split == "parts" else "iterated"
-        if self._sampler is not None:
-            return order_name(self._sampler)
-        if not self._options.shuffle:
-            return "sequential"
-        below = getattr(self._dataset, "_random_count", 0)  # salts the order
-        return f"shuffle above {below} random views" if below else "shuffle"
-
-    def _warn_of_doubts(self, position: dict[str, Any]) -> None:
-        latest = self._latest
-        if latest is not None and latest.rival is not None and not latest.rival.is_over():
-            warn(
-                "DataLoader: the state is the position of the latest iterator, in epoch"
-                f" {latest.epoch}, but an earlier iterator, in epoch {latest.rival.epoch}, was read since."
-                " Read one iterator at a time, or make a loader for each",
-                UserWarning,
-            )
-            latest.rival = None
-        if position["batch"] and "order" not in self._said and forgets_its_order(self._sampler):
-            self._said.add("order")
-            warn(
-                f"DataLoader: the state cannot hold the order of {order_name(self._sampler)}, which draws it"
-                " from a generator in every epoch, so samples may come twice or be missed after a resume. Use"
-                " shuffle=True, or a sampler of seqkit.samplers",
-                UserWarning,
-            )
-
-    def _keeps_dataset_state(self) -> bool:
-        """Return whether the data set has a state, and is read in step with the consumer of this process."""
-        if not has_exact_state(self._dataset):
-            return False
-        if not self._options.num_workers and not isinstance(self._view, InTurn):
-            return True
-        if "dataset" not in self._said:
-            self._said.add("dataset")
-            warn(
-                f"DataLoader: the state leaves out the state_dict of the data set"
-                f" ({type(self._dataset).__name__}), because workers read copies of it or read it ahead. Set"
-                " num_workers to 0 to keep it",
-                UserWarning,
-            )
-        return False
-
-    def _dataset_state(self) -> dict[str, Any]:
-        return {"dataset": self._dataset.state_dict()} if self._keeps_dataset_state() else {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next `iter` begin with the batch that came next when `state_dict` was called.
-
-        The cost does not grow with the position, except for samplers without a known order and for data
-        sets that can only be iterated: as many keys or samples are drawn as were read. Samples that were
-        read before are neither transformed nor collated. A data set with `state_dict` and `load_state_dict`
-        goes on by itself, without workers. The number of workers and the method may be others, and the number
-        of processes of a `DistributedSampler`, too.
-
-        Parameters
-        ----------
-        state : dict
-            From `state_dict` of a loader of the same data set, batch size, order and sampler.
-
-        Raises
-        ------
-        TypeError
-            If `state` is not such a dict.
-        ValueError
-            If it is of another seed, batch size, kind of order or, in the middle of an epoch, number of
-            samples.
-
-        Warns
-        -----
-        UserWarning
-            If the sampler gives another order than before, and if the state of the data set is left out.
-        """
-        has_seed = self._given.seed is not None or self._given.generator is not None
-        check_state(
-            state, self._attributes["batch_size"], self._options.seed if has_seed else None, self._order()
-        )
-        before = self.epoch
-        tell(self._followers, state["epoch"], again=True)  # the number of samples may depend on the epoch
-        try:
-            check_samples(state, self._samples())
-            check_share(state, share_of(self._sampler))
-        except ValueError:
-            tell(self._followers, before, again=True)
-            raise
-        if state["seed"] != self._options.seed:
-            self._close_nodes()
-        self._set_seed(state["seed"])
-        self._begin_at(state)
-
-    def _set_seed(self, seed: int) -> None:
-        """Change the seed, and end the persistent workers, which have the old one."""
-        if seed != self._options.seed:
-            if isinstance(self._view, Workers):
-                self._view.close()
-            self._build(seed)
-
-    def _begin_at(self, position: dict[str, Any]) -> None:
-        before = state_of(self._sampler)
-        start = load_sampler_state(self._sampler, position["sampler"], position["batch"])
-        n = self._length()
-        if n is not None and not self._is_iterable and start > n:
-            load_sampler_state(self._sampler, before)
-            raise ValueError(
-                f"DataLoader: the state is behind batch {start}, of which an epoch of this loader has {n}"
-            )
-        key = position.get("key") if start == position["batch"] else None
-        self._latest = None
-        tell(self._followers, position["epoch"], again=True)
-        self._sampler_epoch = own_epoch(self._sampler)
-        goes_on = False
-        if position.get("dataset") is not None and self._keeps_dataset_state():
-            goes_on = self._is_iterable and position["batch"] > 0
-            # A data set that can only be iterated begins whole epochs by itself.
-            if goes_on or not self._is_iterable:
-                self._dataset.load_state_dict(position["dataset"])
-        self._next = Start(position["epoch"], start, key, position.get("samples"), goes_on)
-
-    # ---------------------------------------------------------------- the object
+    def _warn_once(self, name: str, warn: Callable[[Options, Any], bool]) -> None:
+        """Call a function that warns if need be, until it has."""
+        if name not in self._said and warn(self._options, self._sampler):
+            self._said.add(name)
 
     _repr_html_ = as_html
 
     def __repr__(self) -> str:
-        name = f"<{type(self._dataset).__name__}>"
-        data = name if self._is_iterable else repr(as_view(self._dataset, "DataLoader"))
-        return f"{type(self).__name__}({', '.join([data, *self._given.shown()])})"
+        name = f"<{type(self.dataset).__name__}>"
+        data = name if self._options.is_iterable else repr(as_view(self.dataset, "DataLoader"))
+        return f"{type(self).__name__}({', '.join([data, *self._options.shown()])})"
 
     def _explained(self) -> tuple[str, list[str], View[Any]]:
         """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
@@ -756,37 +541,25 @@ class DataLoader(Attributes, Generic[Batch]):
         # Each epoch has a node of its own. One that runs shows the state of the loader.
         running = (node for node in list(self._nodes) if isinstance(node, Prefetch) and node.is_running())
         size = f"length {n:,}" if n is not None else "no length"
-        shown = ", ".join(text for text in self._given.shown() if "=" in text)
+        shown = ", ".join(text for text in self._options.shown() if "=" in text)
         state = ["closed"] * self._is_closed
         return f"{type(self).__name__}({shown})", [size, *state], next(running, None) or self.view
 
-    def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_nodes": None, "_latest": None, "_lock": None, "_iterator": None}
-        return {**self.__dict__, **left_out, "_position": {**self._position(), **self._dataset_state()}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        position = state.pop("_position")
-        self.__dict__.update(state)
-        self.__dict__.pop("_iterator", None)
-        self._nodes, self._lock = WeakSet(), threading.Lock()
-        self._attach_samplers()
-        self._begin_at(position)
-
     def draws_its_order(self) -> bool:
         """Is the order another one in every run of the program, because no seed was given?"""
-        given = self._given
+        given = self._options
         return bool(given.shuffle) and given.seed is None and given.generator is None
 
     def with_workers(
         self, num_workers: int, method: str = "process", timeout: float = 0, context: str | None = None
     ) -> Self:
         """Return a loader of the same batches, not begun, that other workers compute (for `verify`)."""
-        own = {field.name: getattr(self._given, field.name) for field in fields(self._given)}
+        own = {option.name: getattr(self._options, option.name) for option in fields(self._options)}
         own |= {"num_workers": num_workers, "method": method, "timeout": timeout if num_workers else 0}
-        own |= {"seed": self._options.seed, "generator": None, "pin_memory": False}
+        own |= {"seed": self.seed, "generator": None, "pin_memory": False}
         own |= {"persistent_workers": False, "prefetch_factor": None, "multiprocessing_context": context}
         own |= {"shm_size": own["shm_size"] if method == "process" and num_workers else None}
-        return type(self)(self._dataset, **own)
+        return type(self)(own.pop("dataset"), **own)
 
     def close(self) -> None:
         """End the workers. If there are any, refuse further epochs. Idempotent."""
@@ -794,7 +567,7 @@ class DataLoader(Attributes, Generic[Batch]):
         self._close_nodes()
 
     def _close_nodes(self) -> None:
-        for node in [*self._nodes, self._view]:
+        for node in [*self._nodes, self._persistent, self._view]:
             if isinstance(node, Workers):
                 node.close()
 

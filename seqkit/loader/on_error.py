@@ -1,25 +1,27 @@
 """Samples that fail: `on_error` of a loader.
 
-A view of the data set catches the errors. The record of a failure travels with its batch, from any worker,
-and the loader's iterator removes it.
+A `fallback` of the data set catches the errors. The record of a failure travels with its batch, from any
+worker, and the loader's iterator removes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from os import PathLike
 from typing import Any
 
 from ..core.errors import EndOfSequence, EvaluationError, errstate, summary
-from ..core.indices import Indices, Unsized, as_list
+from ..core.indices import Indices, as_list
 from ..core.source import Source
 from ..core.view import View
-from ..views.uniter import Uniter
-from .options import OnError
+from ..views.fallback import Fallback
 
-__all__ = ["OnRecovered", "Recovered", "Tolerant", "merged"]
+__all__ = ["OnError", "OnRecovered", "Recovered", "Tolerant", "merged"]
+
+# "raise", "skip", "replace", or a function that returns a sample for the error.
+OnError = str | Callable[[EvaluationError], Any]
 
 
 @dataclass(slots=True)
@@ -38,45 +40,8 @@ class Recovered:
     failed: list[tuple[Any, str]]
 
 
-class Tolerant(View[Any]):
-    """The view of the same samples in which each failing sample is `Recovered`.
-
-    The replacement of a sample is the next sample that can be read. The first sample follows the last one.
-    An error of an iterable data set itself is raised, because nothing can be read after it.
-
-    Parameters
-    ----------
-    source : View
-        Its indices may be keys of any kind.
-    on_error : "skip", "replace" or callable
-    """
-
-    def __init__(self, source: View[Any], on_error: OnError) -> None:
-        super().__init__((source,))
-        self._on_error = on_error
-
-    def _get(self, key: Any) -> Any:
-        failed: list[tuple[Any, str]] = []
-        for i in chain([key], self._others(key)):
-            try:
-                # Under either error policy, a failure arrives here as an EvaluationError.
-                with errstate("wrap"):
-                    item = self._sources[0]._get(i)
-                return Recovered([item], failed) if failed else item
-            except EvaluationError as error:
-                if isinstance(error.view, Uniter):
-                    raise
-                error.index = getattr(error.index, "number", error.index)
-                failed.append((getattr(i, "number", i), described(error)))
-                if callable(self._on_error):
-                    return Recovered([self._on_error(error)], failed)
-        return Recovered([], failed)
-
-    def _others(self, key: Any) -> Iterable[int]:
-        n = self._n
-        if self._on_error != "replace" or isinstance(n, Unsized) or not isinstance(key, int):
-            return ()
-        return chain(range(key + 1, n), range(key))
+class Tolerant(Fallback):
+    """A `fallback` whose items are `Recovered` where something failed. With "skip" they have no value."""
 
     def _getmany(self, indices: Indices) -> Sequence[Any]:
         try:
@@ -85,10 +50,17 @@ class Tolerant(View[Any]):
         except EndOfSequence:
             raise
         except EvaluationError:
-            return [self._get(key) for key in as_list(indices)]
+            return [self._get(i) for i in as_list(indices)]
 
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Tolerant(sources[0], self._on_error)
+    def _item(self, i: Any, read: Callable[..., Any], *arguments: Any) -> Any:
+        failed: list[tuple[Any, str]] = []
+
+        def note(key: Any, error: EvaluationError) -> None:
+            error.index = getattr(error.index, "number", error.index)
+            failed.append((getattr(key, "number", key), described(error)))
+
+        values = list(self._found(i, note, read, *arguments))
+        return Recovered(values, failed) if failed else values[0]
 
 
 def described(error: EvaluationError) -> str:

@@ -1,12 +1,14 @@
-"""The arguments of a `DataLoader`, checked. The error messages use the words of PyTorch."""
+"""The arguments of a `DataLoader`. Each is written once: its name, type, default and check.
+
+The error messages use the words of PyTorch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from functools import wraps
-from inspect import signature
-from typing import Any, ParamSpec
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property, partial
+from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 
@@ -20,104 +22,151 @@ from ..core.arguments import (
     optional_int,
     refuse_async,
 )
-from ..core.errors import EvaluationError
-from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed
 from ..core.source import as_view
-from ..core.tracebacks import hiding_frames
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
-from .state import chain_of
+from .iterable import is_iterable_only
+from .on_error import OnError
+from .orders import chain_of
 
-__all__ = [
-    "OnError",
-    "Options",
-    "as_iterable_split",
-    "as_loader_seed",
-    "check",
-    "did_you_mean",
-    "suggesting_arguments",
-]
+__all__ = ["Options"]
 
-P = ParamSpec("P")
-
-# "raise", "skip", "replace", or a function that returns a sample for the error.
-OnError = str | Callable[[EvaluationError], Any]
+# Returns the value, or raises an error about "DataLoader: name". The default is not checked.
+Check = Callable[[Any, str], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+def _dataset(value: Any, who: str) -> Any:
+    if isinstance(value, type) or not (hasattr(value, "__getitem__") or hasattr(value, "__iter__")):
+        name = value.__name__ if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {name}")
+    if isinstance(value, set | frozenset):
+        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+    return value
+
+
+def _batch_size(value: Any, who: str) -> int | None:
+    return None if value is None else as_batch_size(value, "DataLoader")
+
+
+def _int(value: Any, who: str) -> int:
+    try:
+        return int_at_least(value, who, -(1 << 63))
+    except TypeError:
+        raise TypeError(f"{who} option should be an int, but got {value!r}") from None
+
+
+def _seconds(value: Any, who: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{who} option should be a number of seconds, got {value!r}")
+    return value
+
+
+def _function(value: Any, who: str) -> Any:
+    if not callable(value):
+        raise TypeError(f"{who} should be callable or None, but got {value!r}")
+    refuse_async(value, who)
+    return value
+
+
+def _iterable_of(what: str) -> Check:
+    def check(value: Any, who: str) -> Any:
+        check_iterable(value, who, what)
+        return value
+
+    return check
+
+
+def _one_of(*words: str, other: str = "") -> Check:
+    listed = f"{', '.join(map(repr, words[:-1]))}{',' if other else ' or'} {words[-1]!r}{other}"
+
+    def check(value: Any, who: str) -> Any:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(f"{who} should be {listed}, but got {value!r}")
+        return value
+
+    return check
+
+
+def _on_error(value: Any, who: str) -> Any:
+    refuse_async(value, who)
+    return value if callable(value) else _one_of("raise", "skip", "replace", other=" or callable")(value, who)
+
+
+def _start_method(value: Any, who: str) -> Any:
+    if not isinstance(value, str) and not hasattr(value, "get_start_method"):
+        raise TypeError(
+            f"{who} option should be a valid context object or a string specifying the start method, but got"
+            f" {value!r}"
+        )
+    return value
+
+
+_keys = _iterable_of("indices")
+_lists_of_keys = _iterable_of("lists of indices")
+_size = partial(optional_int, least=0)
+_method = _one_of("process", "thread")
+_split = _one_of("none", "parts", "reader", "workers")
+
+
+@dataclass(frozen=True, eq=False)
 class Options:
-    """The arguments of a `DataLoader`, except its data set. `DataLoader` describes them.
+    """The arguments of a `DataLoader`, which describes them: name, type, check and default.
 
-    The constructor checks each argument by itself, and `check` checks them together.
+    They stand in the order of PyTorch.
     """
 
-    batch_size: int | None = 1
-    shuffle: bool | None = None
-    sampler: Any = None
-    batch_sampler: Any = None
-    num_workers: int = 0
-    collate_fn: Callable[[Any], Any] | None = None
-    pin_memory: bool = False
-    drop_last: bool = False
-    timeout: float = 0
-    worker_init_fn: Callable[..., Any] | None = None
-    multiprocessing_context: Any = None
+    dataset: Annotated[Any, _dataset]
+    batch_size: Annotated[int | None, _batch_size] = 1
+    shuffle: Annotated[bool | None, as_flag] = None
+    sampler: Annotated[Iterable[Any] | None, _keys] = None
+    batch_sampler: Annotated[Iterable[Any] | None, _lists_of_keys] = None
+    num_workers: Annotated[int, _int] = 0
+    collate_fn: Annotated[Callable[[Any], Any] | None, _function] = None
+    pin_memory: Annotated[bool, as_flag] = False
+    drop_last: Annotated[bool, as_flag] = False
+    timeout: Annotated[float, _seconds] = 0
+    worker_init_fn: Annotated[Callable[..., Any] | None, _function] = None
+    multiprocessing_context: Annotated[Any, _start_method] = None
     generator: Any = None
-    prefetch_factor: int | None = None
-    persistent_workers: bool = False
+    _: KW_ONLY
+    prefetch_factor: Annotated[int | None, _int] = None
+    persistent_workers: Annotated[bool, as_flag] = False
     pin_memory_device: str = ""
-    in_order: bool = True
-    method: str = "process"
-    shm_size: int | None = None
+    in_order: Annotated[bool, as_flag] = True
+    method: Annotated[Literal["process", "thread"], _method] = "process"
+    shm_size: Annotated[int | None, _size] = None
     seed: int | None = None
-    last_batch: str | None = None
-    transform: Callable[[Any], Any] | None = None
-    batch_transform: Callable[[Any], Any] | None = None
-    batchify_fn: Callable[[Any], Any] | None = None
-    on_error: OnError = "raise"
-    iterable_split: str | None = None
+    last_batch: Literal["keep", "discard", "rollover", "pad"] | None = None
+    transform: Annotated[Callable[[Any], Any] | None, _function] = None
+    batch_transform: Annotated[Callable[[Any], Any] | None, _function] = None
+    batchify_fn: Annotated[Callable[[Any], Any] | None, _function] = None
+    on_error: Annotated[OnError, _on_error] = "raise"
+    iterable_split: Annotated[Literal["none", "parts", "reader", "workers"] | None, _split] = None
 
     def __post_init__(self) -> None:
-        for name in ("drop_last", "pin_memory", "persistent_workers", "in_order"):
-            as_flag(getattr(self, name), f"DataLoader: {name}")
-        if self.shuffle is not None:
-            as_flag(self.shuffle, "DataLoader: shuffle")
-        for name in ("collate_fn", "batchify_fn", "worker_init_fn", "transform", "batch_transform"):
-            if not callable(value := getattr(self, name)) and value is not None:
-                raise TypeError(f"DataLoader: {name} should be callable or None, but got {value!r}")
-            refuse_async(value, f"DataLoader: {name}")
-        for name, allowed in _WORDS.items():
-            _check_word(getattr(self, name), name, allowed)
-        refuse_async(self.on_error, "DataLoader: on_error")
-        if not callable(self.on_error):
-            _check_word(self.on_error, "on_error", ("raise", "skip", "replace"), " or callable")
-        optional_int(self.shm_size, "DataLoader: shm_size", least=0)
-        if self.sampler is not None:
-            check_iterable(self.sampler, "DataLoader: sampler")
-        if self.batch_sampler is not None:
-            check_iterable(self.batch_sampler, "DataLoader: batch_sampler", "lists of indices")
-        numbers = {"num_workers": _as_int(self.num_workers, "num_workers")}
-        if self.batch_size is not None:
-            numbers["batch_size"] = as_batch_size(self.batch_size, "DataLoader")
-        if self.prefetch_factor is not None:
-            numbers["prefetch_factor"] = _as_int(self.prefetch_factor, "prefetch_factor")
-        for name, number in numbers.items():
-            object.__setattr__(self, name, number)  # a plain int in place of one of numpy
-        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float | np.number):
-            raise TypeError(f"DataLoader: timeout option should be a number of seconds, got {self.timeout!r}")
-        if not isinstance(self.start_method, str | None):
-            raise TypeError(
-                "DataLoader: multiprocessing_context option should be a valid context object or a string"
-                f" specifying the start method, but got {self.multiprocessing_context!r}"
-            )
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not getattr(Options, name, _REQUIRED):
+                object.__setattr__(self, name, check(value, f"DataLoader: {name}"))
+        as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
+        if isinstance(self.dataset, Mapping) and self.sampler is None and self.batch_sampler is None:
+            as_view(self.dataset, "DataLoader without sampler")
+        if self.is_iterable:
+            self._refuse_an_order()
+        for message in self._contradictions():
+            raise ValueError(f"DataLoader: {message}")
+        _check_weights(self.sampler if self.batch_sampler is None else self.batch_sampler, self.dataset)
 
-    def contradictions(self) -> Iterator[str]:
+    def _contradictions(self) -> Iterator[str]:
         """Yield a message for each number out of range, and for arguments that exclude each other."""
-        has_sampler, has_batches = self.sampler is not None, self.batch_sampler is not None
-        workers, factor, context = self.num_workers, self.prefetch_factor, self.multiprocessing_context
+        if not self.is_iterable and self.iterable_split not in (None, "none"):
+            yield f"iterable_split={self.iterable_split!r} is for data sets that can only be iterated"
+        if self.seed is not None and self.generator is not None:
+            yield "seed and generator exclude each other: pass only one of them"
         if self.collate_fn is not None and self.batchify_fn is not None:
             yield "batchify_fn is another name for collate_fn; pass only one of them"
+        has_sampler, has_batches = self.sampler is not None, self.batch_sampler is not None
         if has_sampler and self.shuffle:
             yield "sampler option is mutually exclusive with shuffle: pass only one"
         # 1 is the default. So an explicit batch_size=1 is accepted, too.
@@ -128,30 +177,65 @@ class Options:
             )
         if self.batch_size is None and self.drop_last:
             yield "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
-        as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
         if self.last_batch is not None and not self.makes_batches:
             yield f"last_batch={self.last_batch!r} needs batch_size, and no batch_sampler"
-        if workers < 0:
+        yield from self._contradictions_of_workers()
+
+    def _refuse_an_order(self) -> None:
+        """Refuse arguments that give indices, which a data set that can only be iterated does not have."""
+        for name in ("shuffle", "sampler", "batch_sampler"):
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
+                    f" {name}={value!r}: a data set that can only be iterated has no indices. Shuffle it with"
+                    " seqkit.streams.shuffle_buffer(dataset, size, seed)"
+                )
+
+    def _contradictions_of_workers(self) -> Iterator[str]:
+        if self.num_workers < 0:
             yield (
                 "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing. Got"
-                f" {workers}"
+                f" {self.num_workers}"
             )
         if not self.timeout >= 0:
             yield f"timeout option should be non-negative, but got {self.timeout!r}"
-        for name, words in _NEED_WORKERS.items() if not workers else ():
+        for name, words in _NEED_WORKERS.items() if not self.num_workers else ():
             if (value := getattr(self, name)) != getattr(Options, name):
                 yield f"{name} {words}, but got num_workers=0 and {name}={value!r}"
-        if factor is not None and factor < 1:
-            yield f"prefetch_factor option should be non-negative and not 0, but got {factor}"
-        if context is not None and self.method == "thread":
+        if self.prefetch_factor is not None and self.prefetch_factor < 1:
+            yield f"prefetch_factor option should be non-negative and not 0, but got {self.prefetch_factor}"
+        if self.multiprocessing_context is not None and self.method == "thread":
             yield "multiprocessing_context says how processes start; leave it out with method='thread'"
-        if context is not None and self.start_method not in CONTEXTS:
+        if self.start_method is not None and self.start_method not in CONTEXTS:
             yield (
                 "multiprocessing_context option should specify a valid start method in"
-                f" {list(CONTEXTS)}, but got {context!r}"
+                f" {list(CONTEXTS)}, but got {self.multiprocessing_context!r}"
             )
 
     # ---------------------------------------------------------------- derived values
+
+    def drawn_seed(self) -> int:
+        """Return the seed, given or drawn once from the generator or the system."""
+        if self.seed is not None:
+            return as_seed(self.seed, "DataLoader: seed")
+        try:
+            return as_seed(self.generator, "DataLoader: generator")
+        except TypeError:
+            raise TypeError(
+                "DataLoader: generator should be an int of at least 0, a SeedSequence, a Generator of numpy"
+                f" or torch, or None, but got {self.generator!r}"
+            ) from None
+
+    @cached_property
+    def is_iterable(self) -> bool:
+        """Whether the data set can only be iterated."""
+        return is_iterable_only(self.dataset)
+
+    @property
+    def given_sampler(self) -> Any:
+        """The `sampler` or `batch_sampler` that was given, or None."""
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     @property
     def makes_batches(self) -> bool:
@@ -166,7 +250,7 @@ class Options:
     @property
     def last(self) -> Any:
         """The policy for a last batch that is short."""
-        return as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
+        return self.last_batch or ("discard" if self.drop_last else "keep")
 
     @property
     def batches_ahead(self) -> int:
@@ -174,163 +258,37 @@ class Options:
         return 2 if self.prefetch_factor is None else self.prefetch_factor
 
     @property
-    def start_method(self) -> str | None:
+    def start_method(self) -> Any:
         """How processes start, or None for the default."""
-        context: Any = self.multiprocessing_context
-        method: str | None = context.get_start_method() if hasattr(context, "get_start_method") else context
-        return method
+        context = self.multiprocessing_context
+        return context.get_start_method() if hasattr(context, "get_start_method") else context
 
     def shown(self) -> list[str]:
         """Return the arguments that are not the defaults, as text.
 
-        >>> Options(batch_size=4, collate_fn=list).shown()
+        >>> Options([1], batch_size=4, collate_fn=list).shown()
         ['batch_size=4', 'collate_fn=list']
         """
-        defaults = {field.name: field.default for field in fields(self)}
+        defaults = {option.name: option.default for option in fields(self)[1:]}
         return shown(defaults, {name: getattr(self, name) for name in defaults})
 
 
-_WORDS = {
-    "method": ("process", "thread"),
-    "iterable_split": (None, "none", "parts", "reader", "workers"),
+_REQUIRED = object()
+_CHECKS: dict[str, Check] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Options, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
 }
+# Errors about a number of arguments show the name, and tracebacks hide the frame.
+Options.__init__.__qualname__ = "DataLoader.__init__"
+Options.__init__.__code__ = Options.__init__.__code__.replace(co_filename=__file__)
+
 _NEED_WORKERS = {
     "prefetch_factor": "option could only be specified in multiprocessing",
     "timeout": "option needs num_workers > 0",
     "persistent_workers": "option needs num_workers > 0",
     "multiprocessing_context": "can only be used with multi-process loading (num_workers > 0)",
 }
-
-
-# Names that other libraries have for these arguments.
-_OTHER_NAMES = {
-    "bs": "batch_size",
-    "max_buffered": "prefetch_factor",
-    "n_workers": "num_workers",
-    "nworkers": "num_workers",
-    "start_hook": "worker_init_fn",
-    "workers": "num_workers",
-}
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question for a misspelt name, or nothing.
-
-    >>> did_you_mean("bath_size", ["batch_size", "seed"]), did_you_mean("colour", ["batch_size"])
-    (". Did you mean 'batch_size'?", '')
-    """
-    from difflib import get_close_matches  # only for an error
-
-    close = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else get_close_matches(name, list(names), 1, 0.75)
-    return f". Did you mean {close[0]!r}?" if close else ""
-
-
-def suggesting_arguments(init: Callable[P, None]) -> Callable[P, None]:
-    """Decorate `__init__`: the error of an unknown keyword argument suggests one that exists."""
-    names = [*signature(init).parameters][1:]
-
-    @wraps(init)
-    def wrapper(*args: P.args, **named: P.kwargs) -> None:
-        for name in named:
-            if name not in names:
-                with hiding_frames():
-                    raise TypeError(f"DataLoader: no argument is called {name!r}{did_you_mean(name, names)}")
-        init(*args, **named)
-
-    return wrapper
-
-
-def _check_word(value: Any, name: str, allowed: tuple[str | None, ...], other: str = "") -> None:
-    if not isinstance(value, str | None) or value not in allowed:
-        words = [repr(word) for word in allowed if word is not None]
-        listed = f"{', '.join(words)}{other}" if other else f"{', '.join(words[:-1])} or {words[-1]}"
-        raise ValueError(f"DataLoader: {name} should be {listed}, but got {value!r}")
-
-
-def _as_int(value: Any, name: str) -> int:
-    try:
-        return int_at_least(value, name, -(1 << 63))
-    except TypeError:
-        raise TypeError(f"DataLoader: {name} option should be an int, but got {value!r}") from None
-
-
-def check(dataset: Any, options: Options, is_iterable: bool) -> None:
-    """Refuse a data set of a wrong type, and arguments that do not go with it or with each other."""
-    if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
-        name = dataset.__name__ if isinstance(dataset, type) else type(dataset).__name__
-        raise TypeError(f"DataLoader: dataset should be indexable by [i], or iterable, but got {name}")
-    if isinstance(dataset, set | frozenset):
-        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
-    if isinstance(dataset, Mapping) and options.sampler is None and options.batch_sampler is None:
-        as_view(dataset, "DataLoader without sampler")
-    if not is_iterable and options.iterable_split not in (None, "none"):
-        raise ValueError(
-            f"DataLoader: iterable_split={options.iterable_split!r} is for data sets that can only be"
-            " iterated"
-        )
-    for name in ("shuffle", "sampler", "batch_sampler") if is_iterable else ():
-        value = getattr(options, name)
-        if value is not None and (name != "shuffle" or value):
-            raise ValueError(
-                f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
-                f" {name}={value!r}: a data set that can only be iterated has no indices. Shuffle it with"
-                " seqkit.streams.shuffle_buffer(dataset, size, seed)"
-            )
-    for message in options.contradictions():
-        raise ValueError(f"DataLoader: {message}")
-    _check_weights(options.sampler if options.batch_sampler is None else options.batch_sampler, dataset)
-
-
-def as_iterable_split(dataset: Any, options: Options) -> str:
-    """Return how to read a data set that can only be iterated, given or by default.
-
-    Refuse arguments that do not go with it.
-    """
-    # Other processes do not have the iterator.
-    is_local = is_one_shot(dataset) and options.num_workers > 0 and options.method == "process"
-    default = "reader" if is_local else "parts" if _splits_itself(dataset) else "none"
-    split = options.iterable_split or default
-    if split == "none" and options.last in ("pad", "rollover"):
-        return "reader"  # the last batch needs samples of another batch or epoch
-    if split != "reader" and is_local and isinstance(dataset, Generator):
-        raise ValueError(
-            f"DataLoader: with iterable_split={split!r} workers iterate the data set, but a generator cannot"
-            " be sent to a process. Leave iterable_split out, or set it to 'reader'"
-        )
-    can_split = callable(getattr(dataset, "split", None)) and getattr(dataset, "parts", None) is not None
-    if split == "parts" and not can_split:
-        raise ValueError(
-            "DataLoader: iterable_split='parts' needs a data set with a method split(part, parts) and an"
-            f" attribute parts, the number of parts, got {type(dataset).__name__}"
-        )
-    if split == "parts":
-        int_at_least(dataset.parts, "DataLoader: parts of the data set", 1)
-    refused = {
-        f"last_batch={options.last!r}, because workers make the batches": options.last in ("pad", "rollover"),
-        "persistent_workers, because it needs new workers in every epoch": options.persistent_workers,
-        "in_order=False, because parts take turns": not options.in_order,
-    }
-    for argument, is_given in refused.items():
-        if is_given and split in ("parts", "workers"):
-            raise ValueError(
-                f"DataLoader: with iterable_split={split!r} there is no {argument}. Leave it out, or set"
-                " iterable_split to 'reader' or 'none'"
-            )
-    return split
-
-
-def _splits_itself(dataset: Any) -> bool:
-    """Return whether a data set has an attribute `parts` and a method ``split(part, parts)``.
-
-    Methods of this name with other parameters mean something else.
-    """
-    split = getattr(dataset, "split", None)
-    if not callable(split) or not hasattr(getattr(dataset, "parts", None), "__index__"):
-        return False
-    try:
-        return list(signature(split).parameters)[:2] == ["part", "parts"]
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
 
 
 def _check_weights(sampler: Any, dataset: Any) -> None:
@@ -345,18 +303,3 @@ def _check_weights(sampler: Any, dataset: Any) -> None:
             f"DataLoader: the sampler needs one weight per sample, but has {len(weights)} weights for"
             f" {len(dataset)} samples"
         )
-
-
-def as_loader_seed(seed: Any, generator: Any) -> int:
-    """Return the seed of a loader, given or drawn once from a generator or the system."""
-    if seed is not None and generator is not None:
-        raise ValueError("DataLoader: seed and generator exclude each other: pass only one of them")
-    if seed is not None:
-        return as_seed(seed, "DataLoader: seed")
-    try:
-        return as_seed(generator, "DataLoader: generator")
-    except TypeError:
-        raise TypeError(
-            "DataLoader: generator should be an int of at least 0, a SeedSequence, a Generator of numpy or"
-            f" torch, or None, but got {generator!r}"
-        ) from None

@@ -16,8 +16,24 @@ from ..samplers.base import Sampler
 from ..samplers.batches import BatchSampler
 from ..samplers.order import RandomSampler, SequentialSampler
 from ..views.shuffle import shuffle
+from .options import Options
 
-__all__ = ["OwnBatchSampler", "OwnRandomSampler", "OwnSampler", "OwnSequentialSampler"]
+__all__ = ["OwnBatchSampler", "OwnRandomSampler", "OwnSampler", "OwnSequentialSampler", "own_samplers"]
+
+
+def own_samplers(loader: Any, options: Options, seed: int) -> tuple[Any, Any]:
+    """Return a sampler and a batch sampler that show the order of a loader, or None if there is none."""
+    if not hasattr(options.dataset, "__len__"):
+        return None, None
+    sampler: OwnSampler = OwnSequentialSampler(options.dataset)
+    if options.shuffle:
+        sampler = OwnRandomSampler(options.dataset, seed, getattr(options.dataset, "_random_count", 0))
+    sampler.attach(loader)
+    if options.batch_size is None:
+        return sampler, None
+    batch_sampler = OwnBatchSampler(sampler, options.batch_size, last=options.last)
+    batch_sampler.attach(loader)
+    return sampler, batch_sampler
 
 
 class OwnSampler(Sampler):

@@ -8,25 +8,23 @@ and not from the number of workers.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
-from ..core.errors import EndOfSequence, EvaluationError
+from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Plan
-from ..core.iteration import Progress, restarting
+from ..core.iteration import restarting
 from ..core.randomness import node_key
 from ..core.set_epoch import listeners, tell
-from ..core.tracebacks import warn
 from ..core.view import View, in_order
 from ..core.worker import get_worker_info, in_process_worker
-from ..prefetch.errors import record, reraise
-from .keyed import Sample
-from .on_error import Recovered
+from ..prefetch.errors import record
+from .keys import Sample
 from .options import Options
+from .turns import Turns
 
 __all__ = ["Blocks", "InTurn"]
 
@@ -101,6 +99,7 @@ class InTurn(View[Any]):
     Parameters
     ----------
     options : Options
+    seed : int
     blocks : Blocks
     joined : View
         The batches at lists of transformed samples.
@@ -111,12 +110,13 @@ class InTurn(View[Any]):
     def __init__(
         self,
         options: Options,
+        seed: int,
         blocks: Blocks,
         joined: View[Any],
         start_hook: Callable[[int], None] | None,
     ) -> None:
         super().__init__((), UNKNOWN)
-        self._given = options, blocks, joined, start_hook
+        self._given = options, seed, blocks, joined, start_hook
         self._epoch = 0
         self._begun: WeakSet[Any] = WeakSet()
 
@@ -124,10 +124,8 @@ class InTurn(View[Any]):
         """Begin to read a block of each part at a time."""
         from ..streams import StreamLoader
 
-        options, blocks, _, start_hook = self._given
+        options, seed, blocks, _, start_hook = self._given
         blocks = replace(blocks, epoch=self._epoch, read_before=read_before)
-        method: Any = options.method
-        start_method: Any = options.start_method
         loader = StreamLoader(
             range(blocks.parts),
             blocks,
@@ -136,11 +134,11 @@ class InTurn(View[Any]):
             list,
             padding="drop_rows",
             resume="start",
-            seed=node_key("parts", options.seed or 0, self._epoch, 0),
+            seed=node_key("parts", seed, self._epoch, 0),
             timeout=options.timeout,
             worker_init_fn=start_hook,
-            method=method,
-            multiprocessing_context=start_method,
+            method=options.method,
+            multiprocessing_context=options.start_method,
             shm_size=options.shm_size,
             max_buffered=1 + options.batches_ahead * options.num_workers // blocks.parts,
         )
@@ -157,7 +155,7 @@ class InTurn(View[Any]):
         is_rest = isinstance(plan, range) and plan.step == 1 and plan.start > 0
         if not is_rest and not isinstance(plan, Endless):
             return super()._iter(plan)
-        options, blocks, joined, _ = self._given
+        options, _, blocks, joined, _ = self._given
         start = plan.start if isinstance(plan, range) else 0
         turns = Turns(self._rounds(start), self._begun, blocks, joined, options.last == "keep", start)
         turns.skips_errors = options.on_error != "raise"
@@ -181,114 +179,5 @@ class InTurn(View[Any]):
         return InTurn, self._given
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [f"{self._given[1].parts} parts of <{type(self._given[1].dataset).__name__}>"]
-
-
-class Turns:
-    """The work of an iterator over the batches of all parts, in runs. An error ends a run.
-
-    Parameters
-    ----------
-    rounds : iterator of StreamBatch
-        Each has a block of every part that has not ended.
-    begun : set
-        Contains `rounds` until it is closed.
-    blocks, joined
-        See `InTurn`.
-    keeps_last : bool
-        Whether to yield a last batch that is short.
-    read_before : int
-        Number of batches to pass over.
-
-    Attributes
-    ----------
-    skips_errors : bool
-        Whether to go on without the rest of a part that fails, with a warning.
-    """
-
-    skips_errors = False
-
-    def __init__(
-        self,
-        rounds: Iterator[Any],
-        begun: WeakSet[Any],
-        blocks: Blocks,
-        joined: View[Any],
-        keeps_last: bool,
-        read_before: int,
-    ) -> None:
-        self._rounds = rounds
-        self._begun = begun
-        self._batches = blocks.batches
-        self._joined = joined
-        self._size = blocks.size or 1
-        self._keeps_last = keeps_last
-        self._left = read_before  # batches to pass over
-        self._last_error: EvaluationError | None = None  # of a batch that was passed over
-        self._blocks: deque[Any] = deque()  # the rest of the current round
-        self._samples: list[Any] = []  # of short blocks
-
-    def __call__(self, progress: Progress) -> Iterator[Any]:
-        while True:
-            while len(self._samples) >= self._size:
-                yield from self._join()
-            if not self._blocks and not self._next_round():
-                break
-            count, value, failure = self._blocks.popleft()
-            if failure is not None:
-                if self._passes_over():
-                    continue
-                reraise(failure[0], self._joined, None, self._batches, failure[1])
-            if count == self._size:
-                if not self._passes_over():
-                    yield value
-                continue
-            self._samples.extend(value)
-        progress.done = True
-        if self._rounds not in self._begun:
-            raise RuntimeError("DataLoader: the loader is closed")
-        if self._samples and self._keeps_last:
-            try:
-                yield from self._join()
-            except KeyboardInterrupt:
-                progress.done = False
-                raise
-        if self._last_error is not None and self._left:
-            raise self._last_error
-
-    def _passes_over(self) -> bool:
-        """Return whether the next batch was read before, and count it."""
-        was_read = self._left > 0
-        self._left -= was_read
-        return was_read
-
-    def _next_round(self) -> bool:
-        """Read a block of each part. Return whether there is one."""
-        try:
-            found = next(self._rounds, None)
-        except EvaluationError as error:
-            part, block = error.index
-            old, new = f"chunk {block} of stream {part}", f"batch {block} of part {part}"
-            error.message = error.message.replace(old, new)
-            if self._passes_over():
-                self._last_error = None if self.skips_errors else error
-                return self._next_round()
-            if not self.skips_errors:
-                raise
-            warn(f"DataLoader: went on without the rest of part {part}: {error.message}", RuntimeWarning)
-            self._blocks.append((self._size, Recovered([], [(part, error.message)]), None))
-            return True
-        self._blocks.extend([] if found is None else found.data)
-        return bool(self._blocks)
-
-    def _join(self) -> Iterator[Any]:
-        batch: Any = self._samples[: self._size]
-        del self._samples[: self._size]
-        if self._passes_over():
-            return
-        try:
-            value = self._joined._get(batch)
-        except KeyboardInterrupt:
-            self._samples[:0] = batch
-            raise
-        yield value
+        blocks = self._given[2]
+        return [f"{blocks.parts} parts of <{type(blocks.dataset).__name__}>"]

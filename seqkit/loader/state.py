@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..core.arguments import int_at_least
 from ..core.randomness import digest
-from ..core.set_epoch import has_method, takes_epoch
+from ..core.set_epoch import has_method
 from ..core.tracebacks import warn
 from ..core.view import View, is_measured
-from ..samplers.base import Sampler
-from ..samplers.distributed import DistributedSampler, ShardedSampler
-from ..views.gather.gather import Gather
 
 __all__ = [
-    "chain_of",
     "check_key",
     "check_samples",
     "check_share",
     "check_state",
-    "forgets_its_order",
     "has_exact_state",
-    "has_slice",
-    "is_a_share",
     "key_digest",
-    "order_name",
     "sample_count",
-    "share_of",
 ]
 
 # Later fields are "order", the kind of the order, "samples", the number of samples, "key", a digest of the
@@ -72,30 +62,6 @@ def check_samples(state: Mapping[str, Any], samples: int | None) -> None:
             f"DataLoader: the state is in the middle of an epoch over {saved} samples, but the data set has"
             f" {samples}. Load it into a loader of the same data set, or call set_epoch to begin an epoch"
         )
-
-
-def share_of(sampler: Any) -> tuple[str, int] | None:
-    """Return the number of processes that share an epoch, or the number of indices of this process.
-
-    It is None if nothing is shared, or if the sampler can resume with other shares.
-
-    >>> from seqkit import samplers, shard
-    >>> share_of(shard("abcdef", 0, 2)), share_of(samplers.SplitSampler(10, 2, 0)), share_of([3, 1])
-    (('indices per process', 3), ('processes', 2), None)
-    """
-    chain = chain_of(sampler)
-    if any(isinstance(one, DistributedSampler | ShardedSampler) for one in chain):
-        return None
-    for one in chain:
-        counts = (getattr(one, name, None) for name in _COUNTS)
-        if count := next((count for count in counts if isinstance(count, int)), 0):
-            return "processes", count
-    is_slice = chain and isinstance(chain[-1], View) and is_measured(chain[-1]) and has_slice(chain[-1])
-    return ("indices per process", len(chain[-1])) if is_slice else None
-
-
-# Attributes of samplers that give the share of a process: the number of processes.
-_COUNTS = ("num_replicas", "num_processes", "world_size", "num_parts")
 
 
 def check_share(state: Mapping[str, Any], share: tuple[str, int] | None) -> None:
@@ -156,23 +122,6 @@ def sample_count(dataset: Any) -> int | None:
         return None
 
 
-def order_name(sampler: Any) -> str:
-    """Return the kind of an order: the names of the samplers that make it. Anything indexable is "indices".
-
-    >>> from seqkit.samplers import BatchSampler, RandomSampler
-    >>> order_name(BatchSampler(RandomSampler(5), 2)), order_name([4, 2])
-    ('BatchSampler(RandomSampler)', 'indices')
-    """
-    names = []
-    for one in chain_of(sampler):
-        is_known = isinstance(one, View | Sequence | np.ndarray)
-        package = "torch." * (type(one).__module__.partition(".")[0] == "torch")
-        names.append("indices" if is_known else package + type(one).__name__)
-        if is_known:
-            break
-    return "(".join(names) + ")" * (len(names) - 1)
-
-
 def has_exact_state(dataset: Any) -> bool:
     """Return whether a data set has `state_dict` and `load_state_dict`, by the protocol of torchdata.
 
@@ -187,44 +136,3 @@ def has_exact_state(dataset: Any) -> bool:
     while stage is not None and type(stage).__name__ != "BufferShuffledExamplesIterable":
         stage = getattr(stage, "ex_iterable", None)
     return stage is None
-
-
-def chain_of(sampler: Any) -> list[Any]:
-    """Return a sampler and the samplers inside it."""
-    found: list[Any] = []
-    while sampler is not None and len(found) < 16:
-        found.append(sampler)
-        sampler = getattr(sampler, "sampler", None)
-    return found
-
-
-def is_a_share(sampler: Any) -> bool:
-    """Return whether a sampler gives the share of one process, so that each process has other keys."""
-    shares = (*_COUNTS, "rank", "part_index", "process_index")
-    return any(
-        any(hasattr(one, name) for name in shares) or (isinstance(one, View) and has_slice(one))
-        for one in chain_of(sampler)
-    )
-
-
-def has_slice(view: View[Any]) -> bool:
-    """Return whether a view contains a slice, as `shard` makes one."""
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Gather) and isinstance(node._map, range):
-            return True
-        pending.extend(node._sources)
-    return False
-
-
-def forgets_its_order(sampler: Any) -> bool:
-    """Return whether a sampler of PyTorch draws its order from a generator, so that it cannot be repeated."""
-    samplers = sys.modules.get("torch.utils.data")
-    names = ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
-    kinds = tuple(getattr(samplers, name) for name in names) if samplers is not None else ()
-    return any(
-        isinstance(one, kinds)
-        and not (isinstance(one, Sampler) or hasattr(one, "state_dict") or takes_epoch(one))
-        for one in chain_of(sampler)
-    )

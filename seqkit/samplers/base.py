@@ -292,8 +292,14 @@ def order_of(sampler: Any, epoch: int) -> View[Any] | None:
         return sampler.at_epoch(epoch) if type(sampler).__iter__ is Sampler.__iter__ else None
     if isinstance(sampler, View):
         return None if isinstance(sampler._n, Unsized) else sampler.at_epoch(epoch)
-    is_sequence = isinstance(sampler, Sequence) or hasattr(type(sampler), "__array__")
-    return as_view(sampler, "sampler") if is_sequence else None
+    is_sequence = isinstance(sampler, Sequence) and not _iterates_in_its_own_way(sampler)
+    return as_view(sampler, "sampler") if is_sequence or hasattr(type(sampler), "__array__") else None
+
+
+def _iterates_in_its_own_way(sequence: Sequence[Any]) -> bool:
+    """Return whether a class of the user's has an `__iter__` written in Python, which may shuffle."""
+    iterate: Any = type(sequence).__iter__
+    return iterate is not Sequence.__iter__ and hasattr(iterate, "__code__")
 
 
 # An epoch that is never read, and so never resumed.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import random
+import re
+from dataclasses import fields
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.loader import advice
+from seqkit.loader.options import Options
 
 from .ways import WAYS
 
@@ -158,17 +163,6 @@ def test_more_workers_than_cpus_are_warned_of(monkeypatch: pytest.MonkeyPatch) -
     sk.DataLoader(range(3), num_workers=2)
 
 
-def test_workers_that_do_not_fit_into_memory_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "resident_bytes", lambda: 3 << 20)
-    monkeypatch.setattr(advice, "memory_limit_bytes", lambda: float(5 << 20))
-    with pytest.warns(
-        UserWarning, match="2 workers that grow as large as this process need 6 MiB, but only 5 MiB"
-    ):
-        sk.DataLoader(range(3), num_workers=2)
-    sk.DataLoader(range(3), num_workers=2, method="thread")
-    sk.DataLoader(range(3), num_workers=1)
-
-
 def test_a_loader_can_stand_in_an_annotation() -> None:
     assert sk.DataLoader[int].__origin__ is sk.DataLoader
 
@@ -301,3 +295,45 @@ def test_a_state_behind_the_end_is_refused() -> None:
 def test_what_is_no_generator_is_refused_with_what_is_one() -> None:
     with pytest.raises(TypeError, match=r"generator should be an int .* SeedSequence.* torch, or None"):
         sk.DataLoader(range(3), generator="x")
+
+
+@pytest.mark.parametrize("loader", [sk.DataLoader, pytest.importorskip("seqkit.torch").DataLoader])
+def test_every_argument_is_described_once(loader: Any) -> None:
+    parameters = inspect.signature(loader).parameters
+    assert list(parameters) == [option.name for option in fields(Options)]
+    page = Path(__file__).parents[2] / "docs" / "reference" / "DataLoader.md"
+    shown = re.search(r"^DataLoader\((.*?)\)$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    written = [f"{name}={p.default!r}".replace("'", '"') for name, p in parameters.items()]
+    named_from = next(i for i, p in enumerate(parameters.values()) if p.kind is p.KEYWORD_ONLY)
+    assert (
+        shown[1].split()
+        == " ".join(
+            ["dataset,", *(f"{text}," for text in written[1:named_from]), "*,"]
+            + [f"{text}," for text in written[named_from:]]
+        )
+        .removesuffix(",")
+        .split()
+    )
+
+
+def test_the_docstring_describes_the_arguments_in_their_order() -> None:
+    text = inspect.getdoc(sk.DataLoader) or ""
+    section = text.split("Parameters\n----------\n")[1].split("\nAttributes\n")[0]
+    described = [
+        name
+        for line in section.splitlines()
+        if (m := re.match(r"([a-z_, ]+) : ", line))
+        for name in m[1].split(", ")
+    ]
+    others = {"batchify_fn", "batch_transform"}  # described with another argument
+    assert sorted(described) == sorted({option.name for option in fields(Options)} - others)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"dataset": [1], "batch_siz": 2}, {"dataset": [1], "drop_last": "x"}], ids=str
+)
+def test_the_traceback_of_a_refused_argument_has_the_line_of_the_user_only(arguments: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="DataLoader") as caught:
+        sk.DataLoader(**arguments)
+    assert [Path(entry.path).name for entry in caught.traceback] == ["test_options.py"]

@@ -407,8 +407,7 @@ def test_an_index_that_the_data_set_has_not_names_the_sampler(way: Any, data: An
                 f"samples[{index}] failed: IndexError: the sampler gave index"
             )
             assert caught.value.message.endswith(f"the sampler gave index {index} for 10 samples")
-            is_sent = isinstance(data, Own) and way.get("num_workers", 0) > 0  # only the object knows
-            assert (caught.value.worker is not None) == is_sent
+            assert (caught.value.worker is not None) == ("num_workers" in way)
             assert np.sum(next(batches)) in (4, 9)
 
 
@@ -459,7 +458,7 @@ def test_a_failing_batch_of_the_view_names_its_keys() -> None:
     loader = sk.DataLoader(range(10), 2, sampler=[0, 1, 99, 2], collate_fn=list)
     with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples") as caught:
         loader.view[1]
-    assert "path: at_keys[1] → batches[[99, 2]] → samples[99]" in str(caught.value)
+    assert "path: batch[1] → gather[2] → samples[99]" in str(caught.value)
     assert loader.view[0] == [0, 1]
 
 
@@ -493,3 +492,78 @@ def test_tables_are_read_at_positions_by_any_sampler(batch_size: Any) -> None:
     sampler: Any = [[2, -3], [1]] if batch_size is None else [2, -3, 1]
     loader = sk.DataLoader(frame, batch_size, sampler=sampler, collate_fn=list)
     assert [[row["x"] for row in rows] for rows in loader] == [[30, 10], [20]]
+
+
+VIEWS: dict[str, Any] = {
+    "sampler": lambda s: {"batch_size": 2, "sampler": sk.view(range(len(s)))[::-1]},
+    "single samples": lambda s: {"batch_size": None, "sampler": range(len(s))[::-1]},
+    "batches": lambda s: {"batch_sampler": sk.batch(range(len(s))[::-1], 2)},
+    "padded": lambda s: {"batch_size": 2, "sampler": range(len(s))[::-1], "last_batch": "pad"},
+}
+
+
+def test_the_view_of_a_loader_obeys_the_laws_of_views() -> None:
+    for name, options in VIEWS.items():
+
+        def build(source: Any, options: Any = options) -> Any:
+            collate_fn = abs if options(source).get("batch_size", 1) is None else list
+            return sk.DataLoader(source, collate_fn=collate_fn, **options(source)).view
+
+        def model(items: list[int], name: str = name) -> list[Any]:
+            backwards = items[::-1]
+            if name == "single samples":
+                return backwards
+            short = len(items) % 2 if name == "padded" else 0
+            filled = backwards + backwards[:short]
+            return [filled[i : i + 2] for i in range(0, len(filled), 2)]
+
+        sk.testing.check_view(build, model)
+
+
+@pytest.mark.parametrize("way", WAYS[:3])
+@pytest.mark.parametrize("kind", ["sampler", "batch_sampler"])
+def test_a_node_below_a_loader_learns_the_order_of_its_sampler(kind: str, way: Any) -> None:
+    order = [7, 0, 6, -10, 5, 2, 99, 4, 9, 1]
+    options: dict[str, Any] = {"batch_size": 2, "sampler": order}
+    if kind == "batch_sampler":
+        options = {"batch_sampler": [order[i : i + 2] for i in range(0, 10, 2)]}
+    with (
+        sk.prefetch(sk.smap(abs, range(10)), 2, "thread") as node,
+        sk.DataLoader(node, **options, **way) as loader,
+    ):
+        batches = iter(loader)
+        assert plain(islice(batches, 3)) == [[7, 0], [6, 0], [5, 2]]
+        with pytest.raises(sk.EvaluationError, match="the sampler gave index 99 for 10 samples"):
+            next(batches)
+        assert plain(batches) == [[9, 1]]
+
+
+def test_a_loader_without_workers_reads_a_node_in_the_order_of_its_sampler() -> None:
+    def wait(i: int) -> int:
+        both.wait(timeout=20)  # until another thread computes an item, too
+        return i
+
+    both = threading.Barrier(2)
+    with sk.prefetch(sk.smap(wait, range(8)), 2, "thread", chunk_size=1) as node:
+        loader = sk.DataLoader(node, 1, sampler=[6, 1, 3, 0, 7, 2, 5, 4])
+        assert plain(loader) == [[6], [1], [3], [0], [7], [2], [5], [4]]
+
+
+class Backwards(list[int]):
+    """A list that iterates in an order of its own."""
+
+    def __iter__(self) -> Any:
+        return reversed(self)
+
+
+@every_way
+def test_a_sequence_of_the_user_is_iterated_in_its_own_way(way: Any) -> None:
+    with sk.DataLoader(range(5), 2, sampler=Backwards([0, 1, 4]), **way) as loader:
+        assert [plain(loader), plain(loader)] == [[[4, 1], [0]]] * 2
+    with sk.DataLoader(range(5), batch_sampler=BatchSampler(Backwards([0, 1, 4]), 2), **way) as loader:
+        assert plain(loader) == [[4, 1], [0]]
+
+
+def test_lists_of_keys_without_batches_are_read_one_by_one() -> None:
+    view = sk.DataLoader(range(5), None, sampler=[[3, 1], [2]], collate_fn=list).view
+    assert [view[0], *view[1:], *view.__getitems__([1, 0])] == [[3, 1], [2], [2], [3, 1]]

@@ -207,3 +207,17 @@ def test_an_error_of_a_bound_batch_names_its_worker_and_the_next_batch_follows()
         assert list(loader) == [4, 5]
     with pytest.raises(RuntimeError, match="closed"):
         iter(loader)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [{"batch_size": None, "sampler": [3, 1, 2]}, {"sampler": [3, 1, 2]}, {"batch_sampler": [[3, 1], [2]]}],
+    ids=str,
+)
+def test_draws_do_not_depend_on_how_a_sampler_is_read(order: dict[str, Any]) -> None:
+    def read(**way: Any) -> list[Any]:
+        with sk.DataLoader(Noise(), seed=3, collate_fn=list, **order, **way) as loader:
+            return [np.array(batch).tolist() for batch in loader]
+
+    expected = read(num_workers=1)
+    assert read(num_workers=2) == read(num_workers=2, persistent_workers=True) == expected

@@ -44,7 +44,7 @@ class GatherView(Columns[Any]):
         for i, given in enumerate(order._iter(order._plan())):
             self._index(i, given)
 
-    def _index(self, i: int, given: Any) -> int:
+    def _index(self, i: int, given: Any) -> Any:
         """Return the index in the source that the view of indices gives for item `i`."""
         try:
             index = as_index(given)
@@ -113,7 +113,7 @@ class GatherView(Columns[Any]):
         return surviving(self, plan, read)
 
     def _take(self, indices: Any) -> View[Any]:
-        return GatherView(self._sources[0], self._sources[1]._take(indices))
+        return type(self)(self._sources[0], self._sources[1]._take(indices))
 
     def _set(self, i: int, value: Any) -> Iterable[Any]:
         return self._sources[0]._set(self._index(i, self._sources[1]._get(i)), value)
@@ -134,10 +134,10 @@ class GatherView(Columns[Any]):
         return only_selects(self._sources[1])
 
     def _select(self, names: tuple[str, ...]) -> View[Any]:
-        return GatherView(selected(self._sources[0], names), self._sources[1])
+        return type(self)(selected(self._sources[0], names), self._sources[1])
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return GatherView(*sources)
+        return type(self)(*sources)
 
 
 GatherView._name = "gather"
