@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..core import units
 from .figures import SLEEPS, Measured, Speed
-from .resources import in_units, memory_limit_bytes, usable_cpus
+from .resources import memory_limit_bytes, usable_cpus
 from .settings import Method
 
 # The share of the memory limit that items computed ahead may take.
@@ -57,29 +58,29 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Budget:
+class WorkerBudget:
     """How many CPUs workers may keep busy, and how many bytes items may take that are computed ahead."""
 
     cpus: int
     nbytes: float
 
     @classmethod
-    def of_this_process(cls) -> Budget:
+    def of_this_process(cls) -> WorkerBudget:
         return cls(usable_cpus(), MEMORY_SHARE * memory_limit_bytes())
 
 
-def affordable(workers: int, nbytes: int, budget: Budget) -> int:
+def affordable(workers: int, nbytes: int, budget: WorkerBudget) -> int:
     """Return how many workers may each have two items in memory."""
     return max(1, int(min(workers, budget.nbytes // max(2 * nbytes, 1))))
 
 
-def decided(measured: Measured, budget: Budget, workers: int | None = None) -> Choice:
+def decided(measured: Measured, budget: WorkerBudget, workers: int | None = None) -> Choice:
     """Choose from figures. `workers` is the number that the user has chosen.
 
     >>> from seqkit.prefetch.figures import Cost
     >>> cost = Cost(100, 0, 0.02, 0.02, 0.0, 8)
     >>> speeds = Speed("thread", 2, 51.0), Speed("process", 2, 97.0)
-    >>> decided(Measured(cost, speeds), Budget(2, 1e9)).code
+    >>> decided(Measured(cost, speeds), WorkerBudget(2, 1e9)).code
     "sk.prefetch(view, nworkers=2, method='process')"
     """
     cost = measured.cost
@@ -95,12 +96,12 @@ def decided(measured: Measured, budget: Budget, workers: int | None = None) -> C
         ahead = max(number, int(budget.nbytes // cost.nbytes))
     why = _why(measured, best, budget)
     if ahead is not None:
-        why += f" Items of {in_units(cost.nbytes)} fill the memory: at most {ahead} are computed ahead."
+        why += f" Items of {units.size(cost.nbytes)} fill the memory: at most {ahead} are computed ahead."
     method: Any = best.method
     return Choice(method, number, ahead, why, measured)
 
 
-def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
+def _best(measured: Measured, budget: WorkerBudget, workers: int | None) -> Speed:
     """Return the method to choose. Threads are preferred to processes, and no workers to slower ones."""
     cost, thread, process = measured.cost, measured.of("thread"), measured.of("process")
     if thread is None:  # an item takes too long to try anything
@@ -122,11 +123,11 @@ def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
     return best
 
 
-def _why(measured: Measured, best: Speed, budget: Budget) -> str:
+def _why(measured: Measured, best: Speed, budget: WorkerBudget) -> str:
     """Return the reason for a choice, in sentences with numbers."""
     cost = measured.cost
     one = cost.items_per_s
-    parts = [f"An item takes {_seconds(1 / one)} in one thread"]
+    parts = [f"An item takes {units.seconds(1 / one)} in one thread"]
     parts[0] += f" and sleeps {cost.sleep_share:.0%} of it." if cost.sleep_share >= 0.05 else "."
     if not measured.speeds:
         kind = "sleep" if best.method == "thread" else "compute"
@@ -155,10 +156,3 @@ def shown(number: float, digits: int = 3) -> str:
     ('3,087', '0.051', '97')
     """
     return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"
-
-
-def _seconds(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

@@ -11,7 +11,7 @@ from ..core.iteration import is_one_shot
 from ..core.view import View
 from ..core.worker import in_process_worker
 from .child import in_child, limit_s, start_method
-from .choice import Budget, Choice, affordable, decided
+from .choice import Choice, WorkerBudget, affordable, decided
 from .culprits import shared_handles
 from .engine import why_not_here
 from .figures import SLEEPS, Measured, Speed
@@ -33,7 +33,7 @@ def settled(source: View[Any], settings: Settings) -> tuple[Settings, Choice]:
     """Return the settings of a node with ``method="auto"``, once chosen, and the choice."""
     workers = None if settings.chooses_workers else settings.workers
     seconds = AUTO_STAGES_S if source._reads_ahead else AUTO_S
-    choice = choose(source, settings, seconds, Budget.of_this_process(), workers)
+    choice = choose(source, settings, seconds, WorkerBudget.of_this_process(), workers)
     _log.info("prefetch: auto chose %s. %s", choice.code, choice.why)
     ahead = choice.max_buffered if settings.max_buffered is None else settings.max_buffered
     chosen = replace(settings, method=choice.method, workers=choice.workers, max_buffered=ahead)
@@ -41,7 +41,7 @@ def settled(source: View[Any], settings: Settings) -> tuple[Settings, Choice]:
 
 
 def choose(
-    source: View[Any], settings: Settings, seconds: float, budget: Budget, workers: int | None = None
+    source: View[Any], settings: Settings, seconds: float, budget: WorkerBudget, workers: int | None = None
 ) -> Choice:
     """Measure for some seconds, and choose. `workers` is the number that the user has chosen."""
     if reason := _obstacle(source, settings):
@@ -71,7 +71,7 @@ def with_processes(
     settings: Settings,
     measured: Measured,
     seconds: float,
-    budget: Budget,
+    budget: WorkerBudget,
     workers: int | None,
 ) -> Measured:
     """Measure processes too, unless threads are about as fast as they can be, or items take too long."""
@@ -87,7 +87,7 @@ def with_processes(
         return measured
 
 
-def _are_free(measured: Measured, threads: Speed, budget: Budget) -> bool:
+def _are_free(measured: Measured, threads: Speed, budget: WorkerBudget) -> bool:
     """Return whether threads compute as fast as they can, so that processes cannot be much faster."""
     cost = measured.cost
     if threads.items_per_s > GOOD * cost.ideal(threads.workers, budget.cpus):

@@ -15,21 +15,21 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch import child, choose
 from seqkit.prefetch.child import in_child
-from seqkit.prefetch.choice import Budget, Choice, decided
+from seqkit.prefetch.choice import Choice, WorkerBudget, decided
 from seqkit.prefetch.figures import MOST_WORKERS, Cost, Measured, Speed
 from seqkit.prefetch.measure import cost_of, lock_share_of, next_start, use_of
 from seqkit.prefetch.trials import CostAndThreads
 
 HERE = os.getpid()
 NUMBERS = list(range(200))
-TWO = Budget(2, 1 << 30)
+TWO = WorkerBudget(2, 1 << 30)
 
 
 def cost(wall_s: float, asleep_s: float = 0.0, nbytes: int = 8, failed: int = 0) -> Cost:
     return Cost(100, failed, wall_s, wall_s - asleep_s, asleep_s, nbytes, "ValueError: bad" * bool(failed))
 
 
-def chosen(of: Cost, *speeds: tuple[str, int, float], budget: Budget = TWO, **given: Any) -> Choice:
+def chosen(of: Cost, *speeds: tuple[str, int, float], budget: WorkerBudget = TWO, **given: Any) -> Choice:
     return decided(Measured(of, tuple(Speed(*speed) for speed in speeds)), budget, **given)
 
 
@@ -64,7 +64,10 @@ def test_tiny_items_get_no_workers() -> None:
     assert choice.settings == {"nworkers": 0}
     assert choice.code == "sk.prefetch(view, nworkers=0)"
     # A single thread on one CPU is kept: it works while the consumer does something else.
-    assert chosen(cost(0.02), ("thread", 1, 49), ("process", 1, 45), budget=Budget(1, 1e9)).method == "thread"
+    assert (
+        chosen(cost(0.02), ("thread", 1, 49), ("process", 1, 45), budget=WorkerBudget(1, 1e9)).method
+        == "thread"
+    )
 
 
 def test_items_that_are_too_slow_to_try_are_judged_by_their_sleep() -> None:
