@@ -113,10 +113,13 @@ def _best(measured: Measured, budget: WorkerBudget, workers: int | None) -> Spee
     # one CPU.
     has_one_cpu = cost.sleep_share < SLEEPS and thread.items_per_s * cost.cpu_s < 1.2
     advantage = 1 / 1.5 if measured.is_above_nodes and has_one_cpu else ADVANTAGE
+    if measured.holds_lock:  # a short trial counts too few items of processes
+        advantage = 1 / 1.25
     best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
     # Workers that are not faster still work while the consumer does. That is not worth it for tiny items.
-    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / ADVANTAGE
-    if not measured.is_above_nodes and best.items_per_s < least * cost.items_per_s:
+    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / 1.25
+    is_alone = not measured.is_above_nodes and cost.sleep_share < SLEEPS
+    if is_alone and best.items_per_s < least * cost.items_per_s:
         return Speed("inline", 0, cost.items_per_s)
     return best
 

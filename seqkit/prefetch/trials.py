@@ -94,8 +94,9 @@ def tried(
     speed = use.items_per_s
     if is_accountable(view, found.cost) and use.worker_s:
         at_once = 1 if method == "thread" and found.holds_lock else min(workers, cpus)
-        both_s = use.worker_s + use.consumer_s
-        speed = min(at_once / use.worker_s, (1 if at_once == 1 else cpus) / both_s, 1 / use.consumer_s)
+        worker_s = max(use.worker_s, found.cost.cpu_s)  # workers may have begun items that are not counted
+        both_s = worker_s + use.consumer_s
+        speed = min(at_once / worker_s, (1 if at_once == 1 else cpus) / both_s, 1 / use.consumer_s)
     return replace(found, speeds=(*found.speeds, Speed(method, workers, speed)), next_start=start)
 
 
