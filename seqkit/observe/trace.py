@@ -13,7 +13,7 @@ from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
 from .html import ALARM, escape, faint, frame, pre
-from .steps import Step, Steps, viewed
+from .steps import Stepper, TraceStep, viewed
 from .units import seconds
 
 __all__ = ["Trace", "trace"]
@@ -30,11 +30,11 @@ class Trace:
 
     Attributes
     ----------
-    step : Step
+    step : TraceStep
         The item in the outermost view. Its `parts` are the items below, which have parts of their own.
     """
 
-    step: Step
+    step: TraceStep
 
     @property
     def seconds(self) -> float:
@@ -42,7 +42,7 @@ class Trace:
         return self.step.all_seconds()
 
     @property
-    def failed(self) -> tuple[Step, ...]:
+    def failed(self) -> tuple[TraceStep, ...]:
         """The steps from the outermost view down to the one that failed; empty if none did."""
         return self.step.failed()
 
@@ -133,22 +133,22 @@ def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] 
     with hiding_frames():
         if is_measured(view):
             i = view._wrap_checked(i)
-        return Trace(Steps(clock, _MOST_PARTS, uses_caches=False).of(view, i))
+        return Trace(Stepper(clock, _MOST_PARTS, uses_caches=False).of(view, i))
 
 
-def _lines(root: Step) -> list[tuple[str, Step | None]]:
+def _lines(root: TraceStep) -> list[tuple[str, TraceStep | None]]:
     """Return the lines of the tree with their steps. The line that counts further parts has none."""
     rows = list(_branches(root))
     width = max((len(head) for head, _ in rows if len(head) <= _LONGEST), default=0)
-    found: list[tuple[str, Step | None]] = []
+    found: list[tuple[str, TraceStep | None]] = []
     for head, step in rows:
         notes = "" if step is None else f"   {_taken(step):>8}  {_value(step)}"
         found.append((f"{head:<{width}}{notes}".rstrip(), step))
     return found
 
 
-def _branches(root: Step) -> Iterator[tuple[str, Step | None]]:
-    pending: list[tuple[Step | str, str, str]] = [(root, "", "")]
+def _branches(root: TraceStep) -> Iterator[tuple[str, TraceStep | None]]:
+    pending: list[tuple[TraceStep | str, str, str]] = [(root, "", "")]
     while pending:
         step, before, branch = pending.pop()
         if isinstance(step, str):
@@ -156,18 +156,20 @@ def _branches(root: Step) -> Iterator[tuple[str, Step | None]]:
             continue
         yield before + branch + label(step), step
         before += {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
+        inner: list[TraceStep | str] = [
+            part for part in step.parts if part.value is not None or part.failed()
+        ]
         if len(inner) < len(step.parts):
             inner.append(f"… {len(step.parts) - len(inner):,} more")
         rows = [(part, before, "├─ ") for part in inner[:-1]] + [(part, before, "└─ ") for part in inner[-1:]]
         pending.extend(reversed(rows))
 
 
-def _taken(step: Step) -> str:
+def _taken(step: TraceStep) -> str:
     return "" if step.is_same or step.value is None else seconds(step.seconds)
 
 
-def _value(step: Step) -> str:
+def _value(step: TraceStep) -> str:
     if step.error:
         return f"✗ {step.error}"
     if step.value is None:
@@ -177,7 +179,7 @@ def _value(step: Step) -> str:
     return f"{shown}   {step.key[:-24]}…".lstrip() if step.key else shown
 
 
-def _html(text: str, step: Step | None) -> str:
+def _html(text: str, step: TraceStep | None) -> str:
     if step is not None and step.error:
         return f'<span style="color:{ALARM};font-weight:600">{escape(text)}</span>'
     if step is None or step.value is None or step.is_same:

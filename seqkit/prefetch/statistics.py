@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
 
+from ..core.displayed import Displayed, text_of_figures
+
 _log = logging.getLogger("seqkit.prefetch")
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Displayed):
     """The work of a prefetch node since its workers started.
 
     Attributes
@@ -63,6 +65,20 @@ class Statistics:
     retired: int = 0
     slot_bytes: int = 0
     chunk: int = 1
+
+    def _figures(self) -> tuple[str, list[tuple[str, float, str]]]:
+        """Return the figures with their units, for displays."""
+        in_seconds = {"waited_ns": "waited", "worked_ns": "worked"}
+        rows: list[tuple[str, float, str]] = []
+        for name, figure in vars(self).items():
+            if name in in_seconds:
+                rows.append((in_seconds[name], figure / 1e9, "seconds"))
+            else:
+                rows.append((name, figure, "bytes" if name.endswith("bytes") else "count"))
+        return "Statistics", rows
+
+    def __repr__(self) -> str:
+        return text_of_figures(self)
 
 
 class Counts(Protocol):

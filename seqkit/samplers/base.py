@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy.typing as npt
 
 from ..core.arguments import check_iterable, int_at_least
+from ..core.displayed import Displayed
 from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.plain import plain
@@ -47,7 +48,7 @@ __all__ = [
 Order = Sequence[Any] | npt.NDArray[Any]
 
 
-class Sampler(Ordered, Iterable[Any]):
+class Sampler(Ordered, Displayed, Iterable[Any]):
     """A view of indices, and the number of the epoch that the next `iter` reads.
 
     A subclass defines `order`.
@@ -113,15 +114,36 @@ class Sampler(Ordered, Iterable[Any]):
 
     def __repr__(self) -> str:
         """Show the arguments that are not the defaults, the length, and the epoch unless it is 0."""
-        defaults = {name: given.default for name, given in signature(type(self)).parameters.items()}
-        known = {name: vars(self)[name] for name in defaults if name in vars(self)}
-        shown = [f"{n}={_shown(v)}" for n, v in known.items() if not _is_default(v, defaults[n])]
+        shown = self._shown_arguments()
         try:
             shown.append(f"len={len(self)}")
         except Exception:
             pass  # it has none, or its data source fails
         shown += [f"epoch={self.epoch}"] * (self.epoch > 0)
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _explained(self) -> tuple[str, list[str], Any]:
+        """Return what `explain` shows: this sampler, its length and epoch, and the order of an epoch."""
+        try:
+            size = f"length {len(self):,}"
+        except Exception:  # it has none, or its data source fails
+            size = "no length"
+        epoch = f"epoch {self.epoch}"
+        return (
+            f"{type(self).__name__}({', '.join(self._shown_arguments())})",
+            [size, epoch],
+            self._drawn_order(),
+        )
+
+    def _drawn_order(self) -> View[Any] | None:
+        """Return the order of the next epoch if it is a view."""
+        order = whole_order(self)
+        return None if order is None else order.at_epoch(self.epoch)
+
+    def _shown_arguments(self) -> list[str]:
+        defaults = {name: given.default for name, given in signature(type(self)).parameters.items()}
+        known = {name: vars(self)[name] for name in defaults if name in vars(self)}
+        return [f"{n}={_shown(v)}" for n, v in known.items() if not _is_default(v, defaults[n])]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler besides its arguments, as a dict for JSON.

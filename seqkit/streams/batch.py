@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.displayed import html_of, text_of_figures
 from .lanes import Row
 from .memory import BatchMemory
 from .padding import FillValue, as_array, fields, filled, full, group_of, like
@@ -65,6 +66,24 @@ class StreamBatch(NamedTuple):
     steps: int | None
     time_first: bool
     is_last: Flags | None = None
+
+    def _figures(self) -> tuple[str, list[tuple[str, Any, str]]]:
+        """Return the data and the rows that displays show."""
+        rows = {"stream": self.stream, "chunk": self.chunk, "first": np.flatnonzero(self.is_first)}
+        if self.is_padding.any():
+            rows["padding"] = np.flatnonzero(self.is_padding)
+        if self.is_last is not None:
+            rows["last"] = np.flatnonzero(self.is_last)
+        return "StreamBatch", [
+            ("data", self.data, "value"),
+            *((name, numbers.tolist(), "list") for name, numbers in rows.items()),
+        ]
+
+    def __repr__(self) -> str:
+        return text_of_figures(self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     @property
     def mask(self) -> Flags:
