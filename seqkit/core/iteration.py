@@ -15,7 +15,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from .errors import EndOfSequence
 from .indices import Endless, Plan, each, nth
-from .trace import locate
+from .error_path import locate
 
 __all__ = [
     "Progress",

@@ -59,7 +59,7 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .trace import locate
+from .error_path import locate
 from .tracebacks import creation_site, hide_frames, hides_frames
 
 __all__ = [
