@@ -45,6 +45,7 @@ import numpy as np
 from .arguments import int_at_least
 from .chaining import Chainable
 from .displayed import Displayed
+from .error_path import locate
 from .indices import (
     UNKNOWN,
     Endless,
@@ -59,7 +60,6 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .error_path import locate
 from .tracebacks import creation_site, hide_frames, hides_frames
 
 __all__ = [

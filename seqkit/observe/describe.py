@@ -65,6 +65,8 @@ def _first(data: Any) -> list[str]:
     """Return the first element of a list or tuple, which is there already."""
     if type(data) in (list, tuple) and data:
         first = data[0]
+        if isinstance(first, str | os.PathLike) and os.path.isabs(first):
+            return [f"first: …/{os.path.basename(first)}"]
         return [f"first: {_shape(first)[0] if _shape(first) else brief(first)}"]
     return []
 

@@ -8,12 +8,13 @@ from time import perf_counter
 from typing import Any
 
 from ..core.arguments import check_callable
-from ..core.errors import brief
+from ..core.errors import EvaluationError, brief, summary
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
 from .html import ALARM, escape, faint, frame, pre
 from .steps import Stepper, TraceStep, viewed
+from .tree import text_of
 from .units import seconds
 
 __all__ = ["Trace", "trace"]
@@ -134,6 +135,33 @@ def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] 
         if is_measured(view):
             i = view._wrap_checked(i)
         return Trace(Stepper(clock, _MOST_PARTS, uses_caches=False).of(view, i))
+
+
+def of_error(error: EvaluationError) -> Trace:
+    """Compute the item that was requested when an error was raised, and return its trace.
+
+    >>> of_error(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1)).failed[0].index
+    1
+    """
+    view, key = error.path[0] if error.path else (error.view, error.index)
+    with hiding_frames():
+        return Trace(Stepper(perf_counter, _MOST_PARTS, uses_caches=False).of(view, key))
+
+
+def error_display(error: EvaluationError) -> str:
+    """Return the HTML of an error: its text, and the stages from the requested item to the one that failed.
+
+    >>> "smap(int)[1]" in error_display(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1))
+    True
+    """
+    message = pre(f'<span style="color:{ALARM}">{escape(error)}</span>')
+    step: TraceStep | None = None
+    for view, index in reversed(error.path or ((error.view, error.index),)):
+        if view is not None:
+            told = "" if step else summary(error.__cause__ or error)
+            step = TraceStep(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
+    lines = _lines(step) if step else []
+    return frame(message, pre("\n".join(_html(text, step) for text, step in lines)))
 
 
 def _lines(root: TraceStep) -> list[tuple[str, TraceStep | None]]:
