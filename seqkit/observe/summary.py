@@ -146,7 +146,7 @@ def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
         return (brief(array.tolist()) if 0 < array.size <= _MOST_SHOWN else ""), ""
     values, alarm = _some(array).ravel(), ""
     if isinstance(values, np.ma.MaskedArray):
-        values, masked = values.compressed(), int(np.ma.count_masked(values))
+        values, masked = values.compressed(), int(np.ma.getmaskarray(values).sum())  # type: ignore[no-untyped-call]
         alarm = f"{count(masked)} masked" if masked else ""
     if values.dtype.kind == "f":
         finite = np.isfinite(values)
