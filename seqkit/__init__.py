@@ -211,3 +211,12 @@ for _name in (
     "verify",
 ):
     _attach_lazily(_name, __name__)
+
+
+def _notebook(view: View[_typing.Any]) -> str:
+    from .observe import notebook
+
+    return notebook(view)
+
+
+View._repr_html_ = _notebook  # type: ignore[attr-defined]

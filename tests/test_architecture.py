@@ -69,17 +69,7 @@ CORE: dict[str, set[str]] = {
     "adapters": {"indices"},
     "set_epoch": {"arguments"},
     "serializable": {"arguments"},
-    "view": {
-        "chaining",
-        "displayed",
-        "errors",
-        "tracebacks",
-        "indices",
-        "arguments",
-        "iteration",
-        "plain",
-        "error_path",
-    },
+    "view": {"chaining", "errors", "tracebacks", "indices", "arguments", "iteration", "plain", "error_path"},
     "source": {"casting", "chaining", "view", "errors", "indices", "adapters", "set_epoch"},
     "values": {"indices", "plain", "source", "view"},
 }

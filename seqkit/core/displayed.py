@@ -12,7 +12,7 @@ class Displayed:
     """The base of objects that notebooks show as HTML. It costs nothing until then.
 
     >>> import seqkit as sk
-    >>> "&lt;str of 3&gt;" in sk.view("abc")._repr_html_()
+    >>> "&lt;str of 3&gt;" in sk.DataLoader("abc")._repr_html_()
     True
     """
 

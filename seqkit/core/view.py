@@ -44,7 +44,6 @@ import numpy as np
 
 from .arguments import int_at_least
 from .chaining import Chainable
-from .displayed import Displayed
 from .error_path import locate
 from .indices import (
     UNKNOWN,
@@ -152,7 +151,7 @@ class _SourceObject:
         return found.popitem()[1]
 
 
-class View(Chainable[T_co], Displayed, Sequence[T_co], Generic[T_co]):
+class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     """A lazy, indexable sequence; the base class of every combinator.
 
     Nothing is computed until an item is requested. ``view[i]`` reads one item. Slices, index arrays, boolean

@@ -6,6 +6,7 @@ Objects that are no views describe themselves: by `_explained`, the line above t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .cards import value as html_of_value
@@ -62,7 +63,8 @@ def text_of_figures(value: Any) -> str:
 
 
 def _text(figure: Any, unit: str) -> str:
-    return _UNITS[unit](figure) if unit in _UNITS else summarise(figure).line()
+    in_unit = _UNITS.get(unit)
+    return summarise(figure).line() if in_unit is None else in_unit(figure)
 
 
 def _short_list(numbers: list[int]) -> str:
@@ -74,7 +76,12 @@ def _is_shown(figure: Any, unit: str) -> bool:
     return unit in ("value", "list") or bool(figure)
 
 
-_UNITS = {"seconds": seconds, "bytes": size, "count": count, "list": _short_list}
+_UNITS: dict[str, Callable[[Any], str]] = {
+    "seconds": seconds,
+    "bytes": size,
+    "count": count,
+    "list": _short_list,
+}
 
 
 def _html(figure: Any, unit: str) -> str:

@@ -23,7 +23,7 @@ _MOST_SHOWN = 6  # numbers of a short array
 
 @dataclass(frozen=True)
 class Summary:
-    """What a value is, without the value.
+    """The description of a value, without the value.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Summary:
 
 
 def summarise(value: Any) -> Summary:
-    """Return what a value is. The value is not changed and not kept.
+    """Describe a value. The value is not changed and not kept.
 
     >>> summarise({"x": np.arange(10.0), "label": 3}).line()
     '{x: float64[10] 0 … 9, mean 4.5, label: 3}'
@@ -146,7 +146,7 @@ def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
         return (brief(array.tolist()) if 0 < array.size <= _MOST_SHOWN else ""), ""
     values, alarm = _some(array).ravel(), ""
     if isinstance(values, np.ma.MaskedArray):
-        values, masked = values.compressed(), int(np.ma.getmaskarray(values).sum())  # type: ignore[no-untyped-call]
+        values, masked = values.compressed(), int(np.ma.getmaskarray(values).sum())
         alarm = f"{count(masked)} masked" if masked else ""
     if values.dtype.kind == "f":
         finite = np.isfinite(values)

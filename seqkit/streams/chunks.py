@@ -106,21 +106,21 @@ class Opener:
     def at_epoch(self, epoch: int) -> Opener:
         return Opener(self.open_fn, self._resume, epoch)
 
-    def open(self, stream: Any, key: Key) -> _Pass:
+    def open(self, stream: Any, key: Key) -> _OpenPass:
         """Open a stream at `key.chunk`, or before an earlier chunk."""
         if self._resume == "start":
-            return _Pass(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
+            return _OpenPass(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
         opened = self._at_epoch(self.open_fn(stream))
         if key.chunk and isinstance(opened, View) and is_measured(opened):
-            return _Pass(in_order(opened[key.chunk :]), key.chunk)
+            return _OpenPass(in_order(opened[key.chunk :]), key.chunk)
         if key.chunk and isinstance(opened, Stream):
-            return _Pass(iter(opened.skip(key.chunk)), key.chunk)
+            return _OpenPass(iter(opened.skip(key.chunk)), key.chunk)
         items = in_order(opened)
         can_seek = self._can_seek(items)
         if can_seek and key.base and key.mark is not None:
             items.seek(key.mark)  # type: ignore[attr-defined]
-            return _Pass(items, key.base, can_seek)
-        return _Pass(items, 0, can_seek)
+            return _OpenPass(items, key.base, can_seek)
+        return _OpenPass(items, 0, can_seek)
 
     def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
         if isinstance(opened, View):
@@ -167,7 +167,7 @@ def _is_file(items: Any) -> bool:
     return isinstance(items, io.IOBase) and next(makers, "") in ("io", "_io")
 
 
-class _Pass:
+class _OpenPass:
     """A pass over an open stream.
 
     `position` is the chunk that comes next, `wanted` the one that the pass is being moved on to.
@@ -219,7 +219,7 @@ class StreamsOfThread:
         self._opener = opener
         self._patience_ns = patience_ns
         self._is_ahead = is_ahead
-        self._open: dict[int, _Pass] = {}
+        self._open: dict[int, _OpenPass] = {}
         self._over: dict[int, int] = {}  # number of an ended stream, and of its chunks
 
     def read(self, key: Key) -> Found | None:
@@ -250,7 +250,7 @@ class StreamsOfThread:
         value = unshared(drawn) if self._is_ahead else drawn[0]
         return Found(value, stream.mark(), monotonic_ns() - began)
 
-    def _begin(self, key: Key) -> _Pass:
+    def _begin(self, key: Key) -> _OpenPass:
         if key.chunk >= self._over.get(key.number, sys.maxsize):
             raise EndOfSequence("the stream has ended")
         try:
@@ -262,7 +262,7 @@ class StreamsOfThread:
         close_with_worker(self)
         return stream
 
-    def _draw(self, key: Key, stream: _Pass) -> Any:
+    def _draw(self, key: Key, stream: _OpenPass) -> Any:
         try:
             value = next(stream.items)
         except StopIteration:

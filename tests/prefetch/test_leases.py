@@ -17,6 +17,7 @@ import seqkit as sk
 from seqkit.prefetch import results as outcome
 from seqkit.prefetch import settings
 from seqkit.prefetch.processes import transport as processes
+from seqkit.prefetch.processes import user_forks
 
 from .kinds import PROCESSES, Kind
 from .scripts import forked
@@ -264,13 +265,13 @@ class _Fork:
     """What happens around a fork in the parent, with a child that lives until it is told to end."""
 
     def __enter__(self) -> _Fork:
-        processes._before_fork()
-        child = processes._forking.child
+        user_forks._before_fork()
+        child = user_forks._forking.child
         self.child = [] if child is None else [os.dup(child.theirs)]
         return self
 
     def returns(self) -> None:
-        processes._after_fork_in_parent()
+        user_forks._after_fork_in_parent()
 
     def __exit__(self, *_: object) -> None:
         for fd in self.child:
@@ -327,11 +328,11 @@ def test_nodes_may_come_and_go_while_another_thread_forks(kind: Kind) -> None:
         before = sys.gettrace()
         sys.settrace(at_every_line)
         try:
-            processes._before_fork()
+            user_forks._before_fork()
         finally:
             sys.settrace(before)
-        assert processes._forking.child is not None
-        processes._after_fork_in_parent()
+        assert user_forks._forking.child is not None
+        user_forks._after_fork_in_parent()
         assert made
         assert is_canary(array, 3)
 
@@ -434,9 +435,9 @@ def test_small_results_need_no_slot_and_are_never_short_of_one(kind: Kind) -> No
 
 def test_ended_forked_children_are_looked_for_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, looks = 0.0, list[float]()
-    monkeypatch.setattr(processes.time, "monotonic", lambda: now_s)
-    monkeypatch.setattr(processes.linux, "is_readable", lambda fd: looks.append(now_s))
-    child = processes._Child()
+    monkeypatch.setattr(user_forks.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(user_forks.linux, "is_readable", lambda fd: looks.append(now_s))
+    child = user_forks._Child()
     for step in range(100):  # jobs
         now_s = step / 100
         assert not child.has_ended()

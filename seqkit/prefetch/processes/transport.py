@@ -50,7 +50,7 @@ from ..results import HEADER_BYTES, EncodedResult, Ready, Result, SlotResult, pr
 from ..settings import Settings
 from ..signals import CtrlCHeld
 from ..torch_modes import TorchModes
-from . import linux
+from . import linux, user_forks
 from .block import JobBlock, Packing, from_file, most_items, pack
 from .segment import PAGE, Segment
 from .slots import SlotPool
@@ -66,8 +66,6 @@ GRACE_S = 0.25
 VISIBLE_S = 0.001
 # How long to wait for a worker to end whose files are already closed.
 END_S = 1.0
-# How often to check whether a process that user code forked has ended.
-LOOK_S = 0.1
 SLOT_BYTES_MAX = 1 << 30
 READ_BYTES = 1 << 16
 
@@ -130,7 +128,7 @@ class Processes(Backend):
         self._final: dict[str, int] = {}
         self._segment: Segment | None = None
         self._poll = select.poll()
-        _living.add(weakref.ref(self, _living.discard))
+        user_forks.living.add(weakref.ref(self, user_forks.living.discard))
 
     # ---------------------------------------------------------------- starting
 
@@ -220,7 +218,7 @@ class Processes(Backend):
         """Close the parent's pipe ends in a forked worker. Otherwise the pipes would never report their
         end."""
         # The numbers may soon stand for other files, which a fork by user code must not close.
-        _living.discard(weakref.ref(self))
+        user_forks.living.discard(weakref.ref(self))
         for name in ("jobs_w", "urgent_w", "results_r", "wake_r", "wake_w", "tether_w"):
             os.close(self._fds[name])
 
@@ -596,10 +594,14 @@ class Processes(Backend):
         while self._fds:  # a thread that forks may add and remove a descriptor in the meantime
             os.close(self._fds.popitem()[1])
         # Last: until here, a new fork must close the remaining descriptors.
-        _living.discard(weakref.ref(self))
+        user_forks.living.discard(weakref.ref(self))
         self._ended = True
 
     # ---------------------------------------------------------------- forks by user code
+
+    def forks_now(self) -> bool:
+        """Return whether this thread is forking a worker of this backend, which is no fork by user code."""
+        return self._team is not None and self._team is starting()
 
     def lend(self, is_over: Callable[[], bool]) -> None:
         """Before a fork, lend the leased slots to the child until the child has ended."""
@@ -625,83 +627,10 @@ class Processes(Backend):
         self._sent.clear()  # the slots belong to the parent, so there is nothing to cancel here
         self._unsent.clear()
         self._closed = True
-        _living.discard(weakref.ref(self))  # a fork of the child must not close reused descriptor numbers
+        # A fork of the child must not close descriptors that have these numbers by then.
+        user_forks.living.discard(weakref.ref(self))
 
 
 def _closed(control: Control, pid: int) -> None:
     if os.getpid() == pid:  # the word is shared with forked processes
         control.closed()
-
-
-class _Child:
-    """A process forked by user code. Its end is seen by a pipe whose other end only the child holds."""
-
-    def __init__(self) -> None:
-        ours, self.theirs = os.pipe()  # the child holds the second end as long as it lives
-        self._ours = [ours]
-        self._look_at = 0.0
-
-    def has_ended(self) -> bool:
-        now = time.monotonic()
-        if self._ours and now >= self._look_at:
-            self._look_at = now + LOOK_S  # limit the checks, because every job calls this method
-            if linux.is_readable(self._ours[0]):
-                self.close()
-        return not self._ours
-
-    def close(self) -> None:
-        with suppress(IndexError):  # another thread has closed it
-            os.close(self._ours.pop())
-
-    __del__ = close
-
-
-class _Forking(threading.local):
-    child: _Child | None = None  # the child that this thread is about to fork
-
-
-# A plain set, which is copied in one step: backends are created and closed at any time, by the garbage
-# collector too.
-_living: set[weakref.ref[Processes]] = set()
-_forking = _Forking()
-
-
-def _others() -> list[Processes]:
-    """Return the living backends, except the backend for which this thread forks a worker."""
-    backends = [reference() for reference in list(_living)]
-    team = starting()
-    return [other for other in backends if other is not None and (team is None or other._team is not team)]
-
-
-def _before_fork() -> None:
-    lenders = [backend for backend in _others() if backend.has_leases()]
-    if lenders:
-        try:
-            _forking.child = child = _Child()
-            is_over = child.has_ended
-        except OSError:
-
-            def is_over() -> bool:
-                return False  # without a pipe, the end of the child is not known
-
-        for backend in lenders:
-            backend.lend(is_over)
-
-
-def _after_fork_in_parent() -> None:  # also runs if the fork failed: then the child counts as ended
-    child, _forking.child = _forking.child, None
-    if child is not None:
-        os.close(child.theirs)
-
-
-def _after_fork_in_child() -> None:
-    child, _forking.child = _forking.child, None
-    if child is not None:
-        child.close()
-    for backend in _others():
-        backend.forget()
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)

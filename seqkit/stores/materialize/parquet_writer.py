@@ -1,0 +1,178 @@
+"""Write dicts or tuples to a `.parquet` file or folder: records first, then the files in order."""
+
+import json
+import os
+import shutil
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from itertools import dropwhile
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.errors import EvaluationError, fail
+from ...core.view import View
+from ...sources.parquet import parquet
+from ...sources.row_types import KEY, encoded, is_complete, joined, type_of
+from .journal import Journal, Records
+from .target import Ahead, Target
+
+__all__ = ["ParquetWriter"]
+
+PART_ROWS = 8192
+PART_BYTES = 64 * 1024 * 1024
+
+
+class ParquetWriter(Target):
+    """Writes dicts or tuples of one type: first to journals, and when all are there to files of many rows."""
+
+    def type(self) -> Any:
+        return self._kind
+
+    def begin(self, first: Any) -> None:
+        if not isinstance(first, dict | tuple):
+            raise TypeError(
+                f"materialize: .parquet needs dicts or tuples, got {type(first).__name__}. Use .npy for"
+                " numbers and arrays, or return {'x': item}."
+            )
+        self._journal = Journal(self.folder)
+        self._kind: Any = None
+        self._kind = self._type_of(self.first, first)
+
+    def resume(self, kind: Any) -> None:
+        self._journal = Journal(self.folder)
+        self._kind = kind
+
+    def prepare(self) -> None:
+        import pyarrow.parquet  # noqa: F401
+
+    def stored(self, i: int) -> Any:
+        return Records.of(self.folder, self.n).read([i])[0]
+
+    def put(self, i: int, item: Any) -> None:
+        self._type_of(i, item)
+        self._journal.put(i, item)
+
+    def _type_of(self, i: int, item: Any) -> Any:
+        """Return the type of all items, with what this one adds to it. Refuse the item if it does not fit."""
+        kind = self._kind
+        if kind is not None and not _is_row(kind, item):
+            wanted = "dicts with the keys" if kind[0] == "dict" else "tuples of the length"
+            found = list(item) if isinstance(item, dict | tuple) else type(item).__name__
+            self.refuse(i, f".parquet needs {wanted} of item {self.first}, and item {i} is {found}")
+        try:
+            return joined(kind, type_of(item))
+        except (TypeError, ValueError) as error:
+            self.refuse(i, f"item {i}{error}" if str(error)[:1] in "[ " else f"item {i}: {error}")
+
+    def done(self) -> npt.NDArray[np.bool_]:
+        return Records.of(self.folder, self.n).file >= 0
+
+    def complete(self, kept: npt.NDArray[np.intp], ahead: Ahead) -> None:
+        records = Records.of(self.folder, self.n)
+        missing = kept[records.file[kept] < 0]
+        if len(missing):
+            raise RuntimeError(f"materialize: items {missing.tolist()} of {self.path} are missing")
+        parts = Parts(self, records, self._pieces(records, kept), self._final_type(records, kept))
+        shutil.rmtree(parts.folder, ignore_errors=True)
+        os.makedirs(parts.folder)
+        with ahead(parts) if len(parts) > 1 else nullcontext(parts) as node:
+            try:
+                for _ in node:
+                    pass
+            except EvaluationError as error:
+                steps = dropwhile(lambda step: step[0] is not self.source, error.path)
+                error.path = tuple(steps)
+                raise
+        parts.check_sizes()
+        os.rename(parts.folder, self.path)
+
+    def _pieces(self, records: Records, kept: npt.NDArray[np.intp]) -> list[list[int]]:
+        """Return the items of each file."""
+        rows = self.chunk_size or PART_ROWS
+        pieces: list[list[int]] = []
+        size = 0
+        for i, nbytes in zip(kept.tolist(), records.nbytes[kept].tolist(), strict=True):
+            is_large = self.chunk_size is None and size + nbytes > PART_BYTES
+            if not pieces or len(pieces[-1]) == rows or is_large:
+                pieces.append([])
+                size = 0
+            pieces[-1].append(i)
+            size += nbytes
+        return pieces
+
+    def _final_type(self, records: Records, kept: npt.NDArray[np.intp]) -> Any:
+        """Return the type of all items. What the first one leaves open, others say."""
+        for start in range(0, len(kept), PART_ROWS):
+            if is_complete(self._kind):
+                break
+            indices = kept[start : start + PART_ROWS].tolist()
+            for i, item in zip(indices, records.read(indices), strict=True):
+                self._kind = self._type_of(i, item)
+        return self._kind
+
+    def view(self) -> View[Any]:
+        return parquet(self.path)
+
+
+def _is_row(kind: Any, item: Any) -> bool:
+    if kind[0] == "dict":
+        return isinstance(item, dict) and item.keys() == kind[1].keys()
+    return type(item) is tuple and len(item) == len(kind[1])
+
+
+class Parts(View[int]):
+    """The view whose items write the files of a Parquet folder, each in one row group."""
+
+    def __init__(self, target: ParquetWriter, records: Records, pieces: list[list[int]], kind: Any) -> None:
+        super().__init__((target.source,), len(pieces))
+        self._target = target
+        self._records = records
+        self._pieces = pieces
+        self._kind = kind
+        self.folder = target.within("parts")
+
+    def _path(self, k: int) -> str:
+        return os.path.join(self.folder, f"part-{k:06}.parquet")
+
+    def _get(self, k: int) -> int:
+        import pyarrow as pa
+        from pyarrow.parquet import write_table
+
+        indices = self._pieces[k]
+        items = self._records.read(indices)
+        for i, item in zip(indices, items, strict=True):
+            self._target._type_of(i, item)
+        try:
+            rows = encoded(self._kind, items)
+        except Exception as error:  # name the first item that does not fit
+            at = bisect_left(range(1, len(items)), True, key=lambda n: not self._fits(items[:n]))
+            fail(self._sources[0], indices[at], error, "to be written")
+        table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)])
+        about = json.dumps({"version": 1, "row": self._kind}).encode()
+        draft = f"{self._path(k)}.{os.urandom(4).hex()}"
+        write_table(table.replace_schema_metadata({KEY: about}), draft, row_group_size=len(items))
+        os.replace(draft, self._path(k))
+        return k
+
+    def _fits(self, items: Sequence[Any]) -> bool:
+        try:
+            encoded(self._kind, items)
+        except Exception:
+            return False
+        return True
+
+    def check_sizes(self) -> None:
+        from pyarrow.parquet import read_metadata
+
+        for k, indices in enumerate(self._pieces):
+            if (rows := read_metadata(self._path(k)).num_rows) != len(indices):
+                raise RuntimeError(f"materialize: {self._path(k)} has {rows} rows, not {len(indices)}")
+
+    def _parts(self, k: int) -> Iterable[tuple[View[Any], Iterable[int]]]:
+        return ((self._sources[0], self._pieces[k]),)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[int]:
+        return self
