@@ -69,15 +69,13 @@ class StreamBatch(NamedTuple):
 
     def _figures(self) -> tuple[str, list[tuple[str, Any, str]]]:
         """Return the data and the rows that displays show."""
-        rows = {"stream": self.stream, "chunk": self.chunk, "first": np.flatnonzero(self.is_first)}
+        rows = {"stream": self.stream.tolist(), "chunk": self.chunk.tolist(), "first": _where(self.is_first)}
         if self.is_padding.any():
-            rows["padding"] = np.flatnonzero(self.is_padding)
+            rows["padding"] = _where(self.is_padding)
         if self.is_last is not None:
-            rows["last"] = np.flatnonzero(self.is_last)
-        return "StreamBatch", [
-            ("data", self.data, "value"),
-            *((name, numbers.tolist(), "list") for name, numbers in rows.items()),
-        ]
+            rows["last"] = _where(self.is_last)
+        shown = ((name, numbers, "list") for name, numbers in rows.items())
+        return "StreamBatch", [("data", self.data, "value"), *shown]
 
     def __repr__(self) -> str:
         return text_of_figures(self)
@@ -96,6 +94,11 @@ class StreamBatch(NamedTuple):
             return is_real
         mask = (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
         return mask.T if self.time_first else mask
+
+
+def _where(flags: Any) -> list[int]:
+    """Return the rows whose flag is set, of an array or tensor."""
+    return [row for row, flag in enumerate(flags.tolist()) if flag]
 
 
 class Collation:

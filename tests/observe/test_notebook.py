@@ -50,6 +50,15 @@ def test_a_batch_of_streams_shows_its_data_and_rows():
     assert "last" not in repr(next(iter(streams())))
 
 
+def test_a_batch_of_tensors_shows_the_same():
+    import seqkit.torch
+
+    loader = seqkit.torch.StreamLoader([[np.zeros(3)], [np.ones(3)]], iter, 2)
+    assert repr(next(iter(loader))) == (
+        "StreamBatch(data=float64[2, 3] 0 … 1, mean 0.5, stream=[0, 1], chunk=[0, 0], first=[0, 1])"
+    )
+
+
 def test_a_batch_of_many_rows_shows_the_first_rows():
     loader = StreamLoader([[i] for i in range(100)], iter, 100, collate_fn=list)
     assert "stream=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, …]" in repr(next(iter(loader)))
