@@ -167,7 +167,7 @@ def _passes_on(view: View[Any]) -> bool:
 
 
 def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> Callable[[], Any]:
-    """Return a function that computes an item from items of the sources, or from others that the view reads."""
+    """Return a function that computes an item from known items, or from others that the view reads."""
     if not held:
         return partial(view._get, i)
     if _passes_on(view):
