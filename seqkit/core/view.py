@@ -44,6 +44,7 @@ import numpy as np
 
 from .arguments import int_at_least
 from .chaining import Chainable
+from .error_path import locate
 from .indices import (
     UNKNOWN,
     Endless,
@@ -58,7 +59,6 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .trace import locate
 from .tracebacks import creation_site, hide_frames, hides_frames
 
 __all__ = [

@@ -107,6 +107,7 @@ def sources(folder):
     yield many, ("length not known yet", "file a.parquet and 1 more")
     yield [np.zeros((4, 4))], ("first: float64[4, 4]",)
     yield ["x/0.png"], ("first: 'x/0.png'",)
+    yield ["/data/x/0.png"], ("first: …/0.png",)
     yield [], ()
     yield range(3), ()
 

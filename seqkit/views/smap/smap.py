@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, cast, overload
 
 from ...core.arguments import as_bool, check_callable
+from ...core.error_path import locate
 from ...core.errors import fail
 from ...core.indices import Indices, Length, Plan, as_list, nth
 from ...core.iteration import Progress, restarting
 from ...core.source import as_view
-from ...core.trace import locate
 from ...core.view import Indexable, T, Table, U, V, View, name_of, sized
 from ..bases.side_by_side import Zip, common_length
 from .batched import BatchedSmap
