@@ -23,7 +23,7 @@ _MOST_SHOWN = 6  # numbers of a short array
 
 @dataclass(frozen=True)
 class Summary:
-    """What a value is, without the value.
+    """The description of a value, without the value.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Summary:
 
 
 def summarise(value: Any) -> Summary:
-    """Return what a value is. The value is not changed and not kept.
+    """Describe a value. The value is not changed and not kept.
 
     >>> summarise({"x": np.arange(10.0), "label": 3}).line()
     '{x: float64[10] 0 … 9, mean 4.5, label: 3}'
