@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-
 from seqkit.core.forms import form
 
 
