@@ -1,9 +1,8 @@
 """Observe an expression: its structure, its items, and the time that each view takes."""
 
 from .debug import debug
-from .explain import Explanation, explain
+from .explain import Explanation, explain, notebook
 from .monitor_throughput import monitor_throughput
-from .notebook import notebook
 from .preview import Preview, preview
 from .profile import Profile, Stage, profile
 from .trace import Trace, trace

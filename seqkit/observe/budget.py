@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .steps import TraceStep
+from .steps import Step
 
-__all__ = ["PreviewBudget"]
+__all__ = ["Budget"]
 
 
-class PreviewBudget:
+class Budget:
     """Counts the time and the bytes of the items of one display."""
 
     def __init__(self, clock: Callable[[], float], max_seconds: float | None, max_bytes: int) -> None:
@@ -21,7 +21,7 @@ class PreviewBudget:
     def spent(self) -> float:
         return self._clock() - self._begun
 
-    def within(self, steps: Iterator[TraceStep]) -> Iterator[TraceStep]:
+    def within(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Yield steps as long as the budget lasts. The first one is always within it."""
         is_first = self.nbytes == 0
         while is_first or not self._is_used_up():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core.errors import brief
 from .html import ALARM, MONO, card, escape, faint, row, table
-from .steps import TraceStep
+from .steps import Step
 from .summary import Summary
 from .units import seconds
 
@@ -43,7 +43,7 @@ def _alarm(text: str) -> str:
     return f' <b style="color:{ALARM}">⚠ {escape(text)}</b>' if text else ""
 
 
-def step_card(step: TraceStep, title: str = "", path: Sequence[TraceStep] = ()) -> str:
+def step_card(step: Step, title: str = "", path: Sequence[Step] = ()) -> str:
     """Return the card of a step: its value, or the error at the end of the path to it.
 
     With a title, the time is that of the item in all views. Otherwise it is that of this view.
@@ -55,18 +55,18 @@ def step_card(step: TraceStep, title: str = "", path: Sequence[TraceStep] = ()) 
     return card(escape(title), value(step.value), f"<div>{faint(seconds(taken))}</div>")
 
 
-def error_card(path: Sequence[TraceStep], title: str) -> str:
+def error_card(path: Sequence[Step], title: str) -> str:
     """Return the red card of an item that failed, with the path to the view where it did."""
     text = f'<div style="overflow-wrap:anywhere">{escape(path[-1].error)}</div>'
     return card(escape(title), text, f"<div>{faint(escape(path_of(path)))}</div>", colour=ALARM)
 
 
-def path_of(path: Sequence[TraceStep]) -> str:
+def path_of(path: Sequence[Step]) -> str:
     """Return the way to a failing step, as errors show it: ``batch[3] → smap[97]``."""
     return " → ".join(f"{step.name}[{brief(step.index)}]" for step in path)
 
 
-def chain(step: TraceStep) -> list[TraceStep]:
+def chain(step: Step) -> list[Step]:
     """Return the stages of an item from the source on, without those that only choose an item.
 
     Of several parts the first is followed, or the one that failed.
@@ -77,12 +77,12 @@ def chain(step: TraceStep) -> list[TraceStep]:
     return [each for each in reversed(path) if not each.is_same and (each.value is not None or each.error)]
 
 
-def label(step: TraceStep) -> str:
+def label(step: Step) -> str:
     """Return a view with the index of its item: ``smap(decode)[97]``."""
     return f"{step.view}[{brief(step.index)}]"
 
 
-def stage_row(step: TraceStep) -> str:
+def stage_row(step: Step) -> str:
     """Return the cards of an item in all stages, from the source on."""
     arrow = '<div style="display:inline-block;align-self:center;opacity:0.6">→</div>'
     cards = [step_card(each, path=step.failed()) for each in chain(step)]

@@ -14,7 +14,7 @@ from .describe import describe, file_of, functions
 from .html import escape, faint, frame, pre
 from .tree import Branch, branches
 
-__all__ = ["Explanation", "Line", "explain"]
+__all__ = ["Explanation", "Line", "explain", "notebook"]
 
 _MOST_SOURCES = 10  # drawn of one view
 _LONGEST = 60  # letters of a line before its notes
@@ -82,7 +82,7 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
 
     Parameters
     ----------
-    sequence : View, indexable, DataLoader, StreamLoader or Sampler
+    sequence : View, indexable, DataLoader or StreamLoader
 
     Returns
     -------
@@ -92,7 +92,7 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, and is no loader or sampler.
+        If `sequence` cannot be indexed and is no loader.
 
     Notes
     -----
@@ -112,6 +112,17 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
        └─ y: shuffle(seed=1)       same as [1]
     """
     return Explanation(tuple(_lines(sequence, "")))
+
+
+def notebook(sequence: View[Any]) -> str:
+    """Return the drawing of an expression in HTML, for notebooks.
+
+    Examples
+    --------
+    >>> "&lt;list of 2&gt;" in notebook(as_view([1, 2], "notebook"))
+    True
+    """
+    return explain(sequence)._repr_html_()
 
 
 def _lines(sequence: Any, indent: str) -> list[Line]:

@@ -13,10 +13,10 @@ from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.tracebacks import hiding_frames
 from ..core.view import View, is_measured
-from .budget import PreviewBudget
+from .budget import Budget
 from .cards import chain, label, path_of, stage_row, step_card
 from .html import escape, faint, frame, pre, row
-from .steps import Stepper, TraceStep, viewed
+from .steps import Step, Steps, viewed
 from .structure import structure
 from .summary import summarise
 from .tree import text_of
@@ -33,7 +33,7 @@ class Preview:
     ----------
     view : str
         The view with its arguments.
-    rows : tuple of (int, tuple of TraceStep)
+    rows : tuple of (int, tuple of Step)
         For each epoch its number and its items. The number is -1 for the view as it is.
     seconds : float
         Time that it took.
@@ -46,14 +46,14 @@ class Preview:
     """
 
     view: str
-    rows: tuple[tuple[int, tuple[TraceStep, ...]], ...]
+    rows: tuple[tuple[int, tuple[Step, ...]], ...]
     seconds: float
     nbytes: int
     is_cut: bool
     stages: bool
 
     @property
-    def items(self) -> list[TraceStep]:
+    def items(self) -> list[Step]:
         """The items of all epochs, in order."""
         return [step for _, steps in self.rows for step in steps]
 
@@ -166,25 +166,25 @@ def preview(
     check_callable(clock, "preview: clock")
     chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
     view = viewed(sequence, "preview")
-    budget = PreviewBudget(clock, max_seconds, max_bytes)
-    steps = Stepper(clock, most=int(stages), uses_caches=not stages)
+    budget = Budget(clock, max_seconds, max_bytes)
+    steps = Steps(clock, most=int(stages), uses_caches=not stages)
     with hiding_frames():
         rows = [(-1, view)] if chosen is None else [(epoch, view.at_epoch(epoch)) for epoch in chosen]
         found = tuple((epoch, tuple(budget.within(_items(each, n, steps)))) for epoch, each in rows)
     return Preview(text_of(view), found, budget.spent(), budget.nbytes, budget.is_cut, stages)
 
 
-def _items(view: View[Any], n: int, steps: Stepper) -> Iterator[TraceStep]:
+def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
     if not is_measured(view) and view._streams:  # cheaper than to find the length first
         for i, item in enumerate(islice(iter(view), n)):
-            yield TraceStep(text_of(view), view._name, i, value=summarise(item))
+            yield Step(text_of(view), view._name, i, value=summarise(item))
         return
     length = view._n
     for i in range(n if isinstance(length, Unsized) else min(n, length)):
         yield steps.of(view, i)
 
 
-def _line(step: TraceStep, item: TraceStep) -> str:
+def _line(step: Step, item: Step) -> str:
     if step.value is not None:
         return step.value.line()
     path = item.failed()

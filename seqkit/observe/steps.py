@@ -19,11 +19,11 @@ from ..views.filter import Filter
 from .summary import Summary, summarise
 from .tree import text_of
 
-__all__ = ["Stepper", "TraceStep", "viewed"]
+__all__ = ["Step", "Steps", "viewed"]
 
 
 @dataclass(frozen=True)
-class TraceStep:
+class Step:
     """An item of one view, and the items of the views below that it is made of.
 
     Attributes
@@ -44,7 +44,7 @@ class TraceStep:
         Whether the item is an item of a view below, as it is.
     key : str
         Seed and epoch of a random view, and the key that its random numbers are drawn from; or "".
-    parts : tuple of TraceStep
+    parts : tuple of Step
         The items that the item is made of.
     """
 
@@ -56,9 +56,9 @@ class TraceStep:
     error: str = ""
     is_same: bool = False
     key: str = ""
-    parts: tuple[TraceStep, ...] = ()
+    parts: tuple[Step, ...] = ()
 
-    def walk(self) -> Iterator[TraceStep]:
+    def walk(self) -> Iterator[Step]:
         """Yield this step and all steps below, from the outside to the inside."""
         yield self
         for part in self.parts:
@@ -68,7 +68,7 @@ class TraceStep:
         """Return the time of all views for the item."""
         return sum(step.seconds for step in self.walk())
 
-    def failed(self) -> tuple[TraceStep, ...]:
+    def failed(self) -> tuple[Step, ...]:
         """Return the steps from this one down to the one that failed; empty if none did."""
         if self.error:
             return (self,)
@@ -83,7 +83,7 @@ class TraceStep:
         return {**found, "parts": [part.to_dict() for part in self.parts]} if self.parts else found
 
 
-class Stepper:
+class Steps:
     """Computes items stage by stage.
 
     The function of each view is called once, with the values of the views below. Workers are not started, and
@@ -104,13 +104,13 @@ class Stepper:
         self._most = most
         self._uses_caches = uses_caches
 
-    def of(self, view: View[Any], i: Any) -> TraceStep:
+    def of(self, view: View[Any], i: Any) -> Step:
         """Return the steps of one item."""
         return self._step(view, i, True)[0]
 
-    def _step(self, view: View[Any], i: Any, looks: bool) -> tuple[TraceStep, Any]:
+    def _step(self, view: View[Any], i: Any, looks: bool) -> tuple[Step, Any]:
         """Return the steps of an item, and its value or `_FAILED`."""
-        steps: list[TraceStep] = []
+        steps: list[Step] = []
         held: list[tuple[View[Any], Any, Any]] = []
         about: dict[str, Any] = {"view": text_of(view), "name": view._name, "index": i, "key": _key(view)}
         try:
@@ -119,7 +119,7 @@ class Stepper:
                     step, value = self._step(source, j, looks and len(steps) < self._most)
                     steps.append(step)
                     if value is _FAILED:
-                        return TraceStep(**about, parts=tuple(steps)), _FAILED
+                        return Step(**about, parts=tuple(steps)), _FAILED
                     held.append((source, j, value))
             about["is_same"] = bool(held) and _passes_on(view)
             read = _reader(view, i, held)
@@ -129,10 +129,10 @@ class Stepper:
         except Exception as error:
             known = zip(steps, held, strict=False)  # the part that failed has no value
             inputs = tuple(replace(step, value=step.value or summarise(item)) for step, (_, _, item) in known)
-            return TraceStep(**about, error=_text(error), parts=inputs), _FAILED
+            return Step(**about, error=_text(error), parts=inputs), _FAILED
         # Before the value is passed on: a function may change its item in place.
         look = summarise(value) if looks else None
-        return TraceStep(**about, value=look, parts=tuple(steps)), value
+        return Step(**about, value=look, parts=tuple(steps)), value
 
     def _parts(self, view: View[Any], i: Any) -> Iterable[tuple[View[Any], Iterable[Any]]]:
         if isinstance(view, Prefetch):
@@ -167,7 +167,7 @@ def _passes_on(view: View[Any]) -> bool:
 
 
 def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> Callable[[], Any]:
-    """Return a function that computes an item from items of the sources, or from others that the view reads."""
+    """Return a function that computes an item from known items, or from others that the view reads."""
     if not held:
         return partial(view._get, i)
     if _passes_on(view):

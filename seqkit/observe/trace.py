@@ -13,7 +13,7 @@ from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
 from .html import ALARM, escape, faint, frame, pre
-from .steps import Stepper, TraceStep, viewed
+from .steps import Step, Steps, viewed
 from .tree import text_of
 from .units import seconds
 
@@ -31,11 +31,11 @@ class Trace:
 
     Attributes
     ----------
-    step : TraceStep
+    step : Step
         The item in the outermost view. Its `parts` are the items below, with parts of their own.
     """
 
-    step: TraceStep
+    step: Step
 
     @property
     def seconds(self) -> float:
@@ -43,7 +43,7 @@ class Trace:
         return self.step.all_seconds()
 
     @property
-    def failed(self) -> tuple[TraceStep, ...]:
+    def failed(self) -> tuple[Step, ...]:
         """The steps from the outermost view down to the one that failed; empty if none did."""
         return self.step.failed()
 
@@ -134,7 +134,7 @@ def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] 
     with hiding_frames():
         if is_measured(view):
             i = view._wrap_checked(i)
-        return Trace(Stepper(clock, _MOST_PARTS, uses_caches=False).of(view, i))
+        return Trace(Steps(clock, _MOST_PARTS, uses_caches=False).of(view, i))
 
 
 def of_error(error: EvaluationError) -> Trace:
@@ -145,7 +145,7 @@ def of_error(error: EvaluationError) -> Trace:
     """
     view, key = error.path[0] if error.path else (error.view, error.index)
     with hiding_frames():
-        return Trace(Stepper(perf_counter, _MOST_PARTS, uses_caches=False).of(view, key))
+        return Trace(Steps(perf_counter, _MOST_PARTS, uses_caches=False).of(view, key))
 
 
 def error_display(error: EvaluationError) -> str:
@@ -155,28 +155,28 @@ def error_display(error: EvaluationError) -> str:
     True
     """
     message = pre(f'<span style="color:{ALARM}">{escape(error)}</span>')
-    step: TraceStep | None = None
+    step: Step | None = None
     for view, index in reversed(error.path or ((error.view, error.index),)):
         if view is not None:
             told = "" if step else summary(error.__cause__ or error)
-            step = TraceStep(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
+            step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
     lines = _lines(step) if step else []
     return frame(message, pre("\n".join(_html(text, step) for text, step in lines)))
 
 
-def _lines(root: TraceStep) -> list[tuple[str, TraceStep | None]]:
+def _lines(root: Step) -> list[tuple[str, Step | None]]:
     """Return the lines of the tree with their steps. The line that counts further parts has none."""
     rows = list(_branches(root))
     width = max((len(head) for head, _ in rows if len(head) <= _LONGEST), default=0)
-    found: list[tuple[str, TraceStep | None]] = []
+    found: list[tuple[str, Step | None]] = []
     for head, step in rows:
         notes = "" if step is None else f"   {_taken(step):>8}  {_value(step)}"
         found.append((f"{head:<{width}}{notes}".rstrip(), step))
     return found
 
 
-def _branches(root: TraceStep) -> Iterator[tuple[str, TraceStep | None]]:
-    pending: list[tuple[TraceStep | str, str, str]] = [(root, "", "")]
+def _branches(root: Step) -> Iterator[tuple[str, Step | None]]:
+    pending: list[tuple[Step | str, str, str]] = [(root, "", "")]
     while pending:
         step, before, branch = pending.pop()
         if isinstance(step, str):
@@ -184,20 +184,18 @@ def _branches(root: TraceStep) -> Iterator[tuple[str, TraceStep | None]]:
             continue
         yield before + branch + label(step), step
         before += {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        inner: list[TraceStep | str] = [
-            part for part in step.parts if part.value is not None or part.failed()
-        ]
+        inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
         if len(inner) < len(step.parts):
             inner.append(f"… {len(step.parts) - len(inner):,} more")
         rows = [(part, before, "├─ ") for part in inner[:-1]] + [(part, before, "└─ ") for part in inner[-1:]]
         pending.extend(reversed(rows))
 
 
-def _taken(step: TraceStep) -> str:
+def _taken(step: Step) -> str:
     return "" if step.is_same or step.value is None else seconds(step.seconds)
 
 
-def _value(step: TraceStep) -> str:
+def _value(step: Step) -> str:
     if step.error:
         return f"✗ {step.error}"
     if step.value is None:
@@ -207,7 +205,7 @@ def _value(step: TraceStep) -> str:
     return f"{shown}   {step.key[:-24]}…".lstrip() if step.key else shown
 
 
-def _html(text: str, step: TraceStep | None) -> str:
+def _html(text: str, step: Step | None) -> str:
     if step is not None and step.error:
         return f'<span style="color:{ALARM};font-weight:600">{escape(text)}</span>'
     if step is None or step.value is None or step.is_same:

@@ -26,7 +26,7 @@ from .threads import Threads
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from .choose import Choice
+    from .choice import Choice
 
 
 class Engine:

@@ -42,7 +42,7 @@ from .statistics import Statistics
 from .window import Chunk
 
 if TYPE_CHECKING:  # the import works only on Linux
-    from .choose import Choice
+    from .choice import Choice
     from .processes.slots import Pinner
 
 

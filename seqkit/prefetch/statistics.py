@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
 
-from ..core.displayed import Displayed, text_of_figures
+from ..core.display import facts_as_html
+from ..core.units import count, seconds, size
 
 _log = logging.getLogger("seqkit.prefetch")
 
 
 @dataclass(frozen=True)
-class Statistics(Displayed):
+class Statistics:
     """The work of a prefetch node since its workers started.
 
     Attributes
@@ -66,19 +67,23 @@ class Statistics(Displayed):
     slot_bytes: int = 0
     chunk: int = 1
 
-    def _figures(self) -> tuple[str, list[tuple[str, float, str]]]:
-        """Return the figures with their units, for displays."""
-        in_seconds = {"waited_ns": "waited", "worked_ns": "worked"}
-        rows: list[tuple[str, float, str]] = []
-        for name, figure in vars(self).items():
-            if name in in_seconds:
-                rows.append((in_seconds[name], figure / 1e9, "seconds"))
-            else:
-                rows.append((name, figure, "bytes" if name.endswith("bytes") else "count"))
-        return "Statistics", rows
+    _repr_html_ = facts_as_html
 
     def __repr__(self) -> str:
-        return text_of_figures(self)
+        _, facts = self._facts()
+        return f"Statistics({', '.join(f'{name}: {text}' for name, text in facts)})"
+
+    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
+        """Return the figures in readable units, without those of events that did not occur."""
+        busy = self.waited_ns + self.worked_ns > 0
+        found = [("items", count(self.items)), ("jobs", count(self.jobs)), ("chunk", count(self.chunk))]
+        found += [("waited", seconds(self.waited_ns / 1e9)), ("worked", seconds(self.worked_ns / 1e9))] * busy
+        found += [("received", size(self.nbytes))] * (self.nbytes > 0)
+        if self.slots:
+            free = self.slots - self.leased - self.retired
+            found.append(("slots", f"{count(self.slots)} of {size(self.slot_bytes)}, {count(free)} free"))
+        events = (("restarts", self.restarts), ("copies", self.copies), ("misses", self.misses))
+        return "Statistics", [*found, *((name, count(n)) for name, n in events if n)]
 
 
 class Counts(Protocol):

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy.typing as npt
 
 from ..core.arguments import check_iterable, int_at_least
-from ..core.displayed import Displayed
+from ..core.display import facts_as_html
 from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.plain import plain
@@ -25,7 +25,7 @@ from ..core.randomness import as_seed
 from ..core.set_epoch import epoch_of, has_method, takes_epoch
 from ..core.source import as_view
 from ..core.values import is_single
-from ..core.view import Ordered, View
+from ..core.view import Ordered, View, is_measured, only_selects
 from ..views.smap.smap import smap
 
 __all__ = [
@@ -47,8 +47,10 @@ __all__ = [
 # Indices or keys that can be indexed.
 Order = Sequence[Any] | npt.NDArray[Any]
 
+_MOST_INDICES = 8  # shown in notebooks
 
-class Sampler(Ordered, Displayed, Iterable[Any]):
+
+class Sampler(Ordered, Iterable[Any]):
     """A view of indices, and the number of the epoch that the next `iter` reads.
 
     A subclass defines `order`.
@@ -114,7 +116,9 @@ class Sampler(Ordered, Displayed, Iterable[Any]):
 
     def __repr__(self) -> str:
         """Show the arguments that are not the defaults, the length, and the epoch unless it is 0."""
-        shown = self._shown_arguments()
+        defaults = {name: given.default for name, given in signature(type(self)).parameters.items()}
+        known = {name: vars(self)[name] for name in defaults if name in vars(self)}
+        shown = [f"{n}={_shown(v)}" for n, v in known.items() if not _is_default(v, defaults[n])]
         try:
             shown.append(f"len={len(self)}")
         except Exception:
@@ -122,28 +126,17 @@ class Sampler(Ordered, Displayed, Iterable[Any]):
         shown += [f"epoch={self.epoch}"] * (self.epoch > 0)
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    def _explained(self) -> tuple[str, list[str], Any]:
-        """Return what `explain` shows: this sampler, its length and epoch, and the order of an epoch."""
-        try:
-            size = f"length {len(self):,}"
-        except Exception:  # it has none, or its data source fails
-            size = "no length"
-        epoch = f"epoch {self.epoch}"
-        return (
-            f"{type(self).__name__}({', '.join(self._shown_arguments())})",
-            [size, epoch],
-            self._drawn_order(),
-        )
+    _repr_html_ = facts_as_html
 
-    def _drawn_order(self) -> View[Any] | None:
-        """Return the order of the next epoch if it is a view."""
-        order = whole_order(self)
-        return None if order is None else order.at_epoch(self.epoch)
-
-    def _shown_arguments(self) -> list[str]:
-        defaults = {name: given.default for name, given in signature(type(self)).parameters.items()}
-        known = {name: vars(self)[name] for name in defaults if name in vars(self)}
-        return [f"{n}={_shown(v)}" for n, v in known.items() if not _is_default(v, defaults[n])]
+    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
+        """Return the arguments, the length, and the first indices if the order is known by arithmetic."""
+        name, _, arguments = repr(self).partition("(")
+        order = self.at_epoch(self.epoch)
+        facts = [("arguments", arguments.removesuffix(")"))]
+        if order is None or not only_selects(order) or not is_measured(order):
+            return name, facts  # to find the order may read items
+        shown = [*map(brief, order.head(_MOST_INDICES)), *["…"] * (order._n > _MOST_INDICES)]
+        return name, [*facts, (f"epoch {self.epoch} reads", ", ".join(shown))]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler besides its arguments, as a dict for JSON.

@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.displayed import html_of, text_of_figures
+from ..core.display import facts_as_html
+from .forms import form
 from .lanes import Row
 from .memory import BatchMemory
 from .padding import FillValue, as_array, fields, filled, full, group_of, like
@@ -18,6 +19,8 @@ __all__ = ["Collation", "StreamBatch", "Unequal"]
 Unequal = Literal["pad", "refuse"]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+_MOST_ROWS = 16  # shown of each field of a batch
 
 
 class StreamBatch(NamedTuple):
@@ -67,22 +70,6 @@ class StreamBatch(NamedTuple):
     time_first: bool
     is_last: Flags | None = None
 
-    def _figures(self) -> tuple[str, list[tuple[str, Any, str]]]:
-        """Return the data and the rows that displays show."""
-        rows = {"stream": self.stream.tolist(), "chunk": self.chunk.tolist(), "first": _where(self.is_first)}
-        if self.is_padding.any():
-            rows["padding"] = _where(self.is_padding)
-        if self.is_last is not None:
-            rows["last"] = _where(self.is_last)
-        shown = ((name, numbers, "list") for name, numbers in rows.items())
-        return "StreamBatch", [("data", self.data, "value"), *shown]
-
-    def __repr__(self) -> str:
-        return text_of_figures(self)
-
-    def _repr_html_(self) -> str:
-        return html_of(self)
-
     @property
     def mask(self) -> Flags:
         """True where `data` comes from a stream, False in padding: the weights of a loss.
@@ -95,10 +82,27 @@ class StreamBatch(NamedTuple):
         mask = (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
         return mask.T if self.time_first else mask
 
+    def _repr_html_(self) -> str:
+        return facts_as_html(self)
 
-def _where(flags: Any) -> list[int]:
-    """Return the rows whose flag is set, of an array or tensor."""
-    return [row for row, flag in enumerate(flags.tolist()) if flag]
+    def __repr__(self) -> str:
+        title, facts = self._facts()
+        return f"{title}({', '.join(f'{name}: {text}' for name, text in facts)})"
+
+    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
+        """Return the form of the data, and the streams and chunks of the rows."""
+        found = [("data", form(self.data)), ("stream", _shown(self.stream)), ("chunk", _shown(self.chunk))]
+        if self.lengths is not None:
+            found.append(("lengths", _shown(self.lengths)))
+        flags = {"is_first": self.is_first, "is_last": self.is_last, "is_padding": self.is_padding}
+        rows = {name: [r for r, holds in enumerate(f) if holds] for name, f in flags.items() if f is not None}
+        found += [(name, f"rows {_shown(true)}") for name, true in rows.items() if true]
+        return type(self).__name__, found
+
+
+def _shown(numbers: Any) -> str:
+    shown = ", ".join(str(int(n)) for n in numbers[:_MOST_ROWS])
+    return f"[{shown}, … {len(numbers)} in all]" if len(numbers) > _MOST_ROWS else f"[{shown}]"
 
 
 class Collation:
