@@ -1,4 +1,4 @@
-"""A source in a few words, from what is known without reading an item: shape and dtype, columns, files."""
+"""Describe a source in a few words, without reading an item: shape and dtype, columns, files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_NAMES = 6
 
 
 def describe(view: View[Any]) -> list[str]:
-    """Return what a view without sources reads from. Reads no item, and opens no file.
+    """Return a description of the data below a view without sources. Reads no item and opens no file.
 
     >>> import numpy as np
     >>> from seqkit.core.source import as_view
@@ -62,7 +62,7 @@ def _names(names: list[Any]) -> str:
 
 
 def _first(data: Any) -> list[str]:
-    """Return the first element of a list or tuple, which is there already."""
+    """Return the first element of a list or tuple. It is in memory already."""
     if type(data) in (list, tuple) and data:
         first = data[0]
         if isinstance(first, str | os.PathLike) and os.path.isabs(first):

@@ -43,7 +43,7 @@ class Line:
 
 
 class Explanation(str):
-    """The drawing that `explain` returns: a text, which notebooks show as a figure.
+    """The drawing that `explain` returns: a text that notebooks display.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def notebook(sequence: View[Any]) -> str:
 
 
 def _lines(sequence: Any, indent: str) -> list[Line]:
-    """Return the lines of a view, an indexable or a loader. A loader tells what it reads by `_explained`."""
+    """Return the lines of a view, an indexable or a loader. A loader describes itself by `_explained`."""
     if not hasattr(type(sequence), "_explained"):
         return [_line(branch, indent) for branch in branches(as_view(sequence, "explain"), _MOST_SOURCES)]
     text, notes, inner = sequence._explained()

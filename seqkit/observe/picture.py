@@ -16,6 +16,7 @@ __all__ = ["curve", "picture", "png"]
 Array = npt.NDArray[Any]
 
 _SIDE = 96  # pixels of a thumbnail, at most
+_MOST_PIXELS = 1024  # of a side that are looked at. Of larger images some rows and columns are left out
 _LEAST = 8  # pixels of the short side of an image
 _TILES = 9  # images of a batch that are shown
 _POINTS = 160  # of a curve
@@ -36,7 +37,11 @@ def picture(array: Array) -> str:
     if waves.ndim == 2 and waves.shape[0] < _LEAST <= waves.shape[1]:
         return curve(waves[0])
     tiles = _images(array)
-    return "" if tiles is None else _img(_grid([_thumbnail(tile) for tile in _in_bytes(tiles[:_TILES])]))
+    if tiles is None:
+        return ""
+    down, across = (max(side // _MOST_PIXELS, 1) for side in tiles.shape[1:3])
+    few = tiles[:_TILES, ::down, ::across]
+    return _img(_grid([_thumbnail(tile) for tile in _in_bytes(few)]))
 
 
 def _images(array: Array) -> Array | None:

@@ -64,7 +64,7 @@ class Preview:
         return structure(values) if values else ""
 
     def cost(self) -> str:
-        """Return how many items were read, in what time, and how large they are."""
+        """Return the number of items that were read, their time and their size."""
         read = f"{plural(len(self.items), 'item')} in {seconds(self.seconds)}, {size(self.nbytes)}"
         return read + ". The budget is used up" * self.is_cut
 
@@ -110,7 +110,7 @@ def preview(
     max_bytes: int = 1 << 28,
     clock: Callable[[], float] = perf_counter,
 ) -> Preview:
-    """Show the first items of a view or loader as cards: images, curves, texts, tables, and what fails.
+    """Show the first items of a view or loader as cards: images, curves, texts, tables and errors.
 
     Parameters
     ----------
@@ -123,9 +123,9 @@ def preview(
     epochs : iterable of int, optional
         Show the items in these epochs, below each other. None (the default) shows the view as it is.
     max_seconds : float or None
-        Time after which no further item is begun, in seconds. None is no limit.
+        Time in seconds. After it no further item is begun. None is no limit.
     max_bytes : int
-        Size of the items after which no further item is begun, in bytes.
+        Size of the items in bytes. After it no further item is begun.
     clock : callable
         Returns seconds.
 

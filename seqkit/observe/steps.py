@@ -109,7 +109,7 @@ class Steps:
         return self._step(view, i, True)[0]
 
     def _step(self, view: View[Any], i: Any, looks: bool) -> tuple[Step, Any]:
-        """Return the steps of an item and its value, which is `_FAILED` if it failed."""
+        """Return the steps of an item, and its value or `_FAILED`."""
         steps: list[Step] = []
         held: list[tuple[View[Any], Any, Any]] = []
         about: dict[str, Any] = {"view": text_of(view), "name": view._name, "index": i, "key": _key(view)}
@@ -149,7 +149,7 @@ _FAILED = object()
 
 
 def viewed(sequence: Any, who: str) -> View[Any]:
-    """Return a sequence, or what a loader reads, as a view."""
+    """Return a sequence as a view, or the view of a loader."""
     if not hasattr(type(sequence), "_explained"):
         return as_view(sequence, who)
     if not hasattr(sequence, "view"):
@@ -167,7 +167,7 @@ def _passes_on(view: View[Any]) -> bool:
 
 
 def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> Callable[[], Any]:
-    """Return what computes an item from items of the sources. A view that needs others reads them itself."""
+    """Return a function that computes an item from known items, or from others that the view reads."""
     if not held:
         return partial(view._get, i)
     if _passes_on(view):
@@ -187,11 +187,11 @@ def _reader(view: View[Any], i: Any, held: list[tuple[View[Any], Any, Any]]) -> 
 
 
 class _Held(View[Any]):
-    """A view of which a few items are known."""
+    """A view with a few known items."""
 
     def __init__(self, source: View[Any], held: list[tuple[View[Any], Any, Any]]) -> None:
         super().__init__((), source._n if is_measured(source) else UNKNOWN)
-        self._random_count = source._random_count  # which the keys of random views above depend on
+        self._random_count = source._random_count  # the keys of random views above depend on it
         self._held = [(j, value) for view, j, value in held if view is source]
         self.was_in_vain = False
 

@@ -42,7 +42,7 @@ def _inner(items: Sequence[Summary]) -> str:
 
 
 def _kind(item: Summary) -> tuple[object, ...]:
-    """Return what items must share to have one structure."""
+    """Return the properties that items of one structure share."""
     if item.shape is not None:
         return item.type.partition("[")[0], len(item.shape)
     names = () if item.type == "list" else tuple(name for name, _ in item.parts)
@@ -50,7 +50,7 @@ def _kind(item: Summary) -> tuple[object, ...]:
 
 
 def _count(item: Summary) -> int:
-    """Return the length of a list, of which the summary has the first parts."""
+    """Return the length of a list. Its summary has only the first parts."""
     return int(item.text.partition(" ")[0].replace(",", "")) if item.text else len(item.parts)
 
 

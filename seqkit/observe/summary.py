@@ -23,7 +23,7 @@ _MOST_SHOWN = 6  # numbers of a short array
 
 @dataclass(frozen=True)
 class Summary:
-    """What a value is, without the value.
+    """The description of a value, without the value.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Summary:
 
 
 def summarise(value: Any) -> Summary:
-    """Return what a value is. The value is not changed and not kept.
+    """Describe a value. The value is not changed and not kept.
 
     >>> summarise({"x": np.arange(10.0), "label": 3}).line()
     '{x: float64[10] 0 … 9, mean 4.5, label: 3}'
@@ -131,7 +131,9 @@ def _as_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 def _of_array(array: np.ndarray[Any, Any], value: Any) -> Summary:
     dtype = str(getattr(value, "dtype", array.dtype)).removeprefix("torch.")
-    if _is_of("PIL", value):
+    if array.dtype.names is not None:
+        dtype = f"record({', '.join(array.dtype.names)})"
+    elif _is_of("PIL", value):
         dtype = f"{value.mode} image"
     kind = f"{dtype}[{', '.join(map(str, array.shape))}]"
     text, alarm = _range(array)
@@ -142,8 +144,10 @@ def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
     """Return the range and the mean of an array, and an alarm for values that are not finite."""
     if array.dtype.kind not in "biuf" or not array.size:
         return (brief(array.tolist()) if 0 < array.size <= _MOST_SHOWN else ""), ""
-    values = array.reshape(-1)[:: -(-array.size // _MOST_ELEMENTS)]
-    alarm = ""
+    values, alarm = _some(array).ravel(), ""
+    if isinstance(values, np.ma.MaskedArray):
+        values, masked = values.compressed(), int(np.ma.getmaskarray(values).sum())
+        alarm = f"{count(masked)} masked" if masked else ""
     if values.dtype.kind == "f":
         finite = np.isfinite(values)
         if not finite.all():
@@ -155,7 +159,16 @@ def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
             values = values[finite]
     if not values.size:
         return "", alarm
-    if array.size <= _MOST_SHOWN and array.ndim == 1:
+    if array.size <= _MOST_SHOWN and array.ndim == 1 and not alarm.endswith("masked"):
         return brief([float(number(x)) if array.dtype.kind == "f" else x for x in array.tolist()]), alarm
     low, high, mean = (float(x) for x in (values.min(), values.max(), values.mean(dtype=np.float64)))
     return f"{number(low)} … {number(high)}, mean {number(mean)}", alarm
+
+
+def _some(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array, or equally spaced rows of a large one, which may be a file."""
+    if array.size <= _MOST_ELEMENTS:
+        return array
+    longest = int(np.argmax(array.shape))
+    step = -(-array.size // _MOST_ELEMENTS)
+    return array[(slice(None),) * longest + (slice(None, None, step),)]

@@ -1,4 +1,4 @@
-"""`trace`: what an item is made of, in each stage down to the sources."""
+"""`trace`: the origin of an item, in each stage down to the sources."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LONGEST = 60  # letters of a line before its time
 
 @dataclass(frozen=True)
 class Trace:
-    """What an item is made of.
+    """The origin of an item.
 
     Attributes
     ----------
     step : Step
-        The item in the outermost view. Its `parts` are the items below, which have parts of their own.
+        The item in the outermost view. Its `parts` are the items below, with parts of their own.
     """
 
     step: Step
@@ -94,7 +94,7 @@ class Trace:
 
 
 def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] = perf_counter) -> Trace:
-    """Compute one item and return what it is made of: items of the views below, values, times, random keys.
+    """Compute one item and return its origin: items of the views below, values, times and random keys.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def _named_sources(view: View[Any], most: int | None) -> list[tuple[View[Any] | 
 
 
 def _identity(view: View[Any]) -> int:
-    """Return what is the same for two views that wrap one object."""
+    """Return a number that two views share if they wrap one object."""
     return id(view._data) if isinstance(view, Source) else id(view)
 
 

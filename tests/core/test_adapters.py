@@ -73,7 +73,7 @@ def test_frame_of_polars_is_read_in_a_forked_process_after_its_threads_began() -
 
 def test_a_batch_of_rows_is_one_call() -> None:
     pa = pytest.importorskip("pyarrow")
-    from seqkit.sources.arrow import Rows
+    from seqkit.sources.arrow import ArrowRows
 
     calls = []
 
@@ -86,7 +86,7 @@ def test_a_batch_of_rows_is_one_call() -> None:
             calls.append(list(indices))
             return pa.table({"a": indices})
 
-    view = sk.batch(Rows(Counting()), 3)
+    view = sk.batch(ArrowRows(Counting()), 3)
     assert view[1] == [{"a": 3}, {"a": 4}, {"a": 5}]
     assert calls == [[3, 4, 5]]
 

@@ -12,6 +12,7 @@ import pytest
 import seqkit as sk
 from seqkit.observe import preview
 from seqkit.observe.picture import picture, png
+from seqkit.observe.summary import summarise
 from seqkit.streams import StreamLoader
 from seqkit.testing import CountingSource, ExplodingSource
 
@@ -23,6 +24,7 @@ HWC = RNG.integers(0, 256, (200, 300, 3), np.uint8)
 CHW = RNG.random((3, 32, 48), np.float32)
 WITH_NAN = np.where(np.eye(28, dtype=bool), np.nan, 0.5)
 WITH_INF = np.array([1.0, np.inf, -np.inf, 2.0, 3.0, 4.0, 5.0, 6.0])
+VAST = np.lib.stride_tricks.as_strided(np.ones(1, np.uint8), (1 << 20, 1 << 20), (0, 0))  # 1 TiB, of one byte
 Point = collections.namedtuple("Point", ["x", "label"])
 
 
@@ -49,6 +51,18 @@ ITEMS = {
     "batch of grey": (np.stack([GREY] * 20), "uint8[20, 28, 28]", "uint8[20, 28, 28]", "img"),
     "four channels": (np.zeros((9, 9, 4), np.uint8), "uint8[9, 9, 4]", "uint8[9, 9, 4] 0 … 0, mean 0", "img"),
     "NaN": (WITH_NAN, "float64[28, 28]", "float64[28, 28] 0.5 … 0.5, mean 0.5 (28 NaN)", "img"),
+    "masked": (
+        np.ma.masked_array([1.0, 2.0, 4.0], [0, 1, 0]),
+        "float64[3]",
+        "float64[3] 1 … 4, mean 2.5 (1 masked)",
+        "",
+    ),
+    "records": (
+        np.zeros(2, [("a", "i4"), ("b", "f8")]),
+        "record(a, b)[2]",
+        "record(a, b)[2] [(0, 0.0), (0, 0.0)]",
+        "",
+    ),
     "all NaN": (np.full(9, np.nan), "float64[9]", "float64[9] (9 NaN)", ""),
     "infinite": (WITH_INF, "float64[8]", "float64[8] 1 … 6, mean 3.5 (2 infinite)", "svg"),
     "curve": (np.arange(100.0), "float64[100]", "float64[100] 0 … 99, mean 49.5", "svg"),
@@ -331,3 +345,8 @@ def test_no_library_is_imported_for_pictures():
         assert not {"PIL", "pandas", "torch", "matplotlib", "rich", "IPython"} & set(sys.modules)
     """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_a_part_of_a_vast_array_is_looked_at():
+    summary = summarise(VAST)
+    assert summary.line() == "uint8[1048576, 1048576] 1 … 1, mean 1"
