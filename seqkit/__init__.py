@@ -71,7 +71,7 @@ if _typing.TYPE_CHECKING:
     from .collation import default_convert as default_convert
     from .core.serializable import SerializableFunc
     from .loader import DataLoader
-    from .observe import debug, explain, monitor_throughput, profile
+    from .observe import debug, explain, monitor_throughput, profile, tune, verify
     from .prefetch import Prefetch, prefetch
     from .samplers import BatchSampler as BatchSampler
     from .samplers import ConstWidthBucket as ConstWidthBucket
@@ -146,8 +146,10 @@ __all__ = [
     "starmap",
     "switch",
     "take",
+    "tune",
     "unbatch",
     "uniter",
+    "verify",
     "view",
     "window",
 ]
@@ -158,7 +160,7 @@ _LAZY = {
     **dict.fromkeys(_samplers.__all__, "samplers"),
     "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
-    **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile"), "observe"),
+    **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile", "tune", "verify"), "observe"),
     "SerializableFunc": "core.serializable",
     **dict.fromkeys(("per_process", "read"), "sources"),
 }
@@ -193,7 +195,7 @@ for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
 for _function in (collate, concatenate):
     _attach_joining(_function)
-for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile"):
+for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile", "tune", "verify"):
     _attach_lazily(_name, __name__)
 
 

@@ -13,6 +13,8 @@ from ..observe.debug import debug as _debug
 from ..observe.explain import explain as _explain
 from ..observe.monitor_throughput import monitor_throughput as _monitor_throughput
 from ..observe.profile import profile as _profile
+from ..observe.tune import tune as _tune
+from ..observe.verify import verify as _verify
 from ..prefetch.node import prefetch as _prefetch
 from ..stores.add_cache.add_cache import add_cache as _add_cache
 from ..stores.materialize.materialize import materialize as _materialize
@@ -59,7 +61,9 @@ class Chainable(Generic[T_co]):
     shuffle = _shuffle
     shuffle_groups = _shuffle_groups
     split = _split
+    tune = _tune
     unbatch = _unbatch
+    verify = _verify
     window = _window
 
     take = _gather

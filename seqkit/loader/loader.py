@@ -759,6 +759,22 @@ class DataLoader(Attributes, Generic[Batch]):
         self._attach_samplers()
         self._begin_at(position)
 
+    def draws_its_order(self) -> bool:
+        """Is the order another one in every run of the program, because no seed was given?"""
+        given = self._given
+        return bool(given.shuffle) and given.seed is None and given.generator is None
+
+    def with_workers(
+        self, num_workers: int, method: str = "process", timeout: float = 0, context: str | None = None
+    ) -> Self:
+        """Return a loader of the same batches, not begun, that other workers compute (for `verify`)."""
+        own = {field.name: getattr(self._given, field.name) for field in fields(self._given)}
+        own |= {"num_workers": num_workers, "method": method, "timeout": timeout if num_workers else 0}
+        own |= {"seed": self._options.seed, "generator": None, "pin_memory": False}
+        own |= {"persistent_workers": False, "prefetch_factor": None, "multiprocessing_context": context}
+        own |= {"shm_size": own["shm_size"] if method == "process" and num_workers else None}
+        return type(self)(self._dataset, **own)
+
     def close(self) -> None:
         """End the workers. If there are any, refuse further epochs. Idempotent."""
         self._is_closed = True

@@ -4,5 +4,19 @@ from .debug import debug
 from .explain import explain, notebook
 from .monitor_throughput import monitor_throughput
 from .profile import Profile, Stage, profile
+from .tune import Tuning, tune
+from .verify import Verification, verify
 
-__all__ = ["Profile", "Stage", "debug", "explain", "monitor_throughput", "notebook", "profile"]
+__all__ = [
+    "Profile",
+    "Stage",
+    "Tuning",
+    "Verification",
+    "debug",
+    "explain",
+    "monitor_throughput",
+    "notebook",
+    "profile",
+    "tune",
+    "verify",
+]

@@ -26,6 +26,8 @@ from .threads import Threads
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from .choose import Choice
+
 
 class Engine:
     """The workers of a node. They are started once, when needed, and again in a forked child."""
@@ -42,12 +44,28 @@ class Engine:
         # In a forked child the executor's threads do not exist. The node then starts its own threads.
         is_here = not isinstance(settings.method, str) and settings.pid == self._pid
         self._executor: Executor | None = settings.method if is_here else None  # type: ignore[assignment]
+        self.choice: Choice | None = None  # of ``method="auto"``, once it is made
+
+    def _choose(self) -> None:
+        """Choose the workers of ``method="auto"``, once."""
+        self._forget_after_fork()
+        with self._lock:
+            if self._settings.method == "auto" and not self.closed:
+                from .choose import settled  # imported here because it builds nodes
+
+                self._settings, self.choice = settled(self._source, self._settings)
+
+    def chosen(self) -> Settings:
+        """Return the settings, with the choice of ``method="auto"`` if it was made."""
+        return self._settings
 
     def reads_here(self) -> bool:
         """Return whether the caller evaluates items itself.
 
         It does so without workers, and inside a task of the node's executor.
         """
+        if self._settings.method == "auto":
+            self._choose()
         if not self._settings.workers:
             if self.closed:
                 raise RuntimeError(CLOSED)
@@ -64,6 +82,8 @@ class Engine:
 
     def has_threads(self) -> bool:
         """Return whether threads of this process, the engine's own, compute the items."""
+        if self._settings.method == "auto":
+            self._choose()
         method = self._settings.method
         return self._executor is None and (method != "process" or in_process_worker())
 

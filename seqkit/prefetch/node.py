@@ -42,6 +42,7 @@ from .statistics import Statistics
 from .window import Chunk
 
 if TYPE_CHECKING:  # the import works only on Linux
+    from .choose import Choice
     from .processes.slots import Pinner
 
 
@@ -75,12 +76,14 @@ def prefetch(
         default): one per usable CPU, or as many as the executor has. 0: no workers, evaluate while reading.
         -k: all of those but k. With an executor, a smaller number than it has workers limits the tasks in
         flight. So does any number if the executor does not report its number of workers.
-    method : "thread", "process", "inline", "dask", "ray" or concurrent.futures.Executor
+    method : "thread", "process", "inline", "auto", "dask", "ray" or concurrent.futures.Executor
         Threads share memory and the interpreter lock. Processes share neither. Inside a process worker,
         ``"process"`` means threads. Without Linux, processes come from the standard library's pool: results
         are pickled, `shm_size` and `context` have no effect, and `timeout` is refused. An executor
         evaluates items as its tasks, perhaps on other machines. You shut it down yourself. ``"dask"`` uses
-        the current client, ``"ray"`` the Ray that was initialised. With an executor, `start_hook`,
+        the current client, ``"ray"`` the Ray that was initialised. ``"auto"`` measures items in a worker
+        process before the first read, for about half a second. It then chooses threads, processes or no
+        workers, and their number unless `nworkers` is given; see `tune`. With an executor, `start_hook`,
         `end_hook`, `shm_size`, `context`, `timeout` and `seed` are refused, because they apply only to the
         node's own workers.
     max_buffered : int, optional
@@ -314,6 +317,11 @@ class Prefetch(LowerNode[T]):
         """End the workers. The next read starts new workers, which see the sources as they are then."""
         self._engine.restart()
 
+    @property
+    def choice(self) -> Choice | None:
+        """What ``method="auto"`` chose, and why. None before the first read, and for other methods."""
+        return self._engine.choice
+
     def statistics(self) -> Statistics:
         """Return the figures of the node since its workers started, as a frozen dataclass."""
         return self._engine.statistics()
@@ -346,7 +354,7 @@ class Prefetch(LowerNode[T]):
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._settings
+        settings = self._settings if self.choice is None else self._engine.chosen()
         if not isinstance(settings.method, str):  # an executor cannot be pickled: use threads instead
             workers = min(settings.workers, usable_cpus())
             settings = replace(settings, method="thread", workers=workers)
@@ -358,4 +366,4 @@ class Prefetch(LowerNode[T]):
     def _remarks(self) -> list[str]:
         if self._settings.method == "process" and in_process_worker():
             return ["in threads: this is a process worker already"]
-        return []
+        return [] if self.choice is None else [f"auto: {self.choice.code.partition(', ')[2][:-1]}"]

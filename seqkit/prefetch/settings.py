@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from .processes.slots import Pinner
 
-Method = Literal["thread", "process", "inline", "dask", "ray"]
-OWN = ("thread", "process", "inline")
+Method = Literal["thread", "process", "inline", "auto", "dask", "ray"]
+OWN = ("thread", "process", "inline", "auto")
 ENGINES = ("dask", "ray")
 Context = Literal["fork", "forkserver", "spawn"]
 CONTEXTS: tuple[str, ...] = get_args(Context)
@@ -45,7 +45,8 @@ class Settings:
 
     If `chunk_size` is None, the engine chooses it. If `timeout_s` is None, there is no limit. `most_tasks`
     is how many tasks of an executor may be in flight, if that is less than its number of workers. `pid` is
-    the process in which the executor can be used. `item_seed`: see `Prefetch.seeding_items`.
+    the process in which the executor can be used. `item_seed`: see `Prefetch.seeding_items`. With the method
+    "auto", `chooses_workers` says that the number of workers is not the user's.
     """
 
     workers: int
@@ -64,6 +65,7 @@ class Settings:
     pinner: Pinner | None = None
     item_seed: int | None = None
     end_hook: Callable[..., Any] | None = None
+    chooses_workers: bool = False
 
     def slot_counts(self) -> tuple[int, int]:
         """Return how many jobs may be in flight, and how many slots there are."""
@@ -149,6 +151,7 @@ def checked(
         seed=None if seed is None else as_seed(seed, "prefetch: seed"),
         pid=os.getpid(),
         end_hook=end_hook,
+        chooses_workers=nworkers is None,
     )
 
 

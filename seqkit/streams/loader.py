@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self, cast
 from weakref import WeakSet
@@ -418,6 +420,23 @@ class StreamLoader:
         self.failed[:] = [(stream, chunk, text) for stream, chunk, text in state.get("failed", ())]
 
     # ---------------------------------------------------------------- end
+
+    def draws_its_order(self) -> bool:
+        """Is the order another one in every run of the program, because no seed was given?"""
+        return self._epochs.is_shuffled and self._seed_was_drawn
+
+    def with_workers(
+        self, num_workers: int, method: str = "process", timeout: float = 0, context: str | None = None
+    ) -> Self:
+        """Return a loader of the same batches, not begun, that other workers compute (for `verify`)."""
+        other = copy(self)
+        other.num_workers, other._alive, other.failed = num_workers, WeakSet(), []
+        limits = {"timeout": timeout or None, "context": context} if num_workers else {}
+        other._options = {**self._options, "method": method, **limits}
+        other._limits = self._limits if num_workers else replace(self._limits, streams=0)
+        other._epoch, other._start, other._latest = 0, None, None
+        other._has_begun = other._is_closed = False
+        return other
 
     def close(self) -> None:
         """End all iterators and their workers, and close their streams. Idempotent."""

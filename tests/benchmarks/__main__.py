@@ -19,6 +19,7 @@ NAMES = (
     "executors",
     "sources",
     "groups",
+    "auto",
 )
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 
 import seqkit as sk
-from seqkit.observe import Profile
+from seqkit.observe import Profile, Tuning, Verification
 from seqkit.observe.monitor_throughput import MonitorThroughput
 from seqkit.stores.add_cache.add_cache import AddCache
 from seqkit.stores.pack.pack import Pack
@@ -210,6 +210,8 @@ def test_kept_and_watched() -> None:
     assert_type(sk.debug(words, lambda i, word: print(i, word.upper())), sk.View[str])
     assert_type(sk.monitor_throughput(words), MonitorThroughput[str])
     assert_type(sk.profile(words), Profile)
+    assert_type(sk.tune(words), Tuning)
+    assert_type(sk.verify(words), Verification)
     assert_type(sk.explain(words), str)
 
 
@@ -345,6 +347,8 @@ def test_every_method() -> None:
     assert_type(view.pack(), Pack[int])
     assert_type(view.prefetch(0), sk.Prefetch[int])
     assert_type(view.profile(), Profile)
+    assert_type(view.tune(), Tuning)
+    assert_type(view.verify(), Verification)
     assert_type(view.random_map(lambda x, rng: x + rng.normal(), 0), sk.View[float])
     assert_type(view.random_split([1, 2]), tuple[sk.View[int], ...])
     assert_type(view.shard(0, 2), sk.View[int])

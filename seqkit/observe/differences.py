@@ -1,0 +1,176 @@
+"""Find the view that makes items differ between two ways to read a pipeline."""
+
+from __future__ import annotations
+
+import reprlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.view import View, only_selects
+from .causes import Evidence, cause_of
+from .digest import digest
+from .ways import REFERENCE, EpochOf, Way, of_loaders, of_views, without_nodes
+
+__all__ = ["Difference", "explained"]
+
+LIMIT_S = 30.0
+# How many items before the differing one are read again, and how often: not every race shows at once.
+MOST_ITEMS = 64
+TRIES = 3
+# The ways to be explained first: the simplest one explains the others.
+_SIMPLEST = (
+    "no workers, again",
+    "item by item, backwards",
+    "1 process",
+    "2 processes",
+    "2 spawned processes",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first item that differs, and why.
+
+    Attributes
+    ----------
+    index, epoch : int
+        Where the whole pipeline differs first.
+    way : str
+        How it was read.
+    stage : str
+        The lowest view that differs, as its `repr`.
+    expected, found : str
+        An item of this view without workers, and read this way, shortened.
+    cause, remedy : str
+        Sentences.
+    """
+
+    index: int
+    epoch: int
+    way: str
+    stage: str
+    expected: str
+    found: str
+    cause: str
+    remedy: str
+
+    def __str__(self) -> str:
+        values = f"\n  {REFERENCE}: {self.expected}\n  {self.way}: {self.found}" if self.expected else ""
+        return (
+            f"Item {self.index} of epoch {self.epoch} differs first ({self.way}). The difference arises in"
+            f" {self.stage}:{values}\nProbable cause: {self.cause}.\nRemedy: {self.remedy}."
+        )
+
+
+def explained(source: Any, epoch: int, firsts: dict[str, int]) -> Difference:
+    """Explain a difference. `firsts` has the first differing index for each way to read that differs."""
+    name = next((way for way in _SIMPLEST if way in firsts), next(iter(firsts)))
+    index = firsts[name]
+    view = _view_of(source)
+    way = next((way for way in of_views() if way.name == name), None)
+    found = None if view is None or way is None else _lowest(view, index, way)
+    if found is None:
+        subject = source if isinstance(source, View) else source.loader
+        reference = of_views() if isinstance(source, View) else of_loaders()
+        here = next(way for way in reference if way.name == REFERENCE)
+        stage, values = repr(subject), ("", "")
+        evidence = Evidence(subject, lambda: list(here.read(source, index + 1, LIMIT_S)), name, firsts)
+    else:
+        stage, values = found.stage(), found.values()
+        i = found.indices[found.at]
+        evidence = Evidence(
+            found.view, lambda: found.view[i], name, firsts, values, found.selected(), found.others
+        )
+        values = reprlib.repr(values[0]), reprlib.repr(values[1])
+    cause, remedy = cause_of(evidence)
+    return Difference(index, epoch, name, stage, *values, cause, remedy)
+
+
+def _view_of(source: Any) -> View[Any] | None:
+    """Return the view behind a view or an epoch of a loader, or None if there is none."""
+    if isinstance(source, View):
+        return source
+    assert isinstance(source, EpochOf)
+    view = getattr(source.loader, "view", None)
+    return without_nodes(view.at_epoch(source.epoch)) if isinstance(view, View) else None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A view that differs, the indices at which it was read, and which of them differs first.
+
+    `expected` and `others` are the items there without workers, and read the other way.
+    """
+
+    view: View[Any]
+    indices: list[int]
+    at: int
+    expected: list[Any]
+    others: list[Any]
+
+    def selected(self) -> View[Any]:
+        return self.view[np.array(self.indices, np.int64)]
+
+    def stage(self) -> str:
+        """Return the view without the views below it, as text."""
+        text = self.view._described(["…"] * bool(self.view._sources))
+        return text.replace("(…)", "()").replace(", …", "")
+
+    def values(self) -> tuple[Any, Any]:
+        return self.expected[self.at], self.others[self.at - len(self.expected)]
+
+
+def _lowest(view: View[Any], index: int, way: Way) -> _Found | None:
+    """Return the lowest view whose items differ, or None if none differs when it is read again."""
+    for _ in range(TRIES):
+        for part, indices in _below(view, range(max(0, index + 1 - MOST_ITEMS), index + 1)):
+            if not only_selects(part) and (found := _compared(part, indices, way)):
+                return found
+    return None
+
+
+def _compared(view: View[Any], indices: list[int], way: Way) -> _Found | None:
+    """Read some items of a view without workers and in another way. Return what differs, or None."""
+    selected, count = view[np.array(indices, np.int64)], len(indices)
+    expected = [(digest(item), item) for item in _reference().read(selected, count, LIMIT_S)]
+    others = [(digest(item), item) for item in way.read(selected, count, LIMIT_S)]
+    others = others[::-1] if way.is_backwards else others
+    start = way.skips(count)
+    for at, (one, other) in enumerate(zip(expected[start:], others, strict=False), start):
+        if one[0] != other[0]:
+            return _Found(view, indices, at, [item for _, item in expected], [item for _, item in others])
+    return None
+
+
+def _reference() -> Way:
+    return next(way for way in of_views() if way.name == REFERENCE)
+
+
+def _below(view: View[Any], indices: range) -> list[tuple[View[Any], list[int]]]:
+    """Return the views of an expression with the indices that some items read: the sources first."""
+    reads: dict[int, tuple[View[Any], dict[int, None]]] = {id(view): (view, dict.fromkeys(indices))}
+    order = _order(view)
+    for part in reversed(order):
+        for i in list(reads[id(part)][1]) if id(part) in reads else ():
+            try:
+                for source, parts in part._parts(i):
+                    reads.setdefault(id(source), (source, {}))[1].update(dict.fromkeys(parts))
+            except Exception:  # it cannot tell: its sources are left out
+                break
+    return [(part, list(reads[id(part)][1])) for part in order if id(part) in reads and reads[id(part)][1]]
+
+
+def _order(view: View[Any]) -> list[View[Any]]:
+    """Return the views of an expression, each once, behind its sources."""
+    order, seen, pending = list[View[Any]](), set[int](), [(view, False)]
+    while pending:
+        part, is_done = pending.pop()
+        if is_done:
+            order.append(part)
+        elif id(part) not in seen:
+            seen.add(id(part))
+            pending.append((part, True))
+            pending.extend((source, False) for source in part._sources)
+    return order

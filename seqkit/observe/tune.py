@@ -1,0 +1,143 @@
+"""`tune`: measure a view, and say which workers compute its items fastest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ..core.arguments import optional_int, optional_number
+from ..core.source import as_view
+from ..core.tracebacks import hides_frames
+from ..core.view import Indexable
+from ..prefetch.choose import Budget, Choice, choose
+from ..prefetch.measure import Speed
+from ..prefetch.node import Prefetch, prefetch
+from ..prefetch.resources import in_units
+from .stages import Stages, stages
+
+__all__ = ["Tuning", "tune"]
+
+DEFAULT_S = 1.0
+
+
+@hides_frames
+def tune(
+    sequence: Indexable[Any],
+    seconds: float | None = None,
+    *,
+    cpus: int | None = None,
+    memory: int | None = None,
+) -> Tuning:
+    """Measure items of a view, and return the arguments of `prefetch` that compute them fastest.
+
+    Parameters
+    ----------
+    sequence : View or indexable
+        What `prefetch` will wrap. If it is a `prefetch` view, its source is measured.
+    seconds : float, optional
+        How long to measure, above 0, without the start of processes. None (the default): 1 second. An item
+        should take less than half of it.
+    cpus : int, optional
+        How many CPUs workers may keep busy (1 or more). None (the default): those that this process may use,
+        also by its control group.
+    memory : int, optional
+        How many bytes items may take that are computed ahead (1 or more). None (the default): a quarter of
+        the memory of the machine, or of the control group.
+
+    Returns
+    -------
+    Tuning
+        Print it to see figures, the reason, and the line of code to paste.
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed, or a number has the wrong type.
+    ValueError
+        If a number is out of range.
+
+    Notes
+    -----
+    Items are computed in worker processes. One of them measures items in one thread, and in several threads.
+    If threads are far from their ideal, processes are tried too. A failing item is counted. If an item hangs
+    or kills its process, the process is replaced by the default and the reason told.
+    A view that other processes must not read is not measured: one-shot iterators, open file handles, and
+    generators that a function holds.
+
+    Examples
+    --------
+    >>> import seqkit as sk, time
+    >>> def download(name):
+    ...     time.sleep(0.01)
+    ...     return name
+    >>> found = tune(sk.smap(download, range(1000)), seconds=0.5)
+    >>> found.settings["method"], found.settings["nworkers"] > 8
+    ('thread', True)
+    """
+    length_s = optional_number(seconds, "tune: seconds", "seconds") or DEFAULT_S
+    view = as_view(sequence, "tune")
+    settings = (view if isinstance(view, Prefetch) else prefetch(view))._settings
+    view = view._sources[0] if isinstance(view, Prefetch) else view
+    usual = Budget.of_this_process()
+    cpus = optional_int(cpus, "tune: cpus") or usual.cpus
+    budget = Budget(cpus, optional_int(memory, "tune: memory") or usual.nbytes)
+    choice = choose(view, settings, length_s, budget)
+    return Tuning(repr(view), choice, stages(view, choice, budget, length_s))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Which workers `tune` found best for a view. Its text is a table of what was measured.
+
+    Attributes
+    ----------
+    view : str
+        The view, as its `repr`.
+    choice : Choice
+        With `method`, `workers`, `max_buffered`, `why` and the figures in `measured`.
+    stages : Stages or None
+        Two nodes that suit the view better than one, if parts of it differ.
+    """
+
+    view: str
+    choice: Choice
+    stages: Stages | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `prefetch`: ``sk.prefetch(view, **found.settings)``."""
+        return self.choice.settings
+
+    @property
+    def code(self) -> str:
+        """The line to paste."""
+        return self.choice.code
+
+    def __str__(self) -> str:
+        stages = [] if self.stages is None else ["", str(self.stages)]
+        return "\n".join([f"tune: {self.view}", *self._table(), "", self.choice.why, self.code, *stages])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def _table(self) -> list[str]:
+        measured = self.choice.measured
+        if measured is None or not measured.cost.items:
+            return []
+        cost = measured.cost
+        speeds = [Speed("inline", 0, 1 / max(cost.wall_s, 1e-9)), *measured.speeds]
+        rows = [(_workers(speed), f"{speed.items_per_s:,.4g} items/s", self._note(speed)) for speed in speeds]
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        table = [f"{name:<{widths[0]}}  {rate:>{widths[1]}}  {note}".rstrip() for name, rate, note in rows]
+        failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""
+        return [*table, f"({cost.items} items of about {in_units(cost.nbytes)}{failed})"]
+
+    def _note(self, speed: Speed) -> str:
+        return "chosen" if speed.method == self.choice.method else ""
+
+
+def _workers(speed: Speed) -> str:
+    names = {"inline": "workers", "thread": "threads", "process": "processes"}
+    name = names[speed.method] if speed.workers != 1 else speed.method
+    return f"{speed.workers or 'no'} {name}"

@@ -1,0 +1,332 @@
+"""`verify`: the same items in every way to read, or the right name for what makes them differ."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pickle
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.observe import verify
+from seqkit.observe.digest import digest
+
+# -------------------------------------------------------------------- digests
+
+
+class Point:
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+
+EQUAL: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+    (lambda: math.nan, lambda: math.nan),
+    (lambda: np.array([1, math.nan]), lambda: np.array([1, math.nan])),
+    (lambda: np.zeros((3, 2)).T, lambda: np.zeros((2, 3))),
+    (lambda: {"a", "b", "c"}, lambda: {"c", "b", "a"}),
+    (lambda: Point(0.5), lambda: Point(0.5)),
+    (lambda: np.array([None, "x"], object), lambda: np.array([None, "x"], object)),
+    (lambda: {"x": (1, [b"2"])}, lambda: {"x": (1, [b"2"])}),
+]
+DIFFERENT: list[tuple[Any, Any]] = [
+    (0.0, -0.0),
+    (1, 1.0),
+    (1, True),
+    ("1", b"1"),
+    ([1], (1,)),
+    ([1, 2], [12]),
+    ([[1], 2], [[1, 2]]),
+    (np.zeros(2, "f4"), np.zeros(2, "i4")),
+    (np.zeros((2, 3)), np.zeros((3, 2))),
+    (np.float32(1), np.float64(1)),
+    (np.ma.array([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[True, False])),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    (Point(1), Point(2)),
+    (np.array([("a", 1)], [("x", "U1"), ("y", int)]), np.array([("a", 2)], [("x", "U1"), ("y", int)])),
+]
+
+
+@pytest.mark.parametrize("pair", EQUAL)
+def test_equal_contents_have_equal_digests(pair: tuple[Callable[[], Any], Callable[[], Any]]) -> None:
+    assert digest(pair[0]()) == digest(pair[1]()) == digest(pickle.loads(pickle.dumps(pair[0]())))
+
+
+@pytest.mark.parametrize("pair", DIFFERENT)
+def test_other_contents_types_and_bits_have_other_digests(pair: tuple[Any, Any]) -> None:
+    assert digest(pair[0]) != digest(pair[1])
+
+
+def test_objects_that_contain_themselves_and_open_files_have_digests(tmp_path: Path) -> None:
+    loop: list[Any] = [1]
+    loop.append(loop)
+    assert digest(loop) == digest(loop) != digest([1, [1]])
+    with (tmp_path / "a").open("w") as one, (tmp_path / "b").open("w") as other:
+        assert digest(one) == digest(other)
+
+
+def test_tensors_count_with_dtype_shape_and_bits() -> None:
+    torch = pytest.importorskip("torch")
+    numbers = torch.arange(6, dtype=torch.bfloat16)
+    assert digest(numbers.reshape(2, 3)) == digest(numbers.reshape(2, 3).clone())
+    assert digest(numbers.reshape(3, 2).T) == digest(numbers.reshape(3, 2).T.contiguous())
+    others = [numbers, numbers.reshape(3, 2), numbers.float(), -numbers, torch.tensor(1.0), torch.zeros(0)]
+    assert len({digest(tensor) for tensor in others}) == len(others)
+
+
+# -------------------------------------------------------------------- pipelines that are deterministic
+
+
+def half(x: float) -> float:
+    return x / 2
+
+
+def chunks(name: int) -> Iterator[Any]:
+    yield from (np.full(3, 10 * name + i) for i in range(4 + name % 3))
+
+
+NUMBERS = list(map(float, range(40)))
+
+SAME: dict[str, Callable[[], Any]] = {
+    "a map": lambda: sk.smap(half, NUMBERS),
+    "random views": lambda: sk.batch(
+        sk.random_map(lambda x, rng: x + rng.normal(), sk.shuffle(NUMBERS, seed=0), seed=1),
+        4,
+        collate_fn=np.stack,
+    ),
+    "NaN": lambda: sk.smap(lambda x: np.array([x, math.nan]), NUMBERS),
+    "a node": lambda: sk.prefetch(sk.smap(half, sk.prefetch(sk.smap(half, NUMBERS), 2)), 2, "process"),
+    "failing items": lambda: sk.smap(lambda x: 1 / (x - 3), NUMBERS),
+    "a stream": lambda: sk.smap(half, sk.uniter(lambda: iter(NUMBERS))),
+    "no items": lambda: sk.smap(half, []),
+    "a filter": lambda: sk.filter(lambda x: x % 3 == 0, NUMBERS),
+    "an unbounded view": lambda: sk.cycle(NUMBERS),
+    "a loader": lambda: sk.DataLoader(NUMBERS, 4, shuffle=True, seed=0),
+    "a loader with a sampler": lambda: sk.DataLoader(
+        NUMBERS, 4, sampler=sk.samplers.RandomSampler(NUMBERS, seed=1), num_workers=1
+    ),
+    "streams": lambda: sk.streams.StreamLoader(range(6), chunks, 2),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_deterministic_pipelines_are_found_equal(name: str) -> None:
+    report = verify(SAME[name](), items=12)
+    assert report.ok, report
+    assert report.difference is None
+    assert report.check() is report
+    assert "all equal" in str(report)
+
+
+# -------------------------------------------------------------------- pipelines that are not
+
+generator = np.random.default_rng(0)
+calls: list[float] = []
+scale = 1.0
+matrix = np.random.default_rng(0).random((300, 300)).astype(np.float32)
+buffer = np.zeros(1)
+
+
+def with_random(x: float) -> float:
+    return x + random.random()
+
+
+def with_numpy(x: float) -> Any:
+    return x + np.random.rand(2)
+
+
+def with_own_generator(x: float) -> float:
+    return x + generator.random()
+
+
+def with_a_clock(x: float) -> tuple[float, float]:
+    time.sleep(0)
+    return x, time.perf_counter()
+
+
+def with_an_address(x: float) -> int:
+    return id(calls)
+
+
+def with_a_process(x: float) -> int:
+    return os.getpid()
+
+
+def with_a_set(x: float) -> list[str]:
+    return list({f"{x}", "left", "right", "top", "bottom"})
+
+
+def with_a_counter(x: float) -> float:
+    calls.append(x)
+    return len(calls)
+
+
+def with_a_setting(x: float) -> float:
+    return x * scale
+
+
+class Noisy:
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, i: int) -> float:
+        return random.gauss(0, 1)
+
+
+def noisy_chunks(name: int) -> Iterator[Any]:
+    yield from (np.full(3, random.random()) for _ in range(4))
+
+
+def above(f: Callable[[float], Any], data: Any = NUMBERS) -> Any:
+    """Return a pipeline in which only the middle view is not deterministic."""
+    return sk.batch(sk.smap(str, sk.smap(f, sk.smap(half, data))), 2)
+
+
+VARIANTS: dict[str, tuple[Callable[[], Any], str, str]] = {  # build, stage, part of the cause
+    "random": (lambda: above(with_random), "smap(with_random)", "global generator of `random`"),
+    "numpy": (lambda: above(with_numpy), "smap(with_numpy)", "global generator of `numpy.random`"),
+    "own generator": (
+        lambda: above(with_own_generator),
+        "smap(with_own_generator)",
+        "uses global `generator`",
+    ),
+    "clock": (lambda: above(with_a_clock), "smap(with_a_clock)", "clock: `perf_counter`"),
+    "address": (lambda: above(with_an_address), "smap(with_an_address)", "address of an object: `id`"),
+    "process": (lambda: above(with_a_process), "smap(with_a_process)", "`getpid`"),
+    "counter": (lambda: above(with_a_counter), "smap(with_a_counter)", "keeps state from item to item"),
+    "data set": (lambda: sk.batch(sk.smap(half, Noisy()), 2), "<Noisy of 40>", "generator of `random`"),
+    "loader": (
+        lambda: sk.DataLoader(sk.smap(half, Noisy()), 4, shuffle=True, seed=0),
+        "<Noisy of 40>",
+        "generator of `random`",
+    ),
+    "streams": (
+        lambda: sk.streams.StreamLoader(range(4), noisy_chunks, 2),
+        "StreamLoader(<4 streams>, noisy_chunks, 2, num_workers=0)",
+        "generator of `random`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_view_and_the_cause_of_a_difference_are_named(name: str) -> None:
+    build, stage, cause = VARIANTS[name]
+    report = verify(build(), items=8)
+    found = report.difference
+    assert found is not None, report
+    assert not report.ok
+    assert found.stage == stage, report
+    assert cause in found.cause, report
+    assert found.remedy
+    assert found.cause in str(report)
+    assert stage in unescape(report._repr_html_())
+    with pytest.raises(AssertionError, match="they differ"):
+        report.check()
+
+
+def test_the_first_index_that_differs_is_named() -> None:
+    report = verify(sk.batch(sk.smap(lambda x: with_random(x) if x >= 5 else x, NUMBERS), 2), items=8)
+    assert report.difference is not None
+    assert report.difference.index == 2
+    first = {check.first for check in report.checks if not check.way.startswith(("from the", "no workers"))}
+    assert first == {2, None}  # a lambda of a test cannot be pickled
+
+
+def test_a_variable_set_at_run_time_is_missing_in_spawned_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "scale", 2.0)
+    found = verify(above(with_a_setting), items=8).difference
+    assert found is not None
+    assert found.stage == "smap(with_a_setting)"
+    assert found.way == "2 spawned processes"
+    assert "set at run time" in found.cause
+
+
+@pytest.mark.parametrize("seed", ["1", "random"])
+def test_the_order_of_a_set_differs_between_interpreters(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    if seed != "random":  # all spawned processes have the same order then, another one than this process
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+    report = verify(above(with_a_set), items=16)
+    found = report.difference
+    assert found is not None, report
+    assert found.stage == "smap(with_a_set)"
+    assert "order of a set" in found.cause
+
+
+def test_sums_of_several_native_threads_are_told_from_other_differences() -> None:
+    from seqkit.observe.causes import Evidence, cause_of
+
+    values = np.array([1, 2], np.float32), np.array([1, 2.000002], np.float32)
+    evidence = Evidence(sk.smap(half, NUMBERS), lambda: None, "1 process", {"1 process": 0}, values)
+    assert "native threads" in cause_of(evidence)[0]
+
+
+def test_a_race_of_threads_is_told_from_other_differences() -> None:
+    turn = threading.Barrier(2)
+
+    def reused(x: float) -> Any:  # two threads fill one buffer before either returns it
+        buffer[0] = x
+        worker = sk.get_worker_info()
+        if worker is not None and worker.method == "thread" and worker.num_workers == 2:
+            with contextlib.suppress(threading.BrokenBarrierError):  # at the end only one thread is left
+                turn.wait(0.2)
+        return buffer
+
+    report = verify(sk.smap(reused, NUMBERS), items=8)
+    assert {check.way for check in report.checks if check.first is not None} >= {"2 threads"}
+    assert not report.ok
+
+
+# -------------------------------------------------------------------- limits
+
+
+def test_one_shot_iterators_are_refused_before_they_are_read() -> None:
+    numbers = iter(NUMBERS)
+    with pytest.raises(ValueError, match=r"^verify: .* cannot be read twice\. Pass a function"):
+        verify(sk.smap(half, sk.uniter(numbers)))
+    assert next(numbers) == 0.0
+
+
+def test_an_item_that_kills_its_worker_is_reported() -> None:
+    here = os.getpid()
+    report = verify(sk.smap(lambda x: os._exit(3) if os.getpid() != here else x, NUMBERS), items=4)
+    assert not report.ok
+    assert "exited with status 3" in str(report)
+
+
+def test_what_cannot_be_pickled_is_said_and_the_rest_compared() -> None:
+    report = verify(sk.smap(lambda x: x, NUMBERS), items=4)
+    assert report.ok
+    notes = {check.way: check.note for check in report.checks if check.note}
+    assert notes.keys() == {"a pickled copy"}
+    assert "it cannot be pickled" in notes["a pickled copy"]
+
+
+def test_fewer_items_are_compared_if_time_is_short() -> None:
+    report = verify(sk.smap(half, range(10**9)), items=10**8, seconds=1)
+    assert report.ok
+    assert 0 < report.items < 10**8
+
+
+def test_a_loader_without_a_seed_is_remarked() -> None:
+    assert "Pass `seed`" in str(verify(sk.DataLoader(NUMBERS, 4, shuffle=True), items=2))
+    assert "seed" not in "".join(verify(sk.DataLoader(NUMBERS, 4), items=2).remarks)
+
+
+def test_verify_refuses_bad_arguments() -> None:
+    with pytest.raises(ValueError, match="verify: items must be a positive int, got 0"):
+        verify("abc", 0)
+    with pytest.raises(ValueError, match="verify: seconds"):
+        verify("abc", seconds=0)
+    with pytest.raises(TypeError, match=r"^verify: a sequence needs"):
+        verify(3)
