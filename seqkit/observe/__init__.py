@@ -2,8 +2,10 @@
 
 from .debug import debug
 from .explain import explain, notebook
+from .measurement import Stage
 from .monitor_throughput import monitor_throughput
-from .profile import Profile, Stage, profile
+from .profile import profile
+from .report import Profile
 from .tune import Tuning, tune
 from .verify import Verification, verify
 

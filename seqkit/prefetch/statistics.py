@@ -48,6 +48,8 @@ class Statistics:
         Size of a slot.
     chunk : int
         Items per job at present.
+    pickled : int
+        Bytes of the pipeline that were pickled for process workers. 0 if they were forked.
     """
 
     items: int = 0
@@ -63,6 +65,7 @@ class Statistics:
     retired: int = 0
     slot_bytes: int = 0
     chunk: int = 1
+    pickled: int = 0
 
 
 class Counts(Protocol):
