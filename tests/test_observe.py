@@ -5,17 +5,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 import seqkit as sk
 from seqkit import EvaluationError
 from seqkit.observe import debug, explain, monitor_throughput, notebook, profile
-from seqkit.testing import CountingSource, ExplodingSource, FailingSource
+from seqkit.testing import ExplodingSource, FailingSource
 from seqkit.testing.failing import Failure, by_iteration
 
 from .helpers import Clock, Naturals, says
-
 
 # -------------------------------------------------------------------- explain
 
