@@ -4,7 +4,7 @@ Guarantees
 ----------
 - A thread of another process writes to a file of its own. A killed worker loses only unfinished items.
 - A thread of this process writes no file, because it could lose the interpreter lock by writing.
-- Quick items are timed in a sample, so that timing costs a few percent. Each event says how many it stands for.
+- Quick items are timed in a sample, so that timing costs a few percent. An event may stand for several.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ DESCRIBED = 8
 
 
 class Event(NamedTuple):
-    """One read of a view. `own_s` and `cpu_s` are without the views below, `taken_s` is with them."""
+    """One read of a view, at an index or -1. `own_s` and `cpu_s` are without the views below, `taken_s` is with them."""
 
     stage: int
-    index: int
+    at: int
     begun_s: float
     taken_s: float
     own_s: float
@@ -88,7 +88,7 @@ class Recording:
         found = [(recorder.thread, recorder.events) for recorder in recorders if recorder.events]
         for entry in os.scandir(self.directory):
             with open(entry.path, "rb") as file:
-                thread, events = pickle.load(file), []
+                thread, events = pickle.load(file), list[Event]()
                 try:
                     while True:
                         events.extend(map(Event._make, pickle.load(file)))
@@ -165,7 +165,7 @@ class _Recorder:
         self.to_skip = 0 if mean < 1 else self._random.randint(0, int(2 * mean))
 
 
-# The recorders of this process, by directory. Not in `Recording`, which the engine examines with the pipeline.
+# The recorders of this process, by directory. Not in `Recording`, which the engine examines.
 _recorders: dict[str, list[_Recorder]] = {}
 
 

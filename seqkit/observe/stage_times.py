@@ -26,7 +26,7 @@ def _figures(events: list[Event]) -> dict[str, Any]:
     each = np.array([float(event.own_s) / max(event.items, 1) for event in events])
     sizes = [event.nbytes / max(event.items, 1) for event in events if event.nbytes >= 0]
     kinds = list(dict.fromkeys(event.kind for event in events if event.kind))
-    indices = [event.index for event in events if event.index >= 0 and event.items == 1]
+    indices = [event.at for event in events if event.at >= 0 and event.items == 1]
     return {
         "items": sum(event.items * event.weight for event in events if not event.failed),
         "failed": sum(event.weight for event in events if event.failed),
