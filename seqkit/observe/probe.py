@@ -37,7 +37,7 @@ DESCRIBED = 8
 
 
 class Event(NamedTuple):
-    """One read of a view, at an index or -1. `own_s` and `cpu_s` are without the views below, `taken_s` is with them."""
+    """One read of a view, at an index or -1. `own_s` and `cpu_s` leave out the views below."""
 
     stage: int
     at: int

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .diagnosis import Diagnosis, diagnose
 from .measurement import Measurement
 from .probe import Event, Thread
+from .units import seconds
 
 __all__ = ["Profile"]
 
@@ -22,19 +24,17 @@ class Profile(Measurement):
 
     threads: tuple[tuple[Thread, list[Event]], ...] = field(default=(), repr=False, compare=False)
 
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What limits the pipeline, with a number and a remedy. Print it to see one or two sentences."""
+        return diagnose(self)
+
     def __str__(self) -> str:
         total = self.seconds or 1.0
         width = max(len(stage.line) for stage in self.stages)
         rows = [f"{'own time':<{width}}   share     items   per item"]
         for stage in self.stages:
-            each = _short(stage.seconds / stage.items) if stage.items else "-"
+            each = seconds(stage.each_s) if stage.items else "-"
             share = "wait" if stage.waits else f"{stage.seconds / total:.1%}"
             rows.append(f"{stage.line:<{width}}  {share:>6}  {stage.items:>8}  {each:>9}")
         return "\n".join(rows)
-
-
-def _short(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

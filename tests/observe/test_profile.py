@@ -62,9 +62,9 @@ def test_the_profile_table_is_the_drawing_of_explain_with_numbers():
         [
             "own time                 share     items   per item",
             "smap(rest)               25.0%         3     500 µs",
-            "└─ gather(<3 indices>)    0.0%         3       0 ns",
+            "└─ gather(<3 indices>)    0.0%         3        0 s",
             "   └─ smap(work)         75.0%         3     1.5 ms",
-            "      └─ <str of 2>       0.0%         3       0 ns",
+            "      └─ <str of 2>       0.0%         3        0 s",
         ]
     )
 
