@@ -219,9 +219,9 @@ def _tiny_items(m: Measurement) -> Diagnosis | None:
     finding = f"An item takes {seconds(each_s)} to compute and {seconds(handing_s)} more to hand over."
     if node.chunk_size is not None and node.chunk_size * each_s < 2e-4:
         remedy = f"`chunk_size={node.chunk_size}` is too small: use `chunk_size='auto'`, or no workers"
-        return Diagnosis("small chunks", finding, f"{remedy}: {_times(m, rate)}.", rate, settings)
+        return Diagnosis("small chunks", finding, f"{remedy}: {_times(m, rate)}.", rate, {"nworkers": 0})
     remedy = f"Read without `prefetch`, or batch below it: {_times(m, rate)}."
-    return Diagnosis("tiny items", finding, remedy, rate, settings)
+    return Diagnosis("tiny items", finding, remedy, rate, {"nworkers": 0})
 
 
 # -------------------------------------------------------------------- workers
