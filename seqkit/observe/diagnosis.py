@@ -208,7 +208,7 @@ def _large_chunks(m: Measurement) -> Diagnosis | None:
 
 def _tiny_items(m: Measurement) -> Diagnosis | None:
     node, inline = _limiting(m), _speed(m, "inline")
-    if node is None or len(m.nodes) > 1 or inline is None or _limited(m, inline) < WORTH * m.rate:
+    if node is None or inline is None or _computing(m, node) > 0.5 or _in_turn(m, inline) < WORTH * m.rate:
         return None
     rate = _in_turn(m, inline)
     others = [speed.items_per_s for speed in m.speeds if speed.method != "inline"]
@@ -317,6 +317,12 @@ def _busy(m: Measurement, node: Node) -> float:
     return min(1.0, max(node.worked_s / max(m.elapsed_s * node.workers, 1e-9), 1e-3))
 
 
+def _computing(m: Measurement, node: Node) -> float:
+    """Return the share of the time in which workers compute the stages."""
+    inside = sum(stage.seconds for stage in m.stages if stage.node == _number(m) and not stage.waits)
+    return inside / max(m.elapsed_s * node.workers, 1e-9)
+
+
 def _speed(m: Measurement, method: str) -> float | None:
     found = [speed.items_per_s for speed in m.speeds if speed.method == method]
     return max(found) if found else None
@@ -351,7 +357,7 @@ def _waited(m: Measurement) -> str:
 
 def _kind(m: Measurement, stage: Stage) -> str:
     inline, thread = _speed(m, "inline"), _speed(m, "thread")
-    if not m.nodes and stage.cpu_s < 0.5 * stage.seconds:
+    if m.sleeps > 0.5:
         return " and mostly sleeps"
     threads = max((speed.workers for speed in m.speeds if speed.method == "thread"), default=0)
     if inline and thread and threads > 1:

@@ -131,6 +131,8 @@ class Measurement:
         Number of CPUs that workers may use.
     speeds : tuple of Speed
         How fast other workers compute the items of the whole expression, if that was measured.
+    sleeps : float
+        The share of sleep in the time that an item would take on an idle machine, if that was measured.
     caches : tuple of str
         Caches that are above a view whose items differ in each epoch.
     """
@@ -144,6 +146,7 @@ class Measurement:
     nodes: tuple[Node, ...] = ()
     cpus: int = 1
     speeds: tuple[Speed, ...] = ()
+    sleeps: float = 0.0
     caches: tuple[str, ...] = ()
 
     @property

@@ -115,7 +115,7 @@ def profile(
         threads=threads,
     )
     if try_workers and read.elapsed_s > WORTH_S:
-        return replace(profiled, speeds=_speeds(profiled, source, limit_s or read.elapsed_s))
+        return _with_speeds(profiled, source, limit_s or read.elapsed_s)
     return profiled
 
 
@@ -286,16 +286,17 @@ def _stale_caches(source: View[Any]) -> Iterator[str]:
             yield line.strip().removeprefix("└─ ")
 
 
-def _speeds(found: Profile, source: View[Any], seconds: float) -> tuple[Speed, ...]:
+def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:
     """Measure how fast other workers compute the items, if the consumer waits for them."""
     below = source._sources[0] if isinstance(source, Prefetch) else source
     is_nested = any(isinstance(view, Prefetch) for _, view in outline(below))
     if found.waited_share < 0.1 or is_nested:
-        return ()
+        return found
     settings = source._engine.chosen() if isinstance(source, Prefetch) else prefetch(below)._settings
     if not isinstance(settings.method, str):
-        return ()
+        return found
     measured = choose(below, settings, seconds / 2, Budget.of_this_process()).measured
     if measured is None or measured.cost.failed == measured.cost.items:
-        return ()
-    return Speed("inline", 0, 1 / max(measured.cost.wall_s, 1e-9)), *measured.speeds
+        return found
+    inline = Speed("inline", 0, 1 / max(measured.cost.wall_s, 1e-9))
+    return replace(found, speeds=(inline, *measured.speeds), sleeps=measured.cost.sleep_share)

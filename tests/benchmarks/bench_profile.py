@@ -19,7 +19,7 @@ from seqkit.observe.profile import _Pipeline
 
 from .measure import apart, in_turn, table
 
-N = 10**6
+N = 10**8
 RUN_S = 1.5
 LARGE = np.random.default_rng(0).random(100_000)
 
@@ -48,7 +48,7 @@ def load(file: int) -> int:
 
 
 def step(item: Any) -> None:
-    sleep(0.01)
+    sleep(0.003)
 
 
 def prefetched(view: Any, **settings: Any) -> Callable[..., Any]:
@@ -58,6 +58,11 @@ def prefetched(view: Any, **settings: Any) -> Callable[..., Any]:
         return sk.prefetch(view, **(settings | changes))
 
     return build
+
+
+def optionally(view: Any) -> Callable[..., Any]:
+    """Return a function that builds the node of a view with settings, or returns the view without them."""
+    return lambda **settings: sk.prefetch(view, **settings) if settings else view
 
 
 def files() -> Any:
@@ -72,25 +77,25 @@ def cached(**changes: Any) -> Any:
 Case = tuple[Callable[..., Any], str, Callable[[Any], None] | None, Callable[..., Any] | None]
 CASES: dict[str, Case] = {
     "sleep, without workers": (
-        lambda **more: _none(sk.smap(waits, range(N)), more),
+        optionally(sk.smap(waits, range(N))),
         "few workers",
         None,
         None,
     ),
     "Python, without workers": (
-        lambda **more: _none(sk.smap(python, range(N)), more),
+        optionally(sk.smap(python, range(N))),
         "few workers",
         None,
         None,
     ),
     "numpy, without workers": (
-        lambda **more: _none(sk.smap(released, range(N)), more),
+        optionally(sk.smap(released, range(N))),
         "few workers",
         None,
         None,
     ),
     "sleep, 2 threads": (prefetched(sk.smap(waits, range(N)), nworkers=2), "few workers", None, None),
-    "sleep, 2 threads, with a step": (
+    "sleep, 1 thread, with a step": (
         prefetched(sk.smap(waits, range(N)), nworkers=1),
         "few workers",
         step,
@@ -132,10 +137,6 @@ CASES: dict[str, Case] = {
 }
 
 
-def _none(view: Any, changes: dict[str, Any]) -> Any:
-    return sk.prefetch(view, **changes) if changes else view
-
-
 def rate(view: Any, work: Callable[[Any], None] | None) -> float:
     """Return the items per second, without the start."""
     items, work = iter(view), work or (lambda item: None)
@@ -175,28 +176,28 @@ def cost(build: Callable[[], Any]) -> str:
     return f"{100 * (found['with'] / found['without'] - 1):.1f} %"
 
 
+def compared(title: str, case: Case) -> tuple[str, ...]:
+    """Return a row of the table."""
+    causes, settings = [], {}
+
+    def predict() -> float:
+        nonlocal settings
+        cause, _, predicted, settings = apart(lambda: diagnosed(case))
+        causes.append(cause)
+        return predicted
+
+    def follow() -> float:
+        return apart(lambda: rate((case[3] or case[0])(**settings), case[2]))
+
+    figures = in_turn({"predicted": predict, "after": follow}, 3)
+    ratio = figures["predicted"] / figures["after"]
+    right = f"{causes.count(case[1])} of {len(causes)}"
+    return title, case[1], right, *(f"{figure:,.4g}" for figure in figures.values()), f"{ratio:.2f}"
+
+
 def main() -> None:
-    rows = []
-    for title, case in CASES.items():
-        causes, predictions = [], []
-
-        def predict(case: Case = case) -> float:
-            cause, _, predicted, settings = apart(lambda: diagnosed(case))
-            causes.append(cause)
-            predictions.append(settings)
-            return predicted
-
-        def follow(case: Case = case) -> float:
-            build = case[3] or case[0]
-            return apart(lambda: rate(build(**predictions[-1]), case[2]))
-
-        figures = in_turn({"predicted": predict, "after": follow}, 3)
-        ratio = figures["predicted"] / figures["after"]
-        right = f"{causes.count(case[1])} of {len(causes)}"
-        rows.append((title, case[1], right, *(f"{figures[k]:,.4g}" for k in figures), f"{ratio:.2f}"))
-        print(rows[-1], flush=True)
     head = ("pipeline", "cause", "found", "predicted items/s", "after", "ratio")
-    table("diagnoses of real pipelines", [head, *rows])
+    table("diagnoses of real pipelines", [head, *(compared(title, case) for title, case in CASES.items())])
     costs = [
         ("Python, 1 ms", cost(lambda: sk.smap(python, range(1000)))),
         ("batches of 64 tiny items", cost(lambda: sk.batch(sk.smap(abs, range(10**6)), 64))),

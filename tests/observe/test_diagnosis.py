@@ -37,7 +37,7 @@ def speeds(**figures):
 
 CASES = {
     "no workers, sleeping stage": (
-        measured(stage(seconds=1, node=-1, cpu=0.01), speeds=speeds(inline=100, thread=800)),
+        measured(stage(seconds=1, node=-1, cpu=0.01), speeds=speeds(inline=100, thread=800), sleeps=0.9),
         ("few workers", 800),
         "waited 100 % of the time. `smap(decode)` takes 100 % of it and mostly sleeps: 8 threads would be"
         " about 8.0 times faster (800 items/s).",
