@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..prefetch.measure import Speed
 
@@ -186,11 +185,3 @@ class Measurement:
         """Return the share of a stage in the time of all stages of its workers, or of the consumer."""
         peers = [other.seconds for other in self.stages if other.node == stage.node and not other.waits]
         return stage.seconds / max(sum(peers), 1e-12)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all figures as dicts, lists, numbers and texts."""
-        from dataclasses import asdict
-
-        found = asdict(self)
-        found["speeds"] = [speed._asdict() for speed in self.speeds]
-        return found

@@ -247,7 +247,7 @@ def _stages(source: View[Any], pipeline: _Pipeline, found: dict[int, dict[str, A
     for line, view in outline(source):
         if id(view) not in seen:
             seen.add(id(view))
-            name = line.strip().removeprefix("└─ ")
+            name = line.lstrip(" │├└─")
             figures = found.get(pipeline.numbers[id(view)], {"items": 0, "seconds": 0.0})
             waits = isinstance(view, Prefetch) and view._engine.has_workers()
             yield Stage(name, line=line, node=pipeline.owners[id(view)], waits=waits, **figures)
@@ -283,7 +283,7 @@ def _stale_caches(source: View[Any]) -> Iterator[str]:
     """Yield the caches whose items differ in each epoch."""
     for line, view in outline(source):
         if view._name == "add_cache" and view._varies():
-            yield line.strip().removeprefix("└─ ")
+            yield line.lstrip(" │├└─")
 
 
 def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:

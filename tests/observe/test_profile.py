@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -52,21 +53,13 @@ def test_a_view_that_is_used_twice_is_one_stage():
     assert found.seconds == 4
 
 
-def test_the_profile_table_is_the_drawing_of_explain_with_numbers():
+def test_shares_and_percentiles_are_those_of_the_clock():
     clock = Clock()
-    work = clock.work(Fraction(3, 2000))
-    work.__name__ = "work"
-    rest = clock.work(Fraction(1, 2000))
-    rest.__name__ = "rest"
-    assert str(profile(sk.smap(rest, sk.gather(sk.smap(work, "ab"), [1, 0, 1])), clock=clock)) == "\n".join(
-        [
-            "own time                 share     items   per item",
-            "smap(rest)               25.0%         3     500 µs",
-            "└─ gather(<3 indices>)    0.0%         3        0 s",
-            "   └─ smap(work)         75.0%         3     1.5 ms",
-            "      └─ <str of 2>       0.0%         3        0 s",
-        ]
-    )
+    work, rest = clock.work(Fraction(3, 2000)), clock.work(Fraction(1, 2000))
+    work.__name__, rest.__name__ = "work", "rest"
+    lines = str(profile(sk.smap(rest, sk.gather(sk.smap(work, "ab"), [1, 0, 1])), clock=clock)).splitlines()
+    assert lines[1].split()[:9] == ["smap(rest)", "██▌", "25", "%", "3", "500", "µs", "500", "µs"]
+    assert lines[3].split()[:9] == ["└─", "smap(work)", "███████▌", "75", "%", "3", "1.5", "ms", "1.5"]
 
 
 def spin(i):
@@ -210,3 +203,53 @@ def test_the_views_of_all_epochs_are_one_stage_of_a_profile():
     assert mapped.seconds > 0
     assert leaf.seconds > 0
     assert found.seconds == passes.seconds + mapped.seconds + leaf.seconds
+
+
+# -------------------------------------------------------------------- display
+
+
+@pytest.fixture(scope="module")
+def found():
+    return profile(sk.prefetch(sk.smap(spin, range(40)), 2), try_workers=False)
+
+
+def test_the_table_has_bars_and_ends_with_the_diagnosis(found):
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["stage", "share", "items", "median", "p95", "first", "size", "type"]
+    assert lines[1].startswith("prefetch(nworkers=2, method='thread')  █")
+    assert re.match(r"└─ smap\(spin\) +█{9,10}.* 40 ", lines[2])
+    assert lines[-1] == str(found.diagnosis)
+
+
+def test_notebooks_show_escaped_names_and_bars(found):
+    html = profile(sk.smap(lambda i: i, range(3)))._repr_html_()
+    assert "smap(&lt;lambda&gt;)" in html
+    assert "width:100.0%" in found._repr_html_()
+
+
+def test_a_profile_becomes_a_table_of_pandas(found):
+    frame = found.to_pandas()
+    assert list(frame["view"]) == [stage.view for stage in found.stages]
+
+
+def test_a_trace_has_a_row_for_each_worker(found, tmp_path):
+    found.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert len(rows) == len(found.threads)
+    assert rows[0] == "consumer"
+    bars = [event for event in events if event["ph"] == "X"]
+    assert {event["name"] for event in bars} == {stage.view for stage in found.stages}
+    for event in bars:
+        assert event["ts"] >= 0
+        assert event["dur"] >= event["args"]["own_us"] > 0
+
+
+def test_the_timeline_has_a_row_for_each_worker(found):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("agg")
+    ax = found.plot()
+    titles = [text.get_text() for text in ax.get_yticklabels()]
+    assert len(titles) == len(found.threads)
+    assert titles[0] == "consumer"
+    plt.close(ax.figure)
