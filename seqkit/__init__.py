@@ -10,6 +10,7 @@ again. Nothing is computed until an item is requested.
 (500, True)
 """
 
+import os as _os
 import typing as _typing
 
 from . import collation as _collation
@@ -206,3 +207,8 @@ def _notebook(view: View[_typing.Any]) -> str:
 
 
 View._repr_html_ = _notebook  # type: ignore[attr-defined]
+
+if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
+    from .observe.every import install as _install
+
+    _install(_every)

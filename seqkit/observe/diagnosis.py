@@ -23,8 +23,11 @@ WORTH = 1.15
 BUSY = 0.75
 # From this size on, a pickled pipeline is worth a remark.
 LARGE_PICKLE = 64 << 20
-# A straggler takes so many times the median.
+# A straggler takes so many times the median, and stragglers raise the mean this much above it.
 STRAGGLES = 8
+RAISES = 1.3
+# Items that take longer cost more than handing them over.
+TINY_S = 5e-4
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ def _loaded_again(m: Measurement) -> Diagnosis | None:
 
 def _straggler(m: Measurement) -> Diagnosis | None:
     node, stage = _limiting(m), m.costliest
-    is_slow = stage.longest_s > STRAGGLES * max(stage.median_s, 1e-9)
+    is_slow = stage.longest_s > STRAGGLES * stage.median_s and stage.each_s > RAISES * stage.median_s
     if node is None or not node.in_order or not is_slow or node.workers < 2 or _busy(m, node) > BUSY:
         return None
     rate = _limited(m, m.rate / _busy(m, node))
@@ -208,7 +211,7 @@ def _large_chunks(m: Measurement) -> Diagnosis | None:
 
 def _tiny_items(m: Measurement) -> Diagnosis | None:
     node, inline = _limiting(m), _speed(m, "inline")
-    if node is None or inline is None or _computing(m, node) > 0.5 or _in_turn(m, inline) < WORTH * m.rate:
+    if node is None or inline is None or 1 / inline > TINY_S or _in_turn(m, inline) < WORTH * m.rate:
         return None
     rate = _in_turn(m, inline)
     others = [speed.items_per_s for speed in m.speeds if speed.method != "inline"]
@@ -277,9 +280,9 @@ RULES: tuple[Callable[[Measurement], Diagnosis | None], ...] = (
     _stale_cache,
     _computed_by_consumer,
     _loaded_again,
+    _tiny_items,
     _straggler,
     _large_chunks,
-    _tiny_items,
     _interpreter_lock,
     _few_workers,
 )
@@ -315,12 +318,6 @@ def _costliest_of(m: Measurement) -> Stage:
 
 def _busy(m: Measurement, node: Node) -> float:
     return min(1.0, max(node.worked_s / max(m.elapsed_s * node.workers, 1e-9), 1e-3))
-
-
-def _computing(m: Measurement, node: Node) -> float:
-    """Return the share of the time in which workers compute the stages."""
-    inside = sum(stage.seconds for stage in m.stages if stage.node == _number(m) and not stage.waits)
-    return inside / max(m.elapsed_s * node.workers, 1e-9)
 
 
 def _speed(m: Measurement, method: str) -> float | None:

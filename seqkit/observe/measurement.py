@@ -178,6 +178,9 @@ class Measurement:
         """Seconds of workers for encoding and sending: what they worked, without their stages."""
         if not self.nodes:
             return 0.0
+        inline = [speed.items_per_s for speed in self.speeds if speed.method == "inline"]
+        if inline:  # more accurate for quick items
+            return max(0.0, self.nodes[0].worked_s - self.nodes[0].items / inline[0])
         inside = sum(stage.seconds for stage in self.stages if stage.node == 0)
         return max(0.0, self.nodes[0].worked_s - inside)
 

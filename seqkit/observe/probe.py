@@ -25,7 +25,7 @@ from ..core.view import View
 from ..core.worker import get_worker_info
 from ..prefetch.results import size_of
 
-__all__ = ["Event", "Probe", "Recording", "Thread"]
+__all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
 
 # What timing may cost: this share of the time of an item. About so many seconds for a thread and a view.
 SHARE = 0.03
@@ -52,6 +52,19 @@ class Event(NamedTuple):
     kind: str
 
 
+class Sums(NamedTuple):
+    """How many items of a stage were read, and the seconds that they took."""
+
+    items: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Any) -> Sums:
+        return Sums(self.items + other.items, self.seconds + other.seconds)
+
+    def __sub__(self, other: Sums) -> Sums:
+        return Sums(self.items - other.items, self.seconds - other.seconds)
+
+
 class Thread(NamedTuple):
     """A thread that has read views. `worker` is its number, or -1 for the consumer."""
 
@@ -70,6 +83,7 @@ class Recording:
     directory: str
     clock: Callable[[], float]
     pid: int = field(default_factory=os.getpid)
+    keeps_events: bool = True
 
     def of_thread(self) -> _Recorder:
         """Return the recorder of this thread."""
@@ -81,6 +95,22 @@ class Recording:
     def clear(self) -> None:
         """Forget what this thread has recorded."""
         self.of_thread().clear()
+
+    def sums(self) -> dict[int, Sums]:
+        """Return the sums of each stage over all threads, if no events are kept."""
+        of_threads = [dict(recorder.sums) for recorder in _recorders.get(self.directory, [])]
+        for entry in os.scandir(self.directory):
+            with open(entry.path, "rb") as file:
+                try:
+                    pickle.load(file)
+                    of_threads.append(pickle.load(file))
+                except (EOFError, pickle.UnpicklingError):  # the worker writes at this moment
+                    pass
+        found: dict[int, Sums] = {}
+        for of_thread in of_threads:
+            for stage, sums in of_thread.items():
+                found[stage] = found.get(stage, Sums()) + Sums(*sums)
+        return found
 
     def take(self) -> tuple[tuple[Thread, list[Event]], ...]:
         """Return the threads that have recorded, the consumer first, and their events. Forget them here."""
@@ -127,6 +157,7 @@ class _Recorder:
     skipped: int = 0
     events: list[Event] = field(default_factory=list)
     described: dict[int, int] = field(default_factory=dict)
+    sums: dict[int, Sums] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         info, self._file = get_worker_info(), None
@@ -138,10 +169,12 @@ class _Recorder:
         path = os.path.join(self.recording.directory, f"{thread.pid}-{thread.ident}-{id(self)}")
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with this object
         self._file.write(pickle.dumps(thread))
+        self._begin = self._file.tell()
 
     def clear(self) -> None:
         self.events.clear()
         self.described.clear()
+        self.sums.clear()
         self.timed = self.ended = self.to_skip = self.skipped = 0
 
     def begin(self) -> None:
@@ -153,7 +186,9 @@ class _Recorder:
     def end(self, taken_s: float) -> None:
         """Write the events of an item. Skip items if they are quick."""
         cost_s = FLUSH_S + EVENT_S * (len(self.events) - self.ended)
-        if self._file is not None:
+        if not self.recording.keeps_events:
+            self._add_up()
+        elif self._file is not None:
             self._file.write(pickle.dumps([tuple(event) for event in self.events]))
             self.events.clear()
         self.ended = len(self.events)
@@ -163,6 +198,16 @@ class _Recorder:
         mean = min(SPARSEST, cost_s / (SHARE * max(taken_s, 1e-9)))
         # Not every kth item, because items may have a rhythm of their own.
         self.to_skip = 0 if mean < 1 else self._random.randint(0, int(2 * mean))
+
+    def _add_up(self) -> None:
+        """Add the events of an item to the sums, and write these."""
+        for event in self.events:
+            sums = self.sums.get(event.stage, Sums())
+            self.sums[event.stage] = sums + Sums(event.items * event.weight, event.own_s * event.weight)
+        self.events.clear()
+        if self._file is not None:
+            plain = {stage: tuple(sums) for stage, sums in self.sums.items()}
+            os.pwrite(self._file.fileno(), pickle.dumps(plain), self._begin)
 
 
 # The recorders of this process, by directory. Not in `Recording`, which the engine examines.
@@ -174,6 +219,11 @@ class _Local(threading.local):
 
 
 _local = _Local()
+
+
+def forget(directory: str) -> None:
+    """Forget what the threads of this process have recorded."""
+    _recorders.pop(directory, None)
 
 
 class Probe(View[Any]):

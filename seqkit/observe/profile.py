@@ -31,6 +31,8 @@ __all__ = ["profile"]
 DEFAULT_S = 2.0
 # Other workers are not tried if all items take less than this.
 WORTH_S = 0.2
+# Items that take less per stage are read again without probes, to find their rate.
+PROBED_S = 2e-5
 
 
 @hides_frames
@@ -76,7 +78,8 @@ def profile(
     Notes
     -----
     Caches start empty. A failing item is counted, and reading goes on. Timing takes about 2 µs per item and
-    view. Each thread times its first 256 items, and then a sample, such that timing takes about 3 %.
+    view. Each thread times its first 256 items, and then a sample. Quick items are read again without timing,
+    to find their rate, unless `n` is given.
 
     Examples
     --------
@@ -102,6 +105,9 @@ def profile(
         finally:
             threads = recording.take()
     found = stage_times(threads)
+    if read.counted and limit_s and read.elapsed_s < PROBED_S * len(found) * read.counted:
+        plainly = _read(_Pipeline.of(source, None), None, limit_s / 2, step)
+        read = replace(plainly, items=read.items, failed=read.failed, start_s=read.start_s)
     profiled = Profile(
         read.items,
         tuple(_stages(source, pipeline, found)),
@@ -132,7 +138,7 @@ def _as_view(sequence: Any) -> View[Any]:
 class _Pipeline:
     """An expression with probes. `numbers` and `owners` say which stage and node belongs to a view."""
 
-    recording: Recording
+    recording: Recording | None
     probes: dict[int, View[Any]]
     numbers: dict[int, int]
     owners: dict[int, int]
@@ -140,7 +146,7 @@ class _Pipeline:
     view: View[Any]
 
     @classmethod
-    def of(cls, source: View[Any], recording: Recording) -> _Pipeline:
+    def of(cls, source: View[Any], recording: Recording | None) -> _Pipeline:
         pipeline = cls(recording, {}, {}, {}, [], source)
         pipeline.view = pipeline.probed(source, -1)
         return pipeline
@@ -168,7 +174,9 @@ class _Pipeline:
             rebuilt = view._rebuild(sources)
         if not view._streams:
             _ = rebuilt._n  # before reading, because finding it may read items
-        probe = rebuilt if is_bare else Probe(rebuilt, number, self.recording)
+        probe = rebuilt
+        if self.recording is not None and not is_bare:
+            probe = Probe(rebuilt, number, self.recording)
         self.probes[id(view)] = probe
         return probe
 
