@@ -267,10 +267,9 @@ class Probe(View[Any]):
                 recorder.events.append(Event(self._number, *numbers, failed, *about))
                 if recorder.depth == 1:
                     recorder.end(taken_s)
-            # The views above do not pay for the description.
-            extra_cpu_s = thread_time() - begun_cpu_s - cpu_s
-            recorder.below_s = before_s + taken_s
-            recorder.below_cpu_s = before_cpu_s + cpu_s + extra_cpu_s
+            # The views above do not pay for recording.
+            recorder.below_s = before_s + (clock() - begun_s)
+            recorder.below_cpu_s = before_cpu_s + (thread_time() - begun_cpu_s)
 
     def _about(self, recorder: _Recorder, value: Any, is_many: bool) -> tuple[int, str]:
         """Return the size of a value, or of many, and their kind. -1 and "" if enough have been described."""

@@ -21,10 +21,8 @@ if __name__ == "__main__":
     with sk.prefetch(sk.batch(sk.smap(decode, range(120)), 2), 2, "METHOD", chunk_size=5) as node:
         assert list(node) == [[sum(range(20_000))] * 2] * 60
 """
-LINE = (
-    r"seqkit: (\d+) items, [\d,.e+]+ per second; waited \d+ %, 2 workers busy \d+ %;"
-    r" smap\(decode\) \d+ % \([\d.]+ (?:µs|ms) each\), .*batch\(2\) "
-)
+LINE = r"seqkit: (\d+) items, [\d,.e+]+ per second; waited \d+ %, 2 workers busy \d+ %; (.*)"
+STAGE = r"(.+?) [\d.]+ % \([\d.]+ (?:ns|µs|ms|s) each\)(?:, )?"
 
 
 def run(script, number):
@@ -38,6 +36,9 @@ def test_a_line_is_printed_every_so_many_items(method):
     lines = found.stderr.splitlines()
     assert found.returncode == 0, found.stderr
     assert [re.match(LINE, line).group(1) for line in lines] == ["20", "40", "60"]
+    for line in lines:
+        names = re.findall(STAGE, re.match(LINE, line).group(2))
+        assert set(names) == {"batch(2)", "smap(decode)", "<range of 120>"}
 
 
 def test_nothing_is_printed_for_0():
