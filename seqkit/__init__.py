@@ -72,7 +72,7 @@ if _typing.TYPE_CHECKING:
     from .collation import default_convert as default_convert
     from .core.serializable import SerializableFunc
     from .loader import DataLoader
-    from .observe import debug, explain, monitor_throughput, profile, tune, verify
+    from .observe import debug, explain, monitor_throughput, profile, tune, verify, watch
     from .prefetch import Prefetch, prefetch
     from .samplers import BatchSampler as BatchSampler
     from .samplers import ConstWidthBucket as ConstWidthBucket
@@ -152,6 +152,7 @@ __all__ = [
     "uniter",
     "verify",
     "view",
+    "watch",
     "window",
 ]
 
@@ -161,7 +162,9 @@ _LAZY = {
     **dict.fromkeys(_samplers.__all__, "samplers"),
     "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
-    **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile", "tune", "verify"), "observe"),
+    **dict.fromkeys(
+        ("debug", "explain", "monitor_throughput", "profile", "tune", "verify", "watch"), "observe"
+    ),
     "SerializableFunc": "core.serializable",
     **dict.fromkeys(("per_process", "read"), "sources"),
 }
@@ -196,7 +199,7 @@ for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
 for _function in (collate, concatenate):
     _attach_joining(_function)
-for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile", "tune", "verify"):
+for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile", "tune", "verify", "watch"):
     _attach_lazily(_name, __name__)
 
 

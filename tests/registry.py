@@ -26,7 +26,7 @@ from seqkit.stores.add_cache.add_cache import add_cache
 from seqkit.stores.materialize.materialize import materialize
 from seqkit.stores.pack.pack import load_packed, pack
 from seqkit.testing.subject import Build, Model, Reads, Writes
-from seqkit.views.mix.mix import Turns
+from seqkit.views.mix.mix import Schedule
 
 __all__ = ["CASES", "Case"]
 
@@ -938,7 +938,7 @@ def windows(items: list[Any], size: int, stride: int, last: str = "discard") -> 
     return full + [row + [None] * (size - len(row) if last == "pad" else 0) for row in rest]
 
 
-turns_of = cache(Turns)  # making their table takes milliseconds
+turns_of = cache(Schedule)  # making their table takes milliseconds
 
 
 def mixed(

@@ -165,6 +165,20 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     assert not edges
 
 
+# Names that users see twice: a loader of each kind, and a combinator beside the base of collate functions.
+PUBLIC_PAIRS = {"Collate", "DataLoader", "StreamBatch", "StreamLoader"}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    where: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(module)
+    twice = {name: modules for name, modules in where.items() if len(modules) > 1}
+    assert twice.keys() == PUBLIC_PAIRS, twice
+
+
 @every_module
 def test_only_public_names_are_imported(module: str) -> None:
     assert [name for _, name in own_imports(module) if name.startswith("_")] == []

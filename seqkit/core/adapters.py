@@ -20,19 +20,19 @@ __all__ = ["length_of", "many_at_once", "reads_alike", "recognise"]
 
 # Package and class, and the class or function of `sources` that returns it as a sequence by position.
 READERS = {
-    ("pandas", "DataFrame"): "pandas:Rows",
-    ("pandas", "Series"): "pandas:Column",
-    ("pandas", "Index"): "pandas:Column",
-    ("polars", "DataFrame"): "polars:Rows",
-    ("polars", "Series"): "polars:Column",
-    ("pyarrow", "Table"): "arrow:Rows",
-    ("pyarrow", "RecordBatch"): "arrow:Rows",
-    ("pyarrow", "ChunkedArray"): "arrow:Column",
-    ("pyarrow", "Array"): "arrow:Column",
+    ("pandas", "DataFrame"): "pandas:PandasRows",
+    ("pandas", "Series"): "pandas:PandasColumn",
+    ("pandas", "Index"): "pandas:PandasColumn",
+    ("polars", "DataFrame"): "polars:PolarsRows",
+    ("polars", "Series"): "polars:PolarsColumn",
+    ("pyarrow", "Table"): "arrow:ArrowRows",
+    ("pyarrow", "RecordBatch"): "arrow:ArrowRows",
+    ("pyarrow", "ChunkedArray"): "arrow:ArrowColumn",
+    ("pyarrow", "Array"): "arrow:ArrowColumn",
     ("datasets", "Dataset"): "huggingface:as_rows",
-    ("datasets", "Column"): "huggingface:Column",
-    ("h5py", "Dataset"): "hdf5:Rows",
-    ("zarr", "Array"): "zarr:Rows",
+    ("datasets", "Column"): "huggingface:HuggingFaceColumn",
+    ("h5py", "Dataset"): "hdf5:Hdf5Rows",
+    ("zarr", "Array"): "zarr:ZarrRows",
 }
 # Package and class, and what to use in its place.
 REMEDIES = {

@@ -22,6 +22,7 @@ import numpy.typing as npt
 __all__ = [
     "MAIN",
     "ORIGIN",
+    "Closable",
     "WorkerInfo",
     "close_with_worker",
     "current_directory",
@@ -88,13 +89,13 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class _Local(threading.local):
+class _ThreadState(threading.local):
     info: WorkerInfo | None = None
     allocate: Allocator | None = None
     left_open: weakref.WeakSet[Closable] | None = None  # of a worker thread
 
 
-_local = _Local()
+_local = _ThreadState()
 
 
 def get_worker_info() -> WorkerInfo | None:

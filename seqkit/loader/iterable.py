@@ -21,7 +21,7 @@ from ..views.uniter import Uniter
 from .keyed import Sample
 
 __all__ = [
-    "Reader",
+    "IterableReader",
     "WorkerParts",
     "is_iterable_only",
     "refuse_second_epoch",
@@ -51,10 +51,10 @@ def refuse_second_epoch(what: str, iterator: Any) -> NoReturn:
     )
 
 
-class Reader:
+class IterableReader:
     """The samples of a data set as keys of themselves: a sampler that the calling process reads.
 
-    >>> [(sample.number, sample.value) for sample in Reader("ab")]
+    >>> [(sample.number, sample.value) for sample in IterableReader("ab")]
     [(0, 'a'), (1, 'b')]
     """
 

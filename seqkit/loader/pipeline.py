@@ -20,7 +20,7 @@ from ..views.batch import batch
 from ..views.shuffle import shuffle
 from ..views.smap.smap import smap
 from .bound import Bound, seeds
-from .iterable import Reader, WorkerParts, sample_again, sample_of_part, samples_of
+from .iterable import IterableReader, WorkerParts, sample_again, sample_of_part, samples_of
 from .keyed import AtKeys, Batches, Given, Samples
 from .on_error import OnRecovered, Tolerant
 from .options import Options
@@ -176,7 +176,7 @@ def samplers_of(dataset: Any, options: Options) -> tuple[Any, Any]:
         return None, _of_another_loader(options.batch_sampler)
     sampler = _of_another_loader(options.sampler)
     if options.iterable_split is not None:
-        sampler = Reader(dataset) if options.iterable_split == "reader" else None
+        sampler = IterableReader(dataset) if options.iterable_split == "reader" else None
     elif sampler is None and hasattr(dataset, "__len__"):
         sampler = _sampler_of(dataset, options)
     if sampler is None and options.last == "rollover":

@@ -1,6 +1,7 @@
 """Observe an expression: its structure, its items, and the time that each view takes."""
 
 from .debug import debug
+from .diagnosis import Diagnosis
 from .explain import explain, notebook
 from .measurement import Stage
 from .monitor_throughput import monitor_throughput
@@ -8,12 +9,16 @@ from .profile import profile
 from .report import Profile
 from .tune import Tuning, tune
 from .verify import Verification, verify
+from .watch import Progress, Watch, watch
 
 __all__ = [
+    "Diagnosis",
     "Profile",
+    "Progress",
     "Stage",
     "Tuning",
     "Verification",
+    "Watch",
     "debug",
     "explain",
     "monitor_throughput",
@@ -21,4 +26,5 @@ __all__ = [
     "profile",
     "tune",
     "verify",
+    "watch",
 ]

@@ -1,4 +1,4 @@
-"""Why items of a view differ between two ways to read it: experiments first, then what its code mentions."""
+"""Why items of a view differ between two ways to read it: experiments first, then names in its code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Cause = tuple[str, str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about a difference.
+    """The facts about a difference.
 
     `suspect` is the view or loader, `read` computes one of its differing items here. `way` differs, and so do
     the ways in `firsts`. `values` are an item without workers and read this way. `selected` is the view of
@@ -202,7 +202,7 @@ def _functions(suspect: Any) -> list[FunctionType]:
 
 
 def _own(suspect: Any) -> Any:
-    """Return what a view holds itself, without the views below it."""
+    """Return the objects of a view itself, without the views below it."""
     if not isinstance(suspect, View):
         return suspect
     if not suspect._sources:

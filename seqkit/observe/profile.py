@@ -167,7 +167,7 @@ class _Pipeline:
         rebuilt: View[Any]
         if isinstance(view, Prefetch):
             view._engine.reads_here()  # decides what ``method="auto"`` is
-            rebuilt = Prefetch(sources[0], view._engine.chosen())
+            rebuilt = Prefetch(sources[0], view._engine.settings())
             rebuilt._epoch = view._epoch
             self.nodes[below] = view, rebuilt
         else:
@@ -203,7 +203,7 @@ def _read(
 ) -> _Read:
     """Read items, and close the nodes. Count those after the first item of each worker."""
     nodes, now = [node for _, node in pipeline.nodes], time.perf_counter
-    warm = max((node._engine.chosen().workers for node in nodes), default=0)
+    warm = max((node._engine.settings().workers for node in nodes), default=0)
     read, begun = _Read(), now()
     with ExitStack() as stack:
         for node in nodes:
@@ -263,7 +263,7 @@ def _stages(source: View[Any], pipeline: _Pipeline, found: dict[int, dict[str, A
 
 def _nodes(pipeline: _Pipeline, read: _Read) -> Iterator[Node]:
     for (given, node), before, after in zip(pipeline.nodes, read.before, read.after, strict=True):
-        settings = node._engine.chosen()
+        settings = node._engine.settings()
         counts = {
             name: getattr(after, name) - getattr(before, name)
             for name in ("items", "jobs", "copies", "misses", "restarts")
@@ -300,7 +300,7 @@ def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:
     is_nested = any(isinstance(view, Prefetch) for _, view in outline(below))
     if found.waited_share < 0.1 or is_nested:
         return found
-    settings = source._engine.chosen() if isinstance(source, Prefetch) else prefetch(below)._settings
+    settings = source._engine.settings() if isinstance(source, Prefetch) else prefetch(below)._settings
     if not isinstance(settings.method, str):
         return found
     measured = choose(below, settings, seconds / 2, Budget.of_this_process()).measured

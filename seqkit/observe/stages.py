@@ -53,20 +53,20 @@ def stages(view: View[Any], choice: Choice, budget: Budget, seconds: float) -> S
     """Return two nodes that suit a view better than one, or None."""
     if choice.measured is None or choice.workers <= budget.cpus or choice.method != "process":
         return None  # one node with threads, or a process for each CPU, is enough
-    parts = _spine(view)
+    parts = spine_of(view)
     if len(parts) < 2:
         return None
     try:
-        costs: list[Cost] = in_child(view, _Costs(seconds), limit_s(seconds))
+        costs: list[Cost] = in_child(view, Costs(seconds), limit_s(seconds))
     except (EvaluationError, ItemTimeout, WorkerDied):
         return None
     return _cut(parts, costs, budget)
 
 
 def _cut(parts: list[View[Any]], costs: list[Cost], budget: Budget) -> Stages | None:
-    """Cut where the upper part still computes, as high as possible."""
-    whole, counts = costs[0], _counts(parts)
-    for part, cost, count in list(zip(parts, costs, counts, strict=True))[1:]:
+    """Cut as low as possible, so that the lower part sleeps and the upper part computes."""
+    whole, counts = costs[0], counts_of(parts)
+    for part, cost, count in list(zip(parts, costs, counts, strict=True))[:0:-1]:
         cpu_s, asleep_s = whole.cpu_s - count * cost.cpu_s, whole.asleep_s - count * cost.asleep_s
         computes = cpu_s > 0 and max(asleep_s, 0) < SLEEPS * (cpu_s + max(asleep_s, 0))
         if computes and cost.sleep_share >= MOSTLY_SLEEPS:
@@ -76,20 +76,20 @@ def _cut(parts: list[View[Any]], costs: list[Cost], budget: Budget) -> Stages | 
 
 
 @dataclass(frozen=True)
-class _Costs:
+class Costs:
     """Measure the parts of a view, each on items of its own. Called with the view in a child."""
 
     seconds: float
 
     def __call__(self, view: View[Any]) -> list[Cost]:
-        parts, costs = _spine(view), []
+        parts, costs = spine_of(view), []
         for number, part in enumerate(parts):
             start = number * len(part) // len(parts) if is_measured(part) and part._n < 2**63 else 0
             costs.append(cost_of(part, start, self.seconds / len(parts))[0])
         return costs
 
 
-def _spine(view: View[Any]) -> list[View[Any]]:
+def spine_of(view: View[Any]) -> list[View[Any]]:
     """Return the views that a node can stand above, the outermost first, down to a node or a source."""
     found = []
     while len(view._sources) == 1 and not is_node(view):
@@ -99,7 +99,7 @@ def _spine(view: View[Any]) -> list[View[Any]]:
     return found
 
 
-def _counts(parts: list[View[Any]]) -> list[int]:
+def counts_of(parts: list[View[Any]]) -> list[int]:
     """Return how many items of each part make the first item of the first one."""
     counts, indices, view = [], [0], parts[0]
     for part in parts:

@@ -10,7 +10,7 @@ from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames
 from ..core.view import Indexable
-from ..prefetch.choose import Budget, Choice, choose
+from ..prefetch.choose import Budget, Choice, choose, shown
 from ..prefetch.measure import Speed
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import in_units
@@ -127,7 +127,9 @@ class Tuning:
             return []
         cost = measured.cost
         speeds = [Speed("inline", 0, 1 / max(cost.wall_s, 1e-9)), *measured.speeds]
-        rows = [(_workers(speed), f"{speed.items_per_s:,.4g} items/s", self._note(speed)) for speed in speeds]
+        rows = [
+            (_workers(speed), f"{shown(speed.items_per_s)} items/s", self._note(speed)) for speed in speeds
+        ]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         table = [f"{name:<{widths[0]}}  {rate:>{widths[1]}}  {note}".rstrip() for name, rate, note in rows]
         failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""

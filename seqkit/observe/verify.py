@@ -57,8 +57,8 @@ def verify(sequence: Indexable[Any] | Any, items: int = 64, seconds: float | Non
 
     Notes
     -----
-    Each item is computed about ten times in each epoch. Functions run in this process too, so what they
-    change there stays changed. Objects without content, such as open files, count as their class.
+    Each item is computed about ten times in each epoch. Functions run in this process too, with their side
+    effects. Objects without content, such as open files, count as their class.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Verification:
     difference : Difference or None
         The first difference: `index`, `stage`, `cause` and `remedy`.
     remarks : tuple of str
-        What else differs from run to run.
+        Other differences from run to run.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""The ways in which `verify` reads a view or a loader, and the digests of what it reads."""
+"""The ways in which `verify` reads a view or a loader, and the digests of the items."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _is(one: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedItem:
     """In place of an item that failed."""
 
     error: type[BaseException]
@@ -77,7 +77,7 @@ def outcomes(items: Iterator[Any], count: int) -> Iterator[Any]:
         except (ItemTimeout, WorkerDied):
             raise
         except Exception as error:
-            yield Failed(type(error.__cause__ or error))
+            yield FailedItem(type(error.__cause__ or error))
 
 
 # -------------------------------------------------------------------- views

@@ -37,6 +37,8 @@ AUTO_STAGES_S = 1.2
 MEMORY_SHARE = 0.25
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
 ADVANTAGE = 1.1
+# Handing over an item takes about as long. No worker makes smaller ones faster.
+SMALLEST_S = 1e-6
 # Threads that reach this share of their ideal are not compared with processes.
 GOOD = 0.85
 
@@ -231,6 +233,8 @@ def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
     number = workers or cost.useful_workers(budget.cpus)
     if not speeds:  # an item takes too long to try anything
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
+    if cost.wall_s < SMALLEST_S:
+        return Speed("inline", 0, 1 / max(cost.wall_s, 1e-9))
     thread, process = speeds["thread"], speeds.get("process")
     best = process if process and process.items_per_s > ADVANTAGE * thread.items_per_s else thread
     if 1 / cost.wall_s > ADVANTAGE * best.items_per_s and process:
@@ -252,13 +256,22 @@ def _why(measured: Measured, best: Speed, budget: Budget) -> str:
         if speed.workers == 1:
             what = f"1 {speed.method}"
         verb = "is" if speed.workers == 1 else "are"
-        found = f"{what} {verb} {speed.items_per_s / one:.2g} times as fast as none"
-        parts.append(f"{found} ({speed.items_per_s:.3g} items/s).")
+        found = f"{what} {verb} {shown(speed.items_per_s / one, 2)} times as fast as none"
+        parts.append(f"{found} ({shown(speed.items_per_s)} items/s).")
     if best.method == "inline":
         parts.append("Handing over an item costs more than the item.")
     elif cost.sleep_share >= 0.2 and best.workers > budget.cpus:
         parts.append(f"More workers than the {budget.cpus} CPUs, because items sleep.")
     return " ".join(parts)
+
+
+def shown(number: float, digits: int = 3) -> str:
+    """Return a number with so many digits, and without an exponent.
+
+    >>> shown(3086.7), shown(0.0513, 2), shown(97)
+    ('3,087', '0.051', '97')
+    """
+    return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"
 
 
 def _seconds(seconds: float) -> str:

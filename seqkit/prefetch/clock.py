@@ -13,11 +13,11 @@ class Clock(Protocol):
     def go_on(self) -> None: ...
 
 
-class _Local(threading.local):
+class _CurrentClock(threading.local):
     clock: Clock | None = None
 
 
-_local = _Local()
+_local = _CurrentClock()
 
 
 def set_clock(clock: Clock | None) -> None:

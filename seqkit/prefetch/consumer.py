@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from .chunking import CHUNK_BYTES
 from .protocol import Job, Unsendable
 from .results import Ready
-from .window import Chunk, Window
+from .window import Chunk, ChunkWindow
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -52,7 +52,7 @@ class Consumer:
 
     __slots__ = ("dropped", "epoch", "jobs", "order", "skipped", "stages", "urgent", "watches", "window")
 
-    def __init__(self, window: Window, epoch: int, stage: StagePlan | None = None) -> None:
+    def __init__(self, window: ChunkWindow, epoch: int, stage: StagePlan | None = None) -> None:
         self.window = window
         self.epoch = epoch
         self.stages = [] if stage is None else [stage]  # a list, which callbacks may hold

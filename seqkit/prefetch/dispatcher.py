@@ -42,7 +42,7 @@ from .life import Life
 from .protocol import Backend, Done, Event, Failed, Lost
 from .results import Ready
 from .statistics import Statistics
-from .window import Chunk, Window
+from .window import Chunk, ChunkWindow
 
 if TYPE_CHECKING:
     from .stages import StagePlan
@@ -58,7 +58,7 @@ SomeReader = TypeVar("SomeReader", bound=Reader)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FaultLimits:
     """How a node works ahead, in addition to `Chunking`."""
 
     timeout_s: float | None
@@ -95,7 +95,7 @@ class Dispatcher:
     """Shares the workers of a backend between consumers."""
 
     def __init__(
-        self, backend: Backend, chunking: Chunking, options: Options, printer: Printer | None = None
+        self, backend: Backend, chunking: Chunking, options: FaultLimits, printer: Printer | None = None
     ) -> None:
         self.pid = os.getpid()
         self.backend = backend
@@ -178,7 +178,7 @@ class Dispatcher:
         kind: type[SomeReader] = Reader,  # type: ignore[assignment]
     ) -> SomeReader:
         """Return a reader of a plan. It submits no job before its first `next` or `prepare`."""
-        window = Window(plan, self.limit(limit), in_order, None if self.chunking.fixed else cut)
+        window = ChunkWindow(plan, self.limit(limit), in_order, None if self.chunking.fixed else cut)
         reader = kind(self, Consumer(window, epoch, stage))
         self.step(self._watch, reader)
         if limit is None:  # an iterator, not plain indexing
@@ -379,7 +379,7 @@ class Dispatcher:
             if not event.is_last:
                 job.chunk = rest or _NOTHING
 
-    def _retry_or_fail(self, window: Window, chunk: Chunk, event: Lost) -> None:
+    def _retry_or_fail(self, window: ChunkWindow, chunk: Chunk, event: Lost) -> None:
         """Retry the first item of a chunk, whose worker was lost, or report the loss."""
         if event.worker is None and len(chunk) > 1:
             window.scatter(chunk)  # a task does not report its current item, so any item may be the cause

@@ -14,7 +14,7 @@ from ..core.tracebacks import warn
 from ..core.view import View
 from ..core.worker import in_process_worker
 from .chunking import TARGET_NS, Chunking
-from .dispatcher import CLOSED, Dispatcher, Options, Printer
+from .dispatcher import CLOSED, Dispatcher, FaultLimits, Printer
 from .hooks import worker_info
 from .protocol import Backend
 from .repeated import repetition_warning
@@ -66,7 +66,7 @@ class Engine:
 
                 self._settings, self.choice = settled(self._source, self._settings)
 
-    def chosen(self) -> Settings:
+    def settings(self) -> Settings:
         """Return the settings, with the choice of ``method="auto"`` if it was made."""
         return self._settings
 
@@ -145,7 +145,7 @@ class Engine:
         is_told = self._executor is None and not has_copies  # threads have a `StagePlan`
         least = 1 if is_told else items_per_job(self._source, settings.workers)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
-        options = Options(settings.timeout_s, settings.retries)
+        options = FaultLimits(settings.timeout_s, settings.retries)
         if observe_start is None or in_process_worker():
             return Dispatcher(self._backend(self._source, 2 * chunking.chunk_ns), chunking, options)
         observer = observe_start(self._source, settings.workers)
@@ -209,6 +209,10 @@ class Engine:
             replaced, self.closed = self._dispatcher, False
             self._replaced = replaced
         self._end(replaced)
+
+    def is_running(self) -> bool:
+        self._forget_after_fork()
+        return self._dispatcher is not None and not self._dispatcher.ended()
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()

@@ -7,13 +7,9 @@ import os
 import sys
 import threading
 import weakref
-from typing import Protocol
 
+from ..core.worker import Closable
 from .signals import CtrlCHeld
-
-
-class Closable(Protocol):
-    def close(self) -> None: ...
 
 
 class Life:

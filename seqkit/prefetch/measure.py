@@ -1,4 +1,4 @@
-"""Measure a view: what its items cost, and how fast threads and processes compute them.
+"""Measure a view: the cost of its items, and how fast threads and processes compute them.
 
 Guarantees
 ----------
@@ -42,7 +42,7 @@ SIZED = 16
 
 @dataclass(frozen=True)
 class Cost:
-    """What an item takes in one thread, on average.
+    """The cost of an item in one thread, on average.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Speed(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found about a view. `next_start` is the first index that was not read."""
+    """The figures of a view. `next_start` is the first index that was not read."""
 
     cost: Cost
     speeds: tuple[Speed, ...]
@@ -151,7 +151,7 @@ def start_method() -> Context | None:
 
 
 class Child(View[Any]):
-    """A view of one item: what a function returns for the view below."""
+    """A view of one item: the result of a function of the view below."""
 
     def __init__(self, source: View[Any], work: Callable[[View[Any]], Any]) -> None:
         super().__init__((source,), 1)
@@ -241,26 +241,28 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     failed, sized, nbytes, error = 0, 0, 0, ""
     begun = now()
     until = begun[0] + seconds
-    items, done, counted = view._iter(plan_from(view, start)), 0, 0
+    items, done, first = view._iter(plan_from(view, start)), 0, 0
     set_clock(stood)
     try:
-        while perf_counter() < until or not done:
+        while not done or perf_counter() < until:
             try:
-                item = next(items)
-                if sized < SIZED:
-                    sized, nbytes = sized + 1, nbytes + (size_of(item) or 0)
-                del item  # the next one may then have its memory
-            except StopIteration:
-                break
+                for item in items:
+                    done += 1
+                    if sized < SIZED:
+                        sized, nbytes = sized + 1, nbytes + (size_of(item) or 0)
+                    del item  # the next one may then have its memory
+                    if done == 1 or perf_counter() >= until:
+                        break
+                else:
+                    break
             except Exception as raised:
-                failed, error = failed + 1, error or summary(raised.__cause__ or raised)
-            done, counted = done + 1, counted + 1
+                failed, error, done = failed + 1, error or summary(raised.__cause__ or raised), done + 1
             if done == 1 and perf_counter() < until:
-                begun, counted = now(), 0
+                begun, first = now(), 1
     finally:
         set_clock(None)
     wall_s, cpu_s, queued_s = (
-        (after - before) / max(counted, 1) for before, after in zip(begun, now(), strict=True)
+        (after - before) / max(done - first, 1) for before, after in zip(begun, now(), strict=True)
     )
     asleep_s = max(0.0, wall_s - cpu_s - queued_s)
     cost = Cost(done, failed, wall_s, cpu_s, asleep_s, nbytes // max(sized, 1), error)

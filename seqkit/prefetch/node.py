@@ -319,8 +319,16 @@ class Prefetch(LowerNode[T]):
 
     @property
     def choice(self) -> Choice | None:
-        """What ``method="auto"`` chose, and why. None before the first read, and for other methods."""
+        """The choice of ``method="auto"``, and why. None before the first read, and for other methods."""
         return self._engine.choice
+
+    def is_running(self) -> bool:
+        """Return whether workers of this process have been started and not ended."""
+        return self._engine.is_running()
+
+    def workers(self) -> int:
+        """Return the number of workers. With ``method="auto"``: the number that was chosen."""
+        return self._engine.settings().workers
 
     def statistics(self) -> Statistics:
         """Return the figures of the node since its workers started, as a frozen dataclass."""
@@ -354,7 +362,7 @@ class Prefetch(LowerNode[T]):
         return keyed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._settings if self.choice is None else self._engine.chosen()
+        settings = self._settings if self.choice is None else self._engine.settings()
         if not isinstance(settings.method, str):  # an executor cannot be pickled: use threads instead
             workers = min(settings.workers, usable_cpus())
             settings = replace(settings, method="thread", workers=workers)

@@ -341,11 +341,11 @@ class Item:
         self._claims = {}
 
 
-class _Local(threading.local):
+class _Computing(threading.local):
     item: Item | None = None
 
 
-_local = _Local()
+_local = _Computing()
 
 
 def current_item() -> Item | None:

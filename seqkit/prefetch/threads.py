@@ -79,7 +79,7 @@ class _Run:
         return Outcomes(outcomes.values[first:count], failures)
 
 
-class _Local(threading.local):
+class _WorkerState(threading.local):
     """The state of one worker thread. Other threads see the defaults."""
 
     is_worker = False
@@ -115,7 +115,7 @@ class _Shared:
         self.closed = False
         self.keeps_order = keeps_order
         self.order = 0
-        self.local = _Local()
+        self.local = _WorkerState()
 
     def reorder(self) -> None:
         """Let the only worker skip the jobs that wait now. Called by who removed the running job."""

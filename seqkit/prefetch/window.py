@@ -83,7 +83,7 @@ class Chunk:
         return as_list(self.indices[position : position + 1])[0]
 
 
-class Window:
+class ChunkWindow:
     """The chunks of one consumer, from the next chunk to hand out to the last chunk drawn.
 
     Parameters
@@ -106,7 +106,7 @@ class Window:
 
     Examples
     --------
-    >>> window = Window("abc", limit=2)
+    >>> window = ChunkWindow("abc", limit=2)
     >>> window.add(window.draw(window.room(1, depth=2), 1))
     >>> first, second = window.ask(1), window.ask(1)
     >>> second.result = "B"; window.ready() is None

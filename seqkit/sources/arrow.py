@@ -17,10 +17,10 @@ from .number_lists import dtype_named, number_list
 from .per_process import PerProcess
 from .row_types import decoded, fields_of, row_type_in
 
-__all__ = ["Column", "Rows", "arrow"]
+__all__ = ["ArrowColumn", "ArrowRows", "arrow"]
 
 
-class Column:
+class ArrowColumn:
     """The values of an Array or ChunkedArray by position, as Python objects."""
 
     def __init__(self, array: Any) -> None:
@@ -40,13 +40,13 @@ class Column:
             return [self[int(i)] for i in indices]
 
     def __reduce__(self) -> Any:
-        return Column, (compacted(self._array),)
+        return ArrowColumn, (compacted(self._array),)
 
 
-class Rows:
+class ArrowRows:
     """The rows of a Table or RecordBatch by position, each a dict from column to value.
 
-    Rows of a file that `materialize` wrote are those that it was given.
+    ArrowRows of a file that `materialize` wrote are those that it was given.
     """
 
     takes_arrays = True  # of indices: pyarrow takes three times as long to convert a list
@@ -89,7 +89,7 @@ class Rows:
         return as_rows(self._names, columns, len(indices))
 
     def __reduce__(self) -> Any:
-        return Rows, (compacted(self._table),)
+        return ArrowRows, (compacted(self._table),)
 
 
 Read = Callable[[Any], list[Any]]
@@ -195,4 +195,4 @@ def _open(path: str) -> Any:
             file.seek(0)
             table = pa.ipc.open_stream(file).read_all()
     check_names(table.schema.names, path, "arrow")
-    return Rows(table)
+    return ArrowRows(table)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Columns", "as_names", "as_rows", "check_names", "choose"]
+__all__ = ["DictRows", "as_names", "as_rows", "check_names", "choose"]
 
 MOST_NAMES = 20  # in a message
 
@@ -76,7 +76,7 @@ def choose(
             raise ValueError(
                 f"{who}: {path} has no arrays with rows at its top, but {listed(known)}. Pass a name."
             )
-        return next(iter(columns.values())) if len(columns) == 1 else Columns(columns, path)
+        return next(iter(columns.values())) if len(columns) == 1 else DictRows(columns, path)
     columns = {}
     for key in [name] if isinstance(name, str) else name:
         try:
@@ -86,7 +86,7 @@ def choose(
         if rows is None:
             raise ValueError(f"{who}: {key!r} in {path} has no rows, because it has no dimensions")
         columns[key] = rows
-    return columns[name] if isinstance(name, str) else Columns(columns, path)
+    return columns[name] if isinstance(name, str) else DictRows(columns, path)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -110,10 +110,10 @@ def as_rows(names: Sequence[Any], columns: Iterable[Sequence[Any]], n: int) -> l
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-class Columns:
+class DictRows:
     """The rows of several sequences of one length, each a dict.
 
-    >>> Columns({"x": [1, 2], "y": "ab"}, "letters.npz")[1]
+    >>> DictRows({"x": [1, 2], "y": "ab"}, "letters.npz")[1]
     {'x': 2, 'y': 'b'}
     """
 

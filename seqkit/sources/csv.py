@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.view import View
-from .columns import Columns, check_names
+from .columns import DictRows, check_names
 from .files import existing
 from .per_process import PerProcess
 
@@ -232,7 +232,7 @@ def _read_plain(path: str, delimiter: str, encoding: str) -> Any:
                 f"csv: each line of {path} needs {len(names)} fields, got {len(wrong[0])} in {wrong[0]!r}"
             )
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    return Columns({name: _column(texts) for name, texts in zip(names, columns, strict=True)}, path)
+    return DictRows({name: _column(texts) for name, texts in zip(names, columns, strict=True)}, path)
 
 
 def _read_with_pandas(path: str, delimiter: str, encoding: str, **options: Any) -> Any:
@@ -247,7 +247,7 @@ def _read_with_pandas(path: str, delimiter: str, encoding: str, **options: Any) 
     if not options.keys() & {"header", "names", "skiprows"}:  # pandas changes names that occur twice
         first = read_csv(path, **{**options, "usecols": None, "nrows": 1}, header=None)
         check_names(first.iloc[0].tolist(), path, "csv")
-    return Columns({name: _column(frame[name].tolist()) for name in frame.columns}, path)
+    return DictRows({name: _column(frame[name].tolist()) for name in frame.columns}, path)
 
 
 class Values:

@@ -38,7 +38,7 @@ def most_open() -> int:
     return max(8, min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
 
-class Opened:
+class Handle:
     """A handle of this process, open or closed. Closing it in a forked process does nothing."""
 
     def __init__(self, open_fn: Callable[[], Any], is_bounded: bool, with_worker: bool) -> None:
@@ -85,9 +85,9 @@ class _Few:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._opened: weakref.WeakSet[Opened] = weakref.WeakSet()
+        self._opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
-    def make_room_for(self, new: Opened) -> None:
+    def make_room_for(self, new: Handle) -> None:
         with self._lock:
             self._opened.add(new)
             others = [opened for opened in self._opened if opened.value is not None]
@@ -95,7 +95,7 @@ class _Few:
         for opened in sorted(others, key=lambda opened: opened.last_use) if excess > 0 else ():
             excess -= excess > 0 and self._close(opened)
 
-    def _close(self, opened: Opened) -> bool:
+    def _close(self, opened: Handle) -> bool:
         """Close a handle unless another thread uses it. Return True if it was open and is closed."""
         if not opened.lock.acquire(blocking=False):
             return False
@@ -115,7 +115,7 @@ _few: dict[int, _Few] = {}  # by pid: a forked child leaves the entries of its p
 class _Own:
     """The handles of one process: one for all threads, or one for each."""
 
-    def __init__(self, shared: Opened) -> None:
+    def __init__(self, shared: Handle) -> None:
         self.shared = shared
         self.local = threading.local()
 
@@ -172,14 +172,14 @@ class Handles:
             opened.value, opened._pid = parents[-1].shared.value, parents[-1].shared._pid
         return self._own.setdefault(os.getpid(), _Own(opened))  # one step, so two threads get the same
 
-    def _of_thread(self, own: _Own) -> Opened:
-        opened: Opened | None = getattr(own.local, "opened", None)
+    def _of_thread(self, own: _Own) -> Handle:
+        opened: Handle | None = getattr(own.local, "opened", None)
         if opened is None:
             opened = own.local.opened = self._opened()
         return opened
 
-    def _opened(self) -> Opened:
-        return Opened(self._open_fn, self._bounded, self._per_thread)
+    def _opened(self) -> Handle:
+        return Handle(self._open_fn, self._bounded, self._per_thread)
 
     def __reduce__(self) -> Any:
         return Handles, (self._open_fn, self._per_thread, self._inheritable, self._bounded)

@@ -16,7 +16,7 @@ from .columns import as_names, choose
 from .files import existing
 from .per_process import PerProcess
 
-__all__ = ["Rows", "hdf5"]
+__all__ = ["Hdf5Rows", "hdf5"]
 
 CACHE_BYTES = 64 * 1024 * 1024  # of decompressed chunks, for each data set: HDF5's own 1 MiB holds few chunks
 READ_BYTES = 64 * 1024  # in one read of an array without chunks
@@ -99,7 +99,7 @@ def _column(file: Any, key: str) -> Any:
             f"hdf5: {key!r} holds references, which mean nothing outside the file. Choose other names."
         )
     _check_sources(dataset)
-    return Rows(dataset)
+    return Hdf5Rows(dataset)
 
 
 def _item(file: Any, key: str) -> Any:
@@ -119,7 +119,7 @@ def _check_sources(dataset: Any) -> None:
             raise FileNotFoundError(f"hdf5: {dataset.name} is made of the file {name}, which is missing")
 
 
-class Rows:
+class Hdf5Rows:
     """The rows of an `h5py.Dataset`. A batch is one read for each chunk that it touches."""
 
     def __init__(self, dataset: Any) -> None:
@@ -156,7 +156,7 @@ class Rows:
         return _reopened, (file.filename, name)
 
 
-def _reopened(path: str, name: str) -> Rows:
+def _reopened(path: str, name: str) -> Hdf5Rows:
     import h5py
 
-    return Rows(h5py.File(path, "r")[name])
+    return Hdf5Rows(h5py.File(path, "r")[name])

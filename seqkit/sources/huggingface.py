@@ -11,7 +11,7 @@ from .files import existing
 from .number_lists import dtype_named, number_list
 from .per_process import PerProcess
 
-__all__ = ["Column", "as_rows", "huggingface"]
+__all__ = ["HuggingFaceColumn", "as_rows", "huggingface"]
 
 TABLES = ("arrow", "pandas", "polars")  # formats in which `data[i]` is a table of one row
 
@@ -32,10 +32,10 @@ def as_rows(data: Any) -> Any:
         )
     if kind not in (None, "python", "custom"):
         return Formatted(data)
-    return Rows(data) if kind != "custom" and _lists_of(data) else data
+    return HuggingFaceRows(data) if kind != "custom" and _lists_of(data) else data
 
 
-class Rows:
+class HuggingFaceRows:
     """The rows of a data set, in which columns of lists of numbers are known as such."""
 
     def __init__(self, data: Any) -> None:
@@ -57,7 +57,7 @@ class Rows:
         return row
 
     def __reduce__(self) -> Any:
-        return Rows, (self._data,)
+        return HuggingFaceRows, (self._data,)
 
 
 def _lists_of(data: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Formatted:
         return type(self), (self._data,)
 
 
-class Column(Formatted):
+class HuggingFaceColumn(Formatted):
     """The values of a column by position. A batch is read in one call, as for `Formatted`."""
 
     def __init__(self, column: Any) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from .columns import as_rows, check_names
 from .number_lists import NumberList, are_numbers
 
-__all__ = ["Column", "Rows"]
+__all__ = ["PandasColumn", "PandasRows"]
 
 
-class Column:
+class PandasColumn:
     """The values of a Series or an Index by position. Labels do not matter.
 
     Numbers and objects come as they lie in the array of numpy. Other values come from the extension array:
@@ -39,10 +39,10 @@ class Column:
         return _several(self.values, np.asarray(indices, np.intp))
 
     def __reduce__(self) -> Any:
-        return Column, (self._series,)
+        return PandasColumn, (self._series,)
 
 
-class Rows:
+class PandasRows:
     """The rows of a DataFrame by position, each a dict from column to value."""
 
     def __init__(self, frame: Any) -> None:
@@ -52,7 +52,7 @@ class Rows:
 
     @cached_property
     def _columns(self) -> list[Any]:
-        return [Column(self._frame.iloc[:, k]).values for k in range(len(self._names))]
+        return [PandasColumn(self._frame.iloc[:, k]).values for k in range(len(self._names))]
 
     def __len__(self) -> int:
         return len(self._frame)
@@ -67,7 +67,7 @@ class Rows:
         return as_rows(self._names, [_several(column, wanted) for column in self._columns], len(indices))
 
     def __reduce__(self) -> Any:
-        return Rows, (self._frame,)
+        return PandasRows, (self._frame,)
 
 
 def _cell(value: Any) -> Any:

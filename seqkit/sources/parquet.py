@@ -20,7 +20,7 @@ import numpy as np
 from ..core.arguments import check_callable, positive_int
 from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
-from .arrow import Rows
+from .arrow import ArrowRows
 from .columns import as_names, check_names, listed
 from .files import Progress, as_path, found, name_file, natural
 from .handles import Handles
@@ -246,7 +246,7 @@ class ParquetRows:
     ----------
     paths : list of str
     sizes : list of list of int
-        Rows of each row group of each file.
+        ArrowRows of each row group of each file.
     columns : sequence of str or None
     cache_bytes : int
     partitions : list of dict, optional
@@ -271,7 +271,7 @@ class ParquetRows:
         self.group_sizes = [rows for groups in sizes for rows in groups]
         self._ends = list(accumulate(self.group_sizes))
         self._files = [Handles(partial(_open, path), bounded=True) for path in paths]
-        self._decoded: OrderedDict[int, Rows] = OrderedDict()
+        self._decoded: OrderedDict[int, ArrowRows] = OrderedDict()
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -294,7 +294,7 @@ class ParquetRows:
 
         return read_grouped(groups, read)
 
-    def _read(self, group: int, read: Callable[[Rows], Any]) -> Any:
+    def _read(self, group: int, read: Callable[[ArrowRows], Any]) -> Any:
         """Return what `read` returns for the rows of a row group. Errors name the file."""
         try:
             return read(self._table(group))
@@ -302,12 +302,12 @@ class ParquetRows:
             name_file(error, self._paths[self._groups[group][0]])
             raise
 
-    def _table(self, group: int) -> Rows:
+    def _table(self, group: int) -> ArrowRows:
         """Return the rows of a row group, decoded now or before."""
         if group in self._decoded:
             self._decoded.move_to_end(group)
             return self._decoded[group]
-        self._decoded[group] = rows = Rows(self._decode(*self._groups[group]))
+        self._decoded[group] = rows = ArrowRows(self._decode(*self._groups[group]))
         while len(self._decoded) > 1 and sum(r.nbytes for r in self._decoded.values()) > self._cache_bytes:
             self._decoded.popitem(last=False)
         return rows

@@ -9,12 +9,12 @@ import numpy as np
 
 from .number_lists import dtype_named, number_list
 
-__all__ = ["Column", "Rows"]
+__all__ = ["PolarsColumn", "PolarsRows"]
 
 NAT = np.datetime64("NaT", "ns").astype(np.int64)
 
 
-class Column:
+class PolarsColumn:
     """The values of a Series by position, as Python objects."""
 
     def __init__(self, series: Any) -> None:
@@ -40,10 +40,10 @@ class Column:
         return values if self._dtype is None else [number_list(value, self._dtype) for value in values]
 
     def __reduce__(self) -> Any:
-        return Column, (self._series,)
+        return PolarsColumn, (self._series,)
 
 
-class Rows:
+class PolarsRows:
     """The rows of a DataFrame by position, each a dict from column to value."""
 
     def __init__(self, frame: Any) -> None:
@@ -77,7 +77,7 @@ class Rows:
         return [dict(zip(names, row(i), strict=True)) for i in indices]
 
     def __reduce__(self) -> Any:
-        return Rows, (self._frame,)
+        return PolarsRows, (self._frame,)
 
 
 def _check_times(series: Any) -> None:

@@ -84,8 +84,8 @@ def sqlite(
     except sqlite3.Error as error:
         name_file(error, name)
         raise
-    handles = Handles(partial(Rows, name, query), per_thread=True, bounded=True)
-    return smap(WithHandle(handles, Rows.read, name), as_view(ids, "sqlite"), batched=True)
+    handles = Handles(partial(SqliteRows, name, query), per_thread=True, bounded=True)
+    return smap(WithHandle(handles, SqliteRows.read, name), as_view(ids, "sqlite"), batched=True)
 
 
 def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> tuple[str, Any]:
@@ -126,7 +126,7 @@ def _connect(path: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
-class Rows:
+class SqliteRows:
     """The rows that a query finds in an opened database. Used by one thread."""
 
     def __init__(self, path: str, query: str) -> None:

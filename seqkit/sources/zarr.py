@@ -16,7 +16,7 @@ from .columns import as_names, choose
 from .files import existing
 from .per_process import PerProcess
 
-__all__ = ["Rows", "zarr"]
+__all__ = ["ZarrRows", "zarr"]
 
 CACHE_BYTES = 64 * 1024 * 1024  # larger groups of rows are not kept
 
@@ -91,10 +91,10 @@ def _open(store: str, name: Any) -> Any:
 def _rows(node: Any) -> Any:
     if not hasattr(node, "shape"):
         raise ValueError(f"zarr: {node.name!r} is a group and no array. It has {list(node)}.")
-    return Rows(node) if node.shape else None
+    return ZarrRows(node) if node.shape else None
 
 
-class Rows:
+class ZarrRows:
     """The rows of a Zarr array. The chunk or shard of the rows that were read last stays decoded."""
 
     def __init__(self, array: Any) -> None:
@@ -132,4 +132,4 @@ class Rows:
         return rows
 
     def __reduce__(self) -> Any:
-        return Rows, (self._array,)
+        return ZarrRows, (self._array,)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .lanes import Row
-from .memory import Memory
-from .padding import Pad, as_array, fields, filled, full, group_of, like
+from .memory import BatchMemory
+from .padding import FillValue, as_array, fields, filled, full, group_of, like
 
 __all__ = ["Collation", "StreamBatch", "Unequal"]
 
@@ -105,11 +105,11 @@ class Collation:
         chunks: list[int] | None = None,
     ) -> None:
         self._collate_fn = collate_fn
-        self._pad = Pad(pad_value)
+        self._pad = FillValue(pad_value)
         self._unequal = unequal
         self._time_first = time_first
         self._chunks = chunks
-        self._memory = Memory()
+        self._memory = BatchMemory()
 
     def batch(self, rows: list[Row], form: Any) -> StreamBatch:
         """Return the batch of some rows. Rows of the padding value have a form that `form_of` returned."""
@@ -135,7 +135,7 @@ class Collation:
         assert self._chunks is not None
         return None if stream < 0 else self._chunks[stream] - 1
 
-    def _stacked(self, values: list[Any], pad: Pad) -> Any:
+    def _stacked(self, values: list[Any], pad: FillValue) -> Any:
         first = values[0]
         if isinstance(first, dict):
             if any(not isinstance(value, dict) or value.keys() != first.keys() for value in values):
@@ -152,7 +152,7 @@ class Collation:
             return values  # numpy would turn numbers beside text into text
         return self._stacked_arrays(arrays, pad)
 
-    def _stacked_arrays(self, arrays: list[Any], pad: Pad) -> Any:
+    def _stacked_arrays(self, arrays: list[Any], pad: FillValue) -> Any:
         axis = int(self._time_first and arrays[0].ndim > 0)
         shape = arrays[0].shape
         dtype = np.result_type(*[array for array in arrays if array.size] or arrays)

@@ -302,7 +302,7 @@ class OpenStreams:
             self._end(next(iter(self._open)))
 
 
-class _Local(threading.local):
+class _OfThread(threading.local):
     streams: OpenStreams | None = None
 
 
@@ -319,7 +319,7 @@ class Chunks(View[Any]):
         self._order = order
         self._opener = opener
         self._patience_ns = patience_ns
-        self._local = _Local()
+        self._local = _OfThread()
         # By the number of a stream: the chunk that is being read, and by which thread.
         self._being_read: dict[int, tuple[int, OpenStreams]] = {}
 

@@ -14,10 +14,10 @@ from ..core.view import View
 from .lanes import Padding, count_batches
 from .order import Drawn, Listed, Order
 
-__all__ = ["Epochs"]
+__all__ = ["StreamEpochs"]
 
 
-class Epochs:
+class StreamEpochs:
     """The streams of all epochs, of one rank. The parameters are those of `StreamLoader`.
 
     Attributes

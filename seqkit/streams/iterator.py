@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import ref
 
@@ -10,12 +10,12 @@ from .batch import StreamBatch
 from .lanes import Lanes, NoChunk, Row, Where
 from .padding import form_of
 
-__all__ = ["Progress", "StreamIterator"]
+__all__ = ["StreamIterator", "StreamProgress"]
 
 _NONE = object()  # no chunk, which may be anything
 
 
-class Progress:
+class StreamProgress:
     """How far an epoch was read. It outlives the iterator. The workers do not."""
 
     def __init__(self, iterator: StreamIterator) -> None:
@@ -54,7 +54,7 @@ class StreamIterator(Iterator[StreamBatch]):
         self._is_form_of_first = False  # not of the first chunk after a resume
         if start is not None and start["lanes"] is not None:
             self._lanes.restore(start["batch"], start["lanes"], start["lost"])
-        self.progress = Progress(self)
+        self.progress = StreamProgress(self)
 
     def __next__(self) -> StreamBatch:
         if self._is_closed:
@@ -120,6 +120,11 @@ class StreamIterator(Iterator[StreamBatch]):
             "lanes": lanes.state(),
             "lost": sorted(lanes.lost),
         }
+
+    def nodes(self) -> Sequence[Any]:
+        """Return the nodes that read the streams."""
+        nodes: Sequence[Any] = self._where.nodes
+        return nodes
 
     def close(self) -> None:
         """End the workers and close all open streams. Idempotent."""

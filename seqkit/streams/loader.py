@@ -27,12 +27,12 @@ from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from .batch import Collation, StreamBatch, Unequal
 from .chunks import Chunks, Opener, OpenStreams, Resume
-from .epochs import Epochs
-from .iterator import Progress, StreamIterator
+from .epochs import StreamEpochs
+from .iterator import StreamIterator, StreamProgress
 from .lanes import PADDING, Ends, Lanes, Row, Where
 from .order import Listed, Order, described
 from .state import check_state
-from .workers import Here, Limits, Opened, StreamFailed, Workers
+from .workers import Here, Opened, ReadAhead, StreamFailed, Workers
 
 __all__ = ["StreamLoader"]
 
@@ -218,7 +218,7 @@ class StreamLoader:
         self._collating = collate_fn, pad_value, unequal, time_first
         self.seed = as_seed(seed, f"{who}: seed")
         self._seed_was_drawn = seed is None
-        self._epochs = Epochs(
+        self._epochs = StreamEpochs(
             streams,
             batch_size=self.batch_size,
             padding=padding,
@@ -245,18 +245,18 @@ class StreamLoader:
         self.failed: list[tuple[int, int, str]] = []
         self._epoch = 0
         self._start: dict[str, Any] | None = None
-        self._latest: Progress | None = None
+        self._latest: StreamProgress | None = None
         self._alive: WeakSet[StreamIterator] = WeakSet()
         self._has_begun = self._is_closed = False
 
     # ---------------------------------------------------------------- arguments
 
-    def _checked_limits(self, max_buffered: int, max_bytes: int, streams_ahead: int | None) -> Limits:
+    def _checked_limits(self, max_buffered: int, max_bytes: int, streams_ahead: int | None) -> ReadAhead:
         chunks = positive_int(max_buffered, "StreamLoader: max_buffered")
         nbytes = positive_int(max_bytes, "StreamLoader: max_bytes")
         ahead = optional_int(streams_ahead, "StreamLoader: streams_ahead", least=0)
         ahead = self.batch_size if ahead is None else ahead
-        return Limits(chunks, ahead if self.num_workers else 0, nbytes // (self.batch_size + ahead))
+        return ReadAhead(chunks, ahead if self.num_workers else 0, nbytes // (self.batch_size + ahead))
 
     def _checked_timeout(self, timeout: Any) -> float | None:
         if not isinstance(timeout, bool) and timeout == 0:
@@ -437,6 +437,10 @@ class StreamLoader:
         other._epoch, other._start, other._latest = 0, None, None
         other._has_begun = other._is_closed = False
         return other
+
+    def nodes(self) -> list[Prefetch[Any]]:
+        """Return the nodes of the epochs that are being read (for `watch`)."""
+        return [node for iterator in self._alive for node in iterator.nodes()]
 
     def close(self) -> None:
         """End all iterators and their workers, and close their streams. Idempotent."""

@@ -1,4 +1,4 @@
-"""Memory of large batches, used again as soon as no array refers to it.
+"""BatchMemory of large batches, used again as soon as no array refers to it.
 
 The system hands out large memory as new pages, which it clears one by one. For a batch of 32 MiB that takes
 longer than copying the rows.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Memory"]
+__all__ = ["BatchMemory"]
 
 Block = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -24,10 +24,10 @@ LEAST_BYTES = 1 << 20
 MOST = 3
 
 
-class Memory:
+class BatchMemory:
     """Makes arrays for batches.
 
-    >>> memory = Memory()
+    >>> memory = BatchMemory()
     >>> def place(array):
     ...     return array.ctypes.data
     >>> first = memory.empty((2, 1 << 20), np.dtype(np.uint8))

@@ -11,23 +11,23 @@ import numpy.typing as npt
 
 from ..core.casting import holds
 
-__all__ = ["Pad", "as_array", "fields", "filled", "form_of", "full", "group_of", "is_tensor", "like"]
+__all__ = ["FillValue", "as_array", "fields", "filled", "form_of", "full", "group_of", "is_tensor", "like"]
 
 _NUMBERS = "biufc"
 _TEXT: dict[str, type] = {"U": str, "T": str, "S": bytes}
 
 
-class Pad(NamedTuple):
+class FillValue(NamedTuple):
     """The value that fills rows of padding and short chunks: one for all fields, or a dict of them.
 
-    >>> Pad({"x": {"y": 3}}).of("x").of("y")
-    Pad(value=3, is_of_field=True)
+    >>> FillValue({"x": {"y": 3}}).of("x").of("y")
+    FillValue(value=3, is_of_field=True)
     """
 
     value: Any
     is_of_field: bool = False
 
-    def of(self, field: Any) -> Pad:
+    def of(self, field: Any) -> FillValue:
         """Return the padding of a field: a key of a dict, a name or a place in a tuple."""
         if not isinstance(self.value, dict):
             return self
@@ -36,7 +36,7 @@ class Pad(NamedTuple):
                 f"StreamLoader: pad_value={self.value!r} has no value for the field {field!r} of the chunks."
                 " Add one"
             )
-        return Pad(self.value[field], True)
+        return FillValue(self.value[field], True)
 
 
 def as_array(value: Any) -> npt.NDArray[Any] | None:
@@ -95,14 +95,14 @@ def form_of(chunk: Any) -> Any:
     return chunk if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
 
-def filled(form: Any, pad: Pad) -> Any:
+def filled(form: Any, pad: FillValue) -> Any:
     """Return a chunk of padding with the structure, shapes and types of another one.
 
     Text and other objects become the padding value, unless that is a number meant for all fields: then None.
 
-    >>> filled({"x": np.arange(3), "name": "a"}, Pad(7))
+    >>> filled({"x": np.arange(3), "name": "a"}, FillValue(7))
     {'x': array([7, 7, 7]), 'name': None}
-    >>> filled({"x": np.arange(3), "name": "a"}, Pad({"x": 7, "name": ""}))
+    >>> filled({"x": np.arange(3), "name": "a"}, FillValue({"x": 7, "name": ""}))
     {'x': array([7, 7, 7]), 'name': ''}
     """
     if isinstance(form, dict):

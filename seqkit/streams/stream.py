@@ -292,7 +292,7 @@ class _Shuffled(Stream[T]):
 # Each of these begins the pass of its source at once, and returns an iterator that survives errors.
 
 
-class _Items:
+class _NewPass:
     """Reads item i of a stream in a new pass, for an error of item i."""
 
     def __init__(self, items: Iterable[Any], first: int) -> None:
@@ -317,14 +317,14 @@ class _Step:
     def __init__(self, name: str, f: Callable[[Any], Any], items: Iterable[Any], first: int = 0) -> None:
         self._name = name
         self._f = f
-        self._items = _Items(items, first)
+        self._items = _NewPass(items, first)
 
     def _get(self, i: int) -> Any:
         return self._f(self._items._get(i))
 
     __getitem__ = _get
 
-    def _parts(self, i: int) -> list[tuple[_Items, list[int]]]:
+    def _parts(self, i: int) -> list[tuple[_NewPass, list[int]]]:
         return [(self._items, [i])]
 
 

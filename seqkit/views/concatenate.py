@@ -15,7 +15,7 @@ from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, U
 from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
-from .bases.one_of_several import Ends, IntArray, OneOfSeveral
+from .bases.one_of_several import IntArray, Lengths, OneOfSeveral
 
 __all__ = ["Concatenate", "concatenate"]
 
@@ -82,8 +82,8 @@ class Concatenate(OneOfSeveral):
         return [*accumulate(map(int, lengths), initial=0)][: len(self._sources)]
 
     @cached
-    def _ends(self) -> Ends:
-        return Ends(self._sources)
+    def _ends(self) -> Lengths:
+        return Lengths(self._sources)
 
     def _place(self, i: int) -> tuple[int, int]:
         if self._starts is None:

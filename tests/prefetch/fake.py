@@ -9,7 +9,7 @@ from typing import Any
 
 from seqkit.prefetch.chunking import Chunking
 from seqkit.prefetch.consumer import Reader
-from seqkit.prefetch.dispatcher import Dispatcher, Options
+from seqkit.prefetch.dispatcher import Dispatcher, FaultLimits
 from seqkit.prefetch.protocol import Done, Event, Job, Lost, Skipped, Unsendable
 from seqkit.prefetch.reading import opened
 from seqkit.prefetch.results import Outcomes, Result
@@ -248,7 +248,7 @@ def a_node(
 ) -> Dispatcher:
     chunking = Chunking(workers, max_buffered, chunk_size)
     chunking.depth = depth or chunking.depth
-    return Dispatcher(fake, chunking, Options(timeout_s, retries))
+    return Dispatcher(fake, chunking, FaultLimits(timeout_s, retries))
 
 
 def a_node_of_chunks(fake: Fake, size: int, **options: Any) -> Dispatcher:

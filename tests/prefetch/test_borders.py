@@ -15,7 +15,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.prefetch.borders import Borders
-from seqkit.prefetch.window import Window
+from seqkit.prefetch.window import ChunkWindow
 
 FILES, ITEMS = 12, 200
 Build = Callable[[Any], Any]
@@ -72,7 +72,7 @@ def borders_of(view: sk.View[Any]) -> Borders:
 )
 def test_a_chunk_ends_where_its_last_file_begins(plan: Iterable[int]) -> None:
     borders = borders_of(sk.flatten(["abcde", "fgh", "ijkl"], [5, 3, 4]))
-    window = Window(plan, 99, cut=borders.cut)
+    window = ChunkWindow(plan, 99, cut=borders.cut)
     drawn = [list(chunk.indices) for chunk in window.draw(9, 6)]
     forwards = [[0, 1, 2, 3, 4], [5, 6, 7], [8, 9, 10, 11]]
     backwards = [[11, 10, 9, 8], [7, 6, 5], [4, 3, 2, 1, 0]]
@@ -82,7 +82,7 @@ def test_a_chunk_ends_where_its_last_file_begins(plan: Iterable[int]) -> None:
 
 def test_small_files_share_a_chunk() -> None:
     borders = borders_of(sk.smap(str.upper, sk.flatten(["a", "bc", "d", "efg"], [1, 2, 1, 3])))
-    window = Window(range(7), 99, cut=borders.cut)
+    window = ChunkWindow(range(7), 99, cut=borders.cut)
     assert [list(chunk.indices) for chunk in window.draw(9, 6)] == [[0, 1, 2, 3], [4, 5, 6]]
 
 

@@ -1066,6 +1066,6 @@ def test_arguments_that_an_executor_does_not_support_are_refused(threads: Execut
 
 @pytest.mark.parametrize("method", ["threads", 3, None, ThreadPoolExecutor])
 def test_unknown_methods_are_refused(method: Any) -> None:
-    known = "one of 'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.Executor, got"
+    known = "one of 'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.futures.Executor"
     with pytest.raises(ValueError, match=known):
         sk.prefetch(range(3), method=method)

@@ -6,7 +6,6 @@ import copy
 import gc
 import os
 import pickle
-import re
 import signal
 import threading
 import time
@@ -71,7 +70,7 @@ class FileLog:
 # -------------------------------------------------------------------- arguments
 
 
-METHODS = "'thread', 'process', 'inline', 'dask', 'ray' or a concurrent.futures.Executor"
+METHODS = "'thread', 'process', 'inline', 'auto', 'dask', 'ray' or a concurrent.futures.Executor"
 
 
 @pytest.mark.parametrize(

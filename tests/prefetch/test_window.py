@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from seqkit.core.indices import Translated
 from seqkit.prefetch.results import Outcomes, Ready
-from seqkit.prefetch.window import Chunk, Window
+from seqkit.prefetch.window import Chunk, ChunkWindow
 
 
 class CountedPlan:
@@ -40,25 +40,25 @@ def result(chunk: Chunk, count: int | None = None) -> Ready:
     return Ready(Outcomes(list(chunk.indices[:count])))
 
 
-def draw(window: Window, size: int, depth: int = 99, waiting: bool = False) -> None:
+def draw(window: ChunkWindow, size: int, depth: int = 99, waiting: bool = False) -> None:
     window.add(window.draw(window.room(size, depth, waiting), size))
 
 
-def ask(window: Window, size: int, depth: int = 99, waiting: bool = False) -> Chunk | None:
+def ask(window: ChunkWindow, size: int, depth: int = 99, waiting: bool = False) -> Chunk | None:
     """Draw one chunk if there is none left to ask for, and ask for the next one."""
     if not window.has_unasked():
         window.add(window.draw(min(1, window.room(size, depth, waiting)), size))
     return window.ask(size)
 
 
-def asked(window: Window, *sizes: int) -> list[Chunk]:
+def asked(window: ChunkWindow, *sizes: int) -> list[Chunk]:
     """Ask for chunks of some sizes."""
     chunks = [ask(window, size) for size in sizes]
     assert None not in chunks
     return chunks  # type: ignore[return-value]
 
 
-def hand_out(window: Window) -> Chunk:
+def hand_out(window: ChunkWindow) -> Chunk:
     chunk = window.ready()
     assert chunk is not None
     window.hand_out(chunk)
@@ -75,7 +75,7 @@ class Driver:
 
     def __init__(self, n: int, limit: int, in_order: bool = True) -> None:
         self.plan = CountedPlan(n)
-        self.window = Window(self.plan, limit, in_order)
+        self.window = ChunkWindow(self.plan, limit, in_order)
         self.in_order = in_order
         self.flying: list[Chunk] = []
         self.arrived: set[int] = set()
@@ -268,13 +268,13 @@ TestWindowMachine.settings = settings(max_examples=60, stateful_step_count=40, d
 
 @pytest.mark.parametrize("waiting", [False, True])
 def test_with_a_limit_of_0_only_the_item_that_the_consumer_waits_for_is_asked_for(waiting: bool) -> None:
-    window = Window(range(9), limit=0)
+    window = ChunkWindow(range(9), limit=0)
     chunks = [ask(window, 8, waiting=waiting) for _ in range(3)]
     assert indices(chunks) == [[0] if waiting else None, None, None]
 
 
 def test_raising_the_limit_lets_more_be_asked_for_at_once() -> None:
-    window = Window(range(9), limit=1)
+    window = ChunkWindow(range(9), limit=1)
     assert ask(window, 5)
     assert ask(window, 5) is None
     window.limit = 4
@@ -282,18 +282,18 @@ def test_raising_the_limit_lets_more_be_asked_for_at_once() -> None:
 
 
 def test_depth_counts_chunks_and_limit_counts_items() -> None:
-    window = Window(range(99), limit=99)
+    window = ChunkWindow(range(99), limit=99)
     assert window.room(3, depth=2) == 2
     draw(window, 3, depth=2)
     assert window.room(3, depth=2) == 0
     assert window.room(3, depth=1) == 0  # the depth may shrink below what is pending
-    window = Window(range(99), limit=7)
+    window = ChunkWindow(range(99), limit=7)
     assert window.room(3, depth=9) == 3
     assert indices(window.draw(3, 3)) == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_a_drawn_chunk_is_asked_for_in_chunks_of_the_size_of_now() -> None:
-    window = Window(range(10), limit=10)
+    window = ChunkWindow(range(10), limit=10)
     window.add(window.draw(1, 8))
     assert indices([window.ask(3), window.ask(1), window.ask(9)]) == [[0, 1, 2], [3], [4, 5, 6, 7]]
     assert window.ask(1) is None
@@ -301,7 +301,7 @@ def test_a_drawn_chunk_is_asked_for_in_chunks_of_the_size_of_now() -> None:
 
 
 def test_a_drawn_chunk_is_pending_only_after_it_is_added() -> None:
-    window = Window(range(4), limit=4)
+    window = ChunkWindow(range(4), limit=4)
     drawn = window.draw(2, 2)
     assert (window.pending(), window.has_unasked(), window.ask(2)) == (0, False, None)
     window.add(drawn)
@@ -309,7 +309,7 @@ def test_a_drawn_chunk_is_pending_only_after_it_is_added() -> None:
 
 
 def test_a_chunk_drawn_while_the_window_ends_is_dropped() -> None:
-    window = Window(range(4), limit=4)
+    window = ChunkWindow(range(4), limit=4)
     drawn = window.draw(2, 2)
     window.end()
     window.add(drawn)
@@ -318,7 +318,7 @@ def test_a_chunk_drawn_while_the_window_ends_is_dropped() -> None:
 
 
 def test_a_window_of_an_empty_plan_ends_when_the_plan_was_asked() -> None:
-    window = Window((), limit=2)
+    window = ChunkWindow((), limit=2)
     assert not window.ended()
     assert ask(window, 1) is None
     assert window.ended()
@@ -339,7 +339,7 @@ def test_a_window_of_an_empty_plan_ends_when_the_plan_was_asked() -> None:
 @pytest.mark.parametrize("size", [1, 3, 50])
 def test_a_plan_of_any_kind_is_cut_into_pieces_of_its_kind(plan: Any, kind: type, size: int) -> None:
     expected = list(plan) if not isinstance(plan, CountedPlan) else list(range(7))
-    window = Window(plan if not isinstance(plan, CountedPlan) else CountedPlan(7), limit=50)
+    window = ChunkWindow(plan if not isinstance(plan, CountedPlan) else CountedPlan(7), limit=50)
     drawn: list[Any] = []
     while (chunk := ask(window, size)) is not None:
         rest = window.deliver(chunk, result(chunk, 1))
@@ -366,7 +366,7 @@ def test_an_endless_plan_is_drawn_no_further_than_the_limit() -> None:
             yield i
             i += 1
 
-    window = Window(plan(), limit=5)
+    window = ChunkWindow(plan(), limit=5)
     while ask(window, 3):
         pass
     assert drawn == [0, 1, 2, 3, 4]
@@ -375,7 +375,7 @@ def test_an_endless_plan_is_drawn_no_further_than_the_limit() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 @pytest.mark.parametrize("n", [0, 1, 3, 4])
 def test_a_plan_that_raises_ends_there_and_keeps_the_error(n: int, size: int) -> None:
-    window = Window(CountedPlan(n, fails=True), limit=6)
+    window = ChunkWindow(CountedPlan(n, fails=True), limit=6)
     handed: list[int] = []
     while (chunk := ask(window, size)) is not None:
         window.deliver(chunk, result(chunk))
@@ -386,7 +386,7 @@ def test_a_plan_that_raises_ends_there_and_keeps_the_error(n: int, size: int) ->
 
 
 def test_several_chunks_drawn_before_a_plan_raises_are_kept() -> None:
-    window = Window(CountedPlan(5, fails=True), limit=9)
+    window = ChunkWindow(CountedPlan(5, fails=True), limit=9)
     assert indices(window.draw(9, 2)) == [[0, 1], [2, 3], [4]]
     assert isinstance(window.failure, LookupError)
     assert window.is_drawn
@@ -397,7 +397,7 @@ def test_ctrl_c_in_a_plan_passes_through_and_ends_it() -> None:
         yield 0
         raise KeyboardInterrupt
 
-    window = Window(plan(), limit=6)
+    window = ChunkWindow(plan(), limit=6)
     with pytest.raises(KeyboardInterrupt):
         window.draw(3, 1)
     assert window.is_drawn
@@ -408,7 +408,7 @@ def test_ctrl_c_in_a_plan_passes_through_and_ends_it() -> None:
 
 
 def test_the_rest_of_a_job_that_ended_early_comes_before_later_items() -> None:
-    window = Window(range(12), limit=12)
+    window = ChunkWindow(range(12), limit=12)
     first, second = asked(window, 4, 4)
     rest = window.deliver(first, result(first, 3))
     assert rest is not None
@@ -424,7 +424,7 @@ def test_the_rest_of_a_job_that_ended_early_comes_before_later_items() -> None:
 
 
 def test_the_rest_of_a_job_that_still_runs_is_not_asked_for_again() -> None:
-    window = Window(range(12), limit=12)
+    window = ChunkWindow(range(12), limit=12)
     (chunk,) = asked(window, 6)
     pieces = []
     while chunk is not None:
@@ -436,7 +436,7 @@ def test_the_rest_of_a_job_that_still_runs_is_not_asked_for_again() -> None:
 
 
 def test_the_chunk_of_a_dead_worker_is_cut_after_its_current_item() -> None:
-    window = Window(range(7), limit=7)
+    window = ChunkWindow(range(7), limit=7)
     first, second, third = asked(window, 2, 3, 2)
     second.deaths = 1
     window.isolate(second)
@@ -450,7 +450,7 @@ def test_the_chunk_of_a_dead_worker_is_cut_after_its_current_item() -> None:
 
 
 def test_a_chunk_whose_failing_item_is_unknown_is_sent_item_by_item() -> None:
-    window = Window(range(7), limit=7)
+    window = ChunkWindow(range(7), limit=7)
     first, second, third = asked(window, 2, 3, 2)
     window.scatter(second)
     again = [window.ask(5) for _ in range(4)]
@@ -464,7 +464,7 @@ def test_a_chunk_whose_failing_item_is_unknown_is_sent_item_by_item() -> None:
 
 
 def test_a_chunk_that_was_not_begun_is_asked_for_again_as_it_is() -> None:
-    window = Window(range(6), limit=6)
+    window = ChunkWindow(range(6), limit=6)
     chunk, _ = asked(window, 3, 3)
     window.take_back(chunk)
     assert window.ask(3) is chunk
@@ -472,14 +472,14 @@ def test_a_chunk_that_was_not_begun_is_asked_for_again_as_it_is() -> None:
 
 
 def test_an_unstarted_chunk_that_is_now_too_long_is_sent_in_parts() -> None:
-    window = Window(range(6), limit=6)
+    window = ChunkWindow(range(6), limit=6)
     chunk, later = asked(window, 4, 2)
     window.take_back(chunk)
     assert indices([window.ask(3), window.ask(3), later]) == [[0, 1, 2], [3], [4, 5]]
 
 
 def test_end_returns_what_was_not_handed_out_and_forgets_it() -> None:
-    window = Window(range(9), limit=6)
+    window = ChunkWindow(range(9), limit=6)
     first, second = asked(window, 2, 2)
     assert window.end() == [first, second]
     assert first.dropped
@@ -493,7 +493,7 @@ def test_end_returns_what_was_not_handed_out_and_forgets_it() -> None:
 
 
 def test_out_of_order_arrived_items_are_delivered_first() -> None:
-    window = Window(range(7), limit=4, in_order=False)
+    window = ChunkWindow(range(7), limit=4, in_order=False)
     chunks = asked(window, 1, 1, 1, 1)
     assert ask(window, 1) is None
     assert window.ready() is None
@@ -515,7 +515,7 @@ def test_out_of_order_arrived_items_are_delivered_first() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_the_end_of_the_sequence_drops_everything_behind_it(count: int) -> None:
-    window = Window(range(99), limit=20)
+    window = ChunkWindow(range(99), limit=20)
     first, ending, after = asked(window, 4, 4, 4)
     window.add(window.draw(1, 4))
     if count:
@@ -535,7 +535,7 @@ def test_the_end_of_the_sequence_drops_everything_behind_it(count: int) -> None:
 
 @pytest.mark.parametrize("in_order", [True, False])
 def test_items_before_the_end_are_sent_again_after_their_worker_died(in_order: bool) -> None:
-    window = Window(range(99), limit=20, in_order=in_order)
+    window = ChunkWindow(range(99), limit=20, in_order=in_order)
     first, ending = asked(window, 4, 4)
     window.isolate(first)
     window.take_back(first)
@@ -552,7 +552,7 @@ def test_items_before_the_end_are_sent_again_after_their_worker_died(in_order: b
 
 
 def test_out_of_order_running_jobs_find_the_end_themselves() -> None:
-    window = Window(range(99), limit=20, in_order=False)
+    window = ChunkWindow(range(99), limit=20, in_order=False)
     first, ending, after = asked(window, 4, 4, 4)
     window.add(window.draw(1, 4))
     window.end_at(ending, 0)
@@ -566,7 +566,7 @@ def test_out_of_order_running_jobs_find_the_end_themselves() -> None:
 
 
 def test_a_chunk_drawn_while_the_end_arrives_is_dropped() -> None:
-    window = Window(range(99), limit=20)
+    window = ChunkWindow(range(99), limit=20)
     (chunk,) = asked(window, 4)
     drawn = window.draw(1, 4)
     window.end_at(chunk, 0)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqkit.prefetch.processes.segment import PAGE, Segment
-from seqkit.prefetch.processes.wire import ERROR_BYTES, JOB, RESULT, Control, Layout
+from seqkit.prefetch.processes.wire import ERROR_BYTES, JOB, RESULT, Control, SegmentLayout
 
 
 @pytest.mark.parametrize("record", [JOB, RESULT])
@@ -23,7 +23,7 @@ def test_records_are_written_and_read_in_one_piece(record: Any) -> None:
 # -------------------------------------------------------------------- the segment
 
 layouts = st.builds(
-    Layout,
+    SegmentLayout,
     workers=st.integers(1, 70),
     slots=st.integers(0, 300),
     slot_bytes=st.integers(1, 64).map(lambda pages: pages * PAGE),
@@ -31,14 +31,14 @@ layouts = st.builds(
 
 
 @given(layouts)
-def test_the_regions_of_a_layout_are_page_aligned_and_do_not_overlap(layout: Layout) -> None:
+def test_the_regions_of_a_layout_are_page_aligned_and_do_not_overlap(layout: SegmentLayout) -> None:
     assert layout.control_words * 8 <= layout.error_at(0)
     assert layout.error_at(layout.workers - 1) + ERROR_BYTES == layout.slots_at == layout.slot_at(0)
     assert layout.slot_at(layout.slots) == layout.size
     assert layout.error_at(0) % PAGE == layout.slots_at % PAGE == layout.size % PAGE == 0
 
 
-LAYOUT = Layout(workers=3, slots=5, slot_bytes=PAGE)
+LAYOUT = SegmentLayout(workers=3, slots=5, slot_bytes=PAGE)
 
 
 def controls() -> tuple[Control, Control, Any]:

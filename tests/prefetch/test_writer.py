@@ -24,7 +24,7 @@ from seqkit.prefetch.errors import record
 from seqkit.prefetch.processes.block import GROUP_BYTES, JobBlock, Packing, Writer, from_file, most_items
 from seqkit.prefetch.processes.segment import PAGE, Segment
 from seqkit.prefetch.processes.team import Team
-from seqkit.prefetch.processes.wire import JOB, RESULT, Flag, Kind, Layout, Spec
+from seqkit.prefetch.processes.wire import JOB, RESULT, Flag, Kind, SegmentLayout, Spec
 from seqkit.prefetch.processes.worker import Descriptors, Worker
 from seqkit.prefetch.results import HEADER_BYTES, EncodedResult, Outcomes, Record, private
 from seqkit.prefetch.torch_modes import TorchModes
@@ -367,7 +367,7 @@ class Office:
     """A worker without a process of its own, which does one job after the other in the slots it is given."""
 
     def __init__(self, item: Callable[[int], Any], slot_bytes: int = 8 * PAGE) -> None:
-        self.layout = Layout(workers=1, slots=9, slot_bytes=slot_bytes)
+        self.layout = SegmentLayout(workers=1, slots=9, slot_bytes=slot_bytes)
         self.segment = Segment.create(self.layout.size)
         self.blocks = [JobBlock(self.segment.block(self.layout.slot_at(i), slot_bytes)) for i in range(9)]
         self.told, results = os.pipe()

@@ -12,7 +12,7 @@ from seqkit.testing import CountingSource, ExplodingSource, FailingSource
 from seqkit.testing.failing import Failure, by_iteration
 from seqkit.testing.sources import UnsizedSource
 from seqkit.views.epochs import epochs
-from seqkit.views.mix.mix import Turns, mix
+from seqkit.views.mix.mix import Schedule, mix
 from seqkit.views.repeat import repeat
 
 from ..helpers import Interrupted, Naturals, agree_after_errors, loses_nothing, says
@@ -39,7 +39,7 @@ def random_shares():
 
 @pytest.mark.parametrize(("key", "shares"), list(random_shares()))
 def test_up_to_any_index_every_share_is_met_within_one_item(key, shares):
-    turns, period = Turns(shares, key), sum(shares)
+    turns, period = Schedule(shares, key), sum(shares)
     n = 2 * turns.block + 7
     which, ranks = turns.many(range(n))
     index = np.arange(1, n + 1)
@@ -51,7 +51,7 @@ def test_up_to_any_index_every_share_is_met_within_one_item(key, shares):
 
 @pytest.mark.parametrize(("key", "shares"), list(random_shares())[::6])
 def test_all_ways_to_ask_whose_turn_it_is_agree(key, shares):
-    turns = Turns(shares, key)
+    turns = Schedule(shares, key)
     n = 2 * turns.block + 7
     which, ranks = turns.many(range(n))
     for i in (*range(0, n, 97), turns.block - 1, turns.block, n - 1):
@@ -68,14 +68,14 @@ def test_all_ways_to_ask_whose_turn_it_is_agree(key, shares):
 
 
 def test_far_indices_cost_no_more():
-    turns = Turns((3, 1), key=5)
+    turns = Schedule((3, 1), key=5)
     far = turns.block * 10**12
     assert turns.at(far + 2) == (turns.at(2)[0], turns.at(2)[1] + far * (3, 1)[turns.at(2)[0]] // 4)
     assert turns.before(far) == [far * 3 // 4, far // 4]
 
 
 def test_keys_give_other_turns_of_the_same_shares():
-    orders = {tuple(Turns((7, 2, 1), key).many(range(100))[0].tolist()) for key in range(20)}
+    orders = {tuple(Schedule((7, 2, 1), key).many(range(100))[0].tolist()) for key in range(20)}
     assert len(orders) == 20
 
 
@@ -83,7 +83,7 @@ def test_every_turn_falls_to_every_sequence_as_often_as_its_share():
     shares, keys = (5, 3, 2), 400
     counts = np.zeros((3, 40))
     for key in range(keys):
-        which = Turns(shares, key).many(range(500, 540))[0]
+        which = Schedule(shares, key).many(range(500, 540))[0]
         for number in range(3):
             counts[number] += which == number
     # Not just on the whole: no place in the rhythm belongs to one of them.
@@ -96,7 +96,7 @@ def test_every_turn_falls_to_every_sequence_as_often_as_its_share():
 def test_with_equal_shares_rounds_are_random_permutations():
     firsts = np.zeros(3)
     for key in range(300):
-        which = Turns((1, 1, 1), key).many(range(30))[0]
+        which = Schedule((1, 1, 1), key).many(range(30))[0]
         rounds = which.reshape(10, 3)
         assert (np.sort(rounds, axis=1) == [0, 1, 2]).all()
         firsts += np.bincount(rounds[:, 0], minlength=3)
@@ -104,7 +104,7 @@ def test_with_equal_shares_rounds_are_random_permutations():
 
 
 def test_the_turns_of_a_key_never_change_between_versions():
-    assert "".join(map(str, Turns((3, 2, 1), key=7).many(range(24))[0])) == "100120012010100201010210"
+    assert "".join(map(str, Schedule((3, 2, 1), key=7).many(range(24))[0])) == "100120012010100201010210"
 
 
 # -------------------------------------------------------------------- weights

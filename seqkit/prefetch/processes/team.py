@@ -460,11 +460,11 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-class _Local(threading.local):
+class _Starting(threading.local):
     starting: Team | None = None
 
 
-_local = _Local()
+_local = _Starting()
 
 
 def starting() -> Team | None:

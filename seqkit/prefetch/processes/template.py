@@ -47,7 +47,7 @@ from .worker_signals import leave_signals_to_program, program_signals
 
 # How long to wait for a killed process to end, before giving up on it. A process that waits for a disk or a
 # network file system cannot be killed.
-REAP_S = 2.0
+REAP_S = 10.0
 # How long a template may take to notice that it must end, before it is killed.
 GRACE_S = 0.25
 

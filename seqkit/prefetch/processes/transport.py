@@ -55,7 +55,7 @@ from .block import JobBlock, Packing, from_file, most_items, pack
 from .segment import PAGE, Segment
 from .slots import SlotPool
 from .team import MOST_DEATHS, Team, WorkerHandle, starting
-from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, Layout, Spec
+from .wire import ERROR_BYTES, JOB, RESULT, Control, Flag, Kind, SegmentLayout, Spec
 from .worker import Descriptors
 from .worker_process import WorkerSetup
 
@@ -180,7 +180,7 @@ class Processes(Backend):
         workers, slots = self._settings.workers, self._slots
         slot_bytes, is_limited = self._slot_bytes(slots), False
         while True:
-            self._layout = Layout(workers, slots, slot_bytes)
+            self._layout = SegmentLayout(workers, slots, slot_bytes)
             try:
                 self._segment = Segment.create(self._layout.size)
                 break

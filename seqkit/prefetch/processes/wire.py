@@ -47,7 +47,7 @@ class Kind:
     SKIPPED: Final = 1  # the job was not begun: it was cancelled, or its indices could not be read
     BEGUN: Final = 2  # the worker's process runs; the number is its pid
     READY: Final = 3  # the worker has started; the number is its pid
-    FAILED: Final = 4  # the start failed; the number is the size of a pickled record at `Layout.error_at`
+    FAILED: Final = 4  # the start failed; the number is the size of the pickled error, see `error_at`
     IDLE: Final = 5  # the worker ends, because nothing has been read for a while
 
 
@@ -61,7 +61,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SegmentLayout:
     """The positions of all parts of the segment."""
 
     workers: int
@@ -95,7 +95,7 @@ class Layout:
 class Control:
     """The words through which the parent and the workers see each other's state without messages."""
 
-    def __init__(self, segment: Segment, layout: Layout) -> None:
+    def __init__(self, segment: Segment, layout: SegmentLayout) -> None:
         self._words = segment.block(0, 8 * layout.control_words).view(np.int64).data
 
     @property
@@ -169,7 +169,7 @@ class Control:
 class Spec:
     """The data that a worker needs besides the pipeline. Plain data, so that it always pickles."""
 
-    layout: Layout
+    layout: SegmentLayout
     num_workers: int
     seed: int
     native_threads: int

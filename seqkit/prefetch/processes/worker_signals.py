@@ -62,11 +62,11 @@ def _do_nothing(*_: object) -> None: ...
 # action. They are blocked during the fork, because a handler of this process would lose them.
 
 
-class _Forking(threading.local):
+class _SignalMask(threading.local):
     mask: set[Any] | None = None
 
 
-_forking = _Forking()
+_forking = _SignalMask()
 
 
 def _before_fork() -> None:

@@ -21,7 +21,7 @@ from ...views.bases.decided import Decided
 from ..directory import ABSENT
 from .contents import Computation, Contents, computing_many
 from .memory import CacheMapping
-from .settings import Policy, Settings, StoreKey, check_mapping
+from .settings import CacheSettings, Policy, StoreKey, check_mapping
 
 __all__ = ["AddCache", "add_cache"]
 
@@ -113,14 +113,14 @@ def add_cache(
         cache_size = 1
     path = None if store is None else os.path.abspath(store)
     return sized(
-        AddCache(as_view(arr, "add_cache"), Settings(cache_size, cache, policy, max_bytes, path, key))
+        AddCache(as_view(arr, "add_cache"), CacheSettings(cache_size, cache, policy, max_bytes, path, key))
     )
 
 
 class AddCache(View[T]):
     """The view that `add_cache` returns."""
 
-    def __init__(self, source: View[T], settings: Settings, contents: Contents | None = None) -> None:
+    def __init__(self, source: View[T], settings: CacheSettings, contents: Contents | None = None) -> None:
         super().__init__((source,))
         self._settings = settings
         self._contents = settings.contents(source) if contents is None else contents

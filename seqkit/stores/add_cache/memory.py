@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..directory import ABSENT
 
-__all__ = ["CacheMapping", "Memory", "size_of"]
+__all__ = ["CacheMapping", "CacheMemory", "size_of"]
 
 
 class CacheMapping(Protocol):
@@ -48,7 +48,7 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, tuple | list | set | frozenset) else ()
 
 
-class Memory:
+class CacheMemory:
     """A mapping of bounded size.
 
     Parameters
@@ -64,7 +64,7 @@ class Memory:
 
     Examples
     --------
-    >>> memory = Memory({}, 2, None, refresh=True)
+    >>> memory = CacheMemory({}, 2, None, refresh=True)
     >>> for key in "ab": memory.put(key, key.upper())
     >>> memory.get("a"); memory.put("c", "C"); memory.get("b") is ABSENT
     'A'

@@ -12,16 +12,16 @@ from ...core.indices import Unsized
 from ...core.view import View
 from ..directory import Directory
 from .contents import Contents
-from .memory import CacheMapping, Memory
+from .memory import CacheMapping, CacheMemory
 
-__all__ = ["Policy", "Settings", "StoreKey", "check_mapping"]
+__all__ = ["CacheSettings", "Policy", "StoreKey", "check_mapping"]
 
 Policy = Literal["lru", "fifo"]
 StoreKey = Callable[[int], Any]
 
 
 @dataclass(frozen=True)
-class Settings:
+class CacheSettings:
     """The arguments of `add_cache`, and `scope`, the name of a part of the store."""
 
     cache_size: int | None
@@ -34,18 +34,18 @@ class Settings:
 
     def contents(self, source: View[Any]) -> Contents:
         mapping = {} if self.cache is None else self.cache
-        memory = Memory(mapping, self.cache_size, self.max_bytes, self.policy == "lru")
+        memory = CacheMemory(mapping, self.cache_size, self.max_bytes, self.policy == "lru")
         if self.store is None:
             return Contents(memory, None)
         length = None if self.key is not None or isinstance(source._n, Unsized) else source._n
         return Contents(memory, Directory(self.store, length, self.scope))
 
-    def emptied(self) -> Settings:
+    def emptied(self) -> CacheSettings:
         """Return the same settings with an empty dict. A mapping of another type stays as it is."""
         cache: Any = self.cache
         return replace(self, cache=type(cache)()) if type(cache) in (dict, OrderedDict) else self
 
-    def fresh(self, scope: str) -> Settings:
+    def fresh(self, scope: str) -> CacheSettings:
         """Return the settings for other items: with a new mapping, and another part of the store."""
         if self.cache is None or type(self.cache) in (dict, OrderedDict):
             return replace(self.emptied(), scope=scope)

@@ -135,7 +135,7 @@ Ahead: TypeAlias = Callable[[View[Any]], Any]
 class Written(View[int]):
     """The view whose items write the items of a view, in any process, and are their indices."""
 
-    def __init__(self, source: View[Any], target: Writer) -> None:
+    def __init__(self, source: View[Any], target: Target) -> None:
         super().__init__((source,), source._n)
         self.target = target
 
@@ -210,7 +210,7 @@ def _of_user(error: EvaluationError, i: int, written: Written, node: Any) -> Eva
 
 
 def _recover(
-    target: Writer, i: int, error: EvaluationError, on_error: OnError, failed: dict[int, str]
+    target: Target, i: int, error: EvaluationError, on_error: OnError, failed: dict[int, str]
 ) -> None:
     if callable(on_error):
         target.put(i, on_error(error))
@@ -221,7 +221,7 @@ def _recover(
 # -------------------------------------------------------------------- writers
 
 
-class Writer(ABC):
+class Target(ABC):
     """Writes the items of a view, each as soon as it is computed.
 
     Parameters
@@ -371,7 +371,7 @@ def _alike(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-class NpyWriter(Writer):
+class NpyWriter(Target):
     """Writes arrays of one shape and dtype at their places in a file, and marks them in another one."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -478,7 +478,7 @@ def _write_header(file: Any, n: int, first: Any) -> None:
     np.lib.format.write_array_header_2_0(file, header)
 
 
-class ParquetWriter(Writer):
+class ParquetWriter(Target):
     """Writes dicts or tuples of one type: first to journals, and when all are there to files of many rows."""
 
     def type(self) -> Any:
@@ -631,7 +631,7 @@ class Parts(View[int]):
         return self
 
 
-WRITERS: dict[str, Callable[[View[Any], str, str, int | None], Writer]] = {
+WRITERS: dict[str, Callable[[View[Any], str, str, int | None], Target]] = {
     ".npy": NpyWriter,
     ".parquet": ParquetWriter,
 }

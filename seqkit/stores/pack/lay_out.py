@@ -15,7 +15,7 @@ from ...core.progress import Report
 from ...core.source import Source
 from ...core.view import View, in_order
 from ...core.worker import MAIN
-from .layouts import Array, ByteStrings, Layout, Numbers, Pickles, Ragged, Rows, Scalars, Strings
+from .layouts import Array, Arrays, ByteStrings, Layout, Numbers, Pickles, Ragged, Scalars, Strings
 
 __all__ = ["lay_out"]
 
@@ -28,7 +28,7 @@ def lay_out(source: View[Any], report: Report | None = None) -> Layout:
     (array([  3, 300], dtype=uint16),)
     """
     if isinstance(source, Source) and _is_plain_array(source._data):
-        return Rows(source._data) if source._data.ndim > 1 else Scalars(source._data)
+        return Arrays(source._data) if source._data.ndim > 1 else Scalars(source._data)
     builder: _Builder | None = None
     total = None if isinstance(source._n, Unsized) else source._n
     for count, item in enumerate(in_order(source)):
@@ -133,10 +133,10 @@ class _ArrayBuilder:
     def built(self) -> Layout:
         values = np.frombuffer(self._data, self._dtype) if self._data else np.empty(0, self._dtype)
         if not self._ndim:
-            return Rows(values) if np.ndarray in self._kinds else Scalars(values)
+            return Arrays(values) if np.ndarray in self._kinds else Scalars(values)
         lengths = np.array(self._lengths)
         if (lengths == lengths[0]).all():
-            return Rows(values.reshape(len(lengths), int(lengths[0]), *self._trailing))
+            return Arrays(values.reshape(len(lengths), int(lengths[0]), *self._trailing))
         return Ragged(values.reshape(int(lengths.sum()), *self._trailing), _starts(lengths.cumsum()))
 
 
@@ -161,7 +161,7 @@ class _StringBuilder:
 class _PickleBuilder:
     def __init__(self) -> None:
         self._file = io.BytesIO()
-        self._pickler = _Pickler(self._file, protocol=5)
+        self._pickler = ClassRecorder(self._file, protocol=5)
         self._ends = array("q")
 
     def add(self, item: Any) -> bool:
@@ -181,7 +181,7 @@ class _PickleBuilder:
         return layout
 
 
-class _Pickler(pickle.Pickler):
+class ClassRecorder(pickle.Pickler):
     """Records the classes of the main script that the items refer to."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

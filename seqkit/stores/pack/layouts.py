@@ -30,13 +30,13 @@ from ...core.worker import empty
 __all__ = [
     "LAYOUTS",
     "Array",
+    "Arrays",
     "ByteStrings",
     "Layout",
     "Numbers",
     "Pickles",
     "Pieces",
     "Ragged",
-    "Rows",
     "Scalars",
     "Strings",
 ]
@@ -117,7 +117,7 @@ class Scalars(Layout):
         return str(self._values.dtype)
 
 
-class Rows(Layout):
+class Arrays(Layout):
     """Arrays of one shape."""
 
     kind = "row"
@@ -201,7 +201,7 @@ class Pickles(ByteStrings):
 
 
 LAYOUTS: dict[str, Any] = {
-    layout.kind: layout for layout in (Numbers, Scalars, Rows, Ragged, ByteStrings, Strings, Pickles)
+    layout.kind: layout for layout in (Numbers, Scalars, Arrays, Ragged, ByteStrings, Strings, Pickles)
 }
 
 

@@ -42,7 +42,7 @@ class Group:
         self.size, self.left, self.start = size, size, start
 
 
-class _Local(threading.local):
+class _Recent(threading.local):
     last: Group | None = None
     other: Group | None = None
     pid = -1
@@ -74,7 +74,7 @@ class Kept:
     def __init__(self, groups: View[Any]) -> None:
         self._groups = groups
         self._in_memory = isinstance(groups, Source) and type(groups._data) in _IN_MEMORY
-        self._local = _Local()
+        self._local = _Recent()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Kept, (self._groups,)

@@ -14,7 +14,7 @@ from ...core.iteration import located
 from ...core.view import View
 from .columns import Columns
 
-__all__ = ["Ends", "OneOfSeveral", "read_grouped"]
+__all__ = ["Lengths", "OneOfSeveral", "read_grouped"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -92,12 +92,12 @@ def read_grouped(places: IndexArray, read: Callable[[int, IndexArray], Sequence[
     return items
 
 
-class Ends:
+class Lengths:
     """The lengths of several sources, found by reading where they are unknown, as far as necessary.
 
     >>> from seqkit import view
     >>> from seqkit.testing import UnsizedSource
-    >>> ends = Ends((view("ab"), view(UnsizedSource("abc"))))
+    >>> ends = Lengths((view("ab"), view(UnsizedSource("abc"))))
     >>> ends.length(0, 9), ends.length(1, 1) > 1, ends.length(1, 9), ends.length(1, 1)
     (2, True, 3, 3)
     """

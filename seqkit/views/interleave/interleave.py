@@ -13,7 +13,7 @@ from ...core.iteration import surviving
 from ...core.once import cached
 from ...core.source import as_view
 from ...core.view import Indexable, T, View, sized
-from ..bases.one_of_several import Ends, OneOfSeveral
+from ..bases.one_of_several import Lengths, OneOfSeveral
 from .rounds import Rounds
 
 __all__ = ["Interleave", "interleave"]
@@ -86,8 +86,8 @@ class Interleave(OneOfSeveral):
         return self._made(self._ends.lengths)
 
     @cached
-    def _ends(self) -> Ends:
-        return Ends(self._sources)
+    def _ends(self) -> Lengths:
+        return Lengths(self._sources)
 
     @cached
     def _is_clear(self) -> bool:

@@ -15,7 +15,7 @@ from ..bases.columns import selected
 from ..bases.one_of_several import IntArray, OneOfSeveral
 from ..bases.random import Random
 from ..epochs import epochs
-from .turns import Turns
+from .turns import Schedule
 from .weights import as_shares
 
 __all__ = ["Mix", "mix"]
@@ -166,8 +166,8 @@ class Mix(OneOfSeveral, Random):
         return min(ends)
 
     @cached
-    def _turns(self) -> Turns:
-        return Turns(self._shares, self._key)
+    def _turns(self) -> Schedule:
+        return Schedule(self._shares, self._key)
 
     def _place(self, i: int) -> tuple[int, int]:
         return self._turns.at(i)

@@ -1,4 +1,4 @@
-"""`Turns`: which sequence of a mixture each item comes from."""
+"""`Schedule`: which sequence of a mixture each item comes from."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy.typing as npt
 from ...core.indices import Indices, Length, as_array
 from ...core.once import cached
 
-__all__ = ["Turns"]
+__all__ = ["Schedule"]
 
 IntArray = npt.NDArray[np.int64]
 
 
-class Turns:
+class Schedule:
     """The schedule of a mixture: the sequence at each index, and the item of that sequence.
 
     A block of turns is made once and repeats. In a block, each item has a window of turns. If all items stay
@@ -30,13 +30,13 @@ class Turns:
     Parameters
     ----------
     shares : tuple of int
-        Turns of each sequence in a period, at least 1.
+        Schedule of each sequence in a period, at least 1.
     key : int
         128 bits, see `randomness.node_key`.
 
     Examples
     --------
-    >>> turns = Turns((3, 1), key=0)
+    >>> turns = Schedule((3, 1), key=0)
     >>> sorted(turns.at(i) for i in range(4)), turns.at(4 * 10**12 + 1)[1] >= 10**12
     ([(0, 0), (0, 1), (0, 2), (1, 0)], True)
     """
@@ -53,7 +53,7 @@ class Turns:
         self._quotas = np.array(shares, np.int64) * self._repeats  # turns in a block
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Turns, (self.shares, self.key)  # without the table
+        return Schedule, (self.shares, self.key)  # without the table
 
     def at(self, i: int) -> tuple[int, int]:
         """Return the sequence at index `i`, and the index of the item there."""

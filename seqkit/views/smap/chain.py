@@ -33,7 +33,7 @@ class Chain(NamedTuple):
 
     def base(self, who: str) -> View[Any]:
         """Return the view that the loop reads: the input, or rows of several inputs."""
-        return self.inputs[0] if len(self.inputs) == 1 else Rows(self.inputs, self.zip, who)
+        return self.inputs[0] if len(self.inputs) == 1 else Zipped(self.inputs, self.zip, who)
 
     def steps(self) -> tuple[Step, ...]:
         """Return the functions that make an item of an item of `base`, each with the number of its layer."""
@@ -80,7 +80,7 @@ def _map_in_row(f: Callable[..., Any], at: int, others: slice, row: list[Any]) -
     return row
 
 
-class Rows(SideBySide):
+class Zipped(SideBySide):
     """Lists of item i of each source."""
 
     def _get(self, i: int) -> list[Any]:
@@ -93,4 +93,4 @@ class Rows(SideBySide):
         return self._rows(plan, list)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Rows(sources, self._zip, self._who)
+        return Zipped(sources, self._zip, self._who)
