@@ -12,6 +12,7 @@ again. Nothing is computed until an item is requested.
 
 import os as _os
 import typing as _typing
+from importlib import import_module as _import_module
 
 from . import collation as _collation
 from . import prefetch as _package  # noqa: F401
@@ -212,6 +213,4 @@ def _notebook(view: View[_typing.Any]) -> str:
 View._repr_html_ = _notebook  # type: ignore[attr-defined]
 
 if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
-    from .observe.every import install as _install
-
-    _install(_every)
+    _import_module(".observe.every", __name__).install(_every)

@@ -9,13 +9,13 @@ from .profile import profile
 from .report import Profile
 from .tune import Tuning, tune
 from .verify import Verification, verify
-from .watch import Progress, Watch, watch
+from .watch import Status, Watch, watch
 
 __all__ = [
     "Diagnosis",
     "Profile",
-    "Progress",
     "Stage",
+    "Status",
     "Tuning",
     "Verification",
     "Watch",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..prefetch.measure import Speed
-from .measurement import Measurement, Node, Stage
+from .measurement import Measurement, NodeFigures, Stage
 from .units import percent, seconds, size
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -291,7 +291,7 @@ RULES: tuple[Callable[[Measurement], Diagnosis | None], ...] = (
 # -------------------------------------------------------------------- figures and words
 
 
-def _first(m: Measurement, applies: Callable[[Node], bool]) -> Node | None:
+def _first(m: Measurement, applies: Callable[[NodeFigures], bool]) -> NodeFigures | None:
     return next(filter(applies, m.nodes), None)
 
 
@@ -305,7 +305,7 @@ def _number(m: Measurement) -> int:
     return number
 
 
-def _limiting(m: Measurement) -> Node | None:
+def _limiting(m: Measurement) -> NodeFigures | None:
     return m.nodes[_number(m)] if m.nodes else None
 
 
@@ -316,7 +316,7 @@ def _costliest_of(m: Measurement) -> Stage:
     return max(peers, key=lambda stage: stage.seconds, default=m.costliest)
 
 
-def _busy(m: Measurement, node: Node) -> float:
+def _busy(m: Measurement, node: NodeFigures) -> float:
     return min(1.0, max(node.worked_s / max(m.elapsed_s * node.workers, 1e-9), 1e-3))
 
 

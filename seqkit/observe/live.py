@@ -11,15 +11,15 @@ from ..core.errors import as_given
 from . import html
 
 if TYPE_CHECKING:
-    from .watch import Progress
+    from .watch import Status
 
 __all__ = ["Display", "display_of"]
 
 
 class Display(Protocol):
-    """Shows the latest `Progress`."""
+    """Shows the latest `Status`."""
 
-    def show(self, progress: Progress) -> None: ...
+    def show(self, status: Status) -> None: ...
     def close(self) -> None: ...
 
 
@@ -28,13 +28,13 @@ def display_of(report: Any) -> Callable[[], Display]:
     if report is None:
         return _begun
     if hasattr(report, "update") and hasattr(report, "n"):
-        return lambda: _Bar(report)
+        return lambda: _TqdmBar(report)
     if hasattr(report, "write"):
-        return lambda: _Function(lambda progress: _write(report, progress))
+        return lambda: _Callback(lambda status: _write(report, status))
     if callable(report):
-        return lambda: _Function(report)
+        return lambda: _Callback(report)
     raise TypeError(
-        f"watch: report must be a function of a Progress, a bar such as tqdm or a text file, got"
+        f"watch: report must be a function of a Status, a bar such as tqdm or a text file, got"
         f" {as_given(report)}"
     )
 
@@ -49,51 +49,51 @@ def _begun() -> Display:
             return _Rich()
         except ImportError:
             pass
-    return _Line()
+    return _TextLine()
 
 
-def _write(file: Any, progress: Progress) -> None:
-    file.write(json.dumps(progress.to_dict()) + "\n")
+def _write(file: Any, status: Status) -> None:
+    file.write(json.dumps(status.to_dict()) + "\n")
     file.flush()
 
 
-class _Function:
-    def __init__(self, report: Callable[[Progress], Any]) -> None:
+class _Callback:
+    def __init__(self, report: Callable[[Status], Any]) -> None:
         self.show = report
 
     def close(self) -> None:
         pass
 
 
-class _Bar:
+class _TqdmBar:
     """A bar such as that of tqdm, which has the figures as its postfix. It stays open."""
 
     def __init__(self, bar: Any) -> None:
         self._bar = bar
         self._start = bar.n
 
-    def show(self, progress: Progress) -> None:
+    def show(self, status: Status) -> None:
         if getattr(self._bar, "total", 0) is None:
-            self._bar.total = progress.total
+            self._bar.total = status.total
         if hasattr(self._bar, "set_postfix"):
             shown = ("waited", "workers", "slots", "memory", "replaced")
-            figures = {name: text for name, text in progress.figures.items() if name in shown}
+            figures = {name: text for name, text in status.figures.items() if name in shown}
             self._bar.set_postfix(figures, refresh=False)
-        self._bar.update(self._start + progress.done - self._bar.n)
+        self._bar.update(self._start + status.done - self._bar.n)
 
     def close(self) -> None:
         pass
 
 
-class _Line:
+class _TextLine:
     """A line on standard error, which is written over in a terminal."""
 
     def __init__(self) -> None:
         self._end = "" if sys.stderr.isatty() else "\n"
         self._width = 0
 
-    def show(self, progress: Progress) -> None:
-        text = str(progress)
+    def show(self, status: Status) -> None:
+        text = str(status)
         begin = "" if self._end else "\r"
         print(begin + text.ljust(self._width), end=self._end, file=sys.stderr, flush=True)
         self._width = 0 if self._end else len(text)
@@ -113,16 +113,16 @@ class _Rich:
         self._live = Live(console=Console(stderr=True), auto_refresh=False)
         self._live.start()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, status: Status) -> None:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        table = Table.grid(*[""] * (2 + len(progress.figures)), padding=(0, 2))
+        table = Table.grid(*[""] * (2 + len(status.figures)), padding=(0, 2))
         for column in table.columns:
             column.no_wrap = True
-        bar = ProgressBar(progress.total, progress.done, width=20, pulse=progress.total is None)
-        figures = [f"[dim]{name}[/] {text}" for name, text in progress.figures.items()]
-        table.add_row(bar, progress.position, *figures)
+        bar = ProgressBar(status.total, status.done, width=20, pulse=status.total is None)
+        figures = [f"[dim]{name}[/] {text}" for name, text in status.figures.items()]
+        table.add_row(bar, status.position, *figures)
         self._live.update(table, refresh=True)
 
     def close(self) -> None:
@@ -138,11 +138,11 @@ class _Notebook:
         self._display: Any = IPython.display
         self._handle = self._display.display(self._display.HTML(""), display_id=True)
 
-    def show(self, progress: Progress) -> None:
-        share = progress.done / progress.total if progress.total else 0.0
-        names = ["items", *progress.figures]
-        texts = [f"{html.bar(share)} {html.escape(progress.position)}"]
-        texts += [html.escape(text) for text in progress.figures.values()]
+    def show(self, status: Status) -> None:
+        share = status.done / status.total if status.total else 0.0
+        names = ["items", *status.figures]
+        texts = [f"{html.bar(share)} {html.escape(status.position)}"]
+        texts += [html.escape(text) for text in status.figures.values()]
         self._handle.update(self._display.HTML(html.frame(html.table([texts], names))))
 
     def close(self) -> None:

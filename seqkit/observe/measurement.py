@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..prefetch.measure import Speed
 
-__all__ = ["Measurement", "Node", "Stage"]
+__all__ = ["Measurement", "NodeFigures", "Stage"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeFigures:
     """A `prefetch` node while it was read.
 
     Attributes
@@ -124,7 +124,7 @@ class Measurement:
         Seconds of the consumer's own work for them.
     stages : tuple of Stage
         The outermost view first. A view that is used twice occurs once.
-    nodes : tuple of Node
+    nodes : tuple of NodeFigures
         The nodes of this process, the outermost first.
     cpus : int
         Number of CPUs that workers may use.
@@ -142,7 +142,7 @@ class Measurement:
     elapsed_s: float = 0.0
     counted: int = 0
     step_s: float = 0.0
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[NodeFigures, ...] = ()
     cpus: int = 1
     speeds: tuple[Speed, ...] = ()
     sleeps: float = 0.0

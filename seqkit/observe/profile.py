@@ -21,7 +21,7 @@ from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import usable_cpus
 from ..prefetch.statistics import Statistics
 from .explain import outline
-from .measurement import Node, Stage
+from .measurement import NodeFigures, Stage
 from .probe import Probe, Recording
 from .report import Profile
 from .stage_times import stage_times
@@ -99,14 +99,14 @@ def profile(
     with tempfile.TemporaryDirectory(prefix="seqkit-profile-") as directory:
         recording = Recording(directory, clock)
         try:
-            pipeline = _Pipeline.of(source, recording)
+            pipeline = _ProbedPipeline.of(source, recording)
             recording.clear()  # the reads that found lengths
             read = _read(pipeline, most, limit_s, step)
         finally:
             threads = recording.take()
     found = stage_times(threads)
     if read.counted and limit_s and read.elapsed_s < PROBED_S * len(found) * read.counted:
-        plainly = _read(_Pipeline.of(source, None), None, limit_s / 2, step)
+        plainly = _read(_ProbedPipeline.of(source, None), None, limit_s / 2, step)
         read = replace(plainly, items=read.items, failed=read.failed, start_s=read.start_s)
     profiled = Profile(
         read.items,
@@ -135,7 +135,7 @@ def _as_view(sequence: Any) -> View[Any]:
 
 
 @dataclass
-class _Pipeline:
+class _ProbedPipeline:
     """An expression with probes. `numbers` and `owners` say which stage and node belongs to a view."""
 
     recording: Recording | None
@@ -146,7 +146,7 @@ class _Pipeline:
     view: View[Any]
 
     @classmethod
-    def of(cls, source: View[Any], recording: Recording | None) -> _Pipeline:
+    def of(cls, source: View[Any], recording: Recording | None) -> _ProbedPipeline:
         pipeline = cls(recording, {}, {}, {}, [], source)
         pipeline.view = pipeline.probed(source, -1)
         return pipeline
@@ -199,7 +199,7 @@ class _Read:
 
 
 def _read(
-    pipeline: _Pipeline, most: int | None, limit_s: float | None, step: Callable[[Any], Any] | None
+    pipeline: _ProbedPipeline, most: int | None, limit_s: float | None, step: Callable[[Any], Any] | None
 ) -> _Read:
     """Read items, and close the nodes. Count those after the first item of each worker."""
     nodes, now = [node for _, node in pipeline.nodes], time.perf_counter
@@ -250,7 +250,9 @@ def _items(view: View[Any], most: int | None) -> Iterator[Any]:
 # -------------------------------------------------------------------- figures
 
 
-def _stages(source: View[Any], pipeline: _Pipeline, found: dict[int, dict[str, Any]]) -> Iterator[Stage]:
+def _stages(
+    source: View[Any], pipeline: _ProbedPipeline, found: dict[int, dict[str, Any]]
+) -> Iterator[Stage]:
     seen: set[int] = set()
     for line, view in outline(source):
         if id(view) not in seen:
@@ -261,7 +263,7 @@ def _stages(source: View[Any], pipeline: _Pipeline, found: dict[int, dict[str, A
             yield Stage(name, line=line, node=pipeline.owners[id(view)], waits=waits, **figures)
 
 
-def _nodes(pipeline: _Pipeline, read: _Read) -> Iterator[Node]:
+def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
     for (given, node), before, after in zip(pipeline.nodes, read.before, read.after, strict=True):
         settings = node._engine.settings()
         counts = {
@@ -271,7 +273,7 @@ def _nodes(pipeline: _Pipeline, read: _Read) -> Iterator[Node]:
         latest = {
             name: getattr(after, name) for name in ("slots", "slot_bytes", "leased", "chunk", "pickled")
         }
-        yield Node(
+        yield NodeFigures(
             given._name,
             settings.method if isinstance(settings.method, str) else type(settings.method).__name__,
             settings.workers,

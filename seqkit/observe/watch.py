@@ -17,7 +17,7 @@ from .explain import outline
 from .live import Display, display_of
 from .units import count, percent, plural, seconds, size
 
-__all__ = ["Progress", "Watch", "watch"]
+__all__ = ["Status", "Watch", "watch"]
 
 INTERVAL_S = 0.5
 # The weight of the latest interval in the rate.
@@ -25,7 +25,7 @@ LATEST = 0.3
 
 
 @dataclass(frozen=True)
-class Progress:
+class Status:
     """The state of an iteration. Its text is one line.
 
     Attributes
@@ -108,7 +108,7 @@ def watch(
     ----------
     sequence : View, DataLoader, StreamLoader or iterable
     report : callable, bar or file, optional
-        A function of a `Progress`, a bar such as that of tqdm, or a text file, which gets lines of JSON. None
+        A function of a `Status`, a bar such as that of tqdm, or a text file, which gets lines of JSON. None
         (the default) updates a display in notebooks, a panel in terminals if rich is installed, and otherwise
         a line on standard error.
     interval : float, optional
@@ -119,7 +119,7 @@ def watch(
     Returns
     -------
     Watch
-        Iterable any number of times. ``progress`` is the latest `Progress`.
+        Iterable any number of times. ``status`` is the latest `Status`.
 
     Raises
     ------
@@ -157,7 +157,7 @@ class Watch(Generic[T]):
     ) -> None:
         self._sequence = sequence
         self._given = display, every_s, clock
-        self.progress: Progress | None = None
+        self.status: Status | None = None
 
     def __len__(self) -> int:
         return len(self._sequence)
@@ -166,7 +166,7 @@ class Watch(Generic[T]):
         return _Watched(self, self._sequence, *self._given)
 
     def __repr__(self) -> str:
-        return f"watch({self._sequence!r})" + (f": {self.progress}" if self.progress else "")
+        return f"watch({self._sequence!r})" + (f": {self.status}" if self.status else "")
 
 
 class _Watched(Iterator[T]):
@@ -222,7 +222,7 @@ class _Watched(Iterator[T]):
         left = None if self._total is None or not self._rate else (self._total - self._done) / self._rate
         figures, workers = _figures(self._sequence)
         worked_s = max(0, figures.worked_ns - self._before.worked_ns) / 1e9
-        self._watch.progress = progress = Progress(
+        self._watch.status = status = Status(
             self._done,
             self._total,
             now - self._begun,
@@ -236,7 +236,7 @@ class _Watched(Iterator[T]):
             figures.leased,
             _memory(),
         )
-        self._display.show(progress)
+        self._display.show(status)
         self._since, self._done_before, self._waited_s, self._before = now, self._done, 0.0, figures
 
 

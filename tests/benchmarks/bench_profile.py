@@ -15,7 +15,7 @@ import numpy as np
 
 import seqkit as sk
 from seqkit.observe.probe import Recording
-from seqkit.observe.profile import _Pipeline
+from seqkit.observe.profile import _ProbedPipeline
 
 from .measure import apart, in_turn, table
 
@@ -162,7 +162,7 @@ def cost(build: Callable[[], Any]) -> str:
     def run(with_probes: bool) -> float:
         view = build()
         if with_probes:
-            view = _Pipeline.of(view, Recording("", perf_counter)).view
+            view = _ProbedPipeline.of(view, Recording("", perf_counter)).view
         begun = perf_counter()
         for _ in view:
             pass

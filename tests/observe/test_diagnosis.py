@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seqkit.observe.diagnosis import diagnose
-from seqkit.observe.measurement import Measurement, Node, Stage
+from seqkit.observe.measurement import Measurement, NodeFigures, Stage
 from seqkit.prefetch.measure import Speed
 
 MIB = 1 << 20
@@ -19,7 +19,9 @@ def stage(view="smap(decode)", seconds=1.9, items=100, node=0, cpu=1.0, **more):
 
 
 def node(method="process", workers=2, items=100, worked=1.95, **more):
-    return Node("prefetch", method, workers, items=items, jobs=items, worked_s=worked, waited_s=0.9, **more)
+    return NodeFigures(
+        "prefetch", method, workers, items=items, jobs=items, worked_s=worked, waited_s=0.9, **more
+    )
 
 
 def measured(*stages, nodes=(), step=0.0, elapsed=1.0, speeds=(), **more):

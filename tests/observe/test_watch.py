@@ -8,7 +8,7 @@ import pytest
 
 import seqkit as sk
 from seqkit.observe import watch
-from seqkit.observe.live import _Line, _Notebook, display_of
+from seqkit.observe.live import _Notebook, _TextLine, display_of
 from seqkit.streams import StreamLoader
 from seqkit.testing.failing import by_iteration
 
@@ -76,7 +76,7 @@ def test_stream_loaders_are_watched():
 def test_each_iteration_begins_anew():
     items = watch(sk.arange(3), lambda progress: None)
     assert list(items) == list(items) == [0, 1, 2]
-    assert items.progress.done == 3
+    assert items.status.done == 3
     assert len(items) == 3
     assert "3 of 3" in repr(items)
 
@@ -118,7 +118,7 @@ def test_without_a_terminal_lines_go_to_standard_error(capsys):
 
 def test_a_terminal_has_one_line_that_is_written_over(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    line = _Line()
+    line = _TextLine()
     shown = []
     list(watch(sk.arange(3), shown.append, clock=iter(range(10**6)).__next__))
     for progress in shown:
@@ -161,7 +161,7 @@ def test_watch_refuses_bad_arguments():
     with says(TypeError, "watch: the sequence must be iterable, got 3"):
         watch(3)
     with says(
-        TypeError, "watch: report must be a function of a Progress, a bar such as tqdm or a text file, got 3"
+        TypeError, "watch: report must be a function of a Status, a bar such as tqdm or a text file, got 3"
     ):
         display_of(3)
     with pytest.raises(ValueError, match="watch: interval must be a number of seconds above 0"):
