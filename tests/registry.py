@@ -626,7 +626,7 @@ PREFETCH = [
             sizes=sizes,
         )
         for below, above, sizes in [
-            ("thread", "fork", (3,)),
+            ("thread", "fork", (2,)),
             ("fork", "thread", (3,)),
             ("fork", "fork", (3,)),
             ("thread", "spawn", (2,)),

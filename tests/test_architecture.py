@@ -179,6 +179,21 @@ def test_no_two_classes_have_one_name() -> None:
     assert twice.keys() == PUBLIC_PAIRS, twice
 
 
+def test_what_only_one_file_or_room_uses_is_in_its_place() -> None:
+    users: dict[str, set[str]] = {module: set() for module in MODULES}
+    for module in MODULES:
+        for imported, _ in own_imports(module):
+            if imported in users:
+                users[imported].add(module)
+    core = {
+        module: {each if room(each) == "core" else room(each) for each in users[module]} for module in users
+    }
+    shared = {module: rooms for module, rooms in core.items() if room(module) == "core"}
+    shared |= {module: users[module] for module in users if module.startswith("views.bases.")}
+    from_packages = {"core.lazy_imports", "core.serializable"}
+    assert not {module for module, rooms in shared.items() if len(rooms) < 2} - from_packages
+
+
 @every_module
 def test_only_public_names_are_imported(module: str) -> None:
     assert [name for _, name in own_imports(module) if name.startswith("_")] == []

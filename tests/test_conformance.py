@@ -22,11 +22,10 @@ from seqkit.testing.subject import close, expect, forms
 from .registry import CASES, Case
 
 # Reading in spawned workers costs the most, and differs from a fork server only in how workers start.
-SPAWNED = "prefetch process, spawn"
 every_case = pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=[pytest.mark.start_methods] * (case.name == SPAWNED))
+        pytest.param(case, id=case.name, marks=[pytest.mark.start_methods] * ("spawn" in case.name))
         for case in CASES
     ],
 )

@@ -10,17 +10,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..prefetch.measure import Speed
-from .measurement import Measurement, NodeFigures, Stage
+from .limits import (
+    BUSY,
+    HOLDS,
+    busy,
+    costliest_of,
+    differs,
+    first_node,
+    in_turn,
+    limited,
+    limiting,
+    lock_words,
+    modelled,
+    speed_of,
+    times_faster,
+    waited,
+    workers_of,
+)
+from .measurement import Measurement
 from .units import percent, seconds, size
 
 __all__ = ["Diagnosis", "diagnose"]
 
 # Below this share of waiting, faster loading is of no use.
 LITTLE = 0.1
-# An advantage that is worth a change, and workers that are busy.
+# An advantage that is worth a change.
 WORTH = 1.15
-BUSY = 0.75
 # From this size on, a pickled pipeline is worth a remark.
 LARGE_PICKLE = 64 << 20
 # A straggler takes so many times the median, and stragglers raise the mean this much above it.
@@ -100,19 +115,21 @@ def _computed_by_consumer(m: Measurement) -> Diagnosis | None:
     stage = max(own, key=lambda stage: stage.seconds)
     inside = sum(stage.seconds for stage in m.stages if stage.node == 0)
     workers = min(m.nodes[0].workers, m.cpus)
-    rate = _limited(m, m.counted * workers / (own_s + inside))
+    rate = limited(m, m.counted * workers / (own_s + inside))
     finding = (
         f"`{stage.view}` stands above `prefetch`, so the consumer computes it, for"
         f" {percent(own_s / m.elapsed_s)} of the time."
     )
-    return Diagnosis("stage above the node", finding, f"Move `prefetch` above it: {_times(m, rate)}.", rate)
+    return Diagnosis(
+        "stage above the node", finding, f"Move `prefetch` above it: {times_faster(m, rate)}.", rate
+    )
 
 
 # -------------------------------------------------------------------- memory and start
 
 
 def _copied_at_start(m: Measurement) -> Diagnosis | None:
-    node = _first(m, lambda node: node.pickled >= LARGE_PICKLE and node.start_s > 0.2 * m.elapsed_s)
+    node = first_node(m, lambda node: node.pickled >= LARGE_PICKLE and node.start_s > 0.2 * m.elapsed_s)
     if node is None:
         return None
     finding = (
@@ -124,7 +141,7 @@ def _copied_at_start(m: Measurement) -> Diagnosis | None:
 
 
 def _old_batches(m: Measurement) -> Diagnosis | None:
-    node = _first(m, lambda node: node.copies > 0.1 * max(node.jobs, 1))
+    node = first_node(m, lambda node: node.copies > 0.1 * max(node.jobs, 1))
     if node is None:
         return None
     finding = (
@@ -135,7 +152,7 @@ def _old_batches(m: Measurement) -> Diagnosis | None:
 
 
 def _small_slots(m: Measurement) -> Diagnosis | None:
-    node = _first(m, lambda node: node.shm_size != 0 and node.misses > 0.1 * max(node.jobs, 1))
+    node = first_node(m, lambda node: node.shm_size != 0 and node.misses > 0.1 * max(node.jobs, 1))
     if node is None:
         return None
     nbytes = max((stage.nbytes for stage in m.stages if stage.node == 0), default=0)
@@ -167,11 +184,11 @@ def _loaded_again(m: Measurement) -> Diagnosis | None:
         return None
     times = stage.timed / stage.indices
     share = m.share_of(stage)
-    rate = _limited(m, m.rate / (1 - share * (1 - 1 / times)))
+    rate = limited(m, m.rate / (1 - share * (1 - 1 / times)))
     finding = (
         f"`{stage.view}` takes {percent(share)} of the time and computed each of its items {times:.1f} times."
     )
-    remedy = f"Read its items in groups with `shuffle_groups`, or cache them: {_times(m, rate)}."
+    remedy = f"Read its items in groups with `shuffle_groups`, or cache them: {times_faster(m, rate)}."
     return Diagnosis("loaded again", finding, remedy, rate)
 
 
@@ -179,41 +196,43 @@ def _loaded_again(m: Measurement) -> Diagnosis | None:
 
 
 def _straggler(m: Measurement) -> Diagnosis | None:
-    node, stage = _limiting(m), m.costliest
+    node, stage = limiting(m), m.costliest
     is_slow = stage.longest_s > STRAGGLES * stage.median_s and stage.each_s > RAISES * stage.median_s
-    if node is None or not node.in_order or not is_slow or node.workers < 2 or _busy(m, node) > BUSY:
+    if node is None or not node.in_order or not is_slow or node.workers < 2 or busy(m, node) > BUSY:
         return None
-    rate = _limited(m, m.rate / _busy(m, node))
+    rate = limited(m, m.rate / busy(m, node))
     finding = (
         f"One item of `{stage.view}` took {seconds(stage.longest_s)}, the median"
         f" {seconds(stage.median_s)}. Workers waited for it and were busy for"
-        f" {percent(_busy(m, node))} of the time."
+        f" {percent(busy(m, node))} of the time."
     )
-    remedy = f"Use `in_order=False`, or a larger `max_buffered`: {_times(m, rate)}."
+    remedy = f"Use `in_order=False`, or a larger `max_buffered`: {times_faster(m, rate)}."
     return Diagnosis("straggler", finding, remedy, rate, {"in_order": False})
 
 
 def _large_chunks(m: Measurement) -> Diagnosis | None:
-    node = _limiting(m)
-    if node is None or (node.chunk_size or 1) == 1 or _busy(m, node) > BUSY:
+    node = limiting(m)
+    if node is None or (node.chunk_size or 1) == 1 or busy(m, node) > BUSY:
         return None
     each_s = node.worked_s / max(node.items, 1)
     if node.chunk * each_s < 0.05:
         return None
-    rate = _limited(m, m.rate / _busy(m, node))
+    rate = limited(m, m.rate / busy(m, node))
     finding = (
         f"A chunk of {node.chunk} items takes {seconds(node.chunk * each_s)}, and workers were busy for"
-        f" {percent(_busy(m, node))} of the time."
+        f" {percent(busy(m, node))} of the time."
     )
     settings = {"chunk_size": "auto"}
-    return Diagnosis("large chunks", finding, f"Use `chunk_size='auto'`: {_times(m, rate)}.", rate, settings)
+    return Diagnosis(
+        "large chunks", finding, f"Use `chunk_size='auto'`: {times_faster(m, rate)}.", rate, settings
+    )
 
 
 def _tiny_items(m: Measurement) -> Diagnosis | None:
-    node, inline = _limiting(m), _speed(m, "inline")
-    if node is None or inline is None or 1 / inline > TINY_S or _in_turn(m, inline) < WORTH * m.rate:
+    node, inline = limiting(m), speed_of(m, "inline")
+    if node is None or inline is None or 1 / inline > TINY_S or in_turn(m, inline) < WORTH * m.rate:
         return None
-    rate = _in_turn(m, inline)
+    rate = in_turn(m, inline)
     others = [speed.items_per_s for speed in m.speeds if speed.method != "inline"]
     if max(others, default=0.0) > WORTH * inline:
         return None
@@ -222,8 +241,10 @@ def _tiny_items(m: Measurement) -> Diagnosis | None:
     finding = f"An item takes {seconds(each_s)} to compute and {seconds(handing_s)} more to hand over."
     if node.chunk_size is not None and node.chunk_size * each_s < 2e-4:
         remedy = f"`chunk_size={node.chunk_size}` is too small: use `chunk_size='auto'`, or no workers"
-        return Diagnosis("small chunks", finding, f"{remedy}: {_times(m, rate)}.", rate, {"nworkers": 0})
-    remedy = f"Read without `prefetch`, or batch below it: {_times(m, rate)}."
+        return Diagnosis(
+            "small chunks", finding, f"{remedy}: {times_faster(m, rate)}.", rate, {"nworkers": 0}
+        )
+    remedy = f"Read without `prefetch`, or batch below it: {times_faster(m, rate)}."
     return Diagnosis("tiny items", finding, remedy, rate, {"nworkers": 0})
 
 
@@ -231,42 +252,44 @@ def _tiny_items(m: Measurement) -> Diagnosis | None:
 
 
 def _interpreter_lock(m: Measurement) -> Diagnosis | None:
-    node, process = _limiting(m), _speed(m, "process")
+    node, process = limiting(m), speed_of(m, "process")
     if node is None or node.method != "thread" or node.workers < 2 or process is None:
         return None
-    stage, rate = m.costliest, _limited(m, process)
-    if rate < WORTH * m.rate or stage.seconds < 1.3 * stage.cpu_s:
+    stage, rate = m.costliest, limited(m, process)
+    if rate < WORTH * m.rate or (m.lock_share or 0.0) < HOLDS:
         return None
     finding = (
-        f"{_waited(m)} `{stage.view}` computes for {percent(stage.cpu_s / stage.seconds)} of its time, and"
-        " waits for the interpreter lock in the rest."
+        f"{waited(m)} `{stage.view}` holds the interpreter lock: {node.workers} threads compute"
+        f" {node.workers * stage.cpu_s / max(stage.seconds, 1e-9):.1f} items at a time."
     )
     workers = next(speed.workers for speed in m.speeds if speed.method == "process")
-    remedy = f"{workers} processes would be {_times(m, rate)}."
+    remedy = f"{workers} processes would be {times_faster(m, rate)}."
     settings = {"nworkers": workers, "method": "process"}
     return Diagnosis("interpreter lock", finding, remedy, rate, settings)
 
 
 def _few_workers(m: Measurement) -> Diagnosis | None:
-    best = max(m.speeds, key=lambda speed: speed.items_per_s, default=None) or _modelled(m)
-    if best is None or best.method == "inline" or best.workers < 1:
+    node = limiting(m)
+    others = [speed for speed in m.speeds if node is None or differs(speed, node)]
+    best = max(others, key=lambda speed: speed.items_per_s, default=None) if m.speeds else modelled(m)
+    if best is None or best.method == "inline":
         return None
-    rate = _limited(m, best.items_per_s)
+    rate = limited(m, best.items_per_s)
     if rate < WORTH * m.rate:
         return None
-    stage = _costliest_of(m)
+    stage = costliest_of(m)
     finding = (
-        f"{_waited(m)} `{stage.view}` takes {percent(m.share_of(stage))} of"
-        f" {'worker time' if m.nodes else 'it'}{_kind(m, stage)}:"
+        f"{waited(m)} `{stage.view}` takes {percent(m.share_of(stage))} of"
+        f" {'worker time' if m.nodes else 'it'}{lock_words(m)}:"
     )
-    workers = "1 worker" if best.workers == 1 else f"{best.workers} {_plural(best.method)}"
+    workers = "1 worker" if best.workers == 1 else f"{best.workers} {workers_of(best.method)}"
     settings = {"nworkers": best.workers, "method": best.method}
-    return Diagnosis("few workers", finding, f"{workers} would be {_times(m, rate)}.", rate, settings)
+    return Diagnosis("few workers", finding, f"{workers} would be {times_faster(m, rate)}.", rate, settings)
 
 
 def _nothing(m: Measurement) -> Diagnosis:
-    stage = _costliest_of(m)
-    finding = f"{_waited(m)} `{stage.view}` takes {percent(m.share_of(stage))} of the computing time."
+    stage = costliest_of(m)
+    finding = f"{waited(m)} `{stage.view}` takes {percent(m.share_of(stage))} of the computing time."
     remedy = "No other workers would be faster. Make this stage faster, or cache its items."
     return Diagnosis("slow stage", finding, remedy)
 
@@ -286,87 +309,3 @@ RULES: tuple[Callable[[Measurement], Diagnosis | None], ...] = (
     _interpreter_lock,
     _few_workers,
 )
-
-
-# -------------------------------------------------------------------- figures and words
-
-
-def _first(m: Measurement, applies: Callable[[NodeFigures], bool]) -> NodeFigures | None:
-    return next(filter(applies, m.nodes), None)
-
-
-def _number(m: Measurement) -> int:
-    """Return the number of the node whose workers limit the pipeline: the lowest that others wait for."""
-    number = 0
-    for below, stage in enumerate(stage for stage in m.stages if stage.waits):
-        peers = [peer for peer in m.stages if peer.node == stage.node]
-        if stage.node == number and stage.seconds > 0.5 * sum(peer.seconds for peer in peers):
-            number = below
-    return number
-
-
-def _limiting(m: Measurement) -> NodeFigures | None:
-    return m.nodes[_number(m)] if m.nodes else None
-
-
-def _costliest_of(m: Measurement) -> Stage:
-    """Return the costliest stage of the node that limits the pipeline."""
-    number = _number(m) if m.nodes else -1
-    peers = [stage for stage in m.stages if stage.node == number and not stage.waits]
-    return max(peers, key=lambda stage: stage.seconds, default=m.costliest)
-
-
-def _busy(m: Measurement, node: NodeFigures) -> float:
-    return min(1.0, max(node.worked_s / max(m.elapsed_s * node.workers, 1e-9), 1e-3))
-
-
-def _speed(m: Measurement, method: str) -> float | None:
-    found = [speed.items_per_s for speed in m.speeds if speed.method == method]
-    return max(found) if found else None
-
-
-def _modelled(m: Measurement) -> Speed | None:
-    """Return the speed of more workers where none was measured, if the stages sleep or CPUs are idle."""
-    node = _limiting(m)
-    if node is None or not node.workers:
-        return None
-    inside = [stage for stage in m.stages if stage.node == _number(m) and not stage.waits]
-    wall_s, cpu_s = sum(stage.seconds for stage in inside), sum(stage.cpu_s for stage in inside)
-    if not wall_s or _busy(m, node) < BUSY:
-        return None
-    most = m.cpus if cpu_s > 0.8 * wall_s else min(32, int(m.cpus * wall_s / max(cpu_s, 1e-9)))
-    return Speed(node.method, most, m.rate * most / node.workers) if most > node.workers else None
-
-
-def _limited(m: Measurement, rate: float) -> float:
-    """Return a rate of workers, or that of the consumer if it is lower."""
-    return min(rate, m.counted / m.step_s) if m.step_s else rate
-
-
-def _in_turn(m: Measurement, rate: float) -> float:
-    """Return a rate of a consumer that computes items itself."""
-    return 1 / (1 / rate + m.step_s / max(m.counted, 1))
-
-
-def _waited(m: Measurement) -> str:
-    return f"The consumer waited {percent(m.waited_share)} of the time."
-
-
-def _kind(m: Measurement, stage: Stage) -> str:
-    inline, thread = _speed(m, "inline"), _speed(m, "thread")
-    if m.sleeps > 0.5:
-        return " and mostly sleeps"
-    threads = max((speed.workers for speed in m.speeds if speed.method == "thread"), default=0)
-    if inline and thread and threads > 1:
-        holds = thread < 1.3 * inline
-        return f" and {'holds' if holds else 'releases'} the interpreter lock"
-    return ""
-
-
-def _times(m: Measurement, rate: float) -> str:
-    times = rate / max(m.rate, 1e-9)
-    return f"about {times:.{1 if times < 10 else 0}f} times faster ({rate:,.4g} items/s)"
-
-
-def _plural(method: str) -> str:
-    return "processes" if method == "process" else "threads" if method == "thread" else f"{method} workers"

@@ -132,6 +132,9 @@ class Measurement:
         How fast other workers compute the items of the whole expression, if that was measured.
     sleeps : float
         The share of sleep in the time that an item would take on an idle machine, if that was measured.
+    lock_share : float or None
+        The share of their time that two threads wait for the interpreter lock, if that was measured: half of
+        it if the items hold the lock.
     caches : tuple of str
         Caches that are above a view whose items differ in each epoch.
     """
@@ -146,6 +149,7 @@ class Measurement:
     cpus: int = 1
     speeds: tuple[Speed, ...] = ()
     sleeps: float = 0.0
+    lock_share: float | None = None
     caches: tuple[str, ...] = ()
 
     @property

@@ -308,5 +308,6 @@ def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:
     measured = choose(below, settings, seconds / 2, Budget.of_this_process()).measured
     if measured is None or measured.cost.failed == measured.cost.items:
         return found
-    inline = Speed("inline", 0, 1 / max(measured.cost.wall_s, 1e-9))
-    return replace(found, speeds=(inline, *measured.speeds), sleeps=measured.cost.sleep_share)
+    cost, speeds = measured.cost, measured.speeds
+    inline = Speed("inline", 0, cost.items_per_s)
+    return replace(found, speeds=(inline, *speeds), sleeps=cost.sleep_share, lock_share=measured.lock_share)

@@ -85,8 +85,10 @@ class Profile(Measurement):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures and the diagnosis as dicts, lists, numbers and texts, such as for JSON."""
-        found = {name: getattr(self, name) for name in ("items", "failed", "counted", "elapsed_s", "step_s")}
-        found |= {name: getattr(self, name) for name in ("cpus", "sleeps", "rate", "waited_share")}
+        found = {
+            name: getattr(self, name) for name in ("items", "failed", "counted", "elapsed_s", "waited_s")
+        }
+        found |= {name: getattr(self, name) for name in ("cpus", "sleeps", "lock_share", "rate")}
         found |= {"stages": [asdict(stage) for stage in self.stages]}
         found |= {"nodes": [asdict(node) for node in self.nodes]}
         found |= {"speeds": [speed._asdict() for speed in self.speeds], "caches": list(self.caches)}

@@ -11,7 +11,7 @@ Guarantees
 Relies on
 ---------
 - A stream gives the same chunks each time it is opened.
-- One thread uses an `OpenStreams`.
+- One thread uses an `StreamsOfThread`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .order import Order
 from .stream import Stream
 from .unshared import unshared
 
-__all__ = ["Chunks", "Found", "Key", "OpenStreams", "Opener", "Resume", "keys"]
+__all__ = ["Chunks", "Found", "Key", "Opener", "Resume", "StreamsOfThread", "keys"]
 
 Resume = Literal["start", "seek"] | None
 
@@ -106,21 +106,21 @@ class Opener:
     def at_epoch(self, epoch: int) -> Opener:
         return Opener(self.open_fn, self._resume, epoch)
 
-    def open(self, stream: Any, key: Key) -> _Open:
+    def open(self, stream: Any, key: Key) -> _Pass:
         """Open a stream at `key.chunk`, or before an earlier chunk."""
         if self._resume == "start":
-            return _Open(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
+            return _Pass(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
         opened = self._at_epoch(self.open_fn(stream))
         if key.chunk and isinstance(opened, View) and is_measured(opened):
-            return _Open(in_order(opened[key.chunk :]), key.chunk)
+            return _Pass(in_order(opened[key.chunk :]), key.chunk)
         if key.chunk and isinstance(opened, Stream):
-            return _Open(iter(opened.skip(key.chunk)), key.chunk)
+            return _Pass(iter(opened.skip(key.chunk)), key.chunk)
         items = in_order(opened)
         can_seek = self._can_seek(items)
         if can_seek and key.base and key.mark is not None:
             items.seek(key.mark)  # type: ignore[attr-defined]
-            return _Open(items, key.base, can_seek)
-        return _Open(items, 0, can_seek)
+            return _Pass(items, key.base, can_seek)
+        return _Pass(items, 0, can_seek)
 
     def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
         if isinstance(opened, View):
@@ -167,8 +167,11 @@ def _is_file(items: Any) -> bool:
     return isinstance(items, io.IOBase) and next(makers, "") in ("io", "_io")
 
 
-class _Open:
-    """An open stream. `position` is the chunk that comes next, `wanted` the one it is being moved on to."""
+class _Pass:
+    """A pass over an open stream.
+
+    `position` is the chunk that comes next, `wanted` the one that the pass is being moved on to.
+    """
 
     def __init__(self, items: Iterator[Any], position: int, can_seek: bool = False) -> None:
         self.items = items
@@ -194,7 +197,7 @@ class _Open:
                 pass  # the chunks that it gave are good all the same
 
 
-class OpenStreams:
+class StreamsOfThread:
     """The streams that one thread reads.
 
     Parameters
@@ -216,7 +219,7 @@ class OpenStreams:
         self._opener = opener
         self._patience_ns = patience_ns
         self._is_ahead = is_ahead
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _Pass] = {}
         self._over: dict[int, int] = {}  # number of an ended stream, and of its chunks
 
     def read(self, key: Key) -> Found | None:
@@ -247,7 +250,7 @@ class OpenStreams:
         value = unshared(drawn) if self._is_ahead else drawn[0]
         return Found(value, stream.mark(), monotonic_ns() - began)
 
-    def _begin(self, key: Key) -> _Open:
+    def _begin(self, key: Key) -> _Pass:
         if key.chunk >= self._over.get(key.number, sys.maxsize):
             raise EndOfSequence("the stream has ended")
         try:
@@ -259,7 +262,7 @@ class OpenStreams:
         close_with_worker(self)
         return stream
 
-    def _draw(self, key: Key, stream: _Open) -> Any:
+    def _draw(self, key: Key, stream: _Pass) -> Any:
         try:
             value = next(stream.items)
         except StopIteration:
@@ -303,15 +306,15 @@ class OpenStreams:
 
 
 class _OfThread(threading.local):
-    streams: OpenStreams | None = None
+    streams: StreamsOfThread | None = None
 
 
 class Chunks(View[Any]):
     """The chunks of all streams by their keys: the pipeline of a worker.
 
-    An item has the fields of `Found` in a plain tuple, or is None; see `OpenStreams.read`. Each thread has
-    open streams of its own. So a thread that was given up, because it is stuck in a stream, shares none with
-    the thread in its place.
+    An item has the fields of `Found` in a plain tuple, or is None; see `StreamsOfThread.read`. Each thread
+    has open streams of its own. So a thread that was given up, because it is stuck in a stream, shares none
+    with the thread in its place.
     """
 
     def __init__(self, order: Order | None, opener: Opener, patience_ns: int) -> None:
@@ -321,13 +324,13 @@ class Chunks(View[Any]):
         self._patience_ns = patience_ns
         self._local = _OfThread()
         # By the number of a stream: the chunk that is being read, and by which thread.
-        self._being_read: dict[int, tuple[int, OpenStreams]] = {}
+        self._being_read: dict[int, tuple[int, StreamsOfThread]] = {}
 
     def _get(self, i: Any) -> Any:
         streams = self._local.streams
         if streams is None:
             is_ahead = not in_process_worker()  # processes send copies
-            streams = OpenStreams(self._order, self._opener, self._patience_ns, is_ahead)
+            streams = StreamsOfThread(self._order, self._opener, self._patience_ns, is_ahead)
             self._local.streams = streams
         key = Key(*i) if type(i) is tuple else Key(i >> CHUNK_BITS, i & ((1 << CHUNK_BITS) - 1))
         chunk, reader = self._being_read.get(key.number, (key.chunk, streams))

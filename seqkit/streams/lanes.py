@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.errors import EvaluationError
 from .chunks import Found, Key
 from .order import Order
-from .workers import Opened, StreamFailed
+from .workers import StreamFailed, StreamInUse
 
 __all__ = ["Ends", "Lanes", "NoChunk", "Padding", "Row", "Where", "count_batches"]
 
@@ -71,8 +71,8 @@ class Where(Protocol):
 
     nodes: Sequence[Any]
 
-    def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None: ...
-    def read(self, stream: Opened, key: Key) -> Found | None: ...
+    def begin(self, stream: StreamInUse, key: Key, needed: int, batch: int) -> None: ...
+    def read(self, stream: StreamInUse, key: Key) -> Found | None: ...
     def ends(self, batch: int) -> list[int]: ...
     def interrupt(self) -> None: ...
     def close(self) -> None: ...
@@ -83,7 +83,7 @@ class _Lane:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.stream: Opened | None = None
+        self.stream: StreamInUse | None = None
         self.row: Row | None = None
 
     def next_key(self) -> Key:
@@ -122,7 +122,7 @@ class Lanes:
         rows: int,
         ends: Ends,
         ahead: int,
-        failed: Callable[[StreamFailed, Opened, int], None],
+        failed: Callable[[StreamFailed, StreamInUse, int], None],
     ) -> None:
         self._order = order
         self._where = where
@@ -130,7 +130,7 @@ class Lanes:
         self._failed = failed
         self._most_ahead = ahead
         self._lanes = [_Lane(number) for number in range(rows)]
-        self._ahead: dict[int, Opened] = {}
+        self._ahead: dict[int, StreamInUse] = {}
         self._has_begun = False
         self.batch = 0
         self.lost: set[int] = set()  # ids of the streams that failed
@@ -196,9 +196,9 @@ class Lanes:
             stream = self._ahead[number]
             self._where.begin(stream, stream.start, batch, self.batch)
 
-    def _opened(self, number: int, is_padding: bool = False) -> Opened:
+    def _opened(self, number: int, is_padding: bool = False) -> StreamInUse:
         item, has_item = self._order.sent(number)
-        return Opened(Key(number, 0, item=item, has_item=has_item), self._order.id(number), is_padding)
+        return StreamInUse(Key(number, 0, item=item, has_item=has_item), self._order.id(number), is_padding)
 
     def _hand_over(self, lane: _Lane, *, again: bool) -> bool:
         """Give a lane the next unread stream, or the next one to read again. Return whether there is one."""
@@ -267,7 +267,7 @@ class Lanes:
             after,
         )
 
-    def _lose(self, stream: Opened, key: Key, failure: StreamFailed) -> None:
+    def _lose(self, stream: StreamInUse, key: Key, failure: StreamFailed) -> None:
         """Go on without the rest of a stream, unless the failure is to be raised."""
         stream.is_over = True
         self.lost.add(stream.id)
@@ -286,7 +286,9 @@ class Lanes:
         for id_ in self._order.ids():
             try:
                 item = self._order.stream(id_)
-                stream = Opened(Key(-1 - id_, 0, item=item, has_item=True), id_)  # a lane may read it too
+                stream = StreamInUse(
+                    Key(-1 - id_, 0, item=item, has_item=True), id_
+                )  # a lane may read it too
                 found = self._where.read(stream, stream.start)
             except (StreamFailed, EvaluationError):
                 continue
@@ -300,7 +302,7 @@ class Lanes:
 
     # ---------------------------------------------------------------- known lengths
 
-    def _check_length(self, stream: Opened, chunks: int) -> None:
+    def _check_length(self, stream: StreamInUse, chunks: int) -> None:
         if self._ends.lengths is not None and not stream.is_padding:
             told = self._ends.lengths[stream.id]
             if told != chunks:

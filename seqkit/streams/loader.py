@@ -26,13 +26,13 @@ from ..prefetch.hooks import introduced
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
 from .batch import Collation, StreamBatch, Unequal
-from .chunks import Chunks, Opener, OpenStreams, Resume
+from .chunks import Chunks, Opener, Resume, StreamsOfThread
 from .epochs import StreamEpochs
 from .iterator import StreamIterator, StreamProgress
 from .lanes import PADDING, Ends, Lanes, Row, Where
 from .order import Listed, Order, described
 from .state import check_state
-from .workers import Here, Opened, ReadAhead, StreamFailed, Workers
+from .workers import Here, ReadAhead, StreamFailed, StreamInUse, Workers
 
 __all__ = ["StreamLoader"]
 
@@ -320,7 +320,7 @@ class StreamLoader:
         if self.num_workers:
             where = Workers(self._nodes(known, epoch), self._limits, name)
         else:
-            where = Here(OpenStreams(known, self._opener.at_epoch(epoch)), name)
+            where = Here(StreamsOfThread(known, self._opener.at_epoch(epoch)), name)
         ends = Ends(self._padding, self._epochs.batches(epoch, self.seed), self._epochs.lengths)
         return Lanes(order, where, self.batch_size, ends, self._limits.streams, self._fail), where
 
@@ -344,7 +344,7 @@ class StreamLoader:
         ]
         return cast("list[Prefetch[Any]]", nodes)
 
-    def _fail(self, failure: StreamFailed, stream: Opened, chunk: int) -> None:
+    def _fail(self, failure: StreamFailed, stream: StreamInUse, chunk: int) -> None:
         """Raise the error of a stream, or note it and go on without the stream."""
         error = failure.error
         try:

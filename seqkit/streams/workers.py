@@ -18,9 +18,9 @@ from ..prefetch.errors import name_worker
 from ..prefetch.node import Prefetch
 from ..prefetch.reading import Reading
 from ..prefetch.results import size_of
-from .chunks import Found, Key, OpenStreams, keys
+from .chunks import Found, Key, StreamsOfThread, keys
 
-__all__ = ["Here", "Opened", "ReadAhead", "StreamFailed", "Workers"]
+__all__ = ["Here", "ReadAhead", "StreamFailed", "StreamInUse", "Workers"]
 
 
 class StreamFailed(Exception):
@@ -31,7 +31,7 @@ class StreamFailed(Exception):
         self.error = error
 
 
-class Opened:
+class StreamInUse:
     """A stream that is being read, or about to be.
 
     Attributes
@@ -100,14 +100,14 @@ class Here:
 
     nodes: Sequence[Prefetch[Any]] = ()
 
-    def __init__(self, streams: OpenStreams, name: Callable[[int], str]) -> None:
+    def __init__(self, streams: StreamsOfThread, name: Callable[[int], str]) -> None:
         self._streams = streams
         self._name = name
 
-    def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None:
+    def begin(self, stream: StreamInUse, key: Key, needed: int, batch: int) -> None:
         """Nothing is read ahead."""
 
-    def read(self, stream: Opened, key: Key) -> Found | None:
+    def read(self, stream: StreamInUse, key: Key) -> Found | None:
         """Return a chunk of a stream, or None if the stream has ended."""
         try:
             found = self._streams.read(key)
@@ -159,9 +159,9 @@ class Workers:
         self._is_closed = False
         self._average_ns = 0.0  # cost of a chunk
         self._depth = 1  # how many chunks the streams in lanes are read ahead, at least
-        self._placed: list[set[Opened]] = [set() for _ in nodes]
+        self._placed: list[set[StreamInUse]] = [set() for _ in nodes]
 
-    def begin(self, stream: Opened, key: Key, needed: int, batch: int) -> None:
+    def begin(self, stream: StreamInUse, key: Key, needed: int, batch: int) -> None:
         """Read a stream ahead, up to the same batch as the streams in this batch.
 
         So a worker reads chunks in about the order in which they are needed, although its queue has no
@@ -176,7 +176,7 @@ class Workers:
             stream.reader.limit(limit)
             stream.reader.prepare()
 
-    def _open(self, stream: Opened, key: Key, limit: int) -> None:
+    def _open(self, stream: StreamInUse, key: Key, limit: int) -> None:
         """Open a stream on the worker with the least work, and read up to `limit` chunks ahead."""
         stream.worker = min(range(len(self.nodes)), key=self._load)
         stream.limit = limit
@@ -204,7 +204,7 @@ class Workers:
             ]
         )
 
-    def read(self, stream: Opened, key: Key) -> Found | None:
+    def read(self, stream: StreamInUse, key: Key) -> Found | None:
         """Return a chunk of a stream, or None if the stream has ended."""
         while True:
             if stream.reader is None:
@@ -227,12 +227,12 @@ class Workers:
         self._average_ns += (found.cost_ns - self._average_ns) / (32 if self._average_ns else 1)
         return found
 
-    def _adapt(self, stream: Opened, value: Any) -> None:
+    def _adapt(self, stream: StreamInUse, value: Any) -> None:
         """Read as far ahead as the size of chunks allows."""
         limits, nbytes = self._limits, size_of(value) or 1
         stream.limit = max(1, min(limits.chunks, limits.stream_bytes // nbytes))
 
-    def _refuse(self, error: BaseException, stream: Opened, key: Key) -> NoReturn:
+    def _refuse(self, error: BaseException, stream: StreamInUse, key: Key) -> NoReturn:
         try:
             if not (
                 isinstance(error, Exception) and stream.reading is not None and stream.reading.is_at_item()
@@ -251,7 +251,7 @@ class Workers:
         if isinstance(error, Exception) and not self._is_closed:
             self.nodes[worker].restart()
 
-    def _leave(self, stream: Opened) -> None:
+    def _leave(self, stream: StreamInUse) -> None:
         self._placed[stream.worker].discard(stream)
         stream.close()
 
@@ -269,7 +269,7 @@ class Workers:
 
 
 def _located(
-    error: Exception, stream: Opened, chunk: int, name: Callable[[int], str], worker: int | None
+    error: Exception, stream: StreamInUse, chunk: int, name: Callable[[int], str], worker: int | None
 ) -> Exception:
     """Return an error of a chunk that names the stream and the chunk."""
     if not isinstance(error, EvaluationError):

@@ -45,12 +45,14 @@ CASES = {
         " about 8.0 times faster (800 items/s).",
     ),
     "no workers, stage that releases the lock": (
-        measured(stage(seconds=1, node=-1), speeds=speeds(inline=100, thread=390)),
+        measured(stage(seconds=1, node=-1), speeds=speeds(inline=100, thread=390), lock_share=0.02),
         ("few workers", 390),
         "releases the interpreter lock: 8 threads would be about 3.9 times faster",
     ),
     "no workers, stage that holds the lock": (
-        measured(stage(seconds=1, node=-1), speeds=speeds(inline=100, thread=90, process=700)),
+        measured(
+            stage(seconds=1, node=-1), speeds=speeds(inline=100, thread=90, process=700), lock_share=0.5
+        ),
         ("few workers", 700),
         "holds the interpreter lock: 8 processes would be about 7.0 times faster",
     ),
@@ -60,7 +62,7 @@ CASES = {
         "waited 50 % of the time",
     ),
     "too few processes": (
-        measured(nodes=[node()], speeds=speeds(inline=52, thread=50, process=400)),
+        measured(nodes=[node()], speeds=speeds(inline=52, thread=50, process=400), lock_share=0.5),
         ("few workers", 400),
         "takes 100 % of worker time and holds the interpreter lock: 8 processes",
     ),
@@ -70,9 +72,14 @@ CASES = {
         "8 threads would be about 4.1 times faster",
     ),
     "threads that wait for the lock": (
-        measured(stage(cpu=0.5), nodes=[node("thread")], speeds=speeds(inline=104, thread=98, process=790)),
+        measured(
+            stage(cpu=0.5),
+            nodes=[node("thread")],
+            speeds=speeds(inline=104, thread=98, process=790),
+            lock_share=0.5,
+        ),
         ("interpreter lock", 790),
-        "computes for 50 % of its time, and waits for the interpreter lock in the rest. 8 processes would be",
+        "`smap(decode)` holds the interpreter lock: 2 threads compute 1.0 items at a time. 8 processes would be",
     ),
     "two stages, the lower one sleeps": (
         measured(

@@ -14,7 +14,7 @@ import seqkit as sk
 from seqkit.streams import StreamLoader
 from seqkit.streams.chunks import Chunks, Key, Opener
 from seqkit.streams.order import Listed
-from seqkit.streams.workers import Opened, ReadAhead, Workers
+from seqkit.streams.workers import ReadAhead, StreamInUse, Workers
 from tests.loader.test_epochs import Numbers
 
 from .model import KINDS, batches, numbers, shown
@@ -341,7 +341,7 @@ def test_streams_opened_ahead_are_bounded(ahead: int, tmp_path: Any) -> None:
 def test_the_next_stream_is_read_up_to_the_same_batch_as_the_others() -> None:
     chunks = Chunks(Listed(sk.view([40, 40])), Opener(range), sys.maxsize)
     workers = Workers([sk.prefetch(chunks, 1, max_buffered=64)], ReadAhead(16, 8, 1 << 28), str)
-    first, second = Opened(Key(0, 0), 0), Opened(Key(1, 0), 1)
+    first, second = StreamInUse(Key(0, 0), 0), StreamInUse(Key(1, 0), 1)
     workers.begin(first, first.start, needed=0, batch=0)
     workers.read(first, first.start)
     for batch, ahead in [(20, 6), (21, 6), (25, 11), (30, 16)]:

@@ -535,6 +535,9 @@ class Processes(Backend):
     def wake(self) -> None:
         linux.wake(self._fds["wake_w"])
 
+    def tasks(self) -> list[str]:
+        return [str(handle.pid) for handle in self._handles.values() if handle.pid]
+
     def statistics(self) -> dict[str, int]:
         return self._final if self._closed else self._counts()
 
