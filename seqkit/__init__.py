@@ -10,7 +10,9 @@ again. Nothing is computed until an item is requested.
 (500, True)
 """
 
+import os as _os
 import typing as _typing
+from importlib import import_module as _import_module
 
 from . import collation as _collation
 from . import prefetch as _package  # noqa: F401
@@ -71,7 +73,7 @@ if _typing.TYPE_CHECKING:
     from .collation import default_convert as default_convert
     from .core.serializable import SerializableFunc
     from .loader import DataLoader
-    from .observe import debug, explain, monitor_throughput, profile, tune, verify
+    from .observe import debug, explain, monitor_throughput, profile, tune, verify, watch
     from .prefetch import Prefetch, prefetch
     from .samplers import BatchSampler as BatchSampler
     from .samplers import ConstWidthBucket as ConstWidthBucket
@@ -151,6 +153,7 @@ __all__ = [
     "uniter",
     "verify",
     "view",
+    "watch",
     "window",
 ]
 
@@ -160,7 +163,9 @@ _LAZY = {
     **dict.fromkeys(_samplers.__all__, "samplers"),
     "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
-    **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile", "tune", "verify"), "observe"),
+    **dict.fromkeys(
+        ("debug", "explain", "monitor_throughput", "profile", "tune", "verify", "watch"), "observe"
+    ),
     "SerializableFunc": "core.serializable",
     **dict.fromkeys(("per_process", "read"), "sources"),
 }
@@ -195,7 +200,7 @@ for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
 for _function in (collate, concatenate):
     _attach_joining(_function)
-for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile", "tune", "verify"):
+for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile", "tune", "verify", "watch"):
     _attach_lazily(_name, __name__)
 
 
@@ -206,3 +211,6 @@ def _notebook(view: View[_typing.Any]) -> str:
 
 
 View._repr_html_ = _notebook  # type: ignore[attr-defined]
+
+if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
+    _import_module(".observe.every", __name__).install(_every)

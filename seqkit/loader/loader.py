@@ -780,10 +780,15 @@ class DataLoader(Attributes, Generic[Batch]):
         self._is_closed = True
         self._close_nodes()
 
+    def nodes(self) -> list[Prefetch[Any] | InTurn | Bound]:
+        """Return the views of the epochs that have workers, or had them (for `watch`)."""
+        return [
+            *{id(node): node for node in (*self._nodes, self._view) if isinstance(node, Workers)}.values()
+        ]
+
     def _close_nodes(self) -> None:
-        for node in [*self._nodes, self._view]:
-            if isinstance(node, Workers):
-                node.close()
+        for node in self.nodes():
+            node.close()
 
     def __enter__(self) -> Self:
         return self

@@ -126,7 +126,7 @@ class Tuning:
         if measured is None or not measured.cost.items:
             return []
         cost = measured.cost
-        speeds = [Speed("inline", 0, 1 / max(cost.wall_s, 1e-9)), *measured.speeds]
+        speeds = [Speed("inline", 0, cost.items_per_s), *measured.speeds]
         rows = [
             (_workers(speed), f"{shown(speed.items_per_s)} items/s", self._note(speed)) for speed in speeds
         ]

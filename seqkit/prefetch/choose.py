@@ -12,17 +12,7 @@ from ..core.view import View
 from ..core.worker import in_process_worker
 from .culprits import shared_handles
 from .engine import why_not_here
-from .measure import (
-    SLEEPS,
-    CostAndThreads,
-    Measured,
-    Speed,
-    in_child,
-    limit_s,
-    speed_of,
-    start_method,
-    trial_s,
-)
+from .measure import SLEEPS, CostAndThreads, Measured, Speed, in_child, limit_s, start_method, tried
 from .repeated import repetition_warning
 from .resources import in_units, memory_limit_bytes, usable_cpus
 from .settings import Method, Settings
@@ -41,6 +31,8 @@ ADVANTAGE = 1.1
 SMALLEST_S = 1e-6
 # Threads that reach this share of their ideal are not compared with processes.
 GOOD = 0.85
+# Items below this cost about as much as handing them over.
+TINY_S = 20e-6
 
 
 @dataclass(frozen=True)
@@ -138,21 +130,25 @@ def with_processes(
     workers: int | None,
 ) -> Measured:
     """Measure processes too, unless threads are about as fast as they can be, or items take too long."""
+    threads = measured.of("thread")
+    if threads is None or _are_free(measured, threads, budget):
+        return measured
+    workers = workers or _affordable(measured.cost.useful_workers(budget.cpus), measured.cost.nbytes, budget)
+    limited = replace(settings, timeout_s=limit_s(seconds), retries=0, context=start_method())
+    try:
+        return tried(source, limited, "process", workers, seconds, budget.cpus, measured)
+    except Exception as error:
+        _log.info("prefetch: processes could not be measured: %s", _failure(error, seconds))
+        return measured
+
+
+def _are_free(measured: Measured, threads: Speed, budget: Budget) -> bool:
+    """Return whether threads compute as fast as they can, so that processes cannot be much faster."""
     cost = measured.cost
-    workers = workers or _affordable(cost.useful_workers(budget.cpus), cost.nbytes, budget)
-    for speed in measured.speeds:
-        # Threads that compute half of the time, all together, do not wait for the interpreter lock.
-        is_free = speed.items_per_s * cost.cpu_s < 0.5 and cost.sleep_share > SLEEPS
-        if not is_free and speed.items_per_s < GOOD * cost.ideal(speed.workers, budget.cpus):
-            limited = replace(settings, timeout_s=limit_s(seconds), retries=0, context=start_method())
-            start, length = measured.next_start, trial_s(seconds)
-            try:
-                speed, _ = speed_of(source, limited, "process", workers, start, length)
-            except Exception as error:
-                speed = Speed("process", workers, 0.0)
-                _log.info("prefetch: processes could not be measured: %s", _failure(error, seconds))
-            return replace(measured, speeds=(*measured.speeds, speed))
-    return measured
+    if threads.items_per_s > GOOD * cost.ideal(threads.workers, budget.cpus):
+        return True
+    # Sleeping threads that compute for half of the time, all together, do not wait for the lock.
+    return cost.sleep_share > SLEEPS and threads.items_per_s * cost.cpu_s < 0.5
 
 
 def _obstacle(source: View[Any], settings: Settings) -> str:
@@ -229,25 +225,30 @@ def decided(measured: Measured, budget: Budget, workers: int | None = None) -> C
 
 def _best(measured: Measured, budget: Budget, workers: int | None) -> Speed:
     """Return the method to choose. Threads are preferred to processes, and no workers to slower ones."""
-    cost, speeds = measured.cost, {speed.method: speed for speed in measured.speeds}
-    number = workers or cost.useful_workers(budget.cpus)
-    if not speeds:  # an item takes too long to try anything
+    cost, thread, process = measured.cost, measured.of("thread"), measured.of("process")
+    if thread is None:  # an item takes too long to try anything
+        number = workers or cost.useful_workers(budget.cpus)
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
-    if cost.wall_s < SMALLEST_S:
-        return Speed("inline", 0, 1 / max(cost.wall_s, 1e-9))
-    thread, process = speeds["thread"], speeds.get("process")
-    best = process if process and process.items_per_s > ADVANTAGE * thread.items_per_s else thread
-    if 1 / cost.wall_s > ADVANTAGE * best.items_per_s and process:
-        return Speed("inline", 0, 1 / cost.wall_s)
+    if cost.items_per_s > 1 / SMALLEST_S:
+        return Speed("inline", 0, cost.items_per_s)
+    # Above nodes the trial is unjust to processes, which read in long jobs. There, threads must use more than
+    # one CPU.
+    has_one_cpu = cost.sleep_share < SLEEPS and thread.items_per_s * cost.cpu_s < 1.2
+    advantage = 1 / 1.5 if measured.is_above_nodes and has_one_cpu else ADVANTAGE
+    best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
+    # Workers that are not faster still work while the consumer does. That is not worth it for tiny items.
+    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / ADVANTAGE
+    if not measured.is_above_nodes and best.items_per_s < least * cost.items_per_s:
+        return Speed("inline", 0, cost.items_per_s)
     return best
 
 
 def _why(measured: Measured, best: Speed, budget: Budget) -> str:
     """Return the reason for a choice, in sentences with numbers."""
     cost = measured.cost
-    parts = [f"An item takes {_seconds(cost.wall_s)} in one thread"]
+    one = cost.items_per_s
+    parts = [f"An item takes {_seconds(1 / one)} in one thread"]
     parts[0] += f" and sleeps {cost.sleep_share:.0%} of it." if cost.sleep_share >= 0.05 else "."
-    one = 1 / max(cost.wall_s, 1e-9)
     if not measured.speeds:
         kind = "sleep" if best.method == "thread" else "compute"
         parts.append(f"That is too long to try workers. {best.method.capitalize()}s suit items that {kind}.")
@@ -258,6 +259,9 @@ def _why(measured: Measured, best: Speed, budget: Budget) -> str:
         verb = "is" if speed.workers == 1 else "are"
         found = f"{what} {verb} {shown(speed.items_per_s / one, 2)} times as fast as none"
         parts.append(f"{found} ({shown(speed.items_per_s)} items/s).")
+    if measured.lock_share is not None:
+        does = "hold" if measured.holds_lock else "release"
+        parts.append(f"The functions {does} the interpreter lock.")
     if best.method == "inline":
         parts.append("Handing over an item costs more than the item.")
     elif cost.sleep_share >= 0.2 and best.workers > budget.cpus:

@@ -13,6 +13,8 @@ Relies on
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter, thread_time
@@ -34,6 +36,8 @@ LEAST_LIMIT_S = 2.0
 # From this share of sleep on, more workers than CPUs can be of use, up to this number.
 SLEEPS = 0.2
 MOST_WORKERS = 32
+# How long to look for waits for the interpreter lock. On a busy machine a thread may wait for a CPU for as long.
+LEAST_LOCK_S = 0.1
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
 # How many items are sized.
@@ -77,9 +81,14 @@ class Cost:
         wanted = 1.25 * cpus / max(1 - self.sleep_share, 1e-3)
         return min(MOST_WORKERS, -int(-wanted // 1))
 
+    @property
+    def items_per_s(self) -> float:
+        """The speed without workers, on an idle machine."""
+        return 1 / max(self.cpu_s + self.asleep_s, 1e-9)
+
     def ideal(self, workers: int, cpus: int) -> float:
-        """Return the items per second of so many workers that do not disturb each other."""
-        return min(workers / max(self.wall_s, 1e-9), cpus / max(self.cpu_s, 1e-9))
+        """Return the items per second of undisturbed workers, on an idle machine."""
+        return min(workers * self.items_per_s, cpus / max(self.cpu_s, 1e-9))
 
 
 class Speed(NamedTuple):
@@ -92,11 +101,27 @@ class Speed(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of a view. `next_start` is the first index that was not read."""
+    """The figures of a view.
+
+    `lock_share` is the share of their time that two threads wait for the interpreter lock: half of it if
+    items hold the lock, 0 if they release it, and None if it is not known. `next_start` is the first index
+    that was not read.
+    """
 
     cost: Cost
     speeds: tuple[Speed, ...]
+    lock_share: float | None = None
     next_start: int = 0
+    is_above_nodes: bool = False
+
+    def of(self, method: str) -> Speed | None:
+        """Return the speed of threads or processes, if it was measured."""
+        return next((speed for speed in self.speeds if speed.method == method), None)
+
+    @property
+    def holds_lock(self) -> bool:
+        """Do items that compute hold the interpreter lock for most of their time?"""
+        return self.lock_share is not None and self.lock_share > 0.3
 
 
 def speedup_of_threads(view: View[Any], threads: int, seconds: float = 0.5) -> float:
@@ -185,10 +210,13 @@ class CostAndThreads:
     def __call__(self, view: View[Any]) -> Measured:
         cost, start = cost_of(view, 0, COST_SHARE * self.seconds)
         if cost.failed == cost.items or cost.wall_s > self.seconds / 2:
-            return Measured(cost, (), start)
+            return Measured(cost, (), None, start, view._reads_ahead)
+        found = Measured(cost, (), None, start, view._reads_ahead)
+        if is_accountable(view, cost):
+            share, start = lock_share_of(view, start, max(LEAST_LOCK_S, COST_SHARE / 2 * self.seconds))
+            found = Measured(cost, (), share, start)
         workers = self.workers or cost.useful_workers(self.cpus)
-        speed, start = speed_of(view, self.settings, "thread", workers, start, trial_s(self.seconds))
-        return Measured(cost, (speed,), start)
+        return tried(view, self.settings, "thread", workers, self.seconds, self.cpus, found)
 
 
 @dataclass(frozen=True)
@@ -202,14 +230,28 @@ class _Threads:
         start, speeds = 0, []
         for workers in self.numbers:
             settings = prefetch(view, workers)._settings
-            speed, start = speed_of(view, settings, "thread", workers, start, self.seconds)
-            speeds.append(speed)
+            use, start = use_of(view, settings, "thread", workers, start, self.seconds)
+            speeds.append(Speed("thread", workers, use.items_per_s))
         return speeds
 
 
-def trial_s(seconds: float) -> float:
-    """Return how long one method is tried."""
-    return (1 - COST_SHARE) / 2 * seconds
+def tried(
+    view: View[Any], settings: Settings, method: Any, workers: int, seconds: float, cpus: int, found: Measured
+) -> Measured:
+    """Try a method, and return the figures with its speed. On an idle machine, if items compute."""
+    length = (1 - COST_SHARE) / 2 * seconds
+    use, start = use_of(view, settings, method, workers, found.next_start, length)
+    speed = use.items_per_s
+    if is_accountable(view, found.cost) and use.worker_s:
+        at_once = 1 if method == "thread" and found.holds_lock else min(workers, cpus)
+        both_s = use.worker_s + use.consumer_s
+        speed = min(at_once / use.worker_s, (1 if at_once == 1 else cpus) / both_s, 1 / use.consumer_s)
+    return replace(found, speeds=(*found.speeds, Speed(method, workers, speed)), next_start=start)
+
+
+def is_accountable(view: View[Any], cost: Cost) -> bool:
+    """Does the speed follow from CPU times? Other programs do not change these. Not if items wait."""
+    return cost.sleep_share < SLEEPS and not view._reads_ahead
 
 
 # -------------------------------------------------------------------- measuring
@@ -235,8 +277,8 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     """
     stood = _Stood()
 
-    def now() -> tuple[float, float, float]:
-        return perf_counter() - stood.seconds, thread_time(), _queued_s()
+    def now() -> tuple[float, float, float, float]:
+        return perf_counter() - stood.seconds, thread_time(), _times_s("thread-self")[1], _sleeps()
 
     failed, sized, nbytes, error = 0, 0, 0, ""
     begun = now()
@@ -261,28 +303,79 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
                 begun, first = now(), 1
     finally:
         set_clock(None)
-    wall_s, cpu_s, queued_s = (
+    wall_s, cpu_s, queued_s, sleeps = (
         (after - before) / max(done - first, 1) for before, after in zip(begun, now(), strict=True)
     )
-    asleep_s = max(0.0, wall_s - cpu_s - queued_s)
+    # A virtual machine may lose time to others, which is no sleep.
+    asleep_s = max(0.0, wall_s - cpu_s - queued_s) if sleeps > 0.5 else 0.0
     cost = Cost(done, failed, wall_s, cpu_s, asleep_s, nbytes // max(sized, 1), error)
     return cost, next_start(view, start, done)
 
 
-def speed_of(
+def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, int]:
+    """Return the share of their time that two threads wait for the interpreter lock, and where to go on.
+
+    A thread gives the lock away only where items release it, because it is not asked to. So the thread that
+    waits sleeps, and does not compete for a CPU.
+    """
+    used, counts, may_begin = list[float](), list[int](), threading.Event()
+
+    def read() -> None:
+        items, done, before = view._iter(plan_from(view, start)), 0, _times_s("thread-self")
+        may_begin.wait()
+        while perf_counter() < until:
+            try:
+                next(items)
+            except StopIteration:
+                break
+            except Exception:
+                pass
+            done += 1
+        used.append(sum(_times_s("thread-self")) - sum(before))
+        counts.append(done)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(100 * seconds)
+    try:
+        begun = perf_counter()
+        until = begun + seconds
+        may_begin.set()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    taken_s = max(perf_counter() - begun, 1e-9)
+    return max(0.0, 1 - sum(used) / (2 * taken_s)), next_start(view, start, max(counts))
+
+
+class Use(NamedTuple):
+    """How many items per second a node gave, and the CPU time for each of its workers and its consumer.
+
+    The CPU time of workers is 0 if it is not known.
+    """
+
+    items_per_s: float
+    worker_s: float
+    consumer_s: float
+
+
+def use_of(
     view: View[Any], settings: Settings, method: Any, workers: int, start: int, seconds: float
-) -> tuple[Speed, int]:
-    """Read a node for some seconds. Return its speed, and where to go on.
+) -> tuple[Use, int]:
+    """Read a node for some seconds. Return the figures, and where to go on.
 
     Not counted are the start of the workers, the first item of each of them, and a quarter of the time, in
     which the size of chunks adapts. They count if there is nothing else.
     """
     warm_s = 0.25 * seconds + (FORK_S * workers if method == "process" else 0.0)
     chosen = replace(settings, method=method, workers=workers, in_order=True, pinner=None)
-    begun = since = last = perf_counter()
+    begun = last = perf_counter()
     first = done = 0
-    with Prefetch(view, chosen) as node:
-        items = node._iter(plan_from(view, start))
+    with Prefetch(view, chosen).start() as node:
+        items, since = node._iter(plan_from(view, start)), _spent(node)
         while True:
             try:
                 next(items)
@@ -293,12 +386,18 @@ def speed_of(
                     raise
             done, last = done + 1, perf_counter()
             if not first and done >= workers and last - begun > warm_s:
-                first, since = done, last
+                first, since = done, _spent(node)
             if last - begun > warm_s + 0.75 * seconds and done >= 2 * workers:
                 break
-    if done <= first:
-        first, since = 0, begun
-    return Speed(method, workers, (done - first) / max(last - since, 1e-9)), next_start(view, start, done)
+        spent, count = _spent(node), max(done - first, 1)
+    wall_s, worker_s, consumer_s = (max(new - old, 0.0) for new, old in zip(spent, since, strict=True))
+    return Use(count / max(wall_s, 1e-9), worker_s / count, consumer_s / count), next_start(view, start, done)
+
+
+def _spent(node: Prefetch[Any]) -> tuple[float, float, float]:
+    """Return the time, and the CPU times of the workers and of their consumer, so far."""
+    tasks = node._engine.running().backend.tasks()
+    return perf_counter(), sum(_times_s(task)[0] for task in tasks), thread_time()
 
 
 def plan_from(view: View[Any], start: int) -> Plan:
@@ -313,10 +412,20 @@ def next_start(view: View[Any], start: int, done: int) -> int:
     return end if isinstance(plan, range) and len(plan) - end >= done else 0
 
 
-def _queued_s() -> float:
-    """Return how long this thread has waited for a CPU."""
+def _times_s(thread: str) -> tuple[float, float]:
+    """Return how long a thread has computed, and how long it has waited for a CPU; 0 if that is not known."""
     try:
-        with open("/proc/thread-self/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+        with open(f"/proc/{thread}/schedstat") as file:
+            computed, queued, *_ = map(int, file.read().split())
+        return computed / 1e9, queued / 1e9
+    except (OSError, ValueError):
+        return 0.0, 0.0
+
+
+def _sleeps() -> int:
+    """Return how often this thread has given its CPU away to wait for something."""
+    if sys.platform != "linux":
+        return 0
+    import resource  # missing on Windows
+
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import threading
@@ -14,7 +15,16 @@ import pytest
 import seqkit as sk
 from seqkit.prefetch import choose, measure
 from seqkit.prefetch.choose import Budget, decided
-from seqkit.prefetch.measure import Cost, CostAndThreads, Measured, Speed, cost_of, in_child, speed_of
+from seqkit.prefetch.measure import (
+    Cost,
+    CostAndThreads,
+    Measured,
+    Speed,
+    cost_of,
+    in_child,
+    lock_share_of,
+    use_of,
+)
 
 HERE = os.getpid()
 NUMBERS = list(range(200))
@@ -114,6 +124,21 @@ def test_failing_items_are_counted() -> None:
     assert measured.speeds[0].items_per_s > 0
 
 
+def test_a_lock_that_items_hold_is_told_from_one_that_they_release() -> None:
+    def hold(x: int) -> int:
+        return sum(k & 3 for k in range(10_000))
+
+    data = bytes(1 << 22)
+    held = in_child(sk.smap(hold, range(10**6)), LockShare(), 10)
+    free = in_child(sk.smap(lambda x: hashlib.sha256(data).digest(), range(10**6)), LockShare(), 10)
+    assert 0 <= free < 0.4 < held <= 0.6
+
+
+class LockShare:
+    def __call__(self, view: Any) -> float:
+        return lock_share_of(view, 0, 0.1)[0]
+
+
 class Work:
     def __call__(self, view: Any) -> Measured:
         return CostAndThreads(sk.prefetch(view)._settings, 0.05, 2, None)(view)
@@ -136,8 +161,8 @@ def test_successive_measurements_read_other_items() -> None:
     view = sk.smap(seen.append, NUMBERS)
     _, start = cost_of(view, 0, 0.0)
     assert (seen, start) == ([0], 1)
-    speed, after = speed_of(view, sk.prefetch(view)._settings, "thread", 1, start, 0.0)
-    assert speed.items_per_s > 0
+    use, after = use_of(view, sk.prefetch(view)._settings, "thread", 1, start, 0.0)
+    assert use.items_per_s > 0
     assert after >= 3
     assert seen[1] == 1
     assert measure.next_start(view, 0, 150) == 0  # too few are left

@@ -533,6 +533,9 @@ class Processes(Backend):
     def wake(self) -> None:
         linux.wake(self._fds["wake_w"])
 
+    def tasks(self) -> list[str]:
+        return [str(handle.pid) for handle in self._handles.values() if handle.pid]
+
     def statistics(self) -> dict[str, int]:
         return self._final if self._closed else self._counts()
 
@@ -546,6 +549,7 @@ class Processes(Backend):
             "slot_bytes": self._layout.slot_bytes,
             "leased": self.pool.leased(),
             "retired": self.pool.retained(),
+            "pickled": self._team.pickled_bytes() if self._team is not None else 0,
         }
 
     def close(self) -> None:
