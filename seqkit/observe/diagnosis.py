@@ -113,12 +113,15 @@ def _computed_by_consumer(m: Measurement) -> Diagnosis | None:
     if not m.nodes or own_s < 0.5 * m.waited_s:
         return None
     stage = max(own, key=lambda stage: stage.seconds)
-    inside = sum(stage.seconds for stage in m.stages if stage.node == 0)
-    workers = min(m.nodes[0].workers, m.cpus)
-    rate = limited(m, m.counted * workers / (own_s + inside))
+    node, inside = m.nodes[0], [stage for stage in m.stages if stage.node == 0]
+    # Workers have computed more items than the consumer has read.
+    inside_s = sum(stage.seconds for stage in inside) / max(inside[0].items, 1) * node.items if inside else 0
+    sleeps = sum(stage.cpu_s for stage in own) < 0.2 * own_s
+    workers = node.workers if sleeps else min(node.workers, m.cpus)
+    rate = limited(m, m.counted * workers / (own_s + inside_s))
     finding = (
         f"`{stage.view}` stands above `prefetch`, so the consumer computes it, for"
-        f" {percent(own_s / m.elapsed_s)} of the time."
+        f" {percent(min(1.0, own_s / m.elapsed_s))} of the time."
     )
     return Diagnosis(
         "stage above the node", finding, f"Move `prefetch` above it: {times_faster(m, rate)}.", rate
@@ -199,6 +202,8 @@ def _straggler(m: Measurement) -> Diagnosis | None:
     node, stage = limiting(m), m.costliest
     is_slow = stage.longest_s > STRAGGLES * stage.median_s and stage.each_s > RAISES * stage.median_s
     if node is None or not node.in_order or not is_slow or node.workers < 2 or busy(m, node) > BUSY:
+        return None
+    if node.queued_s > 0.3 * (stage.seconds - stage.items * stage.median_s):  # items waited for a CPU
         return None
     rate = limited(m, m.rate / busy(m, node))
     finding = (

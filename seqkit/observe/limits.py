@@ -62,6 +62,7 @@ def modelled(m: Measurement) -> Speed | None:
     wall_s, cpu_s = sum(stage.seconds for stage in inside), sum(stage.cpu_s for stage in inside)
     if not wall_s or busy(m, node) < BUSY:
         return None
+    wall_s -= min(node.queued_s, wall_s - cpu_s)  # others used the CPUs, which is no sleep
     most = m.cpus if cpu_s > 0.8 * wall_s else min(32, int(m.cpus * wall_s / max(cpu_s, 1e-9)))
     return Speed(node.method, most, m.rate * most / node.workers) if most > node.workers else None
 

@@ -82,6 +82,8 @@ class NodeFigures:
         See `Statistics`.
     waited_s, worked_s : float
         Seconds that the consumer waited, and that all workers worked.
+    cpu_s, queued_s : float
+        Seconds that all workers computed, and waited for a CPU, because others used it. 0 if unknown.
     pickled : int
         Bytes that were pickled for the workers.
     """
@@ -105,7 +107,15 @@ class NodeFigures:
     leased: int = 0
     waited_s: float = 0.0
     worked_s: float = 0.0
+    cpu_s: float = 0.0
+    queued_s: float = 0.0
     pickled: int = 0
+
+    @property
+    def sleep_share(self) -> float:
+        """The share of sleep in the time that the items would take on an idle machine."""
+        idle_s = max(self.worked_s - self.queued_s, 1e-9)
+        return min(1.0, max(0.0, 1 - self.cpu_s / idle_s))
 
 
 @dataclass(frozen=True)

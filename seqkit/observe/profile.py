@@ -16,7 +16,7 @@ from ..core.source import as_view
 from ..core.tracebacks import hides_frames
 from ..core.view import Indexable, View
 from ..prefetch.choose import Budget, choose
-from ..prefetch.measure import Speed
+from ..prefetch.measure import Speed, times_s
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import usable_cpus
 from ..prefetch.statistics import Statistics
@@ -196,6 +196,7 @@ class _Read:
     start_s: float = 0.0
     before: tuple[Statistics, ...] = ()
     after: tuple[Statistics, ...] = ()
+    spent: tuple[tuple[float, float], ...] = ()  # seconds that workers computed, and waited for a CPU
 
 
 def _read(
@@ -204,12 +205,12 @@ def _read(
     """Read items, and close the nodes. Count those after the first item of each worker."""
     nodes, now = [node for _, node in pipeline.nodes], time.perf_counter
     warm = max((node._engine.settings().workers for node in nodes), default=0)
-    read, begun = _Read(), now()
+    read, begun, is_cold = _Read(), now(), warm > 0
     with ExitStack() as stack:
         for node in nodes:
             stack.callback(node.close)
         since, done, step_s = begun, 0, 0.0
-        read.before = tuple(node.statistics() for node in nodes)
+        read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
         items = _items(pipeline.view, None if nodes else most)
         while most is None or read.items + read.failed < most:
             try:
@@ -226,16 +227,31 @@ def _read(
                     step_s += now() - before
                 del item
             done += 1
-            if done == warm:
+            is_late = limit_s is not None and now() - since > limit_s
+            if is_cold and (done == warm or is_late):  # a long start leaves time for items
+                is_cold, warm = False, done
                 read.start_s, since, step_s = now() - begun, now(), 0.0
-                read.before = tuple(node.statistics() for node in nodes)
-            if limit_s is not None and now() - begun > limit_s:
+                read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
+            elif is_late:
                 break
         read.elapsed_s, read.step_s = now() - since, step_s
-        read.counted = max(done - warm, 0)
+        read.counted = done if is_cold else done - warm
         read.after = tuple(node.statistics() for node in nodes)
+        read.spent = tuple(
+            (cpu_s - old_cpu_s, queued_s - old_queued_s)
+            for (cpu_s, queued_s), (old_cpu_s, old_queued_s) in zip(_spent(nodes), read.spent, strict=True)
+        )
         del items
     return read
+
+
+def _spent(nodes: list[Prefetch[Any]]) -> tuple[tuple[float, float], ...]:
+    """Return how long the workers of each node have computed, and waited for a CPU."""
+    found = []
+    for node in nodes:
+        of_workers = [times_s(task) for task in node._engine.tasks()]
+        found.append((sum(cpu_s for cpu_s, _ in of_workers), sum(queued_s for _, queued_s in of_workers)))
+    return tuple(found)
 
 
 def _items(view: View[Any], most: int | None) -> Iterator[Any]:
@@ -264,7 +280,8 @@ def _stages(
 
 
 def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
-    for (given, node), before, after in zip(pipeline.nodes, read.before, read.after, strict=True):
+    figures = zip(pipeline.nodes, read.before, read.after, read.spent, strict=True)
+    for (given, node), before, after, (cpu_s, queued_s) in figures:
         settings = node._engine.settings()
         counts = {
             name: getattr(after, name) - getattr(before, name)
@@ -284,6 +301,8 @@ def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
             start_s=read.start_s,
             waited_s=(after.waited_ns - before.waited_ns) / 1e9,
             worked_s=(after.worked_ns - before.worked_ns) / 1e9,
+            cpu_s=max(0.0, cpu_s),
+            queued_s=max(0.0, queued_s),
             **counts,
             **latest,
         )
@@ -305,6 +324,8 @@ def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:
     settings = source._engine.settings() if isinstance(source, Prefetch) else prefetch(below)._settings
     if not isinstance(settings.method, str):
         return found
+    # More workers need more results ahead than the given ones. A loader scales its `prefetch_factor` itself.
+    settings = replace(settings, max_buffered=None)
     measured = choose(below, settings, seconds / 2, Budget.of_this_process()).measured
     if measured is None or measured.cost.failed == measured.cost.items:
         return found

@@ -214,6 +214,11 @@ class Engine:
         self._forget_after_fork()
         return self._dispatcher is not None and not self._dispatcher.ended()
 
+    def tasks(self) -> list[str]:
+        """Return the folders of the workers below /proc, as far as they are known (for `profile`)."""
+        dispatcher = self._dispatcher
+        return dispatcher.backend.tasks() if dispatcher is not None and not dispatcher.ended() else []
+
     def statistics(self) -> Statistics:
         self._forget_after_fork()
         dispatcher = self._dispatcher
