@@ -17,6 +17,7 @@ from .limits import (
     costliest_of,
     differs,
     first_node,
+    hindered,
     in_turn,
     limited,
     limiting,
@@ -37,7 +38,7 @@ LITTLE = 0.1
 # An advantage that is worth a change.
 WORTH = 1.15
 # From this size on, a pickled pipeline is worth a remark.
-LARGE_PICKLE = 64 << 20
+LARGE_PICKLE = 16 << 20
 # A straggler takes so many times the median, and stragglers raise the mean this much above it.
 STRAGGLES = 8
 RAISES = 1.3
@@ -132,7 +133,7 @@ def _computed_by_consumer(m: Measurement) -> Diagnosis | None:
 
 
 def _copied_at_start(m: Measurement) -> Diagnosis | None:
-    node = first_node(m, lambda node: node.pickled >= LARGE_PICKLE and node.start_s > 0.2 * m.elapsed_s)
+    node = first_node(m, lambda node: node.pickled >= LARGE_PICKLE and node.start_s > max(1.0, m.elapsed_s / 2))
     if node is None:
         return None
     finding = (
@@ -260,7 +261,7 @@ def _interpreter_lock(m: Measurement) -> Diagnosis | None:
     node, process = limiting(m), speed_of(m, "process")
     if node is None or node.method != "thread" or node.workers < 2 or process is None:
         return None
-    stage, rate = m.costliest, limited(m, process)
+    stage, rate = m.costliest, limited(m, hindered(m, process))
     if rate < WORTH * m.rate or (m.lock_share or 0.0) < HOLDS:
         return None
     finding = (
@@ -279,7 +280,7 @@ def _few_workers(m: Measurement) -> Diagnosis | None:
     best = max(others, key=lambda speed: speed.items_per_s, default=None) if m.speeds else modelled(m)
     if best is None or best.method == "inline":
         return None
-    rate = limited(m, best.items_per_s)
+    rate = limited(m, hindered(m, best.items_per_s) if m.speeds else best.items_per_s)
     if rate < WORTH * m.rate:
         return None
     stage = costliest_of(m)

@@ -67,6 +67,15 @@ def modelled(m: Measurement) -> Speed | None:
     return Speed(node.method, most, m.rate * most / node.workers) if most > node.workers else None
 
 
+def hindered(m: Measurement, speed: float) -> float:
+    """Return a speed of an idle machine on this one, where others use the CPUs, too."""
+    node = limiting(m)
+    if node is not None and busy(m, node) < BUSY:
+        return speed
+    queued_s, total_s = (m.queued_s, m.elapsed_s) if node is None else (node.queued_s, node.worked_s)
+    return speed * max(0.05, 1 - queued_s / max(total_s, 1e-9))
+
+
 def limited(m: Measurement, rate: float) -> float:
     """Return a rate of workers, or that of the consumer if it is lower."""
     return min(rate, m.counted / m.step_s) if m.step_s else rate

@@ -111,12 +111,6 @@ class NodeFigures:
     queued_s: float = 0.0
     pickled: int = 0
 
-    @property
-    def sleep_share(self) -> float:
-        """The share of sleep in the time that the items would take on an idle machine."""
-        idle_s = max(self.worked_s - self.queued_s, 1e-9)
-        return min(1.0, max(0.0, 1 - self.cpu_s / idle_s))
-
 
 @dataclass(frozen=True)
 class Measurement:
@@ -147,6 +141,8 @@ class Measurement:
         it if the items hold the lock.
     caches : tuple of str
         Caches that are above a view whose items differ in each epoch.
+    queued_s : float
+        Seconds that the consumer's thread waited for a CPU, because others used it. 0 if unknown.
     """
 
     items: int
@@ -161,6 +157,7 @@ class Measurement:
     sleeps: float = 0.0
     lock_share: float | None = None
     caches: tuple[str, ...] = ()
+    queued_s: float = 0.0
 
     @property
     def seconds(self) -> float:

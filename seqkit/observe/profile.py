@@ -119,6 +119,7 @@ def profile(
         usable_cpus(),
         caches=tuple(_stale_caches(source)),
         threads=threads,
+        queued_s=read.queued_s,
     )
     if try_workers and read.elapsed_s > WORTH_S:
         return _with_speeds(profiled, source, limit_s or read.elapsed_s)
@@ -194,6 +195,7 @@ class _Read:
     counted: int = 0
     step_s: float = 0.0
     start_s: float = 0.0
+    queued_s: float = 0.0
     before: tuple[Statistics, ...] = ()
     after: tuple[Statistics, ...] = ()
     spent: tuple[tuple[float, float], ...] = ()  # seconds that workers computed, and waited for a CPU
@@ -209,7 +211,7 @@ def _read(
     with ExitStack() as stack:
         for node in nodes:
             stack.callback(node.close)
-        since, done, step_s = begun, 0, 0.0
+        since, done, step_s, queued_s = begun, 0, 0.0, times_s("thread-self")[1]
         read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
         items = _items(pipeline.view, None if nodes else most)
         while most is None or read.items + read.failed < most:
@@ -231,10 +233,12 @@ def _read(
             if is_cold and (done == warm or is_late):  # a long start leaves time for items
                 is_cold, warm = False, done
                 read.start_s, since, step_s = now() - begun, now(), 0.0
+                queued_s = times_s("thread-self")[1]
                 read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
             elif is_late:
                 break
         read.elapsed_s, read.step_s = now() - since, step_s
+        read.queued_s = times_s("thread-self")[1] - queued_s
         read.counted = done if is_cold else done - warm
         read.after = tuple(node.statistics() for node in nodes)
         read.spent = tuple(
