@@ -133,7 +133,8 @@ def _computed_by_consumer(m: Measurement) -> Diagnosis | None:
 
 
 def _copied_at_start(m: Measurement) -> Diagnosis | None:
-    node = first_node(m, lambda node: node.pickled >= LARGE_PICKLE and node.start_s > max(1.0, m.elapsed_s / 2))
+    long_s = max(1.0, m.elapsed_s / 2)
+    node = first_node(m, lambda node: node.pickled >= LARGE_PICKLE and node.start_s > long_s)
     if node is None:
         return None
     finding = (

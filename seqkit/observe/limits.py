@@ -70,10 +70,12 @@ def modelled(m: Measurement) -> Speed | None:
 def hindered(m: Measurement, speed: float) -> float:
     """Return a speed of an idle machine on this one, where others use the CPUs, too."""
     node = limiting(m)
-    if node is not None and busy(m, node) < BUSY:
+    if node is None:
+        return speed * max(0.05, 1 - m.queued_s / max(m.elapsed_s, 1e-9))
+    wanted_s = node.cpu_s + node.queued_s
+    if wanted_s < BUSY * m.elapsed_s * node.workers:  # workers mostly sleep, or wait for jobs
         return speed
-    queued_s, total_s = (m.queued_s, m.elapsed_s) if node is None else (node.queued_s, node.worked_s)
-    return speed * max(0.05, 1 - queued_s / max(total_s, 1e-9))
+    return speed * node.cpu_s / wanted_s
 
 
 def limited(m: Measurement, rate: float) -> float:

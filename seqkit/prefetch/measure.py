@@ -36,7 +36,7 @@ LEAST_LIMIT_S = 2.0
 # From this share of sleep on, more workers than CPUs can be of use, up to this number.
 SLEEPS = 0.2
 MOST_WORKERS = 32
-# How long to look for waits for the interpreter lock. On a busy machine a thread may wait for a CPU for as long.
+# How long to look for waits for the interpreter lock. A thread may wait for a busy CPU for as long.
 LEAST_LOCK_S = 0.1
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
