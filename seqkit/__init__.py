@@ -73,7 +73,7 @@ if _typing.TYPE_CHECKING:
     from .collation import default_convert as default_convert
     from .core.serializable import SerializableFunc
     from .loader import DataLoader
-    from .observe import debug, explain, monitor_throughput, profile, tune, verify, watch
+    from .observe import debug, explain, monitor_throughput, preview, profile, trace, tune, verify, watch
     from .prefetch import Prefetch, prefetch
     from .samplers import BatchSampler as BatchSampler
     from .samplers import ConstWidthBucket as ConstWidthBucket
@@ -134,6 +134,7 @@ __all__ = [
     "pack",
     "per_process",
     "prefetch",
+    "preview",
     "profile",
     "random_map",
     "random_split",
@@ -148,6 +149,7 @@ __all__ = [
     "starmap",
     "switch",
     "take",
+    "trace",
     "tune",
     "unbatch",
     "uniter",
@@ -164,7 +166,18 @@ _LAZY = {
     "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
     **dict.fromkeys(
-        ("debug", "explain", "monitor_throughput", "profile", "tune", "verify", "watch"), "observe"
+        (
+            "debug",
+            "explain",
+            "monitor_throughput",
+            "preview",
+            "profile",
+            "trace",
+            "tune",
+            "verify",
+            "watch",
+        ),
+        "observe",
     ),
     "SerializableFunc": "core.serializable",
     **dict.fromkeys(("per_process", "read"), "sources"),
@@ -200,7 +213,18 @@ for _function in (filter, random_map, smap, starmap):
     _attach(_function, position=1)
 for _function in (collate, concatenate):
     _attach_joining(_function)
-for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile", "tune", "verify", "watch"):
+for _name in (
+    "debug",
+    "explain",
+    "monitor_throughput",
+    "prefetch",
+    "preview",
+    "profile",
+    "trace",
+    "tune",
+    "verify",
+    "watch",
+):
     _attach_lazily(_name, __name__)
 
 

@@ -12,6 +12,7 @@ from weakref import WeakSet, ref
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
+from ..core.display import as_html
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
 from ..core.set_epoch import epoch_by_hand, tell
@@ -742,10 +743,22 @@ class DataLoader(Attributes, Generic[Batch]):
 
     # ---------------------------------------------------------------- the object
 
+    _repr_html_ = as_html
+
     def __repr__(self) -> str:
         name = f"<{type(self._dataset).__name__}>"
         data = name if self._is_iterable else repr(as_view(self._dataset, "DataLoader"))
         return f"{type(self).__name__}({', '.join([data, *self._given.shown()])})"
+
+    def _explained(self) -> tuple[str, list[str], View[Any]]:
+        """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
+        n = self._length()
+        # Each epoch has a node of its own. One that runs shows the state of the loader.
+        running = (node for node in list(self._nodes) if isinstance(node, Prefetch) and node.is_running())
+        size = f"length {n:,}" if n is not None else "no length"
+        shown = ", ".join(text for text in self._given.shown() if "=" in text)
+        state = ["closed"] * self._is_closed
+        return f"{type(self).__name__}({shown})", [size, *state], next(running, None) or self.view
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = {"_nodes": None, "_latest": None, "_lock": None, "_iterator": None}

@@ -2,20 +2,25 @@
 
 from .debug import debug
 from .diagnosis import Diagnosis
-from .explain import explain, notebook
+from .explain import Explanation, explain, notebook
 from .measurement import Stage
 from .monitor_throughput import monitor_throughput
+from .preview import Preview, preview
 from .profile import profile
 from .report import Profile
+from .trace import Trace, trace
 from .tune import Tuning, tune
 from .verify import Verification, verify
 from .watch import Status, Watch, watch
 
 __all__ = [
     "Diagnosis",
+    "Explanation",
+    "Preview",
     "Profile",
     "Stage",
     "Status",
+    "Trace",
     "Tuning",
     "Verification",
     "Watch",
@@ -23,7 +28,9 @@ __all__ = [
     "explain",
     "monitor_throughput",
     "notebook",
+    "preview",
     "profile",
+    "trace",
     "tune",
     "verify",
     "watch",

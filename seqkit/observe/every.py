@@ -14,8 +14,8 @@ from ..core.view import View
 from ..prefetch import engine
 from ..prefetch.node import Prefetch
 from ..prefetch.statistics import Statistics
-from .explain import outline
 from .probe import Probe, Recording, Sums, forget
+from .tree import outline
 from .units import count, percent, seconds
 
 __all__ = ["VARIABLE", "StagePrinter", "install"]

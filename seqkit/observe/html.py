@@ -56,13 +56,14 @@ def faint(text: str) -> str:
     return f'<span style="opacity:0.65">{text}</span>'
 
 
-def row(cards: Iterable[str]) -> str:
-    """Return cards beside each other, in as many lines as the page needs.
+def row(cards: Iterable[str], *, wrap: bool = True) -> str:
+    """Return cards beside each other, in as many lines as the page needs, or in one line that scrolls.
 
     >>> row(["<i></i>"]).count("<i></i>")
     1
     """
-    style = "display:flex;flex-wrap:wrap;gap:8px;align-items:stretch;margin:6px 0"
+    lines = "flex-wrap:wrap" if wrap else "overflow-x:auto"
+    style = f"display:flex;{lines};gap:8px;align-items:stretch;margin:6px 0"
     return f'<div style="{style}">{"".join(cards)}</div>'
 
 
@@ -75,7 +76,7 @@ def card(title: str, *parts: str, colour: str = "") -> str:
     edge = f"1px solid {colour}" if colour else LINE
     head = f'<div style="font-weight:600;color:{colour or "inherit"};margin-bottom:4px">{title}</div>'
     style = (
-        f"display:inline-block;vertical-align:top;border:{edge};border-radius:6px;padding:8px 10px"
+        f"display:inline-block;flex:none;vertical-align:top;border:{edge};border-radius:6px;padding:8px 10px"
         f";background:{TINT};max-width:22em;min-width:7em;box-sizing:border-box;overflow:hidden"
     )
     return f'<div style="{style}">{head}{"".join(parts)}</div>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..prefetch.measure import Speed
+from ..prefetch.figures import Speed
 from .measurement import Measurement, NodeFigures, Stage
 from .units import percent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..prefetch.measure import Speed
+from ..prefetch.figures import Speed
 
 __all__ = ["Measurement", "NodeFigures", "Stage"]
 

@@ -15,16 +15,18 @@ from ..core.errors import EvaluationError
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames
 from ..core.view import Indexable, View
-from ..prefetch.choose import Budget, choose
-from ..prefetch.measure import Speed, times_s
+from ..prefetch.choice import WorkerBudget
+from ..prefetch.choose import choose
+from ..prefetch.figures import Speed
+from ..prefetch.measure import times_s
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import usable_cpus
 from ..prefetch.statistics import Statistics
-from .explain import outline
 from .measurement import NodeFigures, Stage
 from .probe import Probe, Recording
 from .report import Profile
 from .stage_times import stage_times
+from .tree import outline
 
 __all__ = ["profile"]
 
@@ -330,7 +332,7 @@ def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:
         return found
     # More workers need more results ahead than the given ones. A loader scales its `prefetch_factor` itself.
     settings = replace(settings, max_buffered=None)
-    measured = choose(below, settings, seconds / 2, Budget.of_this_process()).measured
+    measured = choose(below, settings, seconds / 2, WorkerBudget.of_this_process()).measured
     if measured is None or measured.cost.failed == measured.cost.items:
         return found
     cost, speeds = measured.cost, measured.speeds

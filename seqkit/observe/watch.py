@@ -13,8 +13,8 @@ from ..core.errors import as_given
 from ..core.view import T, View
 from ..prefetch.node import Prefetch
 from ..prefetch.statistics import Statistics
-from .explain import outline
 from .live import Display, display_of
+from .tree import outline
 from .units import count, percent, plural, seconds, size
 
 __all__ = ["Status", "Watch", "watch"]

@@ -27,7 +27,7 @@ from .threads import Threads
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from .choose import Choice
+    from .choice import Choice
 
 
 class Observer(Printer, Protocol):
@@ -211,13 +211,22 @@ class Engine:
         self._end(replaced)
 
     def is_running(self) -> bool:
-        self._forget_after_fork()
-        return self._dispatcher is not None and not self._dispatcher.ended()
+        dispatcher = self._dispatcher
+        return not (self._pid != os.getpid() or dispatcher is None or dispatcher.ended())
 
     def tasks(self) -> list[str]:
         """Return the folders of the workers below /proc, as far as they are known (for `profile`)."""
         dispatcher = self._dispatcher
-        return dispatcher.backend.tasks() if dispatcher is not None and not dispatcher.ended() else []
+        return dispatcher.backend.tasks() if dispatcher is not None and self.is_running() else []
+
+    def state(self) -> str:
+        """Return what the workers do now, in a few words."""
+        if self.closed:
+            return "closed"
+        workers = self._settings.workers
+        if not workers:
+            return "no workers"
+        return f"{workers} worker{'s' * (workers > 1)} running" if self.is_running() else "idle"
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()

@@ -1,10 +1,10 @@
-"""Measure a view: the cost of its items, and how fast threads and processes compute them.
+"""Measure a view: the cost of its items, waits for the interpreter lock, and what a node's workers use.
 
 Guarantees
 ----------
-- Items are computed in worker processes only. The caller's process computes none, so no pool of native
-  threads starts in it, and no cache or iterator changes.
-- A failing item is counted. A hanging or deadly one costs the process that measures, and raises.
+- Called in a worker process (see `child.py`), nothing here computes items in the caller's process. So no pool
+  of native threads starts there, and no cache or iterator changes.
+- A failing item is counted. A hanging or deadly one costs the process that measures.
 
 Relies on
 ---------
@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
@@ -24,237 +23,15 @@ from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.indices import Plan
 from ..core.view import View
 from .clock import set_clock
-from .node import Prefetch, prefetch
+from .figures import Cost
+from .node import Prefetch
 from .results import size_of
-from .settings import Context, Settings
+from .settings import Settings
 
-# The share of the measuring time for the cost of items. The rest is for threads, and for processes.
-COST_SHARE = 0.25
-# A process that measures is killed after this multiple of the measuring time, and at least this many seconds.
-PATIENCE = 4
-LEAST_LIMIT_S = 2.0
-# From this share of sleep on, more workers than CPUs can be of use, up to this number.
-SLEEPS = 0.2
-MOST_WORKERS = 32
-# How long to look for waits for the interpreter lock. A thread may wait for a busy CPU for as long.
-LEAST_LOCK_S = 0.1
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
 # How many items are sized.
 SIZED = 16
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The cost of an item in one thread, on average.
-
-    Attributes
-    ----------
-    items, failed : int
-        Number of items that were computed, and how many of them failed.
-    wall_s, cpu_s, asleep_s : float
-        Seconds from begin to end, without waiting for nodes below; seconds of CPU time; seconds that the
-        item neither computed nor waited for a CPU.
-    nbytes : int
-        Estimated size.
-    error : str
-        The first failure, or "".
-    """
-
-    items: int
-    failed: int
-    wall_s: float
-    cpu_s: float
-    asleep_s: float
-    nbytes: int
-    error: str = ""
-
-    @property
-    def sleep_share(self) -> float:
-        """The share of sleep in the time that an item would take on an idle machine."""
-        return self.asleep_s / max(self.cpu_s + self.asleep_s, 1e-9)
-
-    def useful_workers(self, cpus: int) -> int:
-        """Return how many workers keep so many CPUs busy: more than there are only if items sleep."""
-        if self.sleep_share < SLEEPS:
-            return cpus
-        wanted = 1.25 * cpus / max(1 - self.sleep_share, 1e-3)
-        return min(MOST_WORKERS, -int(-wanted // 1))
-
-    @property
-    def items_per_s(self) -> float:
-        """The speed without workers, on an idle machine."""
-        return 1 / max(self.cpu_s + self.asleep_s, 1e-9)
-
-    def ideal(self, workers: int, cpus: int) -> float:
-        """Return the items per second of undisturbed workers, on an idle machine."""
-        return min(workers * self.items_per_s, cpus / max(self.cpu_s, 1e-9))
-
-
-class Speed(NamedTuple):
-    """How many items per second the workers of a node compute."""
-
-    method: str
-    workers: int
-    items_per_s: float
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The figures of a view.
-
-    `lock_share` is the share of their time that two threads wait for the interpreter lock: half of it if
-    items hold the lock, 0 if they release it, and None if it is not known. `next_start` is the first index
-    that was not read.
-    """
-
-    cost: Cost
-    speeds: tuple[Speed, ...]
-    lock_share: float | None = None
-    next_start: int = 0
-    is_above_nodes: bool = False
-
-    def of(self, method: str) -> Speed | None:
-        """Return the speed of threads or processes, if it was measured."""
-        return next((speed for speed in self.speeds if speed.method == method), None)
-
-    @property
-    def holds_lock(self) -> bool:
-        """Do items that compute hold the interpreter lock for most of their time?"""
-        return self.lock_share is not None and self.lock_share > 0.3
-
-
-def speedup_of_threads(view: View[Any], threads: int, seconds: float = 0.5) -> float:
-    """Return how many times faster so many threads compute the items than one: 1 if they hold the lock.
-
-    Parameters
-    ----------
-    view : View
-    threads : int
-        Number of threads, 2 or more.
-    seconds : float
-        How long to measure, without the start of the process that measures.
-
-    Raises
-    ------
-    ItemTimeout, WorkerDied, EvaluationError
-        If an item hangs, is deadly, or none can be computed.
-
-    Examples
-    --------
-    >>> import seqkit as sk, time
-    >>> waits = sk.smap(lambda i: time.sleep(0.01), range(1000))
-    >>> 2 < speedup_of_threads(waits, 3) < 4
-    True
-    """
-    one, several = in_child(view, _Threads((1, threads), seconds / 2), limit_s(seconds))
-    return several.items_per_s / one.items_per_s  # type: ignore[no-any-return]
-
-
-def limit_s(seconds: float) -> float:
-    """Return after how many seconds a process is killed that measures for so long."""
-    return max(LEAST_LIMIT_S, PATIENCE * seconds)
-
-
-def in_child(
-    view: View[Any], work: Callable[[View[Any]], Any], limit_s: float, hook: Callable[..., Any] | None = None
-) -> Any:
-    """Return `work(view)`, computed by a worker process, which is killed after some seconds."""
-    # `retries=0`: an item that kills the process would kill the next one, too.
-    ahead = prefetch(
-        Child(view, work), 1, "process", 1, hook, context=start_method(), timeout=limit_s, retries=0
-    )
-    with ahead:
-        return ahead[0]
-
-
-def start_method() -> Context | None:
-    """Return how processes start that measure. An explicit start method is not announced."""
-    from .processes.forking import is_safe  # imported here because other systems lack what it needs
-
-    return None if is_safe() else "forkserver"
-
-
-class Child(View[Any]):
-    """A view of one item: the result of a function of the view below."""
-
-    def __init__(self, source: View[Any], work: Callable[[View[Any]], Any]) -> None:
-        super().__init__((source,), 1)
-        self._work = work
-
-    def _get(self, i: int) -> Any:
-        return self._work(self._sources[0])
-
-    def _needs(self, i: int) -> tuple[()]:
-        return ()
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return Child(sources[0], self._work)
-
-
-# -------------------------------------------------------------------- work for a child
-
-
-@dataclass(frozen=True)
-class CostAndThreads:
-    """Measure the cost of items, then the speed of useful threads. Called with a view in a child.
-
-    `workers` is their number, if the user has chosen it.
-    """
-
-    settings: Settings
-    seconds: float
-    cpus: int
-    workers: int | None
-
-    def __call__(self, view: View[Any]) -> Measured:
-        cost, start = cost_of(view, 0, COST_SHARE * self.seconds)
-        if cost.failed == cost.items or cost.wall_s > self.seconds / 2:
-            return Measured(cost, (), None, start, view._reads_ahead)
-        found = Measured(cost, (), None, start, view._reads_ahead)
-        if is_accountable(view, cost):
-            share, start = lock_share_of(view, start, max(LEAST_LOCK_S, COST_SHARE / 2 * self.seconds))
-            found = Measured(cost, (), share, start)
-        workers = self.workers or cost.useful_workers(self.cpus)
-        return tried(view, self.settings, "thread", workers, self.seconds, self.cpus, found)
-
-
-@dataclass(frozen=True)
-class _Threads:
-    """Measure the speed of several numbers of threads. Called with a view in a child."""
-
-    numbers: tuple[int, ...]
-    seconds: float
-
-    def __call__(self, view: View[Any]) -> list[Speed]:
-        start, speeds = 0, []
-        for workers in self.numbers:
-            settings = prefetch(view, workers)._settings
-            use, start = use_of(view, settings, "thread", workers, start, self.seconds)
-            speeds.append(Speed("thread", workers, use.items_per_s))
-        return speeds
-
-
-def tried(
-    view: View[Any], settings: Settings, method: Any, workers: int, seconds: float, cpus: int, found: Measured
-) -> Measured:
-    """Try a method, and return the figures with its speed. On an idle machine, if items compute."""
-    length = (1 - COST_SHARE) / 2 * seconds
-    use, start = use_of(view, settings, method, workers, found.next_start, length)
-    speed = use.items_per_s
-    if is_accountable(view, found.cost) and use.worker_s:
-        at_once = 1 if method == "thread" and found.holds_lock else min(workers, cpus)
-        both_s = use.worker_s + use.consumer_s
-        speed = min(at_once / use.worker_s, (1 if at_once == 1 else cpus) / both_s, 1 / use.consumer_s)
-    return replace(found, speeds=(*found.speeds, Speed(method, workers, speed)), next_start=start)
-
-
-def is_accountable(view: View[Any], cost: Cost) -> bool:
-    """Does the speed follow from CPU times? Other programs do not change these. Not if items wait."""
-    return cost.sleep_share < SLEEPS and not view._reads_ahead
-
-
-# -------------------------------------------------------------------- measuring
 
 
 class _Stood:

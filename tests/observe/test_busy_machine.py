@@ -6,7 +6,7 @@ import pytest
 
 from seqkit.observe.diagnosis import diagnose
 from seqkit.observe.measurement import Measurement, NodeFigures, Stage
-from seqkit.prefetch.measure import Speed
+from seqkit.prefetch.figures import Speed
 
 PYTHON = Stage(
     "smap(decode)", 100, 2.0, node=0, cpu_s=0.5, median_s=0.01, longest_s=0.4, timed=100, indices=100

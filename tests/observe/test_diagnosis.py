@@ -6,7 +6,7 @@ import pytest
 
 from seqkit.observe.diagnosis import diagnose
 from seqkit.observe.measurement import Measurement, NodeFigures, Stage
-from seqkit.prefetch.measure import Speed
+from seqkit.prefetch.figures import Speed
 
 MIB = 1 << 20
 
@@ -79,7 +79,7 @@ CASES = {
             lock_share=0.5,
         ),
         ("interpreter lock", 790),
-        "`smap(decode)` holds the interpreter lock: 2 threads compute 1.0 items at a time. 8 processes would be",
+        "`smap(decode)` holds the interpreter lock: 2 threads compute 1.0 items at a time. 8 processes would",
     ),
     "two stages, the lower one sleeps": (
         measured(
