@@ -10,7 +10,9 @@ again. Nothing is computed until an item is requested.
 (500, True)
 """
 
+import os as _os
 import typing as _typing
+from importlib import import_module as _import_module
 
 from . import collation as _collation
 from . import prefetch as _package  # noqa: F401
@@ -72,7 +74,7 @@ if _typing.TYPE_CHECKING:
     from .collation import default_convert as default_convert
     from .core.serializable import SerializableFunc
     from .loader import DataLoader
-    from .observe import debug, explain, monitor_throughput, preview, profile, trace, tune, verify
+    from .observe import debug, explain, monitor_throughput, preview, profile, trace, tune, verify, watch
     from .prefetch import Prefetch, prefetch
     from .samplers import BatchSampler as BatchSampler
     from .samplers import ConstWidthBucket as ConstWidthBucket
@@ -155,6 +157,7 @@ __all__ = [
     "uniter",
     "verify",
     "view",
+    "watch",
     "window",
 ]
 
@@ -165,7 +168,18 @@ _LAZY = {
     "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
     **dict.fromkeys(
-        ("debug", "explain", "monitor_throughput", "preview", "profile", "trace", "tune", "verify"), "observe"
+        (
+            "debug",
+            "explain",
+            "monitor_throughput",
+            "preview",
+            "profile",
+            "trace",
+            "tune",
+            "verify",
+            "watch",
+        ),
+        "observe",
     ),
     "SerializableFunc": "core.serializable",
     **dict.fromkeys(("per_process", "read"), "sources"),
@@ -211,6 +225,7 @@ for _name in (
     "trace",
     "tune",
     "verify",
+    "watch",
 ):
     _attach_lazily(_name, __name__)
 
@@ -222,3 +237,6 @@ def _notebook(view: View[_typing.Any]) -> str:
 
 
 View._repr_html_ = _notebook  # type: ignore[attr-defined]
+
+if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
+    _import_module(".observe.every", __name__).install(_every)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from seqkit.core.iteration import surviving
 from seqkit.testing.failing import by_index, by_iteration
 
 __all__ = [
+    "Clock",
     "FailsAt",
     "Interrupted",
     "InterruptsOnce",
@@ -123,3 +125,22 @@ def past_errors(items: Iterator[Any]) -> list[Any]:
 def says(kind: type[Exception], text: str) -> Any:
     """Expect an exception of just this text."""
     return pytest.raises(kind, match=f"^{re.escape(text)}$")
+
+
+class Clock:
+    """Stands still until it is told how many seconds pass; exact."""
+
+    def __init__(self) -> None:
+        self.now = Fraction(0)
+
+    def __call__(self) -> Any:
+        return self.now
+
+    def work(self, seconds: Any) -> Callable[[Any], Any]:
+        """Return a function that takes that long."""
+
+        def working(x: Any) -> Any:
+            self.now += Fraction(seconds)
+            return x
+
+        return working

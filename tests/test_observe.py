@@ -1,41 +1,19 @@
-"""Looking at expressions: drawings, calls on what is read, how long reading takes, where the time goes."""
+"""Looking at expressions: drawings, calls on what is read, how long reading takes."""
 
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 import seqkit as sk
 from seqkit import EvaluationError
 from seqkit.observe import debug, explain, monitor_throughput, profile
-from seqkit.stores.add_cache.add_cache import add_cache
-from seqkit.testing import CountingSource, FailingSource
+from seqkit.testing import FailingSource
 from seqkit.testing.failing import Failure, by_iteration
 
-from .helpers import Naturals, says
-
-
-class Clock:
-    """Stands still until it is told how many seconds pass; exact."""
-
-    def __init__(self):
-        self.now = Fraction(0)
-
-    def __call__(self):
-        return self.now
-
-    def work(self, seconds):
-        """Return a function that takes that long."""
-
-        def working(x):
-            self.now += Fraction(seconds)
-            return x
-
-        return working
-
+from .helpers import Clock, says
 
 # -------------------------------------------------------------------- debug
 
@@ -238,122 +216,3 @@ def test_writing_goes_through_a_monitor():
     data = [1, 2]
     monitor_throughput(data)[1] = 5
     assert data == [1, 5]
-
-
-# -------------------------------------------------------------------- profile
-
-
-def own_times(found):
-    return {stage.view: (stage.items, stage.seconds) for stage in found.stages}
-
-
-def test_each_view_has_its_own_time():
-    clock = Clock()
-    inner, outer = clock.work(3), clock.work(2)
-    inner.__name__, outer.__name__ = "inner", "outer"
-    found = profile(sk.batch(sk.smap(outer, sk.smap(inner, range(10))), 4), clock=clock)
-    assert found.items == 3
-    assert own_times(found) == {
-        "batch(4)": (3, 0),
-        "smap(outer)": (10, 20),
-        "smap(inner)": (10, 30),
-        "<range of 10>": (10, 0),
-    }
-    assert found.costliest.view == "smap(inner)"
-    assert found.seconds == 50
-
-
-def test_no_more_items_are_read_than_wanted():
-    source = CountingSource(range(1000))
-    found = profile(sk.batch(source, 2), n=3)
-    assert found.items == 3
-    assert source.reads == dict.fromkeys(range(6), 1)
-    assert profile(Naturals(), 5).items == 5
-    assert profile([], 5).items == 0
-
-
-def test_a_view_that_is_used_twice_is_one_stage():
-    clock = Clock()
-    work = sk.smap(clock.work(1), [1, 2])
-    found = profile(sk.collate([work, work]), clock=clock)
-    assert [stage.items for stage in found.stages] == [2, 4, 4]
-    assert found.seconds == 4
-
-
-def test_the_profile_table_is_the_drawing_of_explain_with_numbers():
-    clock = Clock()
-    work = clock.work(Fraction(3, 2000))
-    work.__name__ = "work"
-    rest = clock.work(Fraction(1, 2000))
-    rest.__name__ = "rest"
-    assert str(profile(sk.smap(rest, sk.gather(sk.smap(work, "ab"), [1, 0, 1])), clock=clock)) == "\n".join(
-        [
-            "own time                 share     items   per item",
-            "smap(rest)               25.0%         3     500 µs",
-            "└─ gather(<3 indices>)    0.0%         3       0 ns",
-            "   └─ smap(work)         75.0%         3     1.5 ms",
-            "      └─ <str of 2>       0.0%         3       0 ns",
-        ]
-    )
-
-
-def test_profile_skips_prefetch_and_starts_no_worker():
-    threads = []
-    work = sk.smap(lambda x: threads.append(threading.get_ident()), range(5))
-    found = profile(sk.prefetch(work, 2))
-    assert set(threads) == {threading.get_ident()}
-    assert [stage.items for stage in found.stages] == [0, 5, 5]
-
-
-def test_profiled_random_views_draw_the_same_numbers():
-    drawn = []
-    noise = sk.random_map(
-        lambda x, rng: drawn.append(int(rng.integers(1000))), sk.shuffle(range(9), seed=0), seed=1
-    )
-    profile(sk.smap(str, noise))
-    expected = drawn.copy()
-    drawn.clear()
-    list(noise)
-    assert drawn == expected
-
-
-def test_caches_start_empty_and_stay_as_they_are():
-    source = CountingSource(range(4))
-    cached = add_cache(source, 4)
-    list(cached)
-    profile(cached)
-    profile(cached)
-    assert set(source.reads.values()) == {3}
-
-
-def test_reads_for_a_length_are_not_counted():
-    batches = sk.batch(np.arange(10), 4)
-    found = profile(sk.unbatch(batches, 4), n=1)
-    assert own_times(found)["batch(4)"][0] == 1
-
-
-def test_a_failing_item_is_named_in_the_expression_that_was_given():
-    inverse = sk.smap(lambda x: 1 / x, [1, 2, 0, 4])
-    with pytest.raises(EvaluationError) as caught:
-        profile(sk.batch(inverse, 2))
-    assert caught.value.view is inverse
-    assert [view._name for view, _ in caught.value.path] == ["batch", "smap"]
-
-
-def test_profile_refuses_bad_arguments():
-    with says(ValueError, "profile: n must be a positive int, got 0"):
-        profile("abc", 0)
-    with pytest.raises(TypeError, match=r"^profile: a sequence needs"):
-        profile(3)
-
-
-def test_the_views_of_all_epochs_are_one_stage_of_a_profile():
-    times = iter(range(10_000))
-    noisy = sk.random_map(lambda x, rng: x, range(4), seed=0)
-    found = sk.profile(sk.epochs(noisy, 3), clock=lambda: next(times))
-    passes, mapped, leaf = found.stages
-    assert [stage.items for stage in found.stages] == [12, 12, 12]
-    assert mapped.view.startswith("random_map")
-    assert mapped.seconds > 0
-    assert leaf.seconds > 0
-    assert found.seconds == passes.seconds + mapped.seconds + leaf.seconds

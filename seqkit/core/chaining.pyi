@@ -17,6 +17,7 @@ from ..observe.profile import profile as _profile
 from ..observe.trace import trace as _trace
 from ..observe.tune import tune as _tune
 from ..observe.verify import verify as _verify
+from ..observe.watch import watch as _watch
 from ..prefetch.node import prefetch as _prefetch
 from ..stores.add_cache.add_cache import add_cache as _add_cache
 from ..stores.materialize.materialize import materialize as _materialize
@@ -68,6 +69,7 @@ class Chainable(Generic[T_co]):
     tune = _tune
     unbatch = _unbatch
     verify = _verify
+    watch = _watch
     window = _window
 
     take = _gather

@@ -566,10 +566,14 @@ class DataLoader(Resumable, Generic[Batch]):
         self._is_closed = True
         self._close_nodes()
 
+    def nodes(self) -> list[Prefetch[Any] | InTurn | Bound]:
+        """Return the views of the epochs that have workers, or had them (for `watch`)."""
+        views = [*self._nodes, self._persistent, self._view]
+        return [*{id(view): view for view in views if isinstance(view, Workers)}.values()]
+
     def _close_nodes(self) -> None:
-        for node in [*self._nodes, self._persistent, self._view]:
-            if isinstance(node, Workers):
-                node.close()
+        for node in self.nodes():
+            node.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,22 +1,29 @@
 """Observe an expression: its structure, its items, and the time that each view takes."""
 
 from .debug import debug
+from .diagnosis import Diagnosis
 from .explain import Explanation, explain, notebook
+from .measurement import Stage
 from .monitor_throughput import monitor_throughput
 from .preview import Preview, preview
-from .profile import Profile, Stage, profile
+from .profile import profile
+from .report import Profile
 from .trace import Trace, trace
 from .tune import Tuning, tune
 from .verify import Verification, verify
+from .watch import Status, Watch, watch
 
 __all__ = [
+    "Diagnosis",
     "Explanation",
     "Preview",
     "Profile",
     "Stage",
+    "Status",
     "Trace",
     "Tuning",
     "Verification",
+    "Watch",
     "debug",
     "explain",
     "monitor_throughput",
@@ -26,4 +33,5 @@ __all__ = [
     "trace",
     "tune",
     "verify",
+    "watch",
 ]

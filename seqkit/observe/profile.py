@@ -1,57 +1,87 @@
-"""`profile`: measure the time that each view of an expression takes."""
+"""`profile`: measure the time of each view of an expression, in workers too."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from ..core.arguments import check_callable, positive_int
-from ..core.errors import EndOfSequence, EvaluationError
-from ..core.indices import Indices, Plan
-from ..core.iteration import surviving
+from ..core.arguments import check_callable, optional_number, positive_int
+from ..core.errors import EvaluationError
 from ..core.source import as_view
-from ..core.tracebacks import hiding_frames
+from ..core.tracebacks import hides_frames
 from ..core.view import Indexable, View
-from ..prefetch.node import Prefetch
+from ..prefetch.choice import WorkerBudget
+from ..prefetch.choose import choose
+from ..prefetch.figures import Speed
+from ..prefetch.measure import times_s
+from ..prefetch.node import Prefetch, prefetch
+from ..prefetch.resources import usable_cpus
+from ..prefetch.statistics import Statistics
+from .measurement import NodeFigures, Stage
+from .probe import Probe, Recording
+from .report import Profile
+from .stage_times import stage_times
 from .tree import outline
 
-__all__ = ["Profile", "Stage", "profile"]
+__all__ = ["profile"]
+
+DEFAULT_S = 2.0
+# Other workers are not tried if all items take less than this.
+WORTH_S = 0.2
+# Items that take less per stage are read again without probes, to find their rate.
+PROBED_S = 2e-5
 
 
+@hides_frames
 def profile(
-    sequence: Indexable[Any], n: int = 100, *, clock: Callable[[], float] = time.perf_counter
+    sequence: Indexable[Any],
+    n: int | None = None,
+    *,
+    seconds: float | None = None,
+    step: Callable[[Any], Any] | None = None,
+    try_workers: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Profile:
-    """Return the time that each view of an expression takes for the first items, without the views below it.
+    """Read a view or a loader, and return the time of each view in it, with the bottleneck and its remedy.
 
     Parameters
     ----------
-    sequence : View or indexable
-    n : int
-        Largest number of items to read, 1 or more.
+    sequence : View, indexable or DataLoader
+        It is rebuilt with its `prefetch` nodes, which get workers of their own.
+    n : int, optional
+        Largest number of items to read, 1 or more. None (the default): as many as `seconds` allow.
+    seconds : float, optional
+        How long to read, above 0. None (the default): 2 seconds.
+    step : callable, optional
+        The consumer's work for an item, such as a training step. None (the default): no work.
+    try_workers : bool
+        Also measure how fast other workers compute the items, for the prediction, if the consumer waits for
+        them. They run in processes of their own for up to half of `seconds`.
     clock : callable
         Returns the time in seconds. The default is `time.perf_counter`.
 
     Returns
     -------
     Profile
-        Print it to see a table. ``costliest`` is the stage that took longest.
+        Print it to see a table and the diagnosis. In a notebook it displays with bars.
 
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed, `n` is not an int, or `clock` is not callable.
+        If `sequence` cannot be indexed, or an argument has the wrong type.
     ValueError
-        If `n` is below 1.
-    EvaluationError
-        If an item cannot be computed.
+        If a number is out of range.
 
     Notes
     -----
-    Reads up to n items in this thread, in a copy of the expression without `prefetch` and with empty caches.
-    Measuring adds about 1 µs per item and view.
+    Caches start empty. A failing item is counted, and reading goes on. Timing takes about 2 µs per item and
+    view. Each thread times its first 256 items, and then a sample. Quick items are read again without timing,
+    to find their rate, unless `n` is given.
 
     Examples
     --------
@@ -62,169 +92,249 @@ def profile(
     >>> found.items, found.costliest.view, found.costliest.items
     (10, 'smap(slow)', 100)
     """
-    n = positive_int(n, "profile: n")
+    most = None if n is None else positive_int(n, "profile: n")
+    limit_s = optional_number(seconds, "profile: seconds", "seconds") or (DEFAULT_S if n is None else None)
     check_callable(clock, "profile: clock")
-    with hiding_frames():
-        return _profile(as_view(sequence, "profile"), n, _Meter(clock))
+    if step is not None:
+        check_callable(step, "profile: step")
+    source = _as_view(sequence)
+    with tempfile.TemporaryDirectory(prefix="seqkit-profile-") as directory:
+        recording = Recording(directory, clock)
+        try:
+            pipeline = _ProbedPipeline.of(source, recording)
+            recording.clear()  # the reads that found lengths
+            read = _read(pipeline, most, limit_s, step)
+        finally:
+            threads = recording.take()
+    found = stage_times(threads)
+    if read.counted and limit_s and read.elapsed_s < PROBED_S * len(found) * read.counted:
+        plainly = _read(_ProbedPipeline.of(source, None), None, limit_s / 2, step)
+        read = replace(plainly, items=read.items, failed=read.failed, start_s=read.start_s)
+    profiled = Profile(
+        read.items,
+        tuple(_stages(source, pipeline, found)),
+        read.failed,
+        read.elapsed_s,
+        read.counted,
+        read.step_s,
+        tuple(_nodes(pipeline, read)),
+        usable_cpus(),
+        caches=tuple(_stale_caches(source)),
+        threads=threads,
+        queued_s=read.queued_s,
+    )
+    if try_workers and read.elapsed_s > WORTH_S:
+        return _with_speeds(profiled, source, limit_s or read.elapsed_s)
+    return profiled
 
 
-def _profile(source: View[Any], n: int, meter: _Meter) -> Profile:
-    probes: dict[int, _Probe] = {}
-    probed = _probed(source, meter, probes)
-    for probe in probes.values():
-        probe.tally.items, probe.tally.seconds = 0, 0.0  # without the reads that found lengths
-    most = int(min(n, source._n))
-    count = 0
-    try:
-        for _ in islice(probed._iter(range(most)), most):
-            count += 1
-    except EvaluationError:
-        source[count]  # fails again, in the expression as it was given
-        raise
-    return Profile(count, tuple(_stages(source, probes)))
+def _as_view(sequence: Any) -> View[Any]:
+    """Return a view, or the view of a loader."""
+    view = getattr(sequence, "view", None)
+    return view if isinstance(view, View) and not isinstance(sequence, View) else as_view(sequence, "profile")
 
 
-@dataclass(frozen=True)
-class Stage:
-    """The time that one view of an expression took.
-
-    Attributes
-    ----------
-    view : str
-        The view without the views below it, as in `explain`.
-    items : int
-        Number of its items that were read.
-    seconds : float
-        Time for these items, without the views below it.
-    line : str
-        Its line in the drawing of the expression.
-    """
-
-    view: str
-    items: int
-    seconds: float
-    line: str
-
-
-@dataclass(frozen=True)
-class Profile:
-    """The times of the views of an expression. Its text is a table.
-
-    Attributes
-    ----------
-    items : int
-        Number of items of the whole expression that were read.
-    stages : tuple of Stage
-        The outermost view first. A view that is used twice occurs once.
-    """
-
-    items: int
-    stages: tuple[Stage, ...]
-
-    @property
-    def seconds(self) -> float:
-        """The time of all stages together."""
-        return sum(stage.seconds for stage in self.stages)
-
-    @property
-    def costliest(self) -> Stage:
-        """The stage that took longest."""
-        return max(self.stages, key=lambda stage: stage.seconds)
-
-    def __str__(self) -> str:
-        total = self.seconds or 1.0
-        width = max(len(stage.line) for stage in self.stages)
-        rows = [f"{'own time':<{width}}   share     items   per item"]
-        for stage in self.stages:
-            each = _short(stage.seconds / stage.items) if stage.items else "-"
-            share = f"{stage.seconds / total:.1%}"
-            rows.append(f"{stage.line:<{width}}  {share:>6}  {stage.items:>8}  {each:>9}")
-        return "\n".join(rows)
-
-
-def _short(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
-def _stages(source: View[Any], probes: dict[int, _Probe]) -> Iterator[Stage]:
-    seen: set[int] = set()
-    for line, node in outline(source):
-        if id(node) not in seen:
-            seen.add(id(node))
-            tally = probes[id(node)].tally if id(node) in probes else _Tally()
-            yield Stage(line.lstrip("│├└─ "), tally.items, tally.seconds, line)
-
-
-def _probed(node: View[Any], meter: _Meter, probes: dict[int, _Probe]) -> View[Any]:
-    """Return an expression with a probe on each of its views."""
-    if isinstance(node, Prefetch):
-        return _probed(node._sources[0], meter, probes)
-    if id(node) not in probes:
-        sources = tuple(_probed(source, meter, probes) for source in node._sources)
-        probes[id(node)] = _Probe(node._rebuild(sources), meter, _Tally())
-    return probes[id(node)]
-
-
-class _Meter:
-    """The time spent in the probes below the one that is being read."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        self.inner = 0.0
+# -------------------------------------------------------------------- the pipeline with probes
 
 
 @dataclass
-class _Tally:
-    """The items read through a probe, and its own time. The probes of all epochs of a view share it."""
+class _ProbedPipeline:
+    """An expression with probes. `numbers` and `owners` say which stage and node belongs to a view."""
+
+    recording: Recording | None
+    probes: dict[int, View[Any]]
+    numbers: dict[int, int]
+    owners: dict[int, int]
+    nodes: list[tuple[Prefetch[Any], Prefetch[Any]]]  # as given, and with probes below
+    view: View[Any]
+
+    @classmethod
+    def of(cls, source: View[Any], recording: Recording | None) -> _ProbedPipeline:
+        pipeline = cls(recording, {}, {}, {}, [], source)
+        pipeline.view = pipeline.probed(source, -1)
+        return pipeline
+
+    def probed(self, view: View[Any], owner: int, is_bare: bool = False) -> View[Any]:
+        """Return a view with a probe on it, unless it is bare, and on each view below."""
+        if id(view) in self.probes:
+            return self.probes[id(view)]
+        number = self.numbers[id(view)] = len(self.numbers)
+        self.owners[id(view)] = owner
+        below = owner
+        if isinstance(view, Prefetch):
+            below = len(self.nodes)
+            self.nodes.append((view, view))
+        # The nodes of some loaders are read by the view above them, which knows them by their class.
+        reads_nodes = not isinstance(view, Prefetch) and hasattr(view, "reading")
+        sources = tuple(self.probed(source, below, reads_nodes) for source in view._sources)
+        rebuilt: View[Any]
+        if isinstance(view, Prefetch):
+            view._engine.reads_here()  # decides what ``method="auto"`` is
+            rebuilt = Prefetch(sources[0], view._engine.settings())
+            rebuilt._epoch = view._epoch
+            self.nodes[below] = view, rebuilt
+        else:
+            rebuilt = view._rebuild(sources)
+        if not view._streams:
+            _ = rebuilt._n  # before reading, because finding it may read items
+        probe = rebuilt
+        if self.recording is not None and not is_bare:
+            probe = Probe(rebuilt, number, self.recording)
+        self.probes[id(view)] = probe
+        return probe
+
+
+# -------------------------------------------------------------------- reading
+
+
+@dataclass
+class _Read:
+    """What the consumer has seen. The figures of nodes are those of the items that count."""
 
     items: int = 0
-    seconds: float = 0.0
+    failed: int = 0
+    elapsed_s: float = 0.0
+    counted: int = 0
+    step_s: float = 0.0
+    start_s: float = 0.0
+    queued_s: float = 0.0
+    before: tuple[Statistics, ...] = ()
+    after: tuple[Statistics, ...] = ()
+    spent: tuple[tuple[float, float], ...] = ()  # seconds that workers computed, and waited for a CPU
 
 
-class _Probe(View[Any]):
-    """A view that measures the time of another, without the time of the probes below."""
+def _read(
+    pipeline: _ProbedPipeline, most: int | None, limit_s: float | None, step: Callable[[Any], Any] | None
+) -> _Read:
+    """Read items, and close the nodes. Count those after the first item of each worker."""
+    nodes, now = [node for _, node in pipeline.nodes], time.perf_counter
+    warm = max((node._engine.settings().workers for node in nodes), default=0)
+    read, begun, is_cold = _Read(), now(), warm > 0
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.callback(node.close)
+        since, done, step_s, queued_s = begun, 0, 0.0, times_s("thread-self")[1]
+        read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
+        items = _items(pipeline.view, None if nodes else most)
+        while most is None or read.items + read.failed < most:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            except EvaluationError:
+                read.failed += 1
+            else:
+                read.items += 1
+                if step is not None:
+                    before = now()
+                    step(item)
+                    step_s += now() - before
+                del item
+            done += 1
+            is_late = limit_s is not None and now() - since > limit_s
+            if is_cold and (done == warm or is_late):  # a long start leaves time for items
+                is_cold, warm = False, done
+                read.start_s, since, step_s = now() - begun, now(), 0.0
+                queued_s = times_s("thread-self")[1]
+                read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
+            elif is_late:
+                break
+        read.elapsed_s, read.step_s = now() - since, step_s
+        read.queued_s = times_s("thread-self")[1] - queued_s
+        read.counted = done if is_cold else done - warm
+        read.after = tuple(node.statistics() for node in nodes)
+        read.spent = tuple(
+            (cpu_s - old_cpu_s, queued_s - old_queued_s)
+            for (cpu_s, queued_s), (old_cpu_s, old_queued_s) in zip(_spent(nodes), read.spent, strict=True)
+        )
+        del items
+    return read
 
-    def __init__(self, source: View[Any], meter: _Meter, tally: _Tally) -> None:
-        super().__init__((source,), source._n)
-        self._meter = meter
-        self.tally = tally
 
-    def _timed(self, count: int, read: Callable[..., Any], *args: Any) -> Any:
-        meter = self._meter
-        before, meter.inner = meter.inner, 0.0
-        begun = meter.clock()
-        try:
-            found = read(*args)
-            self.tally.items += count
-            return found
-        finally:
-            taken = meter.clock() - begun
-            self.tally.seconds += taken - meter.inner
-            meter.inner = before + taken
-
-    def _get(self, i: int) -> Any:
-        return self._timed(1, self._sources[0]._get, i)
-
-    def _getmany(self, indices: Indices) -> Sequence[Any]:
-        return self._timed(len(indices), self._sources[0]._getmany, indices)  # type: ignore[no-any-return]
-
-    def _iter(self, plan: Plan) -> Iterator[Any]:
-        items = self._sources[0]._iter(plan)
-
-        def read(i: int) -> Any:
-            item = self._timed(1, next, items, _END)
-            if item is _END:
-                self.tally.items -= 1
-                raise EndOfSequence(f"the sequence ends before index {i}")
-            return item
-
-        return surviving(self, plan, read)
-
-    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        return _Probe(sources[0], self._meter, self.tally)
+def _spent(nodes: list[Prefetch[Any]]) -> tuple[tuple[float, float], ...]:
+    """Return how long the workers of each node have computed, and waited for a CPU."""
+    found = []
+    for node in nodes:
+        of_workers = [times_s(task) for task in node._engine.tasks()]
+        found.append((sum(cpu_s for cpu_s, _ in of_workers), sum(queued_s for _, queued_s in of_workers)))
+    return tuple(found)
 
 
-_END = object()
+def _items(view: View[Any], most: int | None) -> Iterator[Any]:
+    """Iterate a view. Without nodes, no more items are asked for than `most`."""
+    plan = view._plan()
+    if most is not None and isinstance(plan, range):
+        return view._iter(plan[:most])
+    items = view._iter(plan)
+    return items if most is None else islice(items, most)
+
+
+# -------------------------------------------------------------------- figures
+
+
+def _stages(
+    source: View[Any], pipeline: _ProbedPipeline, found: dict[int, dict[str, Any]]
+) -> Iterator[Stage]:
+    seen: set[int] = set()
+    for line, view in outline(source):
+        if id(view) not in seen:
+            seen.add(id(view))
+            name = line.lstrip(" │├└─")
+            figures = found.get(pipeline.numbers[id(view)], {"items": 0, "seconds": 0.0})
+            waits = isinstance(view, Prefetch) and view._engine.has_workers()
+            yield Stage(name, line=line, node=pipeline.owners[id(view)], waits=waits, **figures)
+
+
+def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
+    figures = zip(pipeline.nodes, read.before, read.after, read.spent, strict=True)
+    for (given, node), before, after, (cpu_s, queued_s) in figures:
+        settings = node._engine.settings()
+        counts = {
+            name: getattr(after, name) - getattr(before, name)
+            for name in ("items", "jobs", "copies", "misses", "restarts")
+        }
+        latest = {
+            name: getattr(after, name) for name in ("slots", "slot_bytes", "leased", "chunk", "pickled")
+        }
+        yield NodeFigures(
+            given._name,
+            settings.method if isinstance(settings.method, str) else type(settings.method).__name__,
+            settings.workers,
+            settings.chunk_size,
+            settings.max_buffered,
+            settings.shm_size,
+            settings.in_order,
+            start_s=read.start_s,
+            waited_s=(after.waited_ns - before.waited_ns) / 1e9,
+            worked_s=(after.worked_ns - before.worked_ns) / 1e9,
+            cpu_s=max(0.0, cpu_s),
+            queued_s=max(0.0, queued_s),
+            **counts,
+            **latest,
+        )
+
+
+def _stale_caches(source: View[Any]) -> Iterator[str]:
+    """Yield the caches whose items differ in each epoch."""
+    for line, view in outline(source):
+        if view._name == "add_cache" and view._varies():
+            yield line.lstrip(" │├└─")
+
+
+def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:
+    """Measure how fast other workers compute the items, if the consumer waits for them."""
+    below = source._sources[0] if isinstance(source, Prefetch) else source
+    is_nested = any(isinstance(view, Prefetch) for _, view in outline(below))
+    if found.waited_share < 0.1 or is_nested:
+        return found
+    settings = source._engine.settings() if isinstance(source, Prefetch) else prefetch(below)._settings
+    if not isinstance(settings.method, str):
+        return found
+    # More workers need more results ahead than the given ones. A loader scales its `prefetch_factor` itself.
+    settings = replace(settings, max_buffered=None)
+    measured = choose(below, settings, seconds / 2, WorkerBudget.of_this_process()).measured
+    if measured is None or measured.cost.failed == measured.cost.items:
+        return found
+    cost, speeds = measured.cost, measured.speeds
+    inline = Speed("inline", 0, cost.items_per_s)
+    return replace(found, speeds=(inline, *speeds), sleeps=cost.sleep_share, lock_share=measured.lock_share)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from ..core.errors import EvaluationError, ItemTimeout, WorkerDied, brief, summary
 from .chunking import MAX_CHUNK, Chunking
@@ -41,7 +41,7 @@ from .consumer import Consumer, InFlight, Reader, end_stages
 from .life import Life
 from .protocol import Backend, Done, Event, Failed, Lost
 from .results import Ready
-from .statistics import ProgressLog, Statistics, items_per_line
+from .statistics import Statistics
 from .window import Chunk, ChunkWindow
 
 if TYPE_CHECKING:
@@ -65,6 +65,14 @@ class FaultLimits:
     retries: int
 
 
+class Printer(Protocol):
+    """Reports on the node after every so many items."""
+
+    every: int
+
+    def report(self, now: Statistics) -> None: ...
+
+
 class ReadsItself(RuntimeError):
     """The read would wait for itself. No item is lost, and the node can be read later."""
 
@@ -86,7 +94,9 @@ class _Refused(Exception):
 class Dispatcher:
     """Shares the workers of a backend between consumers."""
 
-    def __init__(self, backend: Backend, chunking: Chunking, options: FaultLimits) -> None:
+    def __init__(
+        self, backend: Backend, chunking: Chunking, options: FaultLimits, printer: Printer | None = None
+    ) -> None:
         self.pid = os.getpid()
         self.backend = backend
         self.chunking = chunking
@@ -107,8 +117,8 @@ class Dispatcher:
         self._dropped: deque[weakref.ref[Reader]] = deque()
         self._latest = Statistics()
         self.counts = dict.fromkeys((field.name for field in fields(Statistics)), 0)
-        every = items_per_line()
-        self._progress = ProgressLog(every, chunking.workers) if every else None
+        self._printer = printer
+        self._print_at = 0 if printer is None else printer.every
         self._life = Life(backend, self._lock)  # no other object may refer to it
         try:
             backend.start()
@@ -225,8 +235,9 @@ class Dispatcher:
     def count_items(self, items: int) -> None:
         """Count items that are handed out."""
         self.counts["items"] += items
-        if self._progress is not None and self._progress.is_due(self.counts["items"]):
-            self._progress.log(self._statistics())
+        if self._printer is not None and self.counts["items"] >= self._print_at:
+            self._print_at = self.counts["items"] + self._printer.every
+            self._printer.report(self._statistics())
 
     # ---------------------------------------------------------------- jobs in flight
 

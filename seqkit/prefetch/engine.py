@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.randomness import as_seed
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..core.worker import in_process_worker
 from .chunking import TARGET_NS, Chunking
-from .dispatcher import CLOSED, Dispatcher, FaultLimits
+from .dispatcher import CLOSED, Dispatcher, FaultLimits, Printer
 from .hooks import worker_info
 from .protocol import Backend
 from .repeated import repetition_warning
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from .choice import Choice
+
+
+class Observer(Printer, Protocol):
+    """Puts probes on a pipeline, and reports what they measure."""
+
+    source: View[Any]
+
+
+# Makes an observer of a pipeline with so many workers, when a node starts. None: nothing is observed.
+observe_start: Callable[[View[Any], int], Observer] | None = None
 
 
 class Engine:
@@ -135,30 +146,35 @@ class Engine:
         least = 1 if is_told else items_per_job(self._source, settings.workers)
         chunking = Chunking(settings.workers, settings.max_buffered, chunk, target_ns, least)
         options = FaultLimits(settings.timeout_s, settings.retries)
-        return Dispatcher(self._backend(2 * chunking.chunk_ns), chunking, options)
+        if observe_start is None or in_process_worker():
+            return Dispatcher(self._backend(self._source, 2 * chunking.chunk_ns), chunking, options)
+        observer = observe_start(self._source, settings.workers)
+        return Dispatcher(self._backend(observer.source, 2 * chunking.chunk_ns), chunking, options, observer)
 
-    def _backend(self, budget_ns: int) -> Backend:
+    def _backend(self, source: View[Any], budget_ns: int) -> Backend:
         settings, workers, hook = self._settings, self._settings.workers, self._settings.start_hook
         capacity, _ = settings.slot_counts()
         if self._executor is not None:
             from ..executors import pool
 
             most = settings.most_tasks or capacity
-            return pool.ExecutorBackend(self._source, self._executor, workers, most, capacity, budget_ns)
+            return pool.ExecutorBackend(source, self._executor, workers, most, capacity, budget_ns)
         seed = as_seed(settings.seed, "prefetch: seed")
         if settings.method == "process" and not in_process_worker():
             if why := why_not_here():
-                return self._standard_pool(why, seed, capacity, budget_ns)
+                return self._standard_pool(source, why, seed, capacity, budget_ns)
             from .processes.transport import Processes
 
             context = _start_method(settings.context)
-            return Processes(self._source, settings, context, seed, budget_ns)
+            return Processes(source, settings, context, seed, budget_ns)
         if not isinstance(settings.method, str):  # a copy of the node, which has no executor
             workers = min(workers, usable_cpus())
         infos = [worker_info(number, workers, seed, "thread") for number in range(workers)]
-        return Threads(self._source, infos, hook, capacity, budget_ns, settings.end_hook)
+        return Threads(source, infos, hook, capacity, budget_ns, settings.end_hook)
 
-    def _standard_pool(self, why: str, seed: int, capacity: int, budget_ns: int) -> Backend:
+    def _standard_pool(
+        self, source: View[Any], why: str, seed: int, capacity: int, budget_ns: int
+    ) -> Backend:
         """Return the backend for systems on which the engine cannot create its own processes."""
         from ..executors.pool import ExecutorBackend
         from ..executors.spawn import SpawnPool
@@ -178,9 +194,7 @@ class Engine:
         )
         pool = SpawnPool(settings.workers, seed)
         workers, hook = settings.workers, settings.start_hook
-        return ExecutorBackend(
-            self._source, pool, workers, capacity, capacity, budget_ns, hook, settings.item_seed
-        )
+        return ExecutorBackend(source, pool, workers, capacity, capacity, budget_ns, hook, settings.item_seed)
 
     def close(self) -> None:
         self._forget_after_fork()
@@ -199,6 +213,11 @@ class Engine:
     def is_running(self) -> bool:
         dispatcher = self._dispatcher
         return not (self._pid != os.getpid() or dispatcher is None or dispatcher.ended())
+
+    def tasks(self) -> list[str]:
+        """Return the folders of the workers below /proc, as far as they are known (for `profile`)."""
+        dispatcher = self._dispatcher
+        return dispatcher.backend.tasks() if dispatcher is not None and self.is_running() else []
 
     def state(self) -> str:
         """Return what the workers do now, in a few words."""

@@ -55,7 +55,7 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     stood = _Stood()
 
     def now() -> tuple[float, float, float, float]:
-        return perf_counter() - stood.seconds, thread_time(), _times_s("thread-self")[1], _sleeps()
+        return perf_counter() - stood.seconds, thread_time(), times_s("thread-self")[1], _sleeps()
 
     failed, sized, nbytes, error = 0, 0, 0, ""
     begun = now()
@@ -98,7 +98,7 @@ def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, i
     used, counts, may_begin = list[float](), list[int](), threading.Event()
 
     def read() -> None:
-        items, done, before = view._iter(plan_from(view, start)), 0, _times_s("thread-self")
+        items, done, before = view._iter(plan_from(view, start)), 0, times_s("thread-self")
         may_begin.wait()
         while perf_counter() < until:
             try:
@@ -108,7 +108,7 @@ def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, i
             except Exception:
                 pass
             done += 1
-        used.append(sum(_times_s("thread-self")) - sum(before))
+        used.append(sum(times_s("thread-self")) - sum(before))
         counts.append(done)
 
     threads = [threading.Thread(target=read) for _ in range(2)]
@@ -174,7 +174,7 @@ def use_of(
 def _spent(node: Prefetch[Any]) -> tuple[float, float, float]:
     """Return the time, and the CPU times of the workers and of their consumer, so far."""
     tasks = node._engine.running().backend.tasks()
-    return perf_counter(), sum(_times_s(task)[0] for task in tasks), thread_time()
+    return perf_counter(), sum(times_s(task)[0] for task in tasks), thread_time()
 
 
 def plan_from(view: View[Any], start: int) -> Plan:
@@ -189,7 +189,7 @@ def next_start(view: View[Any], start: int, done: int) -> int:
     return end if isinstance(plan, range) and len(plan) - end >= done else 0
 
 
-def _times_s(thread: str) -> tuple[float, float]:
+def times_s(thread: str) -> tuple[float, float]:
     """Return how long a thread has computed, and how long it has waited for a CPU; 0 if that is not known."""
     try:
         with open(f"/proc/{thread}/schedstat") as file:

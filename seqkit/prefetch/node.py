@@ -331,6 +331,10 @@ class Prefetch(LowerNode[T]):
         """The choice of ``method="auto"``, and why. None before the first read, and for other methods."""
         return self._engine.choice
 
+    def workers(self) -> int:
+        """Return the number of workers. With ``method="auto"``: the number that was chosen."""
+        return self._engine.settings().workers
+
     def statistics(self) -> Statistics:
         """Return the figures of the node since its workers started, as a frozen dataclass."""
         return self._engine.statistics()

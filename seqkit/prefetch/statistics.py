@@ -1,26 +1,11 @@
-"""Log a line after every N items: how fast a node is, and whether its workers or its consumers are slower.
-
-Guarantees
-----------
-- Without the environment variable, nothing is measured or logged.
-
-Relies on
----------
-- `Statistics` never goes back, for any consumer.
-"""
+"""The figures of a node."""
 
 from __future__ import annotations
 
-import logging
-import os
 from dataclasses import dataclass
-from time import perf_counter_ns
-from typing import Protocol
 
 from ..core.display import facts_as_html
 from ..core.units import count, seconds, size
-
-_log = logging.getLogger("seqkit.prefetch")
 
 
 @dataclass(frozen=True)
@@ -51,6 +36,8 @@ class Statistics:
         Size of a slot.
     chunk : int
         Items per job at present.
+    pickled : int
+        Bytes of the pipeline that were pickled for process workers. 0 if they were forked.
     """
 
     items: int = 0
@@ -66,6 +53,7 @@ class Statistics:
     retired: int = 0
     slot_bytes: int = 0
     chunk: int = 1
+    pickled: int = 0
 
     _repr_html_ = facts_as_html
 
@@ -84,61 +72,3 @@ class Statistics:
             found.append(("slots", f"{count(self.slots)} of {size(self.slot_bytes)}, {count(free)} free"))
         events = (("restarts", self.restarts), ("copies", self.copies), ("misses", self.misses))
         return "Statistics", [*found, *((name, count(n)) for name, n in events if n)]
-
-
-class Counts(Protocol):
-    """The figures of `Statistics` that a progress line uses."""
-
-    @property
-    def items(self) -> int: ...
-    @property
-    def waited_ns(self) -> int: ...
-    @property
-    def worked_ns(self) -> int: ...
-
-
-def items_per_line() -> int:
-    """Return the value of the environment variable ``SEQKIT_LOG_EVERY``; 0 means no lines."""
-    text = os.environ.get("SEQKIT_LOG_EVERY", "0")
-    if not text.isdecimal():
-        raise ValueError(f"prefetch: SEQKIT_LOG_EVERY must be a number of items, 0 for none, got {text!r}")
-    return int(text)
-
-
-class ProgressLog:
-    """Log the progress since the last line, after every `every` items."""
-
-    def __init__(self, every: int, workers: int) -> None:
-        self._every = every
-        self._workers = workers
-        self._due = every
-        self._items = self._waited_ns = self._worked_ns = 0
-        self._since_ns = perf_counter_ns()
-
-    def is_due(self, items: int) -> bool:
-        return items >= self._due
-
-    def log(self, now: Counts) -> None:
-        time_ns = perf_counter_ns()
-        taken_ns = max(time_ns - self._since_ns, 1)
-        waited = (now.waited_ns - self._waited_ns) / taken_ns
-        worked = (now.worked_ns - self._worked_ns) / taken_ns / self._workers
-        _log.info(
-            "prefetch: %d items, %.0f per second; readers waited %.0f %% of the time, workers worked %.0f %%:"
-            " %s",
-            now.items,
-            (now.items - self._items) / taken_ns * 1e9,
-            100 * waited,
-            100 * worked,
-            _slower(waited, worked),
-        )
-        self._items, self._waited_ns, self._worked_ns = now.items, now.waited_ns, now.worked_ns
-        self._since_ns = time_ns
-        self._due = now.items + self._every
-
-
-def _slower(waited: float, worked: float) -> str:
-    """Name the slower side, from the shares of time that consumers waited and workers worked."""
-    if waited > 0.5:
-        return "the workers are the slower side" if worked > 0.5 else "handing over is the slower side"
-    return "the reader is the slower side" if worked < 0.5 else "both sides are busy"

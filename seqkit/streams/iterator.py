@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import ref
 
@@ -124,6 +124,11 @@ class StreamIterator(Iterator[StreamBatch]):
             "lanes": lanes.state(),
             "lost": sorted(lanes.lost),
         }
+
+    def nodes(self) -> Sequence[Any]:
+        """Return the nodes that read the streams."""
+        nodes: Sequence[Any] = self._where.nodes
+        return nodes
 
     def close(self) -> None:
         """End the workers and close all open streams. Idempotent."""

@@ -15,7 +15,7 @@ Guarantees
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -67,7 +67,9 @@ class Ends:
 
 
 class Where(Protocol):
-    """Where streams are read."""
+    """Where streams are read. `nodes` are the nodes that read them."""
+
+    nodes: Sequence[Any]
 
     def begin(self, stream: StreamInUse, key: Key, needed: int, batch: int) -> None: ...
     def read(self, stream: StreamInUse, key: Key) -> Found | None: ...

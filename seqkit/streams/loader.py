@@ -440,6 +440,10 @@ class StreamLoader:
         other._has_begun = other._is_closed = False
         return other
 
+    def nodes(self) -> list[Prefetch[Any]]:
+        """Return the nodes of the epochs that are being read (for `watch`)."""
+        return [node for iterator in self._alive for node in iterator.nodes()]
+
     def close(self) -> None:
         """End all iterators and their workers, and close their streams. Idempotent."""
         self._is_closed = True

@@ -7,7 +7,7 @@ back-pressure, shared memory, retries, time-outs and the end of the workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -98,6 +98,8 @@ class StreamInUse:
 class Here:
     """Read streams in the consumer's thread."""
 
+    nodes: Sequence[Prefetch[Any]] = ()
+
     def __init__(self, streams: StreamsOfThread, name: Callable[[int], str]) -> None:
         self._streams = streams
         self._name = name
@@ -151,7 +153,7 @@ class Workers:
     """Read streams ahead of the consumer in nodes of one worker each."""
 
     def __init__(self, nodes: list[Prefetch[Any]], limits: ReadAhead, name: Callable[[int], str]) -> None:
-        self._nodes = nodes
+        self.nodes: Sequence[Prefetch[Any]] = nodes
         self._limits = limits
         self._name = name
         self._is_closed = False
@@ -176,9 +178,9 @@ class Workers:
 
     def _open(self, stream: StreamInUse, key: Key, limit: int) -> None:
         """Open a stream on the worker with the least work, and read up to `limit` chunks ahead."""
-        stream.worker = min(range(len(self._nodes)), key=self._load)
+        stream.worker = min(range(len(self.nodes)), key=self._load)
         stream.limit = limit
-        node = self._nodes[stream.worker]
+        node = self.nodes[stream.worker]
         stream.reader = node.open(keys(key), limit)
         stream.reading = Reading(node, stream.reader)
         stream.items = restarting(stream.reading)
@@ -247,7 +249,7 @@ class Workers:
         """Read on with new workers after an error of a node, not of a stream."""
         self.interrupt()
         if isinstance(error, Exception) and not self._is_closed:
-            self._nodes[worker].restart()
+            self.nodes[worker].restart()
 
     def _leave(self, stream: StreamInUse) -> None:
         self._placed[stream.worker].discard(stream)
@@ -262,7 +264,7 @@ class Workers:
 
     def close(self) -> None:
         self._is_closed = True
-        for node in self._nodes:
+        for node in self.nodes:
             node.close()
 
 

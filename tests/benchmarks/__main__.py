@@ -23,6 +23,7 @@ NAMES = (
     "sources",
     "groups",
     "auto",
+    "profile",
 )
 
 if __name__ == "__main__":

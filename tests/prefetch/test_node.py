@@ -6,7 +6,6 @@ import copy
 import gc
 import os
 import pickle
-import re
 import signal
 import threading
 import time
@@ -27,7 +26,6 @@ from seqkit.core.view import View
 from seqkit.prefetch.consumer import Reader
 from seqkit.prefetch.dispatcher import CLOSED
 from seqkit.prefetch.processes.slots import SlotPool
-from seqkit.prefetch.statistics import _slower
 
 from .kinds import KINDS, PROCESSES, Kind
 from .traces import append, children, descriptors, is_collected, threads, until
@@ -900,47 +898,6 @@ def test_statistics_count_items_and_work(kind: Kind) -> None:
 
 
 # -------------------------------------------------------------------- a line in the log
-
-
-@pytest.mark.parametrize("method", ["thread", "process"])
-def test_a_line_is_logged_every_so_many_items(
-    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("SEQKIT_LOG_EVERY", "10")
-    with (
-        caplog.at_level("INFO", "seqkit"),
-        sk.prefetch(range(35), 2, method, chunk_size=5) as node,  # type: ignore[arg-type]
-    ):
-        assert list(node) == list(range(35))
-    lines = [record.getMessage() for record in caplog.records]
-    assert [line.split(",")[0] for line in lines] == [f"prefetch: {n} items" for n in (10, 20, 30)]
-    for line in lines:
-        assert re.search(r"readers waited \d+ %.* workers worked \d+ %: (the|both|handing)", line)
-
-
-def test_nothing_is_logged_unless_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("DEBUG", "seqkit"), sk.prefetch(range(35), 2) as node:
-        list(node)
-    assert not caplog.records
-
-
-def test_how_often_to_log_must_be_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEQKIT_LOG_EVERY", "often")
-    with pytest.raises(ValueError, match=r"SEQKIT_LOG_EVERY must be a number of items.*'often'"):
-        sk.prefetch(range(3), 2)[0]
-
-
-@pytest.mark.parametrize(
-    ("waited", "worked", "verdict"),
-    [
-        (0.9, 0.9, "the workers are the slower side"),
-        (0.9, 0.1, "handing over is the slower side"),
-        (0.1, 0.1, "the reader is the slower side"),
-        (0.1, 0.9, "both sides are busy"),
-    ],
-)
-def test_the_slower_side_is_named(waited: float, worked: float, verdict: str) -> None:
-    assert _slower(waited, worked) == verdict
 
 
 # -------------------------------------------------------------------- one iterator, several who draw from it

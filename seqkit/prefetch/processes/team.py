@@ -173,6 +173,10 @@ class Team:
                 self._announce(self._pickled.nbytes)
         self._begin(handle, self._start_elsewhere)
 
+    def pickled_bytes(self) -> int:
+        """Return the size of the pickled pipeline, or 0 if no worker needed it."""
+        return 0 if self._pickled is None else self._pickled.nbytes
+
     def _announce(self, nbytes: int) -> None:
         """Warn of a large pickle, and once in a program of workers that are not forked unasked."""
         global _has_announced

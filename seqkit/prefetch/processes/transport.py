@@ -550,6 +550,7 @@ class Processes(Backend):
             "slot_bytes": self._layout.slot_bytes,
             "leased": self.pool.leased(),
             "retired": self.pool.retained(),
+            "pickled": self._team.pickled_bytes() if self._team is not None else 0,
         }
 
     def close(self) -> None:

@@ -1,0 +1,322 @@
+"""Views that time other views, in any thread or process, and what they record.
+
+Guarantees
+----------
+- A thread of another process writes to a file of its own. A killed worker loses only unfinished items.
+- A thread of this process writes no file, because it could lose the interpreter lock by writing.
+- Quick items are timed in a sample, so that timing costs a few percent. An event may stand for several.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import thread_time
+from typing import Any, NamedTuple
+
+from ..core.errors import EndOfSequence
+from ..core.indices import Indices, Plan
+from ..core.iteration import surviving
+from ..core.view import View
+from ..core.worker import get_worker_info
+from ..prefetch.results import size_of
+
+__all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
+
+# What timing may cost: this share of the time of an item. About so many seconds for a thread and a view.
+SHARE = 0.03
+FLUSH_S, EVENT_S = 1e-5, 3e-6
+# Every item is timed at first, and later at least one of so many. So many values of each view are described.
+SURE = 256
+SPARSEST = 100
+DESCRIBED = 8
+
+
+class Event(NamedTuple):
+    """One read of a view, at an index or -1. `own_s` and `cpu_s` leave out the views below."""
+
+    stage: int
+    at: int
+    begun_s: float
+    taken_s: float
+    own_s: float
+    cpu_s: float
+    items: int
+    weight: int
+    failed: bool
+    nbytes: int
+    kind: str
+
+
+class Sums(NamedTuple):
+    """How many items of a stage were read, and the seconds that they took."""
+
+    items: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Any) -> Sums:
+        return Sums(self.items + other.items, self.seconds + other.seconds)
+
+    def __sub__(self, other: Sums) -> Sums:
+        return Sums(self.items - other.items, self.seconds - other.seconds)
+
+
+class Thread(NamedTuple):
+    """A thread that has read views. `worker` is its number, or -1 for the consumer."""
+
+    pid: int
+    ident: int
+    worker: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the threads of this process record, and a directory with a file for each thread of another one.
+
+    It is pickled with the probes.
+    """
+
+    directory: str
+    clock: Callable[[], float]
+    pid: int = field(default_factory=os.getpid)
+    keeps_events: bool = True
+
+    def of_thread(self) -> _Recorder:
+        """Return the recorder of this thread."""
+        recorder = _local.recorder
+        if recorder is None or recorder.recording != self or recorder.pid != os.getpid():
+            recorder = _local.recorder = _Recorder(self)
+        return recorder
+
+    def clear(self) -> None:
+        """Forget what this thread has recorded."""
+        self.of_thread().clear()
+
+    def sums(self) -> dict[int, Sums]:
+        """Return the sums of each stage over all threads, if no events are kept."""
+        of_threads = [dict(recorder.sums) for recorder in _recorders.get(self.directory, [])]
+        for entry in os.scandir(self.directory):
+            with open(entry.path, "rb") as file:
+                try:
+                    pickle.load(file)
+                    of_threads.append(pickle.load(file))
+                except (EOFError, pickle.UnpicklingError):  # the worker writes at this moment
+                    pass
+        found: dict[int, Sums] = {}
+        for of_thread in of_threads:
+            for stage, sums in of_thread.items():
+                found[stage] = found.get(stage, Sums()) + Sums(*sums)
+        return found
+
+    def take(self) -> tuple[tuple[Thread, list[Event]], ...]:
+        """Return the threads that have recorded, the consumer first, and their events. Forget them here."""
+        recorders = _recorders.pop(self.directory, [])
+        found = [(recorder.thread, recorder.events) for recorder in recorders if recorder.events]
+        for entry in os.scandir(self.directory):
+            with open(entry.path, "rb") as file:
+                thread, events = pickle.load(file), list[Event]()
+                try:
+                    while True:
+                        events.extend(map(Event._make, pickle.load(file)))
+                except (EOFError, pickle.UnpicklingError):  # the end, or a worker was killed
+                    pass
+            if events:
+                found.append((thread, events))
+        return tuple(sorted(found, key=lambda pair: (pair[0].worker, pair[1][0].begun_s)))
+
+
+@dataclass
+class _Recorder:
+    """The state of one thread.
+
+    Attributes
+    ----------
+    depth : int
+        How many probes are being read, one inside the other.
+    is_on : bool
+        Whether the item that is being read is timed.
+    below_s, below_cpu_s : float
+        Time of the probes below the one that is being read.
+    """
+
+    recording: Recording
+    pid: int = field(default_factory=os.getpid)
+    depth: int = 0
+    is_on: bool = True
+    weight: int = 1
+    below_s: float = 0.0
+    below_cpu_s: float = 0.0
+    error: int = 0
+    timed: int = 0
+    ended: int = 0
+    to_skip: int = 0
+    skipped: int = 0
+    events: list[Event] = field(default_factory=list)
+    described: dict[int, int] = field(default_factory=dict)
+    sums: dict[int, Sums] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        info, self._file = get_worker_info(), None
+        thread = self.thread = Thread(self.pid, threading.get_ident(), -1 if info is None else info.id)
+        self._random = random.Random(thread.worker)  # not the global generator, which is the user's
+        if self.pid == self.recording.pid:
+            _recorders.setdefault(self.recording.directory, []).append(self)
+            return
+        path = os.path.join(self.recording.directory, f"{thread.pid}-{thread.ident}-{id(self)}")
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with this object
+        self._file.write(pickle.dumps(thread))
+        self._begin = self._file.tell()
+
+    def clear(self) -> None:
+        self.events.clear()
+        self.described.clear()
+        self.sums.clear()
+        self.timed = self.ended = self.to_skip = self.skipped = 0
+
+    def begin(self) -> None:
+        """Decide whether to time the next item."""
+        self.is_on = self.skipped >= self.to_skip
+        self.weight = self.skipped + 1
+        self.skipped = 0 if self.is_on else self.skipped + 1
+
+    def end(self, taken_s: float) -> None:
+        """Write the events of an item. Skip items if they are quick."""
+        cost_s = FLUSH_S + EVENT_S * (len(self.events) - self.ended)
+        if not self.recording.keeps_events:
+            self._add_up()
+        elif self._file is not None:
+            self._file.write(pickle.dumps([tuple(event) for event in self.events]))
+            self.events.clear()
+        self.ended = len(self.events)
+        self.timed += 1
+        if self.timed < SURE:
+            return
+        mean = min(SPARSEST, cost_s / (SHARE * max(taken_s, 1e-9)))
+        # Not every kth item, because items may have a rhythm of their own.
+        self.to_skip = 0 if mean < 1 else self._random.randint(0, int(2 * mean))
+
+    def _add_up(self) -> None:
+        """Add the events of an item to the sums, and write these."""
+        for event in self.events:
+            sums = self.sums.get(event.stage, Sums())
+            self.sums[event.stage] = sums + Sums(event.items * event.weight, event.own_s * event.weight)
+        self.events.clear()
+        if self._file is not None:
+            plain = {stage: tuple(sums) for stage, sums in self.sums.items()}
+            os.pwrite(self._file.fileno(), pickle.dumps(plain), self._begin)
+
+
+# The recorders of this process, by directory. Not in `Recording`, which the engine examines.
+_recorders: dict[str, list[_Recorder]] = {}
+
+
+class _Local(threading.local):
+    recorder: _Recorder | None = None
+
+
+_local = _Local()
+
+
+def forget(directory: str) -> None:
+    """Forget what the threads of this process have recorded."""
+    _recorders.pop(directory, None)
+
+
+class Probe(View[Any]):
+    """A view that times another one. The probes of all epochs of a view have the same number."""
+
+    def __init__(self, source: View[Any], number: int, recording: Recording) -> None:
+        super().__init__((source,), source._known)
+        self._number = number
+        self._recording = recording
+
+    def _timed(self, index: int, items: int, read: Callable[..., Any], *args: Any) -> Any:
+        recorder = self._recording.of_thread()
+        if not recorder.depth:
+            recorder.begin()
+        recorder.depth += 1
+        try:
+            return self._event(recorder, index, items, read, *args) if recorder.is_on else read(*args)
+        finally:
+            recorder.depth -= 1
+
+    def _event(
+        self, recorder: _Recorder, index: int, items: int, read: Callable[..., Any], *args: Any
+    ) -> Any:
+        clock, value, failed = self._recording.clock, _END, False
+        before_s, before_cpu_s = recorder.below_s, recorder.below_cpu_s
+        recorder.below_s = recorder.below_cpu_s = 0.0
+        begun_s, begun_cpu_s = clock(), thread_time()
+        try:
+            value = read(*args)
+            return value
+        except BaseException as error:
+            failed = recorder.error not in (id(error), id(error.__cause__))
+            recorder.error = id(error)
+            raise
+        finally:
+            taken_s, cpu_s = clock() - begun_s, thread_time() - begun_cpu_s
+            if value is not _END or failed:
+                own = taken_s - recorder.below_s, max(0.0, cpu_s - recorder.below_cpu_s)
+                about = self._about(recorder, value, index < 0) if value is not _END else (-1, "")
+                numbers = index, begun_s, taken_s, *own, items, recorder.weight
+                recorder.events.append(Event(self._number, *numbers, failed, *about))
+                if recorder.depth == 1:
+                    recorder.end(taken_s)
+            # The views above do not pay for recording.
+            recorder.below_s = before_s + (clock() - begun_s)
+            recorder.below_cpu_s = before_cpu_s + (thread_time() - begun_cpu_s)
+
+    def _about(self, recorder: _Recorder, value: Any, is_many: bool) -> tuple[int, str]:
+        """Return the size of a value, or of many, and their kind. -1 and "" if enough have been described."""
+        seen = recorder.described.get(self._number, 0)
+        if seen >= DESCRIBED:
+            return -1, ""
+        recorder.described[self._number] = seen + 1
+        return size_of(value) or 0, kind_of(value[0] if is_many and len(value) else value)
+
+    def _get(self, i: int) -> Any:
+        return self._timed(i, 1, self._sources[0]._get, i)
+
+    def _getmany(self, indices: Indices) -> Sequence[Any]:
+        return self._timed(-1, len(indices), self._sources[0]._getmany, indices)  # type: ignore[no-any-return]
+
+    def _iter(self, plan: Plan) -> Iterator[Any]:
+        items = self._sources[0]._iter(plan)
+
+        def read(i: int) -> Any:
+            item = self._timed(i, 1, next, items, _END)
+            if item is _END:
+                raise EndOfSequence(f"the sequence ends before index {i}")
+            return item
+
+        return surviving(self, plan, read)
+
+    def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
+        return Probe(sources[0], self._number, self._recording)
+
+
+_END = object()
+
+
+def kind_of(value: Any) -> str:
+    """Return the type of a value, with dtypes and shapes.
+
+    >>> import numpy as np
+    >>> kind_of({"image": np.zeros((2, 3), "uint8"), "label": 4})
+    '{image: uint8[2, 3], label: int}'
+    """
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"{dtype}{list(value.shape)}" if len(value.shape) else dtype
+    if isinstance(value, dict) and len(value) <= 8:
+        return "{" + ", ".join(f"{key}: {kind_of(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, tuple) and len(value) <= 8:
+        return "(" + ", ".join(map(kind_of, value)) + ")"
+    if isinstance(value, list | tuple | dict | str | bytes):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__

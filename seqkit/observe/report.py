@@ -1,0 +1,168 @@
+"""`Profile`: the result of `profile`, as a table for terminals and notebooks, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from typing import Any
+
+from . import html, timeline
+from .diagnosis import Diagnosis, diagnose
+from .measurement import Measurement, Stage
+from .probe import Event, Thread
+from .units import count, percent, plural, seconds, size
+
+__all__ = ["Profile"]
+
+HEAD = ("stage", "", "share", "items", "median", "p95", "first", "size", "type")
+RIGHT = (2, 3, 4, 5, 6, 7)
+BAR = 10
+
+
+@dataclass(frozen=True)
+class Profile(Measurement):
+    """What `profile` found. Its text is a table and the `diagnosis`. In notebooks it has coloured bars.
+
+    Attributes
+    ----------
+    threads : tuple
+        Each thread that read items, and its events, for `plot` and `save_trace`.
+    """
+
+    threads: tuple[tuple[Thread, list[Event]], ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What limits the pipeline, with a number and a remedy. Print it to see one or two sentences."""
+        return diagnose(self)
+
+    def __str__(self) -> str:
+        rows = [HEAD, *([row.line, _text_bar(row.share), *row.cells] for row in self._rows())]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in RIGHT else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*lines, "", *self._summary(), str(self.diagnosis)])
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for row in self._rows():
+            line = f'<span style="{html.MONO};white-space:pre">{html.escape(row.line)}</span>'
+            rows.append([line, html.bar(row.share), *map(html.escape, row.cells)])
+        notes = "".join(f"<div>{html.faint(html.escape(line))}</div>" for line in self._summary())
+        found = f"<p><b>{html.escape(self.diagnosis)}</b></p>"
+        return html.frame(found, html.table(rows, HEAD, RIGHT), notes)
+
+    def _rows(self) -> Iterator[_Row]:
+        total_s = self.seconds or 1.0
+        for stage in self.stages:
+            share = stage.seconds / (max(self.elapsed_s, stage.seconds, 1e-9) if stage.waits else total_s)
+            yield _Row(stage.line, share, _cells(stage, share))
+
+    def _summary(self) -> list[str]:
+        """Return lines about the consumer and the nodes."""
+        failed = f", {plural(self.failed, 'failure')}" if self.failed else ""
+        lines = [
+            f"{plural(self.items, 'item')}{failed}, {self.rate:,.4g} per second. The consumer waited"
+            f" {percent(self.waited_share)} of the time."
+        ]
+        for number, node in enumerate(self.nodes):
+            busy = node.worked_s / max(self.elapsed_s * node.workers, 1e-9)
+            words = [f"workers busy {percent(min(busy, 1.0))}", f"{count(node.chunk)} items per job"]
+            if not number:
+                words += [f"started in {seconds(node.start_s)}", f"transport {seconds(self.transport_s)}"]
+            if node.restarts:
+                words.append(plural(node.restarts, "restart"))
+            lines.append(f"{node.view}, {node.workers} × {node.method}: {', '.join(words)}.")
+        return lines
+
+    # ---------------------------------------------------------------- data
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures and the diagnosis as dicts, lists, numbers and texts, such as for JSON."""
+        found = {
+            name: getattr(self, name) for name in ("items", "failed", "counted", "elapsed_s", "waited_s")
+        }
+        found |= {name: getattr(self, name) for name in ("cpus", "sleeps", "lock_share", "rate")}
+        found |= {"stages": [asdict(stage) for stage in self.stages]}
+        found |= {"nodes": [asdict(node) for node in self.nodes]}
+        found |= {"speeds": [speed._asdict() for speed in self.speeds], "caches": list(self.caches)}
+        return found | {"diagnosis": asdict(self.diagnosis)}
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each stage.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([asdict(stage) for stage in self.stages])
+
+    # ---------------------------------------------------------------- timelines
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the timeline: a row for the consumer and each worker, a colour for each stage.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            None (the default) makes a figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        return timeline.plot(self.threads, self.stages, ax)
+
+    def save_trace(self, path: str | PathLike[str]) -> None:
+        """Write a trace file that https://ui.perfetto.dev and Chrome's ``chrome://tracing`` open.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Such as ``"trace.json"``. An existing file is replaced.
+
+        Notes
+        -----
+        A row for each worker has a bar for each timed item of each stage.
+        """
+        timeline.save_trace(self.threads, self.stages, path)
+
+
+@dataclass(frozen=True)
+class _Row:
+    line: str
+    share: float
+    cells: Sequence[str]
+
+
+def _cells(stage: Stage, share: float) -> list[str]:
+    if not stage.items and not stage.failed:
+        return ["-"] * 6 + [""]
+    items = count(stage.items) + (f" ({stage.failed} failed)" if stage.failed else "")
+    times = [seconds(value) for value in (stage.median_s, stage.p95_s, stage.first_s)]
+    text = f"waits {percent(share)}" if stage.waits else percent(share)
+    return [text, items, *times, size(stage.nbytes) if stage.nbytes else "-", stage.kind]
+
+
+def _text_bar(share: float) -> str:
+    """Return a bar of eighths of a character.
+
+    >>> _text_bar(0.55), _text_bar(0)
+    ('█████▌', '')
+    """
+    eighths = round(8 * BAR * min(share, 1.0))
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()

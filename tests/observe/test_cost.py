@@ -1,0 +1,68 @@
+"""When nobody looks, observing costs no Python call per item."""
+
+import sys
+import threading
+from collections import Counter
+
+import pytest
+
+import seqkit as sk
+
+N = 1000
+
+
+def calls(run):
+    """Return how often each Python function is called by `run`, in all threads that it starts."""
+    found = Counter()
+
+    def count(frame, event, _):
+        if event == "call":
+            found[frame.f_code.co_filename, frame.f_code.co_name] += 1
+
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return found
+
+
+def same(x):
+    return x
+
+
+def read(node):
+    with node:
+        assert sum(1 for _ in node) == N
+
+
+PIPELINES = {
+    "threads": lambda: read(sk.prefetch(sk.smap(same, range(N)), 2, chunk_size=100)),
+    "processes": lambda: read(sk.prefetch(sk.smap(same, range(N)), 1, "process", chunk_size=100)),
+    "loader": lambda: sum(1 for _ in sk.DataLoader(sk.smap(same, range(N)), num_workers=0)),
+    "view": lambda: list(sk.smap(same, range(N))),
+    "indexing": lambda: [view[i] for view in [sk.smap(same, range(N))] for i in range(N)],
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_no_function_that_observes_is_called(name):
+    PIPELINES[name]()  # modules are imported now
+    found = calls(PIPELINES[name])
+    assert not [file for file, _ in found if "/seqkit/observe/" in file]
+
+
+def test_items_of_a_map_cost_the_call_of_its_function_only():
+    found = calls(PIPELINES["view"])
+    assert found[__file__, "same"] == N
+    assert found.total() < 2 * N + 100  # each item also resumes the generator of the map
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_items_of_a_chunk_are_counted_by_one_call(method):
+    node = sk.prefetch(sk.smap(same, range(N)), 1, method, chunk_size=100)
+    found = calls(lambda: read(node))
+    counting = [number for (file, name), number in found.items() if name == "count_items"]
+    assert counting == [10]

@@ -1,0 +1,61 @@
+"""Lines about the stages after every N items, in programs that run with an environment variable."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import seqkit as sk
+from seqkit.observe import every
+from seqkit.prefetch import engine
+
+SCRIPT = """
+import seqkit as sk
+
+def decode(i):
+    return sum(range(20_000))
+
+if __name__ == "__main__":
+    with sk.prefetch(sk.batch(sk.smap(decode, range(120)), 2), 2, "METHOD", chunk_size=5) as node:
+        assert list(node) == [[sum(range(20_000))] * 2] * 60
+"""
+LINE = r"seqkit: (\d+) items, [\d,.e+]+ per second; waited \d+ %, 2 workers busy \d+ %; (.*)"
+STAGE = r"(.+?) [\d.]+ % \([\d.]+ (?:ns|µs|ms|s) each\)(?:, )?"
+
+
+def run(script, number):
+    environment = os.environ | {every.VARIABLE: number}
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_a_line_is_printed_every_so_many_items(method):
+    found = run(SCRIPT.replace("METHOD", method), "20")
+    lines = found.stderr.splitlines()
+    assert found.returncode == 0, found.stderr
+    assert [re.match(LINE, line).group(1) for line in lines] == ["20", "40", "60"]
+    for line in lines:
+        names = re.findall(STAGE, re.match(LINE, line).group(2))
+        assert set(names) == {"batch(2)", "smap(decode)", "<range of 120>"}
+
+
+def test_nothing_is_printed_for_0():
+    assert run(SCRIPT.replace("METHOD", "thread"), "0").stderr == ""
+
+
+def test_the_number_must_be_a_number():
+    found = run("import seqkit", "often")
+    assert "SEQKIT_PROFILE_EVERY must be a number of items, 0 for none, got 'often'" in found.stderr
+
+
+def test_each_node_has_lines_of_its_own(monkeypatch, capsys):
+    monkeypatch.setattr(engine, "observe_start", None)
+    every.install("10")
+    below = sk.prefetch(sk.smap(abs, range(10)), 1, chunk_size=1)
+    assert list(sk.prefetch(sk.smap(str, below), 1, chunk_size=1)) == [str(i) for i in range(10)]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert sum("smap(abs)" in line for line in lines) == 1
+    assert sum("smap(str)" in line for line in lines) == 1

@@ -1,0 +1,255 @@
+"""`profile`: the time of each view, in the consumer and in workers."""
+
+import json
+import os
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit.observe import probe, profile
+from seqkit.stores.add_cache.add_cache import add_cache
+from seqkit.testing import CountingSource
+
+from ..helpers import Clock, Naturals, says
+
+
+def own_times(found):
+    return {stage.view: (stage.items, stage.seconds) for stage in found.stages}
+
+
+def test_each_view_has_its_own_time():
+    clock = Clock()
+    inner, outer = clock.work(3), clock.work(2)
+    inner.__name__, outer.__name__ = "inner", "outer"
+    found = profile(sk.batch(sk.smap(outer, sk.smap(inner, range(10))), 4), clock=clock)
+    assert found.items == 3
+    assert own_times(found) == {
+        "batch(4)": (3, 0),
+        "smap(outer)": (10, 20),
+        "smap(inner)": (10, 30),
+        "<range of 10>": (10, 0),
+    }
+    assert found.costliest.view == "smap(inner)"
+    assert found.seconds == 50
+
+
+def test_no_more_items_are_read_than_wanted():
+    source = CountingSource(range(1000))
+    found = profile(sk.batch(source, 2), n=3)
+    assert found.items == 3
+    assert source.reads == dict.fromkeys(range(6), 1)
+    assert profile(Naturals(), 5).items == 5
+    assert profile([], 5).items == 0
+
+
+def test_a_view_that_is_used_twice_is_one_stage():
+    clock = Clock()
+    work = sk.smap(clock.work(1), [1, 2])
+    found = profile(sk.collate([work, work]), clock=clock)
+    assert [stage.items for stage in found.stages] == [2, 4, 4]
+    assert found.seconds == 4
+
+
+def test_shares_and_percentiles_are_those_of_the_clock():
+    clock = Clock()
+    work, rest = clock.work(Fraction(3, 2000)), clock.work(Fraction(1, 2000))
+    work.__name__, rest.__name__ = "work", "rest"
+    lines = str(profile(sk.smap(rest, sk.gather(sk.smap(work, "ab"), [1, 0, 1])), clock=clock)).splitlines()
+    assert lines[1].split()[:9] == ["smap(rest)", "██▌", "25", "%", "3", "500", "µs", "500", "µs"]
+    assert lines[3].split()[:9] == ["└─", "smap(work)", "███████▌", "75", "%", "3", "1.5", "ms", "1.5"]
+
+
+def spin(i):
+    return sum(range(50_000)) * 0 + i
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_stages_are_timed_inside_workers(method):
+    view = sk.batch(sk.smap(spin, range(200)), 10)
+    found = profile(sk.prefetch(view, 2, method), try_workers=False)
+    node, batched, spun, leaf = found.stages
+    assert (node.waits, node.node, node.items) == (True, -1, 20)
+    assert [(stage.node, stage.items) for stage in (batched, spun, leaf)] == [(0, 20), (0, 200), (0, 200)]
+    assert found.costliest is spun
+    assert spun.kind == "int"
+    assert 0 < spun.median_s <= spun.p95_s <= spun.longest_s
+    assert found.nodes[0].workers == 2
+    workers = {thread.worker for thread, _ in found.threads}
+    assert -1 in workers
+    assert workers <= {-1, 0, 1}
+
+
+def test_stages_below_each_node_are_timed():
+    low = sk.prefetch(sk.smap(spin, range(60)), 2, "thread")
+    found = profile(sk.prefetch(sk.smap(str, low), 1, "thread"), try_workers=False)
+    assert [stage.node for stage in found.stages] == [-1, 0, 0, 1, 1]
+    assert [stage.waits for stage in found.stages] == [True, False, True, False, False]
+    assert {stage.items for stage in found.stages} == {60}
+    assert [node.workers for node in found.nodes] == [1, 2]
+
+
+def test_stages_are_timed_in_threads_of_process_workers():
+    low = sk.prefetch(sk.smap(spin, range(40)), 2, "process")
+    found = profile(sk.prefetch(sk.smap(str, low), 1, "process"), try_workers=False)
+    assert {stage.items for stage in found.stages} == {40}
+
+
+def test_the_pipeline_of_a_loader_is_profiled():
+    loader = sk.DataLoader(sk.smap(spin, range(64)), batch_size=8, num_workers=2)
+    found = profile(loader, try_workers=False)
+    assert found.items == 8
+    assert next(stage for stage in found.stages if stage.view == "smap(spin)").items == 64
+    assert len(list(loader)) == 8
+
+
+def test_the_nodes_of_bound_batches_are_profiled():
+    def init(worker):
+        np.random.seed(worker)
+
+    loader = sk.DataLoader(
+        sk.smap(spin, range(64)), batch_size=8, num_workers=2, method="process", worker_init_fn=init
+    )
+    found = profile(loader, try_workers=False)
+    assert found.items == 8
+    assert len(found.nodes) == 2
+    assert next(stage for stage in found.stages if stage.view == "smap(spin)").items == 64
+
+
+def test_the_consumers_own_time_is_separate():
+    found = profile(sk.smap(str, range(50)), step=spin_long, try_workers=False)
+    assert found.step_s > found.waited_s
+    assert found.counted == 50
+
+
+def spin_long(item):
+    return sum(range(20_000))
+
+
+def test_quick_items_are_timed_in_a_sample_and_their_number_is_estimated():
+    found = profile(sk.smap(abs, range(100_000)), n=100_000, try_workers=False)
+    stage = found.stages[0]
+    assert stage.timed < 50_000
+    assert 80_000 < stage.items < 120_000
+
+
+def test_profiled_random_views_draw_the_same_numbers():
+    drawn = []
+    noise = sk.random_map(
+        lambda x, rng: drawn.append(int(rng.integers(1000))), sk.shuffle(range(9), seed=0), seed=1
+    )
+    profile(sk.smap(str, noise))
+    expected = drawn.copy()
+    drawn.clear()
+    list(noise)
+    assert drawn == expected
+
+
+def test_caches_start_empty_and_stay_as_they_are():
+    source = CountingSource(range(4))
+    cached = add_cache(source, 4)
+    list(cached)
+    profile(cached)
+    profile(cached)
+    assert set(source.reads.values()) == {3}
+
+
+def test_reads_for_a_length_are_not_counted():
+    batches = sk.batch(np.arange(10), 4)
+    found = profile(sk.unbatch(batches, 4), n=1)
+    assert own_times(found)["batch(4)"][0] == 1
+
+
+def test_failures_are_counted_for_the_stage_that_raised():
+    inverse = sk.smap(lambda x: 1 / x, [1, 2, 0, 4, 5, 6])
+    found = profile(sk.batch(inverse, 2))
+    assert (found.items, found.failed) == (2, 1)
+    assert [stage.failed for stage in found.stages] == [0, 1, 0]
+
+
+def test_a_killed_worker_is_a_failed_item():
+    mapped = sk.smap(lambda i: os.kill(os.getpid(), 9) if i == 3 else i, range(6))
+    found = profile(sk.prefetch(mapped, 1, "process", retries=0), try_workers=False)
+    assert (found.items, found.failed, found.nodes[0].restarts) == (5, 1, 1)
+
+
+def test_the_figures_of_a_profile_are_plain_data():
+    found = profile(sk.batch(range(10), 5))
+    assert json.loads(json.dumps(found.to_dict()))["items"] == 2
+
+
+def test_an_error_of_the_step_is_raised_and_leaves_nothing_behind():
+    with pytest.raises(ZeroDivisionError):
+        profile(sk.arange(3), step=lambda i: 1 / i)
+    assert not probe._recorders
+
+
+def test_profile_refuses_bad_arguments():
+    with says(ValueError, "profile: n must be a positive int, got 0"):
+        profile("abc", 0)
+    with pytest.raises(TypeError, match=r"^profile: a sequence needs"):
+        profile(3)
+
+
+def test_the_views_of_all_epochs_are_one_stage_of_a_profile():
+    times = iter(range(10_000))
+    noisy = sk.random_map(lambda x, rng: x, range(4), seed=0)
+    found = sk.profile(sk.epochs(noisy, 3), clock=lambda: next(times))
+    passes, mapped, leaf = found.stages
+    assert [stage.items for stage in found.stages] == [12, 12, 12]
+    assert mapped.view.startswith("random_map")
+    assert mapped.seconds > 0
+    assert leaf.seconds > 0
+    assert found.seconds == passes.seconds + mapped.seconds + leaf.seconds
+
+
+# -------------------------------------------------------------------- display
+
+
+@pytest.fixture(scope="module")
+def found():
+    return profile(sk.prefetch(sk.smap(spin, range(40)), 2), try_workers=False)
+
+
+def test_the_table_has_bars_and_ends_with_the_diagnosis(found):
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["stage", "share", "items", "median", "p95", "first", "size", "type"]
+    assert lines[1].startswith("prefetch(nworkers=2, method='thread')  █")
+    assert re.match(r"└─ smap\(spin\) +█{9,10}.* 40 ", lines[2])
+    assert lines[-1] == str(found.diagnosis)
+
+
+def test_notebooks_show_escaped_names_and_bars(found):
+    html = profile(sk.smap(lambda i: i, range(3)))._repr_html_()
+    assert "smap(&lt;lambda&gt;)" in html
+    assert "width:100.0%" in found._repr_html_()
+
+
+def test_a_profile_becomes_a_table_of_pandas(found):
+    frame = found.to_pandas()
+    assert list(frame["view"]) == [stage.view for stage in found.stages]
+
+
+def test_a_trace_has_a_row_for_each_worker(found, tmp_path):
+    found.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert len(rows) == len(found.threads)
+    assert rows[0] == "consumer"
+    bars = [event for event in events if event["ph"] == "X"]
+    assert {event["name"] for event in bars} == {stage.view for stage in found.stages}
+    for event in bars:
+        assert event["ts"] >= 0
+        assert event["dur"] >= event["args"]["own_us"] > 0
+
+
+def test_the_timeline_has_a_row_for_each_worker(found):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("agg")
+    ax = found.plot()
+    titles = [text.get_text() for text in ax.get_yticklabels()]
+    assert len(titles) == len(found.threads)
+    assert titles[0] == "consumer"
+    plt.close(ax.figure)

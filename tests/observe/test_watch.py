@@ -1,0 +1,168 @@
+"""`watch`: progress of an iteration in displays, bars, functions and lines of JSON."""
+
+import io
+import json
+import sys
+
+import pytest
+
+import seqkit as sk
+from seqkit.observe import watch
+from seqkit.observe.live import _Notebook, _TextLine, display_of
+from seqkit.streams import StreamLoader
+from seqkit.testing.failing import by_iteration
+
+from ..helpers import Clock, says
+
+
+def watched(sequence, seconds=1, **more):
+    """Return what is shown of an iteration whose items take so many seconds."""
+    clock, shown = Clock(), []
+    items = list(watch(sk.smap(clock.work(seconds), sequence), shown.append, interval=1, clock=clock, **more))
+    assert items == list(sequence)
+    return shown
+
+
+def test_the_rate_and_the_remaining_time_follow_from_the_clock():
+    shown = watched(range(4), seconds=2)
+    assert [progress.done for progress in shown] == [1, 2, 3, 4]
+    assert [progress.remaining_s for progress in shown] == [6, 4, 2, 0]
+    assert {progress.total for progress in shown} == {4}
+    assert {progress.rate for progress in shown} == {0.5}
+    assert shown[-1].seconds == 8
+
+
+def test_the_consumers_own_time_is_not_waiting():
+    clock, shown = Clock(), []
+    work = clock.work(3)
+    for item in watch(sk.smap(clock.work(1), range(3)), shown.append, interval=4, clock=clock):
+        work(item)
+    assert [progress.waited_share for progress in shown] == [0.25, 0.25, 0.25]
+
+
+def test_it_shows_no_more_often_than_asked_for():
+    clock, shown = Clock(), []
+    list(watch(sk.smap(clock.work(1), range(100)), shown.append, interval=20, clock=clock))
+    assert [progress.done for progress in shown] == [20, 40, 60, 80, 100]
+
+
+def test_workers_are_shown():
+    shown = []
+    with sk.prefetch(range(50), 2) as node:
+        items = iter(watch(node, shown.append, clock=iter(range(10**6)).__next__))
+        assert [next(items) for _ in range(3)] == [0, 1, 2]
+    assert shown[-1].workers == 2
+    assert "workers 2, busy" in str(shown[-1])
+
+
+@pytest.mark.parametrize("method", ["thread", "process"])
+def test_loaders_are_watched(method):
+    shown = []
+    loader = sk.DataLoader(range(64), batch_size=8, num_workers=2, method=method)
+    clock = iter(range(10**6)).__next__
+    assert len(list(watch(loader, shown.append, clock=clock))) == 8
+    assert max(progress.workers for progress in shown) == 2
+    assert (shown[-1].done, shown[-1].total) == (8, 8)
+    assert not (method == "process" and max(progress.slots for progress in shown) == 0)
+
+
+def test_stream_loaders_are_watched():
+    shown = []
+    loader = StreamLoader(range(2), lambda n: iter(range(8)), 2, num_workers=1, method="thread")
+    assert len(list(watch(loader, shown.append, clock=iter(range(10**6)).__next__))) == 8
+    assert max(progress.workers for progress in shown) == 1
+
+
+def test_each_iteration_begins_anew():
+    items = watch(sk.arange(3), lambda progress: None)
+    assert list(items) == list(items) == [0, 1, 2]
+    assert items.status.done == 3
+    assert len(items) == 3
+    assert "3 of 3" in repr(items)
+
+
+def test_an_error_passes_and_the_iteration_goes_on():
+    items = iter(watch(sk.smap(lambda x: 1 / x, [1, 0, 2]), lambda progress: None))
+    found = by_iteration(items)
+    assert len(found) == 3
+    assert found[2] == 0.5
+
+
+def test_iterables_without_a_length_have_no_remaining_time():
+    shown = []
+    list(watch((i for i in range(3)), shown.append, clock=iter(range(10**6)).__next__))
+    assert shown[-1].total is None
+    assert "left" not in shown[-1].figures
+
+
+def test_a_file_gets_lines_of_json():
+    file = io.StringIO()
+    list(watch(sk.arange(3), file, clock=iter(range(10**6)).__next__))
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [line["done"] for line in lines][-1] == 3
+    assert lines[-1]["total"] == 3
+
+
+def test_a_bar_of_tqdm_gets_a_postfix():
+    tqdm = pytest.importorskip("tqdm").tqdm
+    with tqdm(file=io.StringIO()) as bar:
+        list(watch(sk.arange(3), bar, clock=iter(range(10**6)).__next__))
+        assert (bar.n, bar.total) == (3, 3)
+        assert "waited=" in bar.postfix
+
+
+def test_without_a_terminal_lines_go_to_standard_error(capsys):
+    list(watch(sk.arange(2), clock=iter(range(10**6)).__next__))
+    assert capsys.readouterr().err.splitlines()[-1].startswith("2 of 2, rate ")
+
+
+def test_a_terminal_has_one_line_that_is_written_over(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    line = _TextLine()
+    shown = []
+    list(watch(sk.arange(3), shown.append, clock=iter(range(10**6)).__next__))
+    for progress in shown:
+        line.show(progress)
+    line.close()
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    assert text.count("\r") == len(shown)
+
+
+def test_rich_draws_without_a_thread(monkeypatch):
+    pytest.importorskip("rich")
+    from seqkit.observe.live import _Rich
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setenv("COLUMNS", "200")
+    display = _Rich()
+    items = watch(sk.arange(3), lambda progress: display.show(progress))
+    list(items)
+    display.close()
+    assert "3 of 3" in sys.stderr.getvalue()
+
+
+def test_notebooks_replace_one_output(monkeypatch):
+    shown = pytest.importorskip("IPython.display")
+    outputs = []
+
+    class Handle:
+        def update(self, output):
+            outputs.append(output.data)
+
+    monkeypatch.setattr(shown, "display", lambda output, display_id: Handle())
+    display = _Notebook()
+    list(watch(sk.arange(3), lambda progress: display.show(progress)))
+    assert "3 of 3" in outputs[-1]
+    assert "width:100.0%" in outputs[-1]
+
+
+def test_watch_refuses_bad_arguments():
+    with says(TypeError, "watch: the sequence must be iterable, got 3"):
+        watch(3)
+    with says(
+        TypeError, "watch: report must be a function of a Status, a bar such as tqdm or a text file, got 3"
+    ):
+        display_of(3)
+    with pytest.raises(ValueError, match="watch: interval must be a number of seconds above 0"):
+        watch([1], interval=0)
