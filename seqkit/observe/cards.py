@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.errors import brief
+from ..core.units import seconds
 from .html import ALARM, MONO, card, escape, faint, row, table
 from .steps import Step
 from .summary import Summary
-from .units import seconds
 
 __all__ = ["chain", "error_card", "label", "path_of", "stage_row", "step_card", "value"]
 

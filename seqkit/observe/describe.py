@@ -9,8 +9,8 @@ from typing import Any
 from ..core.errors import brief
 from ..core.source import Source
 from ..core.tracebacks import place
+from ..core.units import size
 from ..core.view import View, name_of
-from .units import size
 
 __all__ = ["describe", "file_of", "functions", "place_of"]
 

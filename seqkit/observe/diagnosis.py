@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core.units import percent, seconds, size
 from .limits import (
     BUSY,
     HOLDS,
@@ -29,7 +30,6 @@ from .limits import (
     workers_of,
 )
 from .measurement import Measurement
-from .units import percent, seconds, size
 
 __all__ = ["Diagnosis", "diagnose"]
 

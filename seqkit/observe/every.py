@@ -10,13 +10,13 @@ import time
 import weakref
 from typing import Any
 
+from ..core.units import count, percent, seconds
 from ..core.view import View
 from ..prefetch import engine
 from ..prefetch.node import Prefetch
 from ..prefetch.statistics import Statistics
 from .probe import Probe, Recording, Sums, forget
 from .tree import outline
-from .units import count, percent, seconds
 
 __all__ = ["VARIABLE", "StagePrinter", "install"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..core.units import percent
 from ..prefetch.figures import Speed
 from .measurement import Measurement, NodeFigures, Stage
-from .units import percent
 
 # Workers are busy from this share of the time on.
 BUSY = 0.75

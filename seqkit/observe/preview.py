@@ -12,6 +12,7 @@ from ..core.arguments import as_bool, check_callable, int_at_least, optional_num
 from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.tracebacks import hiding_frames
+from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
 from .budget import Budget
 from .cards import chain, label, path_of, stage_row, step_card
@@ -20,7 +21,6 @@ from .steps import Step, Steps, viewed
 from .structure import structure
 from .summary import summarise
 from .tree import text_of
-from .units import plural, seconds, size
 
 __all__ = ["Preview", "preview"]
 

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
+from ..core.units import count, percent, plural, seconds, size
 from . import html, timeline
 from .diagnosis import Diagnosis, diagnose
 from .measurement import Measurement, Stage
 from .probe import Event, Thread
-from .units import count, percent, plural, seconds, size
 
 __all__ = ["Profile"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import brief
+from ..core.units import count, number
 from .picture import picture
-from .units import count, number
 
 __all__ = ["Summary", "summarise"]
 

@@ -10,12 +10,12 @@ from typing import Any
 from ..core.arguments import check_callable
 from ..core.errors import EvaluationError, brief, summary
 from ..core.tracebacks import hiding_frames
+from ..core.units import seconds
 from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
 from .html import ALARM, escape, faint, frame, pre
 from .steps import Step, Steps, viewed
 from .tree import text_of
-from .units import seconds
 
 __all__ = ["Trace", "trace"]
 

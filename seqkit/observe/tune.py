@@ -9,13 +9,13 @@ from typing import Any
 from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames
+from ..core.units import size
 from ..core.view import Indexable
 from ..prefetch.choice import Choice, WorkerBudget, shown
 from ..prefetch.choose import choose
 from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
 from .stages import Stages, stages
-from .units import size
 
 __all__ = ["Tuning", "tune"]
 

@@ -10,12 +10,12 @@ from typing import Any, Generic
 
 from ..core.arguments import check_callable, optional_number
 from ..core.errors import as_given
+from ..core.units import count, percent, plural, seconds, size
 from ..core.view import T, View
 from ..prefetch.node import Prefetch
 from ..prefetch.statistics import Statistics
 from .live import Display, display_of
 from .tree import outline
-from .units import count, percent, plural, seconds, size
 
 __all__ = ["Status", "Watch", "watch"]
 
