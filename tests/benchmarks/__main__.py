@@ -24,6 +24,7 @@ NAMES = (
     "groups",
     "auto",
     "profile",
+    "bottlenecks",
 )
 
 if __name__ == "__main__":
