@@ -72,7 +72,7 @@ if _typing.TYPE_CHECKING:
     from .collation import default_convert as default_convert
     from .core.serializable import SerializableFunc
     from .loader import DataLoader
-    from .observe import debug, explain, monitor_throughput, profile, tune, verify
+    from .observe import debug, explain, monitor_throughput, preview, profile, trace, tune, verify
     from .prefetch import Prefetch, prefetch
     from .samplers import BatchSampler as BatchSampler
     from .samplers import ConstWidthBucket as ConstWidthBucket
@@ -134,6 +134,7 @@ __all__ = [
     "pack",
     "per_process",
     "prefetch",
+    "preview",
     "profile",
     "random_map",
     "random_split",
@@ -148,6 +149,7 @@ __all__ = [
     "starmap",
     "switch",
     "take",
+    "trace",
     "tune",
     "unbatch",
     "uniter",
@@ -162,7 +164,9 @@ _LAZY = {
     **dict.fromkeys(_samplers.__all__, "samplers"),
     "DataLoader": "loader",
     **dict.fromkeys(("Prefetch", "prefetch"), "prefetch"),
-    **dict.fromkeys(("debug", "explain", "monitor_throughput", "profile", "tune", "verify"), "observe"),
+    **dict.fromkeys(
+        ("debug", "explain", "monitor_throughput", "preview", "profile", "trace", "tune", "verify"), "observe"
+    ),
     "SerializableFunc": "core.serializable",
     **dict.fromkeys(("per_process", "read"), "sources"),
 }
@@ -197,7 +201,17 @@ for _function in (fallback, filter, random_map, smap, starmap):
     _attach(_function, position=1)
 for _function in (collate, concatenate):
     _attach_joining(_function)
-for _name in ("debug", "explain", "monitor_throughput", "prefetch", "profile", "tune", "verify"):
+for _name in (
+    "debug",
+    "explain",
+    "monitor_throughput",
+    "prefetch",
+    "preview",
+    "profile",
+    "trace",
+    "tune",
+    "verify",
+):
     _attach_lazily(_name, __name__)
 
 

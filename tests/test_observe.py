@@ -10,9 +10,9 @@ import pytest
 
 import seqkit as sk
 from seqkit import EvaluationError
-from seqkit.observe import debug, explain, monitor_throughput, notebook, profile
+from seqkit.observe import debug, explain, monitor_throughput, profile
 from seqkit.stores.add_cache.add_cache import add_cache
-from seqkit.testing import CountingSource, ExplodingSource, FailingSource
+from seqkit.testing import CountingSource, FailingSource
 from seqkit.testing.failing import Failure, by_iteration
 
 from .helpers import Naturals, says
@@ -35,29 +35,6 @@ class Clock:
             return x
 
         return working
-
-
-# -------------------------------------------------------------------- explain
-
-
-def test_explain_draws_one_line_for_each_view_and_reads_nothing():
-    source = ExplodingSource("abc")
-    drawing = explain(sk.collate([sk.smap(str, source), sk.view(source)[::-1]]))
-    assert drawing.splitlines() == [
-        "collate()                      length 3",
-        "└─ smap(str)                   length 3",
-        "   └─ <ExplodingSource of 3>",
-        "└─ gather(range(2, -1, -1))    length 3",
-        "   └─ <ExplodingSource of 3>",
-    ]
-
-
-def test_explain_says_why_there_is_no_length():
-    assert explain(Naturals()).endswith("no length: it never ends")
-
-
-def test_notebooks_get_the_drawing_as_html():
-    assert notebook(sk.smap(lambda x: x, "a")).startswith("<pre>smap(&lt;lambda&gt;)")
 
 
 # -------------------------------------------------------------------- debug

@@ -10,11 +10,11 @@ import seqkit as sk
 from seqkit.observe import stages as advice
 from seqkit.observe import tune
 from seqkit.observe.stages import stages
-from seqkit.prefetch.choose import Budget, decided
-from seqkit.prefetch.measure import Cost, Measured, Speed
+from seqkit.prefetch.choice import WorkerBudget, decided
+from seqkit.prefetch.figures import Cost, Measured, Speed
 
 NUMBERS = range(200)
-TWO = Budget(2, 1 << 30)
+TWO = WorkerBudget(2, 1 << 30)
 
 
 def cost(cpu_ms: float, asleep_ms: float = 0.0) -> Cost:

@@ -12,7 +12,9 @@ import numpy as np
 from ..observe.debug import debug as _debug
 from ..observe.explain import explain as _explain
 from ..observe.monitor_throughput import monitor_throughput as _monitor_throughput
+from ..observe.preview import preview as _preview
 from ..observe.profile import profile as _profile
+from ..observe.trace import trace as _trace
 from ..observe.tune import tune as _tune
 from ..observe.verify import verify as _verify
 from ..prefetch.node import prefetch as _prefetch
@@ -56,6 +58,7 @@ class Chainable(Generic[T_co]):
     monitor_throughput = _monitor_throughput
     pack = _pack
     prefetch = _prefetch
+    preview = _preview
     profile = _profile
     random_split = _random_split
     shard = _shard
@@ -68,6 +71,7 @@ class Chainable(Generic[T_co]):
     window = _window
 
     take = _gather
+    trace = _trace
 
     @overload
     def collate(self) -> View[tuple[T_co]]: ...

@@ -11,6 +11,7 @@ import reprlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from typing import Any, Literal, NoReturn, get_args
 
 from .tracebacks import hide_frames, place
@@ -185,6 +186,40 @@ class EvaluationError(RuntimeError):
             )
         parts = self.view._parts(self.index)
         return [source._get(i) for source, indices in parts for i in indices]
+
+    def trace(self) -> Any:
+        """Compute the requested item again, and return its trace. The failing stage is marked.
+
+        Returns
+        -------
+        Trace
+            See `seqkit.trace`.
+
+        Raises
+        ------
+        RuntimeError
+            If the view is not known, as in a pickled error, or if the error has no cause. After a killed
+            worker or a time-out, reading the item could end this process too.
+
+        Examples
+        --------
+        >>> import seqkit as sk
+        >>> inverses = sk.smap(lambda x: 1 / x, sk.shuffle([1, 0, 2], seed=0))
+        >>> try:
+        ...     list(sk.batch(inverses, 3))
+        ... except EvaluationError as error:
+        ...     [step.index for step in error.trace().failed]
+        [0, 1]
+        """
+        if self.view is None or self.__cause__ is None:
+            raise RuntimeError(
+                "EvaluationError.trace: the view that failed is not known. Call seqkit.trace(view, i)."
+            )
+        return import_module("seqkit.observe.trace").of_error(self)
+
+    def _repr_html_(self) -> str:
+        shown: str = import_module("seqkit.observe.trace").error_display(self)
+        return shown
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the views: they may not pickle, and the text names them.

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, islice, repeat
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from .error_path import locate
 from .errors import EndOfSequence
 from .indices import Endless, Plan, each, nth
-from .trace import locate
 
 __all__ = [
     "Progress",

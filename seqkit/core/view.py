@@ -21,7 +21,8 @@ hook                           must?  promise
 ``_keyed(sources, epoch)``     no     the same view for an epoch. Default: `_rebuild` if a source changed
 ``_wrapped()``                 no     the user's object, of a view without sources
 ``_arguments(sources)``        no     the arguments that `repr` shows, given the text of the sources
-``_remarks()``                 no     further notes for `explain`
+``_functions()``               no     the user's functions, for `explain`
+``_remarks()``                 no     further notes for `explain`, such as the state of workers
 =============================  =====  ====================================================================
 
 Attributes describe a view. ``_length_reads``: finding the length may read items. ``_reads_ahead``: iterating
@@ -43,6 +44,7 @@ import numpy as np
 
 from .arguments import int_at_least
 from .chaining import Chainable
+from .error_path import locate
 from .indices import (
     UNKNOWN,
     Endless,
@@ -57,7 +59,6 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .trace import locate
 from .tracebacks import creation_site, hide_frames, hides_frames
 
 __all__ = [
@@ -258,6 +259,9 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return sources
+
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return ()
 
     def _remarks(self) -> list[str]:
         return []

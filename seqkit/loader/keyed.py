@@ -207,6 +207,9 @@ class Batches(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Batches(sources[0], self._collate_fn, self._is_batched, *sources[1:])
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._collate_fn,)
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, name_of(self._collate_fn)]
 

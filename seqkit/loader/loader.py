@@ -13,6 +13,7 @@ from weakref import WeakSet, ref
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
+from ..core.display import as_html
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
 from ..core.source import as_view
@@ -527,10 +528,22 @@ class DataLoader(Resumable, Generic[Batch]):
         if name not in self._said and warn(self._options, self._sampler):
             self._said.add(name)
 
+    _repr_html_ = as_html
+
     def __repr__(self) -> str:
         name = f"<{type(self.dataset).__name__}>"
         data = name if self._options.is_iterable else repr(as_view(self.dataset, "DataLoader"))
         return f"{type(self).__name__}({', '.join([data, *self._options.shown()])})"
+
+    def _explained(self) -> tuple[str, list[str], View[Any]]:
+        """Return what `explain` shows: this loader, its length and state, and the view that it reads."""
+        n = self._length()
+        # Each epoch has a node of its own. One that runs shows the state of the loader.
+        running = (node for node in list(self._nodes) if isinstance(node, Prefetch) and node.is_running())
+        size = f"length {n:,}" if n is not None else "no length"
+        shown = ", ".join(text for text in self._options.shown() if "=" in text)
+        state = ["closed"] * self._is_closed
+        return f"{type(self).__name__}({shown})", [size, *state], next(running, None) or self.view
 
     def draws_its_order(self) -> bool:
         """Is the order another one in every run of the program, because no seed was given?"""

@@ -140,5 +140,8 @@ class Debug(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return Debug(sources[0], self._func, self._limits)
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._func,)
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [*sources, name_of(self._func)]

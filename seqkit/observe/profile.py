@@ -16,7 +16,7 @@ from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
 from ..prefetch.node import Prefetch
-from .explain import outline
+from .tree import outline
 
 __all__ = ["Profile", "Stage", "profile"]
 
@@ -155,7 +155,7 @@ def _stages(source: View[Any], probes: dict[int, _Probe]) -> Iterator[Stage]:
         if id(node) not in seen:
             seen.add(id(node))
             tally = probes[id(node)].tally if id(node) in probes else _Tally()
-            yield Stage(line.strip().removeprefix("└─ "), tally.items, tally.seconds, line)
+            yield Stage(line.lstrip("│├└─ "), tally.items, tally.seconds, line)
 
 
 def _probed(node: View[Any], meter: _Meter, probes: dict[int, _Probe]) -> View[Any]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from ..core.errors import EvaluationError, ItemTimeout, WorkerDied
 from ..core.view import View, is_measured
-from ..prefetch.choose import Budget, Choice
-from ..prefetch.measure import SLEEPS, Cost, cost_of, in_child, limit_s
+from ..prefetch.child import in_child, limit_s
+from ..prefetch.choice import Choice, WorkerBudget
+from ..prefetch.figures import SLEEPS, Cost
+from ..prefetch.measure import cost_of
 from ..prefetch.stages import is_node
 
 __all__ = ["Stages", "stages"]
@@ -49,7 +51,7 @@ class Stages:
         )
 
 
-def stages(view: View[Any], choice: Choice, budget: Budget, seconds: float) -> Stages | None:
+def stages(view: View[Any], choice: Choice, budget: WorkerBudget, seconds: float) -> Stages | None:
     """Return two nodes that suit a view better than one, or None."""
     if choice.measured is None or choice.workers <= budget.cpus or choice.method != "process":
         return None  # one node with threads, or a process for each CPU, is enough
@@ -63,7 +65,7 @@ def stages(view: View[Any], choice: Choice, budget: Budget, seconds: float) -> S
     return _cut(parts, costs, budget)
 
 
-def _cut(parts: list[View[Any]], costs: list[Cost], budget: Budget) -> Stages | None:
+def _cut(parts: list[View[Any]], costs: list[Cost], budget: WorkerBudget) -> Stages | None:
     """Cut as low as possible, so that the lower part sleeps and the upper part computes."""
     whole, counts = costs[0], counts_of(parts)
     for part, cost, count in list(zip(parts, costs, counts, strict=True))[:0:-1]:

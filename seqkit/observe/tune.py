@@ -10,11 +10,12 @@ from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames
 from ..core.view import Indexable
-from ..prefetch.choose import Budget, Choice, choose, shown
-from ..prefetch.measure import Speed
+from ..prefetch.choice import Choice, WorkerBudget, shown
+from ..prefetch.choose import choose
+from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
-from ..prefetch.resources import in_units
 from .stages import Stages, stages
+from .units import size
 
 __all__ = ["Tuning", "tune"]
 
@@ -79,9 +80,9 @@ def tune(
     view = as_view(sequence, "tune")
     settings = (view if isinstance(view, Prefetch) else prefetch(view))._settings
     view = view._sources[0] if isinstance(view, Prefetch) else view
-    usual = Budget.of_this_process()
+    usual = WorkerBudget.of_this_process()
     cpus = optional_int(cpus, "tune: cpus") or usual.cpus
-    budget = Budget(cpus, optional_int(memory, "tune: memory") or usual.nbytes)
+    budget = WorkerBudget(cpus, optional_int(memory, "tune: memory") or usual.nbytes)
     choice = choose(view, settings, length_s, budget)
     return Tuning(repr(view), choice, stages(view, choice, budget, length_s))
 
@@ -126,14 +127,14 @@ class Tuning:
         if measured is None or not measured.cost.items:
             return []
         cost = measured.cost
-        speeds = [Speed("inline", 0, 1 / max(cost.wall_s, 1e-9)), *measured.speeds]
+        speeds = [Speed("inline", 0, cost.items_per_s), *measured.speeds]
         rows = [
             (_workers(speed), f"{shown(speed.items_per_s)} items/s", self._note(speed)) for speed in speeds
         ]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         table = [f"{name:<{widths[0]}}  {rate:>{widths[1]}}  {note}".rstrip() for name, rate, note in rows]
         failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""
-        return [*table, f"({cost.items} items of about {in_units(cost.nbytes)}{failed})"]
+        return [*table, f"({cost.items} items of about {size(cost.nbytes)}{failed})"]
 
     def _note(self, speed: Speed) -> str:
         return "chosen" if speed.method == self.choice.method else ""

@@ -76,6 +76,8 @@ def verify(sequence: Indexable[Any] | Any, items: int = 64, seconds: float | Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more
         if hasattr(sequence, "with_workers"):
+            for name in ("dataset", "sampler", "batch_sampler", "_streams"):
+                _refuse_one_shot(getattr(sequence, name, None))
             found = _verified(repr(sequence), _epochs_of_loader(sequence), of_loaders(), count, until_s)
             return replace(found, remarks=_remarks(sequence))
         view = without_nodes(as_view(sequence, "verify"))
@@ -184,11 +186,16 @@ def _refuse_one_shots(view: View[Any]) -> None:
     while pending:
         node = pending.pop()
         pending.extend(node._sources)
-        if node._name == "uniter" and is_one_shot(node._wrapped()):
-            raise ValueError(
-                f"verify: {node!r} reads an iterator that cannot begin again, so it cannot be read twice."
-                " Pass a function that returns an iterator to uniter"
-            )
+        if node._name == "uniter":
+            _refuse_one_shot(node._wrapped())
+
+
+def _refuse_one_shot(source: Any) -> None:
+    if is_one_shot(source):
+        raise ValueError(
+            f"verify: {source!r} is an iterator that cannot begin again, so it cannot be read twice. Pass an"
+            " object that can be iterated again, or a function that returns an iterator to uniter"
+        )
 
 
 def _verified(

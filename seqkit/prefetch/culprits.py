@@ -16,7 +16,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any, NamedTuple
 
 __all__ = [
-    "Step",
+    "Reference",
     "Way",
     "fork_warning",
     "is_internal",
@@ -58,7 +58,7 @@ _LEAVES: tuple[type, ...] = (
 _KNOWN = (FunctionType, BuiltinFunctionType, MethodType, partial, dict, list, tuple)
 
 
-class Step(NamedTuple):
+class Reference(NamedTuple):
     """How one object refers to another."""
 
     text: str
@@ -66,7 +66,7 @@ class Step(NamedTuple):
     name: str = ""  # of the user's attribute or variable
 
 
-Way = tuple[Step, ...]
+Way = tuple[Reference, ...]
 
 
 def ways(view: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Way]:
@@ -74,14 +74,16 @@ def ways(view: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Way]:
 
     An object that `opens_its_own` in each process is not entered.
     """
-    pending: deque[Way] = deque([(Step(_name(view), view),)])
+    pending: deque[Way] = deque([(Reference(_name(view), view),)])
     seen: set[int] = set()
 
     @cache
-    def of_class(kind: type) -> list[Step]:
+    def of_class(kind: type) -> list[Reference]:
         bases = [base for base in kind.__mro__ if base.__flags__ & HEAP_TYPE and not is_internal(base)]
         attributes = [item for base in bases for item in vars(base).items()]
-        return [Step(f"attribute `{name}`", value, name) for name, value in attributes if is_wanted(value)]
+        return [
+            Reference(f"attribute `{name}`", value, name) for name, value in attributes if is_wanted(value)
+        ]
 
     while pending and len(seen) < MOST_OBJECTS:
         way = pending.popleft()
@@ -162,7 +164,7 @@ def unpicklable(view: Any, dumps: Callable[[Any], Any]) -> str | None:
     """
     if _pickles(view, dumps):
         return None
-    way: Way = (Step(_name(view), view),)
+    way: Way = (Reference(_name(view), view),)
     seen = {id(view)}
     while True:
         for step in _carried(way[-1].value):
@@ -204,27 +206,27 @@ def _pickles(value: Any, dumps: Callable[[Any], Any]) -> bool:
 # -------------------------------------------------------------------- references of an object
 
 
-def _references(value: Any) -> Iterator[Step]:
+def _references(value: Any) -> Iterator[Reference]:
     """Yield the objects that a value refers to."""
     if isinstance(value, _LEAVES):
         return
     if isinstance(value, FunctionType):
         yield from _of_function(value)
     elif isinstance(value, MethodType):
-        yield Step("", value.__self__)
-        yield Step("", value.__func__)
+        yield Reference("", value.__self__)
+        yield Reference("", value.__func__)
     elif isinstance(value, BuiltinFunctionType):
-        yield Step("", value.__self__)
+        yield Reference("", value.__self__)
     elif isinstance(value, partial):
-        yield Step(_label(value.func, ""), value.func)
+        yield Reference(_label(value.func, ""), value.func)
         yield from _references([*value.args, *value.keywords.values()])
     elif isinstance(value, dict):
-        yield from (Step(f"key {key!r}", item) for key, item in islice(value.items(), MOST_ITEMS))
+        yield from (Reference(f"key {key!r}", item) for key, item in islice(value.items(), MOST_ITEMS))
     elif isinstance(value, list | tuple):
         fields = () if is_internal(type(value)) else getattr(value, "_fields", ())  # of a named tuple
         names = [f"attribute `{name}`" for name in fields]
         for i, item in enumerate(value[:MOST_ITEMS]):
-            yield Step(_label(item, names[i] if i < len(names) else f"item {i}"), item)
+            yield Reference(_label(item, names[i] if i < len(names) else f"item {i}"), item)
     else:
         yield from _of_attributes(value, getattr(value, "__dict__", None))
         slots = (name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__")))
@@ -242,16 +244,16 @@ def _listed(slots: Any) -> list[str]:
     return [slots] if isinstance(slots, str) else list(slots or ())
 
 
-def _of_attributes(owner: Any, attributes: Any) -> Iterator[Step]:
+def _of_attributes(owner: Any, attributes: Any) -> Iterator[Reference]:
     if not isinstance(attributes, dict):
         return
     for name, value in list(attributes.items()):
         if name != "_site":
             name = "" if is_internal(type(owner)) else name
-            yield Step(_label(value, name and f"attribute `{name}`"), value, name)
+            yield Reference(_label(value, name and f"attribute `{name}`"), value, name)
 
 
-def _carried(value: Any) -> Iterator[Step]:
+def _carried(value: Any) -> Iterator[Reference]:
     """Yield the objects that a pickle of the value holds, as its ``__reduce__`` returns them."""
     if isinstance(value, (*_LEAVES, *_KNOWN)):
         yield from _references(value)
@@ -266,24 +268,24 @@ def _carried(value: Any) -> Iterator[Step]:
             if isinstance(attributes, dict):
                 yield from _of_attributes(value, attributes)
             elif isinstance(attributes, tuple):
-                yield from (Step(_label(item, ""), item) for item in attributes)
+                yield from (Reference(_label(item, ""), item) for item in attributes)
 
 
-def _of_function(function: FunctionType) -> Iterator[Step]:
+def _of_function(function: FunctionType) -> Iterator[Reference]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield Step(f"uses `{name}`", cell.cell_contents, name)
+            yield Reference(f"uses `{name}`", cell.cell_contents, name)
         except ValueError:  # it has no value yet
             pass
     code = function.__code__
     names = code.co_varnames[: code.co_argcount][-len(function.__defaults__ or ()) :]
     for name, value in zip(names, function.__defaults__ or (), strict=False):
-        yield Step(f"uses default `{name}`", value, name)
+        yield Reference(f"uses default `{name}`", value, name)
     for name, value in (function.__kwdefaults__ or {}).items():
-        yield Step(f"uses default `{name}`", value, name)
+        yield Reference(f"uses default `{name}`", value, name)
     for name in _global_names(function.__code__):
         if name in function.__globals__:
-            yield Step(f"uses global `{name}`", function.__globals__[name], name)
+            yield Reference(f"uses global `{name}`", function.__globals__[name], name)
 
 
 def _global_names(code: CodeType) -> Iterator[str]:

@@ -26,7 +26,7 @@ from .threads import Threads
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from .choose import Choice
+    from .choice import Choice
 
 
 class Engine:
@@ -195,6 +195,19 @@ class Engine:
             replaced, self.closed = self._dispatcher, False
             self._replaced = replaced
         self._end(replaced)
+
+    def is_running(self) -> bool:
+        dispatcher = self._dispatcher
+        return not (self._pid != os.getpid() or dispatcher is None or dispatcher.ended())
+
+    def state(self) -> str:
+        """Return what the workers do now, in a few words."""
+        if self.closed:
+            return "closed"
+        workers = self._settings.workers
+        if not workers:
+            return "no workers"
+        return f"{workers} worker{'s' * (workers > 1)} running" if self.is_running() else "idle"
 
     def statistics(self) -> Statistics:
         self._forget_after_fork()

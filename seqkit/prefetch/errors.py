@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..core.error_path import locate
 from ..core.errors import EvaluationError, ItemTimeout, RemoteError, WorkerDied, brief, fail, seterr, summary
-from ..core.trace import locate
 from ..core.view import View
 from .results import Record
 

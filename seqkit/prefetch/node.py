@@ -42,7 +42,7 @@ from .statistics import Statistics
 from .window import Chunk
 
 if TYPE_CHECKING:  # the import works only on Linux
-    from .choose import Choice
+    from .choice import Choice
     from .processes.slots import Pinner
 
 
@@ -231,12 +231,17 @@ class Prefetch(LowerNode[T]):
 
     # ---------------------------------------------------------------- the stages below and above
 
+    def below(self) -> View[Any]:
+        """Return the view that the workers read, in the epoch of this node."""
+        source = self._sources[0]
+        return source if self._epoch < 0 else source.at_epoch(self._epoch)
+
     def _stage(self, next_index: Callable[[], int | None]) -> StagePlan | None:
         """Return what lets the nodes below work ahead in the order of a plan, if there are any."""
         source = self._sources[0]
         if not (source._reads_ahead and self._engine.has_threads()):
             return None
-        view = source if self._epoch < 0 else source.at_epoch(self._epoch)
+        view = self.below()
         nodes = nodes_below(view)
         live_below(view, 1, self._engine.timeout_s())
         try:
@@ -317,6 +322,10 @@ class Prefetch(LowerNode[T]):
         """End the workers. The next read starts new workers, which see the sources as they are then."""
         self._engine.restart()
 
+    def is_running(self) -> bool:
+        """Return whether the node has workers that have started and not ended (for displays)."""
+        return self._engine.is_running()
+
     @property
     def choice(self) -> Choice | None:
         """The choice of ``method="auto"``, and why. None before the first read, and for other methods."""
@@ -366,4 +375,5 @@ class Prefetch(LowerNode[T]):
     def _remarks(self) -> list[str]:
         if self._settings.method == "process" and in_process_worker():
             return ["in threads: this is a process worker already"]
-        return [] if self.choice is None else [f"auto: {self.choice.code.partition(', ')[2][:-1]}"]
+        chosen = [] if self.choice is None else [f"auto: {self.choice.code.partition(', ')[2][:-1]}"]
+        return [*chosen, self._engine.state()]

@@ -164,6 +164,10 @@ class Backend(ABC):
     @abstractmethod
     def wake(self) -> None: ...
 
+    def tasks(self) -> list[str]:
+        """Return the folders of the workers below /proc, as far as they are known (for `measure`)."""
+        return []
+
     def statistics(self) -> dict[str, int]:
         """Return the figures of `Statistics` that the backend counts."""
         return {}

@@ -107,15 +107,3 @@ def _text(path: Path) -> str:
         return os.fsdecode(path.read_bytes())
     except OSError:
         return ""
-
-
-def in_units(nbytes: float) -> str:
-    """Return a number of bytes in readable units.
-
-    >>> in_units(6_291_493), in_units(73_728)
-    ('6.0 MiB', '72 KiB')
-    """
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= size:
-            return f"{nbytes / size:.1f} {unit}".replace(".0 KiB", " KiB")
-    return f"{nbytes:.0f} bytes"

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
 
+from ..core.display import facts_as_html
+from ..core.units import count, seconds, size
+
 _log = logging.getLogger("seqkit.prefetch")
 
 
@@ -63,6 +66,24 @@ class Statistics:
     retired: int = 0
     slot_bytes: int = 0
     chunk: int = 1
+
+    _repr_html_ = facts_as_html
+
+    def __repr__(self) -> str:
+        _, facts = self._facts()
+        return f"Statistics({', '.join(f'{name}: {text}' for name, text in facts)})"
+
+    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
+        """Return the figures in readable units, without those of events that did not occur."""
+        busy = self.waited_ns + self.worked_ns > 0
+        found = [("items", count(self.items)), ("jobs", count(self.jobs)), ("chunk", count(self.chunk))]
+        found += [("waited", seconds(self.waited_ns / 1e9)), ("worked", seconds(self.worked_ns / 1e9))] * busy
+        found += [("received", size(self.nbytes))] * (self.nbytes > 0)
+        if self.slots:
+            free = self.slots - self.leased - self.retired
+            found.append(("slots", f"{count(self.slots)} of {size(self.slot_bytes)}, {count(free)} free"))
+        events = (("restarts", self.restarts), ("copies", self.copies), ("misses", self.misses))
+        return "Statistics", [*found, *((name, count(n)) for name, n in events if n)]
 
 
 class Counts(Protocol):

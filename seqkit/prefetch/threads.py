@@ -291,6 +291,9 @@ class Threads(Backend):
     def wake(self) -> None:
         self._shared.events.put(None)
 
+    def tasks(self) -> list[str]:
+        return [f"self/task/{worker.thread.native_id}" for worker in self._workers.values()]
+
     def statistics(self) -> dict[str, int]:
         return {"restarts": self._restarts}
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy.typing as npt
 
 from ..core.arguments import check_iterable, int_at_least
+from ..core.display import facts_as_html
 from ..core.errors import brief
 from ..core.indices import Unsized
 from ..core.plain import plain
@@ -24,7 +25,7 @@ from ..core.randomness import as_seed
 from ..core.set_epoch import epoch_of, has_method, takes_epoch
 from ..core.source import as_view
 from ..core.values import is_single
-from ..core.view import Ordered, View
+from ..core.view import Ordered, View, is_measured, only_selects
 from ..views.smap.smap import smap
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
 
 # Indices or keys that can be indexed.
 Order = Sequence[Any] | npt.NDArray[Any]
+
+_MOST_INDICES = 8  # shown in notebooks
 
 
 class Sampler(Ordered, Iterable[Any]):
@@ -122,6 +125,18 @@ class Sampler(Ordered, Iterable[Any]):
             pass  # it has none, or its data source fails
         shown += [f"epoch={self.epoch}"] * (self.epoch > 0)
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    _repr_html_ = facts_as_html
+
+    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
+        """Return the arguments, the length, and the first indices if the order is known by arithmetic."""
+        name, _, arguments = repr(self).partition("(")
+        order = self.at_epoch(self.epoch)
+        facts = [("arguments", arguments.removesuffix(")"))]
+        if order is None or not only_selects(order) or not is_measured(order):
+            return name, facts  # to find the order may read items
+        shown = [*map(brief, order.head(_MOST_INDICES)), *["…"] * (order._n > _MOST_INDICES)]
+        return name, [*facts, (f"epoch {self.epoch} reads", ", ".join(shown))]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler besides its arguments, as a dict for JSON.

@@ -172,6 +172,9 @@ class PerProcess(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return self
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._open_fn,)
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._open_fn)]
 

@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.display import facts_as_html
+from .forms import form
 from .lanes import Row
 from .memory import BatchMemory
 from .padding import FillValue, as_array, fields, filled, full, group_of, like
@@ -17,6 +19,8 @@ __all__ = ["Collation", "StreamBatch", "Unequal"]
 Unequal = Literal["pad", "refuse"]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+_MOST_ROWS = 16  # shown of each field of a batch
 
 
 class StreamBatch(NamedTuple):
@@ -77,6 +81,28 @@ class StreamBatch(NamedTuple):
             return is_real
         mask = (np.arange(self.steps) < self.lengths[:, None]) & is_real[:, None]
         return mask.T if self.time_first else mask
+
+    def _repr_html_(self) -> str:
+        return facts_as_html(self)
+
+    def __repr__(self) -> str:
+        title, facts = self._facts()
+        return f"{title}({', '.join(f'{name}: {text}' for name, text in facts)})"
+
+    def _facts(self) -> tuple[str, list[tuple[str, str]]]:
+        """Return the form of the data, and the streams and chunks of the rows."""
+        found = [("data", form(self.data)), ("stream", _shown(self.stream)), ("chunk", _shown(self.chunk))]
+        if self.lengths is not None:
+            found.append(("lengths", _shown(self.lengths)))
+        flags = {"is_first": self.is_first, "is_last": self.is_last, "is_padding": self.is_padding}
+        rows = {name: [r for r, holds in enumerate(f) if holds] for name, f in flags.items() if f is not None}
+        found += [(name, f"rows {_shown(true)}") for name, true in rows.items() if true]
+        return type(self).__name__, found
+
+
+def _shown(numbers: Any) -> str:
+    shown = ", ".join(str(int(n)) for n in numbers[:_MOST_ROWS])
+    return f"[{shown}, … {len(numbers)} in all]" if len(numbers) > _MOST_ROWS else f"[{shown}]"
 
 
 class Collation:

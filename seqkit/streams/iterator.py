@@ -56,6 +56,10 @@ class StreamIterator(Iterator[StreamBatch]):
             self._lanes.restore(start["batch"], start["lanes"], start["lost"])
         self.progress = StreamProgress(self)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def __next__(self) -> StreamBatch:
         if self._is_closed:
             raise StopIteration

@@ -18,10 +18,12 @@ from ..core.arguments import (
     optional_number,
     positive_int,
 )
+from ..core.display import as_html
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
 from ..core.tracebacks import warn
+from ..core.view import name_of
 from ..prefetch.hooks import introduced
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import CONTEXTS, Context
@@ -450,10 +452,23 @@ class StreamLoader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    _repr_html_ = as_html
+
     def __repr__(self) -> str:
         n = "?" if self._epochs.n is None else self._epochs.n
-        name = getattr(self._opener.open_fn, "__name__", type(self._opener.open_fn).__name__)
+        name = name_of(self._opener.open_fn)
         return f"StreamLoader(<{n} streams>, {name}, {self.batch_size}, num_workers={self.num_workers})"
+
+    def _explained(self) -> tuple[str, list[str], Any]:
+        """Return what `explain` shows: this loader, its length and state, and the streams."""
+        batches = self._epochs.batches(self._epoch, self.seed)
+        size = "no length: pass lengths or batches_per_epoch" if batches is None else f"length {batches:,}"
+        running = sum(not iterator.is_closed for iterator in self._alive)
+        state = [f"{running} epoch{'s' * (running > 1)} running"] * (running > 0)
+        name = name_of(self._opener.open_fn)
+        text = f"StreamLoader({name}, {self.batch_size}, num_workers={self.num_workers})"
+        streams = self._streams if hasattr(self._streams, "__getitem__") else None
+        return text, [size, *state, *["closed"] * self._is_closed], streams
 
 
 def _check_choice(value: Any, choices: tuple[str, ...], who: str) -> None:

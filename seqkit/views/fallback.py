@@ -157,6 +157,9 @@ class Fallback(View[Any]):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return type(self)(self._f, sources[0])
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._f,) if callable(self._f) else ()
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f) if callable(self._f) else repr(self._f), *sources]
 

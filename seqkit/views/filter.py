@@ -243,6 +243,9 @@ class Filter(Scanned[T], Columns[T]):
         # Without `progress`, which often cannot be pickled.
         return _restored, (self._pred, self._sources[0], self._found)
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._pred,)
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._pred), *sources]
 

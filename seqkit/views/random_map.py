@@ -110,5 +110,8 @@ class RandomMap(Random):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return RandomMap(self._f, sources[0], self._seed, self._epoch, self._given_name)
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._f,)
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f), *sources, *self._key_arguments()]

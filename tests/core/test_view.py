@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import seqkit as sk
+from seqkit.core.error_path import locate
 from seqkit.core.source import Source
-from seqkit.core.trace import locate
 from seqkit.testing import CountingSource, ExplodingSource, UnsizedSource
 
 from ..helpers import FailsAt, InterruptsOnce, Naturals, agree_after_errors, says

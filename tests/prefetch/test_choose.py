@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import threading
@@ -12,20 +13,23 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.prefetch import choose, measure
-from seqkit.prefetch.choose import Budget, decided
-from seqkit.prefetch.measure import Cost, CostAndThreads, Measured, Speed, cost_of, in_child, speed_of
+from seqkit.prefetch import child, choose
+from seqkit.prefetch.child import in_child
+from seqkit.prefetch.choice import Choice, WorkerBudget, decided
+from seqkit.prefetch.figures import MOST_WORKERS, Cost, Measured, Speed
+from seqkit.prefetch.measure import cost_of, lock_share_of, next_start, use_of
+from seqkit.prefetch.trials import CostAndThreads
 
 HERE = os.getpid()
 NUMBERS = list(range(200))
-TWO = Budget(2, 1 << 30)
+TWO = WorkerBudget(2, 1 << 30)
 
 
 def cost(wall_s: float, asleep_s: float = 0.0, nbytes: int = 8, failed: int = 0) -> Cost:
     return Cost(100, failed, wall_s, wall_s - asleep_s, asleep_s, nbytes, "ValueError: bad" * bool(failed))
 
 
-def chosen(of: Cost, *speeds: tuple[str, int, float], budget: Budget = TWO, **given: Any) -> choose.Choice:
+def chosen(of: Cost, *speeds: tuple[str, int, float], budget: WorkerBudget = TWO, **given: Any) -> Choice:
     return decided(Measured(of, tuple(Speed(*speed) for speed in speeds)), budget, **given)
 
 
@@ -47,7 +51,7 @@ def test_code_that_releases_the_lock_gets_threads() -> None:
 
 
 def test_sleeping_items_get_more_workers_than_there_are_cpus() -> None:
-    assert cost(0.02, 0.0199).useful_workers(2) == measure.MOST_WORKERS
+    assert cost(0.02, 0.0199).useful_workers(2) == MOST_WORKERS
     assert cost(0.02, 0.015).useful_workers(2) == 10
     assert cost(0.02, 0.001).useful_workers(2) == 2
     choice = chosen(cost(0.02, 0.0199), ("thread", 32, 1500))
@@ -60,7 +64,10 @@ def test_tiny_items_get_no_workers() -> None:
     assert choice.settings == {"nworkers": 0}
     assert choice.code == "sk.prefetch(view, nworkers=0)"
     # A single thread on one CPU is kept: it works while the consumer does something else.
-    assert chosen(cost(0.02), ("thread", 1, 49), ("process", 1, 45), budget=Budget(1, 1e9)).method == "thread"
+    assert (
+        chosen(cost(0.02), ("thread", 1, 49), ("process", 1, 45), budget=WorkerBudget(1, 1e9)).method
+        == "thread"
+    )
 
 
 def test_items_that_are_too_slow_to_try_are_judged_by_their_sleep() -> None:
@@ -114,6 +121,21 @@ def test_failing_items_are_counted() -> None:
     assert measured.speeds[0].items_per_s > 0
 
 
+def test_a_lock_that_items_hold_is_told_from_one_that_they_release() -> None:
+    def hold(x: int) -> int:
+        return sum(k & 3 for k in range(10_000))
+
+    data = bytes(1 << 22)
+    held = in_child(sk.smap(hold, range(10**6)), LockShare(), 10)
+    free = in_child(sk.smap(lambda x: hashlib.sha256(data).digest(), range(10**6)), LockShare(), 10)
+    assert 0 <= free < 0.4 < held <= 0.6
+
+
+class LockShare:
+    def __call__(self, view: Any) -> float:
+        return lock_share_of(view, 0, 0.1)[0]
+
+
 class Work:
     def __call__(self, view: Any) -> Measured:
         return CostAndThreads(sk.prefetch(view)._settings, 0.05, 2, None)(view)
@@ -136,16 +158,16 @@ def test_successive_measurements_read_other_items() -> None:
     view = sk.smap(seen.append, NUMBERS)
     _, start = cost_of(view, 0, 0.0)
     assert (seen, start) == ([0], 1)
-    speed, after = speed_of(view, sk.prefetch(view)._settings, "thread", 1, start, 0.0)
-    assert speed.items_per_s > 0
+    use, after = use_of(view, sk.prefetch(view)._settings, "thread", 1, start, 0.0)
+    assert use.items_per_s > 0
     assert after >= 3
     assert seen[1] == 1
-    assert measure.next_start(view, 0, 150) == 0  # too few are left
+    assert next_start(view, 0, 150) == 0  # too few are left
 
 
 @pytest.mark.parametrize("item", [lambda x: os._exit(3), lambda x: threading.Event().wait()])
 def test_a_deadly_or_hanging_item_leads_to_the_default(item: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "LEAST_LIMIT_S", 0.2)
+    monkeypatch.setattr(child, "LEAST_LIMIT_S", 0.2)
     view = sk.smap(item, NUMBERS)
     choice = choose.choose(view, sk.prefetch(view, 3)._settings, 0.01, TWO)
     assert choice.settings == {"nworkers": 3, "method": "thread"}
@@ -197,9 +219,9 @@ def test_an_auto_node_has_the_items_of_its_source() -> None:
 def test_an_auto_node_uses_what_was_chosen(choice: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
 
-    def choose_it(source: Any, settings: Any, *rest: Any) -> choose.Choice:
+    def choose_it(source: Any, settings: Any, *rest: Any) -> Choice:
         made.append(source)
-        return choose.Choice(*choice, None, "")  # type: ignore[arg-type]
+        return Choice(*choice, None, "")  # type: ignore[arg-type]
 
     monkeypatch.setattr(choose, "choose", choose_it)
     where = sk.smap(lambda x: (os.getpid() == HERE, sk.get_worker_info() is not None), NUMBERS)

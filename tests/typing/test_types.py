@@ -210,9 +210,9 @@ def test_kept_and_watched() -> None:
     assert_type(sk.debug(words, lambda i, word: print(i, word.upper())), sk.View[str])
     assert_type(sk.monitor_throughput(words), MonitorThroughput[str])
     assert_type(sk.profile(words), Profile)
+    assert_type(sk.explain(words), sk.observe.Explanation)
     assert_type(sk.tune(words), Tuning)
     assert_type(sk.verify(words), Verification)
-    assert_type(sk.explain(words), str)
 
 
 def test_prefetch() -> None:
@@ -337,7 +337,7 @@ def test_every_method() -> None:
     assert_type(view.cycle(5), sk.View[int])
     assert_type(view.debug(print), sk.View[int])
     assert_type(view.epochs(2), sk.View[int])
-    assert_type(view.explain(), str)
+    assert_type(view.explain(), sk.observe.Explanation)
     assert_type(view.filter(lambda x: x > 1), Filter[int])
     assert_type(view.gather([0]), sk.View[int])
     assert_type(view.interleave([4, 5]), sk.View[int])

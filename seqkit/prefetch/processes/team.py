@@ -31,11 +31,11 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
+from ...core import units
 from ...core.tracebacks import frames_of_others, warn
 from ..classes import pickle_for_parent
 from ..culprits import fork_warning
 from ..protocol import Failed
-from ..resources import in_units
 from ..signals import SignalsHeld
 from . import forking, linux
 from .pickled_pipeline import PickledPipeline, size_warning
@@ -77,7 +77,7 @@ def how_ended(status: int | None = None, most_bytes: int = 0) -> Death:
     if not os.WIFSIGNALED(status):
         return Death(f"exited with status {os.waitstatus_to_exitcode(status)}")
     number = os.WTERMSIG(status)
-    used = f" It used up to {in_units(most_bytes)}." if most_bytes else ""
+    used = f" It used up to {units.size(most_bytes)}." if most_bytes else ""
     return Death(
         f"was killed by signal {number} ({_SIGNALS.get(number, 'a real-time signal')})",
         f". Did it run out of memory?{used}" if number == signal.SIGKILL else "",

@@ -39,13 +39,14 @@ from typing import Any
 
 import numpy.random  # noqa: F401  a worker forked while another thread imports it would deadlock
 
+from ...core import units
 from ...core.errors import seterr
 from ...core.tracebacks import warn
 from ...core.view import View
 from .. import stacks
 from ..hooks import END_HOOK_S
 from ..protocol import Backend, Done, Event, Failed, Job, Lost, Skipped
-from ..resources import in_units, native_threads
+from ..resources import native_threads
 from ..results import HEADER_BYTES, EncodedResult, Ready, Result, SlotResult, private
 from ..settings import Settings
 from ..signals import CtrlCHeld
@@ -439,7 +440,7 @@ class Processes(Backend):
             mib = -(-self._layout.slots * nbytes // (1 << 20))
             self._warned = True
             warn(
-                f"prefetch: an item of {in_units(nbytes)} does not fit a slot of {in_units(slot_bytes)}"
+                f"prefetch: an item of {units.size(nbytes)} does not fit a slot of {units.size(slot_bytes)}"
                 " and came in a file of its own, which takes longer. Set at least"
                 f" shm_size={mib} << 20 ({mib} MiB)",
                 RuntimeWarning,
@@ -532,6 +533,9 @@ class Processes(Backend):
 
     def wake(self) -> None:
         linux.wake(self._fds["wake_w"])
+
+    def tasks(self) -> list[str]:
+        return [str(handle.pid) for handle in self._handles.values() if handle.pid]
 
     def statistics(self) -> dict[str, int]:
         return self._final if self._closed else self._counts()

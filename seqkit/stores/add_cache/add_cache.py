@@ -152,14 +152,15 @@ class AddCache(View[T]):
         """Get item `i` for this thread and for all threads that wait for it."""
         try:
             item = self._load(i)
-            if item is ABSENT:
+            is_stored = item is not ABSENT
+            if not is_stored:
                 item = self._evaluate(i)
                 self._save(i, item)
         except BaseException as error:
             self._contents.finish({i: computation}, {}, error)
             del computation
             raise
-        self._contents.finish({i: computation}, {i: item})
+        self._contents.finish({i: computation}, {i: item}, stored=int(is_stored))
         return item
 
     def _evaluate(self, i: int) -> Any:
@@ -179,7 +180,7 @@ class AddCache(View[T]):
 
     def _compute_many(self, indices: list[int]) -> dict[int, Any]:
         """Get the items that no other thread is computing, with one read."""
-        contents, computations, found = self._contents, dict[int, Computation](), dict[int, Any]()
+        contents, computations, found, hits = self._contents, dict[int, Computation](), dict[int, Any](), 0
         try:
             for i in indices:
                 computation, ours = contents.claim(i)
@@ -187,6 +188,7 @@ class AddCache(View[T]):
                     computations[i] = computation
             stored = {i: self._load(i) for i in computations}
             found.update((i, item) for i, item in stored.items() if item is not ABSENT)
+            hits = len(found)
             needed = [i for i in computations if i not in found]
             if needed:
                 with private_memory(), computing_many():
@@ -197,7 +199,7 @@ class AddCache(View[T]):
                     self._save(i, kept)
                     found[i] = kept
         finally:
-            contents.finish(computations, found)
+            contents.finish(computations, found, stored=hits)
         return found
 
     def _iter(self, plan: Plan) -> Iterator[Any]:
@@ -285,4 +287,7 @@ class AddCache(View[T]):
         return [*sources, *(f"{name}={value!r}" for name, value in named.items() if value is not None)]
 
     def _remarks(self) -> list[str]:
-        return [f"{len(self._contents.memory)} items kept"]
+        contents = self._contents
+        kept = f"{len(contents.memory)} items kept"
+        reads = contents.hits + contents.computed
+        return [kept, f"{contents.hits} hits in {reads} reads"] if reads else [kept]

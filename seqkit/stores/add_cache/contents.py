@@ -98,6 +98,7 @@ class Contents:
     def __init__(self, memory: CacheMemory, store: Directory | None) -> None:
         self.memory = memory
         self.store = store
+        self.hits = self.computed = 0  # items that were kept, and that needed the source, in this process
         self._lock = threading.RLock()  # reentrant: dropping an item may run a finaliser
         self._computations: dict[int, Computation] = {}
         _alive.add(self)
@@ -105,7 +106,10 @@ class Contents:
     def find(self, i: int) -> Any:
         """Return an item that is in memory, or `ABSENT`."""
         with self._lock:
-            return self.memory.get(i)
+            item = self.memory.get(i)
+            if item is not ABSENT:
+                self.hits += 1
+            return item
 
     def holds(self, i: int, name: Any) -> bool:
         """Is the item in memory, or under its name (unless that is `ABSENT`) in the store?"""
@@ -129,11 +133,20 @@ class Contents:
             return computation, True
 
     def finish(
-        self, computations: dict[int, Computation], items: dict[int, Any], error: BaseException | None = None
+        self,
+        computations: dict[int, Computation],
+        items: dict[int, Any],
+        error: BaseException | None = None,
+        stored: int = 0,
     ) -> None:
-        """End computations: keep the items that were not dropped, and wake the waiting threads."""
+        """End computations: keep the items that were not dropped, and wake the waiting threads.
+
+        `stored` of the items were read from the store.
+        """
         try:
             with self._lock:
+                self.hits += stored
+                self.computed += len(computations) - stored
                 current = [i for i, ours in computations.items() if self._computations.get(i) is ours]
                 for i in current:
                     del self._computations[i]
@@ -146,6 +159,7 @@ class Contents:
 
     def put(self, i: int, item: Any) -> None:
         with self._lock:
+            self.computed += 1
             self.memory.put(i, item)
 
     def forget(self, i: int | None) -> None:

@@ -105,6 +105,9 @@ class Grouped(Columns[Any]):
             grouped._pad = dict(zip(names, values, strict=True)) if others else one
         return sized(grouped)
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return () if self._given_fn is None else (self._given_fn,)
+
     def _function_arguments(self) -> list[str]:
         """Return the argument `collate_fn` for `repr`."""
         return [] if self._given_fn is None else [f"collate_fn={name_of(self._given_fn)}"]

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from ...core.error_path import locate
 from ...core.errors import EndOfSequence, fail
 from ...core.indices import UNBOUNDED, Endless, Unsized
 from ...core.iteration import Progress, restarting
-from ...core.trace import locate
 from ...core.tracebacks import hide_frames
 from ...core.view import T_co, View, is_measured
 from .deferred import Deferred

@@ -77,6 +77,9 @@ class BatchedSmap(SideBySide):
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
         return BatchedSmap(self._f, sources, self._zip)
 
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._f,)
+
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._f), *sources, "batched=True"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, cast, overload
 
 from ...core.arguments import as_bool, check_callable
+from ...core.error_path import locate
 from ...core.errors import fail
 from ...core.indices import Indices, Length, Plan, as_list, nth
 from ...core.iteration import Progress, restarting
 from ...core.source import as_view
-from ...core.trace import locate
 from ...core.view import Indexable, T, Table, U, V, View, name_of, sized
 from ..bases.side_by_side import Zip, common_length
 from .batched import BatchedSmap
@@ -270,6 +270,9 @@ class Smap(View[Any]):
             maps.append((f, before, after, layer._chain.zip, layer._name, layer._site))
             layer = layer._sources[at]
         return _stack_maps, (layer, maps[::-1])
+
+    def _functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._chain.layers[-1][0],)
 
     def _arguments(self, sources: list[str]) -> list[str]:
         return [name_of(self._chain.layers[-1][0]), *sources]

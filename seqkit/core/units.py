@@ -1,0 +1,78 @@
+"""Numbers as people read them: `8.9 ms`, `1.2 MiB`, `1.2 million`."""
+
+from __future__ import annotations
+
+__all__ = ["count", "number", "percent", "plural", "seconds", "size"]
+
+_SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+
+
+def seconds(value: float) -> str:
+    """Return a time in seconds in a readable unit, with two or three digits.
+
+    >>> seconds(0.0088709), seconds(12.345), seconds(150), seconds(4e-7), seconds(0)
+    ('8.9 ms', '12.3 s', '2.5 min', '400 ns', '0 s')
+    """
+    for unit, length in _SECONDS:
+        if value >= length:
+            return f"{_digits(value / length)} {unit}"
+    return "0 s" if value <= 0 else "< 1 ns"
+
+
+def size(nbytes: float) -> str:
+    """Return a number of bytes in a readable unit.
+
+    >>> size(812), size(73_728), size(1_234_567)
+    ('812 bytes', '72 KiB', '1.2 MiB')
+    """
+    for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= length:
+            return f"{nbytes / length:.1f} {unit}".replace(".0 KiB", " KiB")
+    return f"{nbytes:.0f} bytes"
+
+
+def count(n: float) -> str:
+    """Return a number of things, with separators. A million and more are shortened.
+
+    >>> count(999), count(54_000), count(1_281_167), count(2**40)
+    ('999', '54,000', '1.28 million', '1,100 billion')
+    """
+    for word, length in (("billion", 1e9), ("million", 1e6)):
+        if n >= length:
+            return f"{_short(n / length)} {word}"
+    return f"{n:,.0f}"
+
+
+def plural(n: int, noun: str) -> str:
+    """Return a number of things with their noun.
+
+    >>> plural(1, "worker"), plural(2, "worker"), plural(1200, "hit")
+    ('1 worker', '2 workers', '1,200 hits')
+    """
+    return f"{count(n)} {noun}{'' if n == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage.
+
+    >>> percent(0.384), percent(0.004), percent(0)
+    ('38 %', '0.4 %', '0 %')
+    """
+    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+
+
+def number(value: float) -> str:
+    """Return a value of an array with at most four digits.
+
+    >>> number(0.123456), number(255), number(3.0), number(-1e-9), number(1e7)
+    ('0.1235', '255', '3', '-1e-09', '1e+07')
+    """
+    return f"{value:.4g}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0") if value < 99.95 else f"{value:.0f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value < 100 else f"{value:,.0f}"

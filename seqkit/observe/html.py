@@ -1,0 +1,116 @@
+"""HTML for notebooks, with inline styles only: exported pages and repositories keep no style sheets.
+
+Colours are those of the page (``currentColor``) and transparent tints of it, so that a display is readable on
+a light and on a dark background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape as _escape
+
+__all__ = ["ALARM", "MONO", "bar", "card", "escape", "faint", "frame", "pre", "row", "table"]
+
+MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+LINE = "1px solid rgba(128,128,128,0.35)"
+TINT = "rgba(128,128,128,0.08)"
+ACCENT = "#3b82c4"  # a blue, readable on white and on black
+ALARM = "#d9534f"  # a red, readable on both
+
+
+def escape(text: object) -> str:
+    """Return a text for HTML, also inside the quotes of an attribute.
+
+    >>> escape("<lambda>")
+    '&lt;lambda&gt;'
+    """
+    return _escape(str(text), quote=True)
+
+
+def frame(*parts: str) -> str:
+    """Return one display: its parts below each other, in a font and size that do not depend on the page.
+
+    >>> frame("<b>3</b>").endswith("<b>3</b></div>")
+    True
+    """
+    style = "font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;text-align:left"
+    return f'<div style="{style}">{"".join(parts)}</div>'
+
+
+def pre(text: str) -> str:
+    """Return HTML as lines of a monospace font. Spaces and line breaks count.
+
+    >>> pre("a<b>b</b>").endswith("a<b>b</b></pre>")
+    True
+    """
+    style = f"{MONO};font-size:12.5px;line-height:1.4;margin:0;padding:4px 0;background:transparent"
+    return f'<pre style="{style};color:inherit;border:0;overflow-x:auto;white-space:pre">{text}</pre>'
+
+
+def faint(text: str) -> str:
+    """Return HTML that stands back.
+
+    >>> faint("length 3")
+    '<span style="opacity:0.65">length 3</span>'
+    """
+    return f'<span style="opacity:0.65">{text}</span>'
+
+
+def row(cards: Iterable[str], *, wrap: bool = True) -> str:
+    """Return cards beside each other, in as many lines as the page needs, or in one line that scrolls.
+
+    >>> row(["<i></i>"]).count("<i></i>")
+    1
+    """
+    lines = "flex-wrap:wrap" if wrap else "overflow-x:auto"
+    style = f"display:flex;{lines};gap:8px;align-items:stretch;margin:6px 0"
+    return f'<div style="{style}">{"".join(cards)}</div>'
+
+
+def card(title: str, *parts: str, colour: str = "") -> str:
+    """Return a box with a title. A colour such as `ALARM` marks its edge and its title.
+
+    >>> "item 3" in card("item 3", "<i></i>", colour=ALARM)
+    True
+    """
+    edge = f"1px solid {colour}" if colour else LINE
+    head = f'<div style="font-weight:600;color:{colour or "inherit"};margin-bottom:4px">{title}</div>'
+    style = (
+        f"display:inline-block;flex:none;vertical-align:top;border:{edge};border-radius:6px;padding:8px 10px"
+        f";background:{TINT};max-width:22em;min-width:7em;box-sizing:border-box;overflow:hidden"
+    )
+    return f'<div style="{style}">{head}{"".join(parts)}</div>'
+
+
+def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterable[int] = ()) -> str:
+    """Return a table of cells in HTML. The columns numbered in `right` are aligned to the right.
+
+    >>> table([["<b>a</b>", "1"]], head=["name", "items"], right=[1]).count("<td")
+    2
+    """
+    to_the_right = set(right)
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        weight = ";font-weight:600" if tag == "th" else ""
+        found = []
+        for i, text in enumerate(texts):
+            side = "right" if i in to_the_right else "left"
+            style = f"padding:2px 14px 2px 0;border:0;background:transparent;vertical-align:top{weight}"
+            found.append(f'<{tag} style="{style};text-align:{side}">{text}</{tag}>')
+        return f'<tr style="background:transparent">{"".join(found)}</tr>'
+
+    body = "".join(cells("td", texts) for texts in rows)
+    top = f"<thead>{cells('th', head)}</thead>" if head else ""
+    style = "border-collapse:collapse;border:0;margin:2px 0;font-size:inherit;color:inherit"
+    return f'<table style="{style};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
+
+
+def bar(share: float, colour: str = ACCENT) -> str:
+    """Return a horizontal bar for a share between 0 and 1.
+
+    >>> "width:50.0%" in bar(0.5)
+    True
+    """
+    inner = f"width:{100 * min(max(share, 0.0), 1.0):.1f}%;height:8px;background:{colour};border-radius:2px"
+    outer = "display:inline-block;width:90px;height:8px;background:rgba(128,128,128,0.2);border-radius:2px"
+    return f'<div style="{outer};vertical-align:middle"><div style="{inner}"></div></div>'

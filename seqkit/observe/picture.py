@@ -1,0 +1,149 @@
+"""Small pictures of arrays, within HTML: thumbnails as PNG, curves as SVG. No library is needed."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["curve", "picture", "png"]
+
+Array = npt.NDArray[Any]
+
+_SIDE = 96  # pixels of a thumbnail, at most
+_LEAST = 8  # pixels of the short side of an image
+_TILES = 9  # images of a batch that are shown
+_POINTS = 160  # of a curve
+_CHANNELS = (1, 3, 4)
+
+
+def picture(array: Array) -> str:
+    """Return HTML of a picture of an array, or "" for an array that is no image, batch of images or curve.
+
+    Images are of shape (H, W), (H, W, C) or (C, H, W) with 1, 3 or 4 channels, and at least 8 by 8 pixels.
+
+    >>> picture(np.zeros((2, 28, 28, 3), np.uint8))[:32], picture(np.zeros((3, 4)))
+    ('<img src="data:image/png;base64,', '')
+    """
+    if array.dtype.kind not in "biuf" or not array.size:
+        return ""
+    waves = array.reshape(1, -1) if array.ndim == 1 else array
+    if waves.ndim == 2 and waves.shape[0] < _LEAST <= waves.shape[1]:
+        return curve(waves[0])
+    tiles = _images(array)
+    return "" if tiles is None else _img(_grid([_thumbnail(tile) for tile in _in_bytes(tiles[:_TILES])]))
+
+
+def _images(array: Array) -> Array | None:
+    """Return an array of images of shape (N, H, W, C), or None if it is not one, or a batch, of images."""
+    if array.ndim == 2:
+        array = array[None, :, :, None]
+    elif array.ndim == 3:
+        if array.shape[2] in _CHANNELS or array.shape[0] in _CHANNELS:
+            array = array[None]
+        else:
+            array = array[..., None]
+    if array.ndim != 4:
+        return None
+    if array.shape[3] not in _CHANNELS and array.shape[1] in _CHANNELS:
+        array = np.moveaxis(array, 1, 3)
+    is_image = array.shape[3] in _CHANNELS and min(array.shape[1:3]) >= _LEAST
+    return array if is_image else None
+
+
+def _in_bytes(images: Array) -> Array:
+    """Return images as bytes. Floats in [0, 1] are shares of white, others are spread over their range."""
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype == bool:
+        return images.astype(np.uint8) * 255
+    values = np.nan_to_num(images.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = float(values.min()), float(values.max())
+    if images.dtype.kind == "f" and low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    elif low >= 0 and 1 < high <= 255:
+        low, high = 0.0, 255.0
+    return ((values - low) * (255 / (high - low or 1.0))).round().astype(np.uint8)
+
+
+def _thumbnail(image: Array) -> Array:
+    """Return an image of at most 96 by 96 pixels, the means of squares of its pixels."""
+    step = math.ceil(max(image.shape[:2]) / _SIDE)
+    if step == 1:
+        return image
+    height, width = (max(side // step, 1) for side in image.shape[:2])
+    tall, wide = min(step, image.shape[0]), min(step, image.shape[1])
+    squares = image[: height * tall, : width * wide].reshape(height, tall, width, wide, image.shape[2])
+    small: Array = squares.mean((1, 3)).astype(np.uint8)
+    return small
+
+
+def _grid(tiles: list[Array]) -> Array:
+    """Return images of one size beside and below each other, with gaps that are transparent."""
+    if len(tiles) == 1:
+        return tiles[0]
+    columns = math.ceil(math.sqrt(len(tiles)))
+    height, width = tiles[0].shape[:2]
+    rows = math.ceil(len(tiles) / columns)
+    grid = np.zeros((rows * (height + 2) - 2, columns * (width + 2) - 2, 4), np.uint8)
+    for number, tile in enumerate(tiles):
+        y, x = (number // columns) * (height + 2), (number % columns) * (width + 2)
+        grid[y : y + height, x : x + width, :3] = tile[..., :3]  # one channel is grey
+        grid[y : y + height, x : x + width, 3] = tile[..., 3] if tile.shape[2] == 4 else 255
+    return grid
+
+
+def _img(image: Array) -> str:
+    """Return an image as HTML. Small images are enlarged, with visible pixels."""
+    height, width = image.shape[:2]
+    scale = max(_SIDE // max(height, width), 1)
+    data = base64.b64encode(png(image)).decode()
+    style = f"width:{width * scale}px;height:{height * scale}px;image-rendering:pixelated;display:block"
+    return f'<img src="data:image/png;base64,{data}" alt="" style="{style};margin:2px 0;max-width:none">'
+
+
+def png(image: Array) -> bytes:
+    """Return the PNG file of an image of bytes of shape (H, W, C) with 1 (grey), 3 or 4 channels.
+
+    >>> png(np.zeros((2, 3, 1), np.uint8))[:4]
+    b'\\x89PNG'
+    """
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, channels = image.shape
+    head = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2, 4: 6}[channels], 0, 0, 0)
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each begins with its filter: none
+    rows[:, 1:] = image.reshape(height, -1)
+    data = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes())) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + data
+
+
+def curve(values: Array) -> str:
+    """Return a curve as SVG: the least and the largest value at each of at most 160 points.
+
+    >>> curve(np.arange(10.0)).count("<polyline")
+    1
+    """
+    values = values.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return ""
+    low, high = float(finite.min()), float(finite.max())
+    pieces = np.array_split(np.where(np.isfinite(values), values, low), min(values.size, _POINTS))
+    ends = [(piece.min(), piece.max()) for piece in pieces] if values.size > _POINTS else []
+    heights = [height for pair in ends for height in pair] or [piece[0] for piece in pieces]
+    across = 160 / max(len(heights) - 1, 1)
+    points = " ".join(
+        f"{x * across:.1f},{34 - 32 * (height - low) / (high - low or 1.0):.1f}"
+        for x, height in enumerate(heights)
+    )
+    line = f'<polyline points="{points}" fill="none" stroke="#3b82c4" stroke-width="1.2"/>'
+    style = "display:block;margin:2px 0"
+    return f'<svg width="160" height="36" viewBox="0 0 160 36" style="{style}">{line}</svg>'

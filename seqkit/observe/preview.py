@@ -1,0 +1,191 @@
+"""`preview`: the first items of a view as cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+from ..core.arguments import as_bool, check_callable, int_at_least, optional_number, positive_int
+from ..core.errors import brief
+from ..core.indices import Unsized
+from ..core.tracebacks import hiding_frames
+from ..core.view import View, is_measured
+from .budget import Budget
+from .cards import chain, label, path_of, stage_row, step_card
+from .html import escape, faint, frame, pre, row
+from .steps import Step, Steps, viewed
+from .structure import structure
+from .summary import summarise
+from .tree import text_of
+from .units import plural, seconds, size
+
+__all__ = ["Preview", "preview"]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The first items of a view, for terminals and notebooks.
+
+    Attributes
+    ----------
+    view : str
+        The view with its arguments.
+    rows : tuple of (int, tuple of Step)
+        For each epoch its number and its items. The number is -1 for the view as it is.
+    seconds : float
+        Time that it took.
+    nbytes : int
+        Size of the items.
+    is_cut : bool
+        Whether the budget ended before the last item.
+    stages : bool
+        Whether the items are shown in all stages.
+    """
+
+    view: str
+    rows: tuple[tuple[int, tuple[Step, ...]], ...]
+    seconds: float
+    nbytes: int
+    is_cut: bool
+    stages: bool
+
+    @property
+    def items(self) -> list[Step]:
+        """The items of all epochs, in order."""
+        return [step for _, steps in self.rows for step in steps]
+
+    @property
+    def structure(self) -> str:
+        """What the items share, such as ``"image: uint8[28, 28], label: int"``."""
+        values = [step.value for step in self.items if step.value is not None]
+        return structure(values) if values else ""
+
+    def cost(self) -> str:
+        """Return how many items were read, in what time, and how large they are."""
+        read = f"{plural(len(self.items), 'item')} in {seconds(self.seconds)}, {size(self.nbytes)}"
+        return read + ". The budget is used up" * self.is_cut
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the items as plain values."""
+        rows = [{"epoch": epoch, "items": [step.to_dict() for step in steps]} for epoch, steps in self.rows]
+        return {"view": self.view, "structure": self.structure, "seconds": self.seconds, "rows": rows}
+
+    def __str__(self) -> str:
+        lines = [f"{self.view}: {self.cost()}", f"  {self.structure}"]
+        for epoch, steps in self.rows:
+            lines += [f"epoch {epoch}"] * (epoch >= 0)
+            for step in steps:
+                shown = chain(step) if self.stages else [step]
+                lines += [f"  [{brief(step.index)}]  {_line(step, step)}"] if len(shown) == 1 else []
+                if len(shown) > 1:
+                    width = max(len(label(each)) for each in shown)
+                    lines += [f"  {label(each):<{width}}  {_line(each, step)}" for each in shown] + [""]
+        return "\n".join(lines).rstrip()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        head = f"<div><b>{escape(self.view)}</b> {faint(escape(self.cost()))}</div>"
+        parts = [head, pre(escape(self.structure))]
+        for epoch, steps in self.rows:
+            parts += [f"<div>{faint(f'epoch {epoch}')}</div>"] * (epoch >= 0)
+            if self.stages:
+                parts += [stage_row(step) for step in steps]
+            else:
+                parts.append(row(step_card(step, f"[{brief(step.index)}]") for step in steps))
+        return frame(*parts)
+
+
+def preview(
+    sequence: Any,
+    n: int = 5,
+    *,
+    stages: bool = False,
+    epochs: Iterable[int] | None = None,
+    max_seconds: float | None = 10.0,
+    max_bytes: int = 1 << 28,
+    clock: Callable[[], float] = perf_counter,
+) -> Preview:
+    """Show the first items of a view or loader as cards: images, curves, texts, tables, and what fails.
+
+    Parameters
+    ----------
+    sequence : View, indexable or DataLoader
+    n : int
+        Number of items (1 or more).
+    stages : bool
+        True shows each item in all stages: in the source, and after each function. False (the default) shows
+        the items of the outermost view.
+    epochs : iterable of int, optional
+        Show the items in these epochs, below each other. None (the default) shows the view as it is.
+    max_seconds : float or None
+        Time after which no further item is begun, in seconds. None is no limit.
+    max_bytes : int
+        Size of the items after which no further item is begun, in bytes.
+    clock : callable
+        Returns seconds.
+
+    Returns
+    -------
+    Preview
+        Prints as text. Notebooks show cards.
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed, or an argument has the wrong type.
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Computes the items in this thread, without workers. At least one item is computed. An item that fails is
+    a card with its error. Items that a cache holds are taken from it, unless with `stages`. Nothing is
+    added to a cache.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> found = sk.smap(lambda x: 6 / (x - 1), range(100)).preview(3)
+    >>> found.structure
+    'float'
+    >>> for step in found.items:
+    ...     print(step.index, step.error or step.value.text)
+    0 -6.0
+    1 ZeroDivisionError: division by zero
+    2 6.0
+    """
+    n = positive_int(n, "preview: n")
+    stages = as_bool(stages, "preview: stages")
+    max_seconds = optional_number(max_seconds, "preview: max_seconds", "seconds")
+    max_bytes = positive_int(max_bytes, "preview: max_bytes")
+    check_callable(clock, "preview: clock")
+    chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
+    view = viewed(sequence, "preview")
+    budget = Budget(clock, max_seconds, max_bytes)
+    steps = Steps(clock, most=int(stages), uses_caches=not stages)
+    with hiding_frames():
+        rows = [(-1, view)] if chosen is None else [(epoch, view.at_epoch(epoch)) for epoch in chosen]
+        found = tuple((epoch, tuple(budget.within(_items(each, n, steps)))) for epoch, each in rows)
+    return Preview(text_of(view), found, budget.spent(), budget.nbytes, budget.is_cut, stages)
+
+
+def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
+    if not is_measured(view) and view._streams:  # cheaper than to find the length first
+        for i, item in enumerate(islice(iter(view), n)):
+            yield Step(text_of(view), view._name, i, value=summarise(item))
+        return
+    length = view._n
+    for i in range(n if isinstance(length, Unsized) else min(n, length)):
+        yield steps.of(view, i)
+
+
+def _line(step: Step, item: Step) -> str:
+    if step.value is not None:
+        return step.value.line()
+    path = item.failed()
+    return f"✗ {path[-1].error}  ({path_of(path)})" if path else "not computed"

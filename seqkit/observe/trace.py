@@ -1,0 +1,213 @@
+"""`trace`: what an item is made of, in each stage down to the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from ..core.arguments import check_callable
+from ..core.errors import EvaluationError, brief, summary
+from ..core.tracebacks import hiding_frames
+from ..core.view import Indexable, is_measured
+from .cards import label, path_of, stage_row
+from .html import ALARM, escape, faint, frame, pre
+from .steps import Step, Steps, viewed
+from .tree import text_of
+from .units import seconds
+
+__all__ = ["Trace", "trace"]
+
+_MOST_PARTS = 8  # of an item, with their values
+_MOST_LETTERS = 70  # of a value
+_MOST_INDICES = 40
+_LONGEST = 60  # letters of a line before its time
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What an item is made of.
+
+    Attributes
+    ----------
+    step : Step
+        The item in the outermost view. Its `parts` are the items below, which have parts of their own.
+    """
+
+    step: Step
+
+    @property
+    def seconds(self) -> float:
+        """Time of all stages together."""
+        return self.step.all_seconds()
+
+    @property
+    def failed(self) -> tuple[Step, ...]:
+        """The steps from the outermost view down to the one that failed; empty if none did."""
+        return self.step.failed()
+
+    def sources(self) -> dict[str, list[Any]]:
+        """Return the indices that were read from each source.
+
+        >>> import seqkit as sk
+        >>> sk.batch(sk.shuffle("abcdef", seed=0), 2).trace(1).sources()
+        {'<str of 6>': [5, 1]}
+        """
+        found: dict[str, list[Any]] = {}
+        for step in self.step.walk():
+            if not step.parts:
+                indices = found.setdefault(step.view, [])
+                if step.index not in indices:
+                    indices.append(step.index)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tree as plain values: view, index, seconds, value, key, error and parts of each step."""
+        return self.step.to_dict()
+
+    def __str__(self) -> str:
+        return "\n".join([self._title(), *(text for text, _ in _lines(self.step)), *self._read()])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        title = f"<div><b>{escape(self._title())}</b></div>"
+        lines = (_html(text, step) for text, step in _lines(self.step))
+        read = f"<div>{faint(escape('; '.join(self._read())))}</div>"
+        return frame(title, pre("\n".join(lines)), read, stage_row(self.step))
+
+    def _title(self) -> str:
+        path = self.failed
+        return (
+            f"{label(self.step)} failed: {path_of(path)}" if path else f"{label(self.step)}: {self._cost()}"
+        )
+
+    def _cost(self) -> str:
+        return f"{sum(not step.is_same for step in self.step.walk()):,} steps in {seconds(self.seconds)}"
+
+    def _read(self) -> Iterator[str]:
+        for name, indices in self.sources().items():
+            more = f", … {len(indices) - _MOST_INDICES:,} more" if len(indices) > _MOST_INDICES else ""
+            yield f"read from {name}: {', '.join(map(brief, indices[:_MOST_INDICES]))}{more}"
+
+
+def trace(sequence: Indexable[Any] | Any, i: int, *, clock: Callable[[], float] = perf_counter) -> Trace:
+    """Compute one item and return what it is made of: items of the views below, values, times, random keys.
+
+    Parameters
+    ----------
+    sequence : View, indexable or DataLoader
+    i : int
+        Index of the item. Negative indices count from the end.
+    clock : callable
+        Returns seconds.
+
+    Returns
+    -------
+    Trace
+        Prints as a tree. Notebooks show the values in all stages too.
+
+    Raises
+    ------
+    TypeError
+        If `sequence` cannot be indexed, or `i` is not an int.
+    IndexError
+        If there is no item `i`.
+
+    Notes
+    -----
+    Computes the item in this thread, without workers. The function of each view is called once per step.
+    Caches are not used. An item that fails raises nothing: the tree marks the stage that failed.
+
+    Examples
+    --------
+    >>> import seqkit as sk
+    >>> halves = sk.smap(lambda x: x / 2, sk.shuffle(range(10), seed=1))
+    >>> found = sk.batch(halves, 2).trace(1)
+    >>> [(step.name, step.index, step.value.line()) for step in found.step.walk()][:3]
+    [('batch', 1, '[4.0, 3.5]'), ('smap', 2, '4.0'), ('shuffle', 2, '8')]
+    """
+    check_callable(clock, "trace: clock")
+    view = viewed(sequence, "trace")
+    with hiding_frames():
+        if is_measured(view):
+            i = view._wrap_checked(i)
+        return Trace(Steps(clock, _MOST_PARTS, uses_caches=False).of(view, i))
+
+
+def of_error(error: EvaluationError) -> Trace:
+    """Compute the item that was requested when an error was raised, and return its trace.
+
+    >>> of_error(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1)).failed[0].index
+    1
+    """
+    view, key = error.path[0] if error.path else (error.view, error.index)
+    with hiding_frames():
+        return Trace(Steps(perf_counter, _MOST_PARTS, uses_caches=False).of(view, key))
+
+
+def error_display(error: EvaluationError) -> str:
+    """Return the HTML of an error: its text, and the stages from the requested item to the one that failed.
+
+    >>> "smap(int)[1]" in error_display(EvaluationError("x", view=viewed("ab", "trace").smap(int), index=1))
+    True
+    """
+    message = pre(f'<span style="color:{ALARM}">{escape(error)}</span>')
+    step: Step | None = None
+    for view, index in reversed(error.path or ((error.view, error.index),)):
+        if view is not None:
+            told = "" if step else summary(error.__cause__ or error)
+            step = Step(text_of(view), view._name, index, error=told, parts=(step,) if step else ())
+    lines = _lines(step) if step else []
+    return frame(message, pre("\n".join(_html(text, step) for text, step in lines)))
+
+
+def _lines(root: Step) -> list[tuple[str, Step | None]]:
+    """Return the lines of the tree with their steps. The line that counts further parts has none."""
+    rows = list(_branches(root))
+    width = max((len(head) for head, _ in rows if len(head) <= _LONGEST), default=0)
+    found: list[tuple[str, Step | None]] = []
+    for head, step in rows:
+        notes = "" if step is None else f"   {_taken(step):>8}  {_value(step)}"
+        found.append((f"{head:<{width}}{notes}".rstrip(), step))
+    return found
+
+
+def _branches(root: Step) -> Iterator[tuple[str, Step | None]]:
+    pending: list[tuple[Step | str, str, str]] = [(root, "", "")]
+    while pending:
+        step, before, branch = pending.pop()
+        if isinstance(step, str):
+            yield before + branch + step, None
+            continue
+        yield before + branch + label(step), step
+        before += {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
+        inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
+        if len(inner) < len(step.parts):
+            inner.append(f"… {len(step.parts) - len(inner):,} more")
+        rows = [(part, before, "├─ ") for part in inner[:-1]] + [(part, before, "└─ ") for part in inner[-1:]]
+        pending.extend(reversed(rows))
+
+
+def _taken(step: Step) -> str:
+    return "" if step.is_same or step.value is None else seconds(step.seconds)
+
+
+def _value(step: Step) -> str:
+    if step.error:
+        return f"✗ {step.error}"
+    if step.value is None:
+        return "not computed"
+    text = "" if step.is_same else step.value.line()
+    shown = text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+    return f"{shown}   {step.key[:-24]}…".lstrip() if step.key else shown
+
+
+def _html(text: str, step: Step | None) -> str:
+    if step is not None and step.error:
+        return f'<span style="color:{ALARM};font-weight:600">{escape(text)}</span>'
+    if step is None or step.value is None or step.is_same:
+        return faint(escape(text))
+    return escape(text)

@@ -1,0 +1,69 @@
+"""Displays of statistics, samplers and batches of streams, in units that people read."""
+
+import numpy as np
+import pytest
+
+import seqkit as sk
+from seqkit import samplers
+from seqkit.prefetch.statistics import Statistics
+from seqkit.streams import StreamLoader
+from seqkit.testing import ExplodingSource
+
+from .pages import page
+
+
+def test_statistics_have_readable_units_and_no_events_that_did_not_occur():
+    some = Statistics(1204, 38, 0, 8_870_867, 2_300_000_000, 1_234_567, slots=16, leased=2, chunk=32)
+    some = Statistics(**{**vars(some), "slot_bytes": 65_536, "misses": 3})
+    assert repr(some) == (
+        "Statistics(items: 1,204, jobs: 38, chunk: 32, waited: 8.9 ms, worked: 2.3 s, received: 1.2 MiB,"
+        " slots: 16 of 64 KiB, 14 free, misses: 3)"
+    )
+    assert repr(Statistics()) == "Statistics(items: 0, jobs: 0, chunk: 1)"
+    assert "8.9 ms" in page(some._repr_html_()).text
+
+
+def test_the_statistics_of_a_running_node_are_shown():
+    with sk.prefetch(range(5), 1) as node:
+        list(node)
+        assert repr(node.statistics()).startswith("Statistics(items: 5, jobs: ")
+
+
+def test_samplers_show_the_first_indices_of_the_next_epoch():
+    sampler = samplers.RandomSampler(1000, seed=1)
+    text = page(sampler._repr_html_()).text
+    assert ", ".join(str(i) for i in list(sampler)[:8]) in text
+    assert "epoch 1 reads" in page(sampler._repr_html_()).text
+
+
+def test_samplers_that_must_be_iterated_show_their_arguments():
+    sampler = samplers.BatchSampler(iter([3, 1]), 2)
+    assert "batch_size" in page(sampler._repr_html_()).text
+    assert list(sampler) == [[3, 1]]
+
+
+def test_showing_a_sampler_reads_no_item():
+    order = sk.filter(lambda x: True, ExplodingSource(range(3)))
+    page(samplers.SubsetRandomSampler(order)._repr_html_())
+
+
+@pytest.mark.parametrize("module", ["seqkit", "seqkit.torch"])
+def test_batches_of_streams_show_their_form_and_not_their_numbers(module):
+    loader = StreamLoader
+    if module == "seqkit.torch":
+        pytest.importorskip("torch")
+        loader = sk.torch.StreamLoader
+    batch = next(iter(loader([[1, 2], [3]], lambda steps: [np.full(6, n) for n in steps], 2, pad_value=0)))
+    assert repr(batch) == (
+        "StreamBatch(data: int64[2, 6], stream: [0, 1], chunk: [0, 0], lengths: [6, 6],"
+        " is_first: rows [0, 1])"
+    )
+    assert "int64[2, 6]" in page(batch._repr_html_()).text
+
+
+def test_loaders_are_drawn_with_the_views_that_they_read():
+    text = page(sk.DataLoader(range(10), 2)._repr_html_()).text
+    assert "DataLoader(batch_size=2)" in text
+    assert "<range of 10>" in text
+    loader = StreamLoader(["abc", "d"], list, 2)
+    assert "StreamLoader" in page(loader._repr_html_()).text
