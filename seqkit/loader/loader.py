@@ -312,6 +312,7 @@ class DataLoader(Resumable, Generic[Batch]):
         )
         if order is not None and isinstance(sampler, Sampler):
             sampler.set_epoch(epoch + 1)  # as if it had been iterated
+        position.follow(self._latest)
         self._latest, self._next = position, Start(epoch + 1)
         self._followers.note()
         return position, items
