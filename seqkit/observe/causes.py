@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.view import View
+from ..prefetch.child import start_method
 from ..prefetch.culprits import ways
 from ..prefetch.repeated import repetition_warning
 from .digest import digest
@@ -22,6 +23,7 @@ __all__ = ["Evidence", "cause_of"]
 
 LIMIT_S = 30.0
 _THREADS = {"1 thread", "2 threads"}
+_PROCESSES = {"1 process", "2 processes"}
 _SPAWNED = "2 spawned processes"
 
 _CLOCKS = {
@@ -151,7 +153,9 @@ def _nearly(one: Any, other: Any) -> bool:
 
 
 def _spawned(evidence: Evidence) -> Cause | None:
-    if evidence.way != _SPAWNED or evidence.selected is None:
+    # Where forking is unsafe, beside other threads, all processes are spawned.
+    are_spawned = {_SPAWNED} if start_method() is None else {_SPAWNED, *_PROCESSES}
+    if evidence.way not in are_spawned or evidence.selected is None:
         return None
     way, view = next(way for way in of_views() if way.name == _SPAWNED), evidence.selected
     again = digests(way.read(view, len(view), LIMIT_S))

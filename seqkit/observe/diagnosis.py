@@ -75,6 +75,7 @@ class Diagnosis:
 def diagnose(m: Measurement) -> Diagnosis:
     """Return what limits the pipeline of a measurement.
 
+    >>> from seqkit.observe.measurement import Stage
     >>> stage = Stage("smap(decode)", 100, 2.0)
     >>> print(diagnose(Measurement(100, (stage,), elapsed_s=2.5, counted=100, step_s=2.4)))
     The consumer's own work takes 96 % of the time. Faster loading would gain at most 4 %.
