@@ -156,7 +156,7 @@ def plot() -> str:
     """Draw the rate of stacked batches: a bar for the median, a line from the lowest to the highest round."""
     runs = [run["figures"][0] for run in results("transport")]
     rates = {name: [rate for run in runs for rate in run[name]] for name in runs[0]}
-    height, left, scale = 26, 240, 340 / max(map(max, rates.values()))
+    height, left, scale = 26, 290, 290 / max(map(max, rates.values()))
     drawn = []
     for number, (name, values) in enumerate(rates.items()):
         y = 4 + number * height
