@@ -64,7 +64,24 @@ def modelled(m: Measurement) -> Speed | None:
         return None
     wall_s -= min(node.queued_s, wall_s - cpu_s)  # others used the CPUs, which is no sleep
     most = m.cpus if cpu_s > 0.8 * wall_s else min(32, int(m.cpus * wall_s / max(cpu_s, 1e-9)))
-    return Speed(node.method, most, m.rate * most / node.workers) if most > node.workers else None
+    if most <= node.workers:
+        return None
+    others = [number for number in range(len(m.nodes)) if number != number_of_limiting(m)]
+    rate = min(m.rate * most / node.workers, _rate_of_cpus(m), *(_own_rate(m, other) for other in others))
+    return Speed(node.method, most, rate)
+
+
+def _own_rate(m: Measurement, number: int) -> float:
+    """Return the rate of a node whose workers never wait."""
+    node, inside = m.nodes[number], [stage for stage in m.stages if stage.node == number and not stage.waits]
+    # Workers have computed more items than the consumer has read.
+    each_s = sum(stage.seconds for stage in inside) / max(inside[0].items, 1) if inside else 0.0
+    return m.counted * node.workers / max(each_s * node.items, 1e-9)
+
+
+def _rate_of_cpus(m: Measurement) -> float:
+    """Return the rate at which the consumer and all workers keep all CPUs busy."""
+    return m.counted * m.cpus / max(m.cpu_s + sum(node.cpu_s for node in m.nodes), 1e-9)
 
 
 def hindered(m: Measurement, speed: float) -> float:
