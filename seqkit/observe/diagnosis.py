@@ -247,9 +247,11 @@ def _large_chunks(m: Measurement) -> Diagnosis | None:
 
 def _tiny_items(m: Measurement) -> Diagnosis | None:
     node, inline = limiting(m), speed_of(m, "inline")
-    if node is None or inline is None or 1 / inline > TINY_S or in_turn(m, inline) < WORTH * m.rate:
+    if node is None or inline is None or 1 / inline > TINY_S:
         return None
     rate = in_turn(m, inline)
+    if rate < WORTH * m.rate:
+        return None
     others = [speed.items_per_s for speed in m.speeds if speed.method != "inline"]
     if max(others, default=0.0) > WORTH * inline:
         return None
