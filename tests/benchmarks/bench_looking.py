@@ -111,9 +111,9 @@ def compared(pipeline: tuple[Callable[[], Any], int, str], looking: Callable[[An
 
 
 def main() -> None:
-    rows = [
-        (title, way, *compared(pipeline, looking))
-        for title, pipeline in PIPELINES.items()
-        for way, looking in WAYS.items()
-    ]
+    rows = []
+    for title, pipeline in PIPELINES.items():
+        for way, looking in WAYS.items():
+            rows.append((title, way, *compared(pipeline, looking)))
+            print(rows[-1], flush=True)
     table("CPU time of looking", [("pipeline", "looked at by", "median", "rounds"), *rows])
