@@ -14,6 +14,8 @@ from .settings import Method
 MEMORY_SHARE = 0.25
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
 ADVANTAGE = 1.1
+# Speeds of items that sleep are measured as they are. A smaller difference between them is noise.
+NOISE = 1.25
 # Handing over an item takes about as long. No worker makes smaller ones faster.
 SMALLEST_S = 1e-6
 # Items below this cost about as much as handing them over.
@@ -114,17 +116,19 @@ def _best(measured: Measured, budget: WorkerBudget, workers: int | None) -> Spee
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
     if cost.items_per_s > 1 / SMALLEST_S:
         return Speed("inline", 0, cost.items_per_s)
+    sleeps = cost.sleep_share >= SLEEPS
     # Above nodes the trial is unjust to processes, which read in long jobs. There, threads must use more than
     # one CPU.
-    has_one_cpu = cost.sleep_share < SLEEPS and thread.items_per_s * cost.cpu_s < 1.2
-    advantage = 1 / 1.5 if measured.is_above_nodes and has_one_cpu else ADVANTAGE
+    has_one_cpu = not sleeps and thread.items_per_s * cost.cpu_s < 1.2
+    advantage = NOISE if sleeps else ADVANTAGE
+    if measured.is_above_nodes and has_one_cpu:
+        advantage = 1 / 1.5
     if measured.holds_lock:  # a short trial counts too few items of processes
-        advantage = 1 / 1.25
+        advantage = 1 / NOISE
     best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
     # Workers that are not faster still work while the consumer does. That is not worth it for tiny items.
-    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / 1.25
-    is_alone = not measured.is_above_nodes and cost.sleep_share < SLEEPS
-    if is_alone and best.items_per_s < least * cost.items_per_s:
+    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / NOISE
+    if not measured.is_above_nodes and not sleeps and best.items_per_s < least * cost.items_per_s:
         return Speed("inline", 0, cost.items_per_s)
     return best
 

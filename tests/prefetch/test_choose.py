@@ -61,6 +61,12 @@ def test_sleeping_items_get_more_workers_than_there_are_cpus() -> None:
     assert chosen(cost(0.02, 0.019), ("thread", 32, 30), ("process", 32, 20)).method == "thread"
 
 
+def test_sleeping_items_get_threads_unless_processes_are_clearly_faster() -> None:
+    asleep = cost(0.02, 0.018)
+    assert chosen(asleep, ("thread", 18, 600), ("process", 18, 740)).method == "thread"  # this may be noise
+    assert chosen(asleep, ("thread", 18, 500), ("process", 18, 900)).method == "process"
+
+
 def test_tiny_items_get_no_workers() -> None:
     choice = chosen(cost(1e-7), ("thread", 2, 1e6), ("process", 2, 2e6))
     assert choice.settings == {"nworkers": 0}
