@@ -140,8 +140,12 @@ def _why(measured: Measured, best: Speed, budget: WorkerBudget) -> str:
     parts = [f"An item takes {units.seconds(1 / one)} in one thread"]
     parts[0] += f" and sleeps {cost.sleep_share:.0%} of it." if cost.sleep_share >= 0.05 else "."
     if not measured.speeds:
-        kind = "sleep" if best.method == "thread" else "compute"
-        parts.append(f"That is too long to try workers. {best.method.capitalize()}s suit items that {kind}.")
+        suits = (
+            "Threads suit items that sleep"
+            if best.method == "thread"
+            else "Processes suit items that compute"
+        )
+        parts.append(f"That is too long to try workers. {suits}.")
     for speed in measured.speeds:
         what = f"{speed.workers} {'processes' if speed.method == 'process' else 'threads'}"
         if speed.workers == 1:

@@ -81,6 +81,7 @@ def test_tiny_items_get_no_workers() -> None:
 def test_items_that_are_too_slow_to_try_are_judged_by_their_sleep() -> None:
     assert chosen(cost(3.0, 2.9)).method == "thread"
     assert chosen(cost(3.0)).settings == {"nworkers": 2, "method": "process"}
+    assert "too long to try workers. Processes suit items that compute." in chosen(cost(3.0)).why
 
 
 def test_memory_limits_workers_and_what_is_computed_ahead() -> None:
