@@ -137,7 +137,7 @@ def test_a_lock_that_items_hold_is_told_from_one_that_they_release() -> None:
     data = bytes(1 << 22)
     held = in_child(sk.smap(hold, range(10**6)), LockShare(), 10)
     free = in_child(sk.smap(lambda x: hashlib.sha256(data).digest(), range(10**6)), LockShare(), 10)
-    assert 0 <= free < 0.4 < held <= 0.6
+    assert 0 <= free < 0.3 < held <= 0.6  # as `Measured.holds_lock` tells them apart
 
 
 class LockShare:
@@ -147,7 +147,7 @@ class LockShare:
 
 class Work:
     def __call__(self, view: Any) -> Measured:
-        return CostAndThreads(sk.prefetch(view)._settings, 0.05, 2, None)(view)
+        return CostAndThreads(sk.prefetch(view)._settings, 0.4, 2, None)(view)
 
 
 def test_waiting_for_a_node_below_is_no_cost_of_an_item() -> None:
