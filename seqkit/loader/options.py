@@ -95,9 +95,7 @@ def _on_error(value: Any, who: str) -> Any:
 
 def _method(value: Any, who: str) -> Any:
     if value == "auto":
-        raise ValueError(
-            f"{who} should be 'process' or 'thread', got 'auto'. tune(loader) says which, and how many"
-        )
+        raise ValueError(f"{who} should be 'process' or 'thread', got 'auto'. Call tune to choose")
     return _one_of("process", "thread")(value, who)
 
 

@@ -14,7 +14,7 @@ def refuse_streams(loader: Any, who: str) -> None:
     """Raise TypeError for a loader whose items are no view."""
     if hasattr(loader, "with_workers") and not hasattr(loader, "view"):
         raise TypeError(
-            f"{who}: {type(loader).__name__} reads streams, which are no sequence. Read it with watch(loader)."
+            f"{who}: {type(loader).__name__} reads streams, which are no sequence. Read it with watch."
             " If the consumer waits and workers are busy, pass more of them as `num_workers=`, or"
             " `method='thread'` for streams that sleep"
         )
