@@ -308,9 +308,30 @@ def test_a_loader_is_previewed_by_its_view():
     assert preview(in_order, 1).items[0].value.text == "[5, 4]"
 
 
-def test_a_stream_loader_is_refused():
-    with pytest.raises(TypeError, match=r"preview: the batches of a StreamLoader cannot be read by index"):
-        preview(StreamLoader([3], range, 1))
+def test_a_copy_of_a_stream_loader_is_read():
+    loader = StreamLoader([3, 5], range, 2, num_workers=2, method="thread")
+    found = loader.preview(2)
+    assert [step.value.parts[0][1].text for step in found.items] == ["[0, 0]", "[1, 1]"]
+    assert found.items[0].view == "StreamLoader"
+    assert not loader.nodes()
+    assert [batch.data.tolist() for batch in loader][:2] == [[0, 0], [1, 1]]
+
+
+def test_streams_that_cannot_begin_again_are_not_used_up():
+    streams = iter([3])
+    with pytest.raises(ValueError, match="preview: the streams are an iterator that cannot begin again"):
+        StreamLoader(streams, range, 1).preview()
+    assert next(streams) == 3
+
+
+def test_loaders_have_the_methods_of_views():
+    loader = sk.DataLoader(np.arange(6), batch_size=2)
+    assert loader.preview(2).to_dict()["structure"] == "int64[2]"
+    assert loader.trace(1).sources() == {"<ndarray of 6>": [2, 3]}
+    assert loader.explain() == sk.explain(loader)
+    shown = []
+    assert len(list(loader.watch(shown.append))) == 3
+    assert shown[-1].done == 3
 
 
 @pytest.mark.parametrize(
