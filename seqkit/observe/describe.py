@@ -128,11 +128,9 @@ def is_stale(function: Callable[..., Any]) -> bool:
     if not isinstance(old, FunctionType) or old.__qualname__ != old.__name__:
         return False
     new = inspect.unwrap(_inner(old.__globals__.get(old.__name__)))
-    is_same = isinstance(new, FunctionType) and (new.__module__, new.__name__) == (
-        old.__module__,
-        old.__name__,
-    )
-    return is_same and new.__code__ != old.__code__
+    if not isinstance(new, FunctionType) or new.__code__ == old.__code__:
+        return False
+    return new.__module__ == old.__module__ and new.__name__ == old.__name__
 
 
 def _inner(function: Any) -> Any:

@@ -158,7 +158,7 @@ def test_a_function_that_was_defined_again_is_noted(wrapped):
         "del decode",
         "decode = lambda x: x",
         "def other(x): pass\ndecode = other",
-        "import functools\ndef deco(f):\n    return functools.wraps(f)(lambda x: f(x))\ndecode = deco(decode)",
+        "from functools import wraps\ndef d(f):\n    return wraps(f)(lambda x: f(x))\ndecode = d(decode)",
     ],
 )
 def test_other_uses_of_a_name_are_no_new_definition(edit):
