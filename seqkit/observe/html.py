@@ -103,7 +103,7 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterab
         weight = ";font-weight:600" if tag == "th" else ""
         found = []
         for i, text in enumerate(texts):
-            side = "right" if i in to_the_right else "left"
+            side = "right;white-space:nowrap" if i in to_the_right else "left"
             style = f"padding:2px 14px 2px 0;border:0;background:transparent;vertical-align:top{weight}"
             found.append(f'<{tag} style="{style};text-align:{side}">{text}</{tag}>')
         return f'<tr style="background:transparent">{"".join(found)}</tr>'

@@ -65,6 +65,8 @@ ITEMS = {
     ),
     "all NaN": (np.full(9, np.nan), "float64[9]", "float64[9] (9 NaN)", ""),
     "infinite": (WITH_INF, "float64[8]", "float64[8] 1 … 6, mean 3.5 (2 infinite)", "svg"),
+    "curves": (np.zeros((8, 200)), "float64[8, 200]", "float64[8, 200] 0 … 0, mean 0", "svg"),
+    "labels": (np.arange(9), "int64[9]", "int64[9] [0, 1, 2, 3, 4, 5, 6, 7, 8]", ""),
     "curve": (np.arange(100.0), "float64[100]", "float64[100] 0 … 99, mean 49.5", "svg"),
     "long curve": (np.arange(100_000), "int64[100000]", "int64[100000] 0 … 1e+05, mean 5e+04", "svg"),
     "two channels": (np.zeros((2, 500)), "float64[2, 500]", "float64[2, 500] 0 … 0, mean 0", "svg"),
