@@ -174,7 +174,7 @@ def _lines(root: Step) -> list[tuple[str, Step | None]]:
         notes = "" if step is None else f"   {_taken(step):>8}  {_value(step)}"
         if step is not None and step.key and (step.view, step.key) not in told:
             told.add((step.view, step.key))
-            notes += f"   {step.key[:-24]}…"
+            notes += f"{'' if step.is_same else '   '}{step.key[:-24]}…"
         found.append((f"{head:<{width}}{notes}".rstrip(), step))
     return found
 
