@@ -130,6 +130,9 @@ def _shares(nodes: list[Prefetch[Any]]) -> tuple[StageShare, ...]:
     for node in nodes:
         if type(observer := node.observer()) is LiveStages:
             found += observer.lately()
-    total_s = sum(spent.seconds for _, spent in found) or 1.0
-    shares = (StageShare(name, spent.seconds / total_s, spent.seconds / spent.items) for name, spent in found)
-    return tuple(sorted(shares, key=lambda stage: -stage.share))
+    total_s = sum(spent.seconds for _, spent in found)
+    return tuple(
+        StageShare(name, spent.seconds / total_s, spent.seconds / spent.items)
+        for name, spent in sorted(found, key=lambda pair: -pair[1].seconds)
+        if spent.items
+    )
