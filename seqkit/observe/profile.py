@@ -130,6 +130,17 @@ def profile(
 
 def _as_view(sequence: Any) -> View[Any]:
     """Return a view, or the view of a loader."""
+    kind = type(sequence)
+    if (
+        kind.__module__.startswith("seqkit.")
+        and not hasattr(kind, "__getitem__")
+        and not hasattr(kind, "view")
+    ):
+        raise TypeError(
+            f"profile: {kind.__name__} cannot be read by index. Pass a view or a DataLoader, which is read again"
+            " with workers of its own. To time the workers of an iteration, iterate"
+            " sk.watch(loader, stages=True)."
+        )
     view = getattr(sequence, "view", None)
     return view if isinstance(view, View) and not isinstance(sequence, View) else as_view(sequence, "profile")
 
