@@ -7,8 +7,9 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
+from ..core.progress import Progress
 from ..core.view import View
-from .files import Progress, files, name_file
+from .files import files, name_file
 
 __all__ = ["audio", "read_audio"]
 
@@ -45,7 +46,7 @@ def audio(
         A folder, whose sound files are found at any depth, or a glob pattern.
     dtype : "float32", "float64", "int16" or "int32"
         Type of the samples.
-    progress : callable, optional
+    progress : True, callable or bar, optional
         See `files`.
 
     Returns
