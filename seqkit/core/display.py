@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["as_html", "facts_as_html"]
+__all__ = ["as_html", "facts_as_html", "structure_as_text"]
 
 
 def as_html(self: Any) -> str:
@@ -21,3 +21,10 @@ def facts_as_html(self: Any) -> str:
     """
     table: str = import_module("seqkit.observe.facts").facts(*self._facts())
     return table
+
+
+def structure_as_text(value: Any) -> str:
+    """Return the structure of a value in one line, such as ``{image: uint8[256, 213, 3], label: int}``."""
+    summarise = import_module("seqkit.observe.summary").summarise
+    text: str = import_module("seqkit.observe.structure").structure([summarise(value)], is_part=True)
+    return text

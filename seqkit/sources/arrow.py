@@ -130,8 +130,8 @@ def _reader(kind: Any) -> Read | None:
     """Return the function that reads values of a type, or None if Python objects say all."""
     if type(kind).__name__ == "FixedShapeTensorType":
         return _tensors
-    if str(kind) == "time64[ns]":
-        return _times
+    if "time64[ns]" in str(kind):
+        return _times if str(kind) == "time64[ns]" else _no_times
     inner = kind
     while "list" in str(inner).partition("<")[0] and hasattr(inner, "value_type"):
         inner = inner.value_type
@@ -146,6 +146,10 @@ def _number_lists(dtype: Any, column: Any) -> list[Any]:
 def _times(column: Any) -> list[Any]:
     """Return times of Python. Raise ArrowInvalid if one has nanoseconds, which pyarrow would cut off."""
     return column.cast("time64[us]").to_pylist()  # type: ignore[no-any-return]
+
+
+def _no_times(column: Any) -> list[Any]:
+    raise ValueError("Python has no times with nanoseconds. Cast the times in the lists to time64('us')")
 
 
 def _tensors(column: Any) -> list[Any]:

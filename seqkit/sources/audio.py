@@ -7,28 +7,16 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
+from ..core.progress import Progress
 from ..core.view import View
-from .files import Progress, files, name_file
+from .files import files, name_file
 
 __all__ = ["audio", "read_audio"]
 
 # The last line has formats that soundfile may not read. Its error is better than a file left out.
 SUFFIXES = (
-    *(
-        ".aif",
-        ".aifc",
-        ".aiff",
-        ".au",
-        ".caf",
-        ".flac",
-        ".mp3",
-        ".oga",
-        ".ogg",
-        ".opus",
-        ".rf64",
-        ".w64",
-        ".wav",
-    ),
+    *(".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64"),
+    *(".w64", ".wav"),
     *(".aac", ".m4a", ".wma"),
 )
 DTYPES = ("float32", "float64", "int16", "int32")
@@ -45,7 +33,7 @@ def audio(
         A folder, whose sound files are found at any depth, or a glob pattern.
     dtype : "float32", "float64", "int16" or "int32"
         Type of the samples.
-    progress : callable, optional
+    progress : True, callable or bar, optional
         See `files`.
 
     Returns

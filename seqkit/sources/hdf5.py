@@ -66,14 +66,9 @@ def _open(path: str, name: Any) -> Any:
     file = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
     known: list[str] = []
     if name is None:
-        known = [key for key in file if isinstance(_item(file, key), h5py.Dataset | None)]
+        known = [key for key in file if isinstance(_item(file, key), h5py.Dataset | None)] or list(file)
     else:
         file.visititems(lambda key, item: known.append(key) if isinstance(item, h5py.Dataset) else None)
-    if name is None and not known:
-        known = list(file)
-        raise ValueError(
-            f"hdf5: {path} has no data sets at its top, but {known}. Pass a name, such as 'group/images'."
-        )
     return choose("hdf5", path, name, known, partial(_column, file))
 
 
@@ -91,7 +86,9 @@ def _column(file: Any, key: str) -> Any:
         raise ValueError(f"hdf5: {key!r} is a link to {place}, where there is nothing. Choose other names.")
     if not isinstance(dataset, h5py.Dataset):
         kind, names = type(dataset).__name__.lower(), list(getattr(dataset, "keys", list)())
-        raise ValueError(f"hdf5: {key!r} is a {kind} and no data set. It has {names}.")
+        raise ValueError(
+            f"hdf5: {key!r} is a {kind} and no data set. It has {names}. Pass a name such as 'group/images'."
+        )
     if not dataset.shape:  # a scalar, or nothing at all
         return None
     if h5py.check_ref_dtype(dataset.dtype):
