@@ -57,7 +57,7 @@ CORE: dict[str, set[str]] = {
     "lazy_imports": set(),
     "once": set(),
     "units": set(),
-    "display": set(),
+    "display": {"tracebacks"},
     "worker": set(),
     "indices": {"plain"},
     "errors": {"tracebacks"},

@@ -13,7 +13,7 @@ from weakref import WeakSet, ref
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
-from ..core.display import as_html
+from ..core.display import LoaderDisplay
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
 from ..core.source import as_view
@@ -48,7 +48,7 @@ else:
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Resumable, Generic[Batch]):
+class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -528,8 +528,6 @@ class DataLoader(Resumable, Generic[Batch]):
         """Call a function that warns if need be, until it has."""
         if name not in self._said and warn(self._options, self._sampler):
             self._said.add(name)
-
-    _repr_html_ = as_html
 
     def __repr__(self) -> str:
         name = f"<{type(self.dataset).__name__}>"
