@@ -21,7 +21,13 @@ from ..core.tracebacks import hides_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
-from .advice import warn_of_missed_parts, warn_of_no_batch, warn_of_ranks, warn_of_too_many_workers
+from .advice import (
+    warn_of_missed_parts,
+    warn_of_no_batch,
+    warn_of_other_samples,
+    warn_of_ranks,
+    warn_of_too_many_workers,
+)
 from .bound import Bound
 from .epoch import Epoch, begun
 from .followers import Followers
@@ -267,6 +273,8 @@ class DataLoader(Resumable, Generic[Batch]):
             before = self._latest, self._next
             position, items = self._begin()
         self._warn_once("ranks", warn_of_ranks)
+        if position.epoch:
+            self._warn_once("samples", warn_of_other_samples)
         if position.length == 0:
             self._warn_once("batches", warn_of_no_batch)
         node = None
