@@ -345,6 +345,8 @@ class DataLoader(Resumable, Generic[Batch]):
     def _items_of(self, epoch: int, order: View[Any] | None) -> View[Any]:
         """Return the view of the items of an epoch. It is made again only where it may have changed."""
         if self._options.persistent_workers:
+            if self._samples() != self._samples_built_for:
+                self._renew()  # the workers have copies of the data set as it was
             return self._items
         if order is not None and not self._sends_keys():
             makes_batches = self._options.makes_batches
@@ -484,12 +486,16 @@ class DataLoader(Resumable, Generic[Batch]):
             deque(islice(draw(self._sampler, latest.epoch), latest.batch), maxlen=0)
 
     def _set_seed(self, seed: int) -> None:
-        """Change the seed, and end the persistent workers, which have the old one."""
+        """Change the seed."""
         if seed != self.seed:
-            if isinstance(self._persistent, Workers):
-                self._persistent.close()
-            self._build(replace(self._pipeline, seed=seed))
-            self._followers.sampler = self._sampler
+            self._renew(seed)
+
+    def _renew(self, seed: int | None = None) -> None:
+        """Build the view of the items again, and end the persistent workers, which have the old one."""
+        if isinstance(self._persistent, Workers):
+            self._persistent.close()
+        self._build(self._pipeline if seed is None else replace(self._pipeline, seed=seed))
+        self._followers.sampler = self._sampler
 
     # ---------------------------------------------------------------- the object
 
