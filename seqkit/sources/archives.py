@@ -93,7 +93,7 @@ def _zip_directory(path: str, pattern: str) -> list[tuple[str, int]]:
             )
         if info.compress_type not in COMPRESSION:
             raise ValueError(
-                f"zip_members: {info.filename!r} in {path} is compressed by method {info.compress_type}, which"
+                f"zip_members: {info.filename!r} in {path} is compressed by method {info.compress_type}, that"
                 " Python cannot read. Unpack the archive, and make it again."
             )
         if stat.S_ISLNK(info.external_attr >> 16):
@@ -219,8 +219,8 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
                 raise tarfile.ReadError(f"tar_members: {path} is damaged at byte {end}. Make it again.")
         if os.fstat(file.fileno()).st_size < end + tarfile.BLOCKSIZE:
             warn(
-                f"tar_members: {path} has no mark at its end. Members may be missing, because it was cut short or"
-                " not closed.",
+                f"tar_members: {path} has no mark at its end. Members may be missing, because it was cut short"
+                " or not closed.",
                 RuntimeWarning,
             )
 

@@ -212,7 +212,7 @@ def _check_end(file: Any, path: str) -> None:
     file.seek(max(0, file.size() - 8))
     if file.read() != b"\xff\xff\xff\xff\0\0\0\0":
         warn(
-            f"arrow: {path} has no mark at its end. Rows may be missing, because the stream was cut short or not"
-            " closed.",
+            f"arrow: {path} has no mark at its end. Rows may be missing, because the stream was cut short or"
+            " not closed.",
             RuntimeWarning,
         )

@@ -111,8 +111,8 @@ def _read(read: Callable[..., Any], path: str, delimiter: str | None, encoding: 
         raise ValueError(f"csv: {path} is a pointer of Git LFS, not the file itself. Run: git lfs pull")
     if delimiter is None and len(names) == 1 and (other := re.search(r"[;|\t]", names[0])):
         raise ValueError(
-            f"csv: {path} has a single column {names[0]!r}. Pass delimiter={other[0]!r}, or delimiter=',' if its"
-            " name is meant so."
+            f"csv: {path} has a single column {names[0]!r}. Pass delimiter={other[0]!r}, or delimiter=',' if"
+            " its name is meant so."
         )
     return table
 

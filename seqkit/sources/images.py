@@ -131,8 +131,8 @@ def _frames(image: Any, mode: str | None, frame: Frame) -> Any:
         frames = [_frame(image, k, mode) for k in range(n)]
         if len(shapes := {array.shape for array in frames}) > 1:
             raise ValueError(
-                f"the {n} frames have the shapes {sorted(shapes)}. Read one with frame=, or pass mode='RGB' if"
-                " only their channels differ"
+                f"the {n} frames have the shapes {sorted(shapes)}. Read one with frame=, or pass mode='RGB'"
+                " if only their channels differ"
             )
         return np.stack(frames)
     if frame is None and n > 1:
