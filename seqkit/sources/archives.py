@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import tarfile
 import zipfile
@@ -14,6 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 from ..core.arguments import as_bool
 from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
+from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.smap.smap import smap
 from .files import existing, name_file
@@ -25,6 +27,7 @@ __all__ = ["tar_members", "zip_members"]
 Member = tuple[str, bytes]
 
 ENCRYPTED = 1  # a bit in the flags of a member of a zip archive
+COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bool = False) -> View[Member]:
@@ -87,6 +90,11 @@ def _zip_directory(path: str, pattern: str) -> list[tuple[str, int]]:
             raise ValueError(
                 f"zip_members: {info.filename!r} in {path} needs a password. Use per_process with a function"
                 " that opens the archive and calls setpassword."
+            )
+        if info.compress_type not in COMPRESSION:
+            raise ValueError(
+                f"zip_members: {info.filename!r} in {path} is compressed by method {info.compress_type}, that"
+                " Python cannot read. Unpack the archive, and make it again."
             )
         if stat.S_ISLNK(info.external_attr >> 16):
             _refuse_link(info.filename, path, "zip_members")
@@ -209,6 +217,12 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
             start = _next_block(file, end)
             if start == end:
                 raise tarfile.ReadError(f"tar_members: {path} is damaged at byte {end}. Make it again.")
+        if os.fstat(file.fileno()).st_size < end + tarfile.BLOCKSIZE:
+            warn(
+                f"tar_members: {path} has no mark at its end. Members may be missing, because it was cut short"
+                " or not closed.",
+                RuntimeWarning,
+            )
 
 
 def _next_block(file: BinaryIO, start: int) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.arrow import compacted
 from .columns import as_rows, check_names
@@ -193,10 +194,25 @@ def _open(path: str) -> Any:
     import pyarrow as pa
 
     with pa.memory_map(path) as file:  # the buffers of the table keep the map
+        is_stream = file.read(6) != b"ARROW1"
+        file.seek(0)
         try:
-            table = pa.ipc.open_file(file).read_all()
-        except pa.ArrowInvalid:
-            file.seek(0)
-            table = pa.ipc.open_stream(file).read_all()
+            table = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(file).read_all()
+        except pa.ArrowInvalid as error:
+            error.add_note("It is no file of Arrow or Feather V2, or it was cut short.")
+            raise
+        if is_stream:
+            _check_end(file, path)
     check_names(table.schema.names, path, "arrow")
     return ArrowRows(table)
+
+
+def _check_end(file: Any, path: str) -> None:
+    """Warn if a stream has no mark at its end. pyarrow writes one when the writer is closed."""
+    file.seek(max(0, file.size() - 8))
+    if file.read() != b"\xff\xff\xff\xff\0\0\0\0":
+        warn(
+            f"arrow: {path} has no mark at its end. Rows may be missing, because the stream was cut short or"
+            " not closed.",
+            RuntimeWarning,
+        )

@@ -38,11 +38,12 @@ FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|[+-]?nan", re.I
 ).fullmatch
 WIDEST = 2**63
+LARGE_BLOCK = 2**30  # bytes that pyarrow reads at a time if its 1 MiB is too little
 EXACT = 2**53  # larger ints may have no float of their value
 
 
 def csv(
-    path: str | PathLike[str], *, delimiter: str = ",", encoding: str | None = None
+    path: str | PathLike[str], *, delimiter: str | None = None, encoding: str | None = None
 ) -> View[dict[str, Any]]:
     """Return a view of the rows of a CSV file, each a dict from column to value.
 
@@ -55,8 +56,9 @@ def csv(
     path : path-like
         The file, with the names of the columns in its first line. It is read into memory as a whole, when the
         first row or the length is needed.
-    delimiter : str
-        One letter between two fields. The default is ``","``.
+    delimiter : str, optional
+        One letter between two fields. None (the default): a comma. A file with one column, whose name
+        contains ``;``, ``|`` or a tab, is refused.
     encoding : str, optional
         Name of the encoding of the text. None (the default): UTF-8, or UTF-16 or UTF-32 if the file begins
         with its mark.
@@ -69,7 +71,7 @@ def csv(
     ------
     ValueError
         If `delimiter` is not one letter. When the file is first read: if a line has too few or too many
-        fields, if two columns have one name, or if the text has another encoding.
+        fields, if two columns have one name, or if the text has another encoding or delimiter.
     LookupError
         If `encoding` is unknown.
     FileNotFoundError
@@ -90,7 +92,8 @@ def csv(
     >>> csv(path)[0], csv(path)[1]
     ({'city': 'Oslo', 'people': 7}, {'city': 'Rome', 'people': None})
     """
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+    is_letter = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter not in '"\r\n'
+    if delimiter is not None and not is_letter:
         raise ValueError(f"csv: delimiter must be one letter, and no quote or line break, got {delimiter!r}")
     if encoding is not None:
         codecs.lookup(encoding)
@@ -99,11 +102,19 @@ def csv(
     return PerProcess(partial(_read, read, name, delimiter, encoding), inheritable=True, path=name)
 
 
-def _read(read: Callable[..., Any], path: str, delimiter: str, encoding: str | None) -> Any:
+def _read(read: Callable[..., Any], path: str, delimiter: str | None, encoding: str | None) -> Any:
     try:
-        return read(path, delimiter, encoding or _encoding(path))
+        names, table = read(path, delimiter or ",", encoding or _encoding(path))
     except UnicodeDecodeError as error:
         raise _not_decoded(path, encoding or "utf-8", str(error)) from None
+    if names[0].startswith("version https://git-lfs"):
+        raise ValueError(f"csv: {path} is a pointer of Git LFS, not the file itself. Run: git lfs pull")
+    if delimiter is None and len(names) == 1 and (other := re.search(r"[;|\t]", names[0])):
+        raise ValueError(
+            f"csv: {path} has a single column {names[0]!r}. Pass delimiter={other[0]!r}, or delimiter=',' if"
+            " its name is meant so."
+        )
+    return table
 
 
 def _not_decoded(path: str, encoding: str, why: str) -> ValueError:
@@ -124,12 +135,23 @@ def _encoding(path: str) -> str:
 
 
 def _read_with_arrow(path: str, delimiter: str, encoding: str) -> Any:
+    from pyarrow import ArrowInvalid
     from pyarrow import csv as arrow
 
-    # A field in quotes may contain line breaks.
+    # A field in quotes may contain line breaks. A line must fit into a block.
     parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     read = partial(arrow.read_csv, path, arrow.ReadOptions(encoding=encoding), parse)
-    table = read()
+    try:
+        table = read()
+    except ArrowInvalid as error:
+        if "Empty CSV" in str(error):  # or it is a line of names without a line break
+            return _read_plain(path, delimiter, encoding)
+        if "straddl" not in str(error):
+            raise
+        read = partial(
+            arrow.read_csv, path, arrow.ReadOptions(encoding=encoding, block_size=LARGE_BLOCK), parse
+        )
+        table = read()
     check_names(table.schema.names, path, "csv")
     has_odd_ints = cache(lambda: encoding != "utf-8" or _has_odd_ints(path, delimiter))
     if as_text := [name for name in table.column_names if _is_doubtful(table[name], has_odd_ints)]:
@@ -139,7 +161,7 @@ def _read_with_arrow(path: str, delimiter: str, encoding: str) -> Any:
             table = table.set_column(k, name, _as_written(texts[name], table[name]))
     if bad := [field.name for field in table.schema if str(field.type) == "binary"]:
         raise _not_decoded(path, encoding, f"in the column {bad[0]!r}")
-    return table
+    return table.column_names, table
 
 
 def _is_doubtful(values: Any, has_odd_ints: Callable[[], bool]) -> bool:
@@ -200,7 +222,7 @@ def _read_plain(path: str, delimiter: str, encoding: str) -> Any:
                 f"csv: each line of {path} needs {len(names)} fields, got {len(wrong[0])} in {wrong[0]!r}"
             )
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    return DictRows({name: _typed(texts) for name, texts in zip(names, columns, strict=True)}, path)
+    return names, DictRows({name: _typed(texts) for name, texts in zip(names, columns, strict=True)}, path)
 
 
 def _typed(texts: Sequence[str]) -> Sequence[Any]:

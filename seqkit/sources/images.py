@@ -114,7 +114,13 @@ def _frames(image: Any, mode: str | None, frame: Frame) -> Any:
     # The further images of an MPO file, which phones write, are no frames.
     n = getattr(image, "n_frames", 1) if image.format != "MPO" and getattr(image, "is_animated", False) else 1
     if frame == "all":
-        return np.stack([_frame(image, k, mode) for k in range(n)])
+        frames = [_frame(image, k, mode) for k in range(n)]
+        if len(shapes := {array.shape for array in frames}) > 1:
+            raise ValueError(
+                f"the {n} frames have the shapes {sorted(shapes)}. Read one with frame=, or pass mode='RGB'"
+                " if only their channels differ"
+            )
+        return np.stack(frames)
     if frame is None and n > 1:
         raise ValueError(f"the image has {n} frames. Pass frame=0 for the first one, or frame='all'")
     if frame is not None and frame >= n:
@@ -163,6 +169,10 @@ def _check_values(image: Any, rawmode: str, mode: str | None) -> None:
         )
     if image.format != "TIFF":
         return
+    if mode is None and "X" in rawmode:
+        raise ValueError(
+            f"Pillow leaves out channels of {rawmode!r}. Pass mode='RGB' to do so. {OTHER_LIBRARY}"
+        )
     if image.mode == "L" and SIGNED in image.tag_v2.get(SAMPLE_FORMAT, ()):
         raise ValueError(f"Pillow reads its signed 8 bit ints as unsigned ones. {OTHER_LIBRARY}")
     if image.mode in DEEP and image.tag_v2.get(PHOTOMETRIC) == WHITE_IS_ZERO:

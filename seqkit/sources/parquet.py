@@ -30,6 +30,12 @@ from .per_process import PerProcess
 __all__ = ["ParquetRows", "parquet"]
 
 CACHE_BYTES = 256 * 1024 * 1024
+# Tables whose log says which of the files, and which of their rows, are valid; and libraries that read it.
+TABLES = {
+    "_delta_log": ("a Delta table", "deltalake"),
+    ".hoodie": ("a Hudi table", "hudi"),
+    os.path.join("metadata", "*.metadata.json"): ("an Iceberg table", "pyiceberg"),
+}
 
 
 def parquet(
@@ -67,7 +73,7 @@ def parquet(
         If there is no file.
     ValueError
         If files have different columns, or columns of different types, or if a column does not exist. If two
-        columns have one name. If the folder is a Delta table.
+        columns have one name. If the folder is a Delta, Hudi or Iceberg table.
     pyarrow.ArrowInvalid
         If a file has another format.
 
@@ -123,11 +129,12 @@ def _files(path: str) -> list[str]:
                 f"parquet: {partial_folder} is not complete. Call materialize again to finish it, or delete"
                 " it."
             )
-        if os.path.isdir(os.path.join(path, "_delta_log")):
-            raise ValueError(
-                f"parquet: {path} is a Delta table, whose files may hold deleted rows. Read it with the"
-                " library deltalake, for example DeltaTable(path).to_pyarrow_table()."
-            )
+        for mark, (kind, library) in TABLES.items():
+            if next(iglob(os.path.join(escape(path), mark)), None) is not None:
+                raise ValueError(
+                    f"parquet: {path} is {kind}, whose files may hold deleted rows. Read it with the"
+                    f" library {library}, and pass the table of pyarrow to view."
+                )
         return found(path, "parquet", (".parquet",))
     if os.path.exists(path):
         return [path]
@@ -159,7 +166,9 @@ def _typed(partitions: Sequence[dict[str, str | None]]) -> list[dict[str, Any]]:
     >>> _typed([{"year": "2020", "town": "7"}, {"year": None, "town": "x"}])
     [{'year': 2020, 'town': '7'}, {'year': None, 'town': 'x'}]
     """
-    texts = {key for values in partitions for key, value in values.items() if value and not _INT(value)}
+    texts = {
+        key for values in partitions for key, value in values.items() if value is not None and not _INT(value)
+    }
     return [
         {key: value if value is None or key in texts else int(value) for key, value in values.items()}
         for values in partitions

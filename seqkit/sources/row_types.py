@@ -89,6 +89,8 @@ def type_of(value: Any) -> Type:
         return ["datetime", _zone(value)]
     if kind.__name__ == "Timestamp" and kind.__module__.startswith("pandas"):
         return ["timestamp", _zone(value), value.unit]
+    if kind is datetime.time and value.tzinfo is not None:
+        raise TypeError(f"Parquet has no time with a zone, such as {value}. Convert it")
     if kind in (datetime.date, *_WITH_UNIT):
         return kind.__name__
     raise TypeError(f"a {kind.__name__} would come back as something else. {_ALLOWED}")

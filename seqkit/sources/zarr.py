@@ -72,7 +72,8 @@ def _open(store: str, name: Any) -> Any:
         raise ValueError(
             f"zarr: {store} is a file, but a store is a folder. Unpack it, or open it with per_process"
         )
-    node: Any = zarr.open(store, mode="r")
+    # Consolidated metadata do not know what was appended or created since they were written.
+    node: Any = zarr.open(store, mode="r", use_consolidated=False)
     if not hasattr(node, "keys"):
         if name is not None:
             raise ValueError(

@@ -255,6 +255,24 @@ def _(folder: Path) -> Any:
     return images(folder, None), [deep]
 
 
+@cell("images", "channel without a name", "PIL", "tifffile")
+def _(folder: Path) -> Any:
+    import tifffile
+
+    bands = np.zeros((2, 4, 4), np.uint8)
+    tifffile.imwrite(folder / "a.tif", bands, photometric="rgb", extrasamples=["unspecified"])
+    return images(folder, None), refused("leaves out channels", "mode='RGB'", r"a\.tif")
+
+
+@cell("images", "frames of different modes", "PIL")
+def _(folder: Path) -> Any:
+    from PIL import Image
+
+    first, second = (Image.fromarray(PIXELS + k * 100) for k in range(2))
+    first.save(folder / "a.gif", save_all=True, append_images=[second])
+    return images(folder, None, frame="all"), refused("2 frames have the shapes", "mode='RGB'", r"a\.gif")
+
+
 @cell("images", "16 bit as RGB", "PIL")
 def _(folder: Path) -> Any:
     saved(folder, deep, ".png")
@@ -445,6 +463,18 @@ for each in ("a.wav", "a.aiff", "a.flac", "a.ogg", "a.au", "a.w64", "a.mp3"):
     cell("audio", f"broken file, {each}", "soundfile")(lambda folder, name=each: cut_sound(folder, name))
 
 
+def sound_without_its_end(folder: Path, name: str) -> Any:
+    path = sound(folder, name)
+    os.truncate(path, path.stat().st_size - 20)
+    return lambda: sources.audio(folder), refused("EOFError", "ends after", re.escape(name))
+
+
+for each in ("a.ogg", "a.rf64"):
+    cell("audio", f"end missing, {each}", "soundfile")(
+        lambda folder, name=each: sound_without_its_end(folder, name)
+    )
+
+
 @cell("audio", "format without a decoder", "soundfile")
 def _(folder: Path) -> Any:
     (folder / "a.m4a").write_bytes(b"no sound")
@@ -514,6 +544,15 @@ def _(folder: Path) -> Any:
     np.savez(folder / "a.npz", **{"x.npy": np.arange(2), "deep/y": np.arange(2.0)})
     rows = [{"x.npy": np.int64(i), "deep/y": np.float64(i)} for i in range(2)]
     return lambda: sources.npz(folder / "a.npz"), rows
+
+
+@cell("npy", "archive of arrays")
+def _(folder: Path) -> Any:
+    with open(folder / "a.npy", "wb") as file:
+        np.savez(file, x=np.arange(3))
+    return lambda: sk.read(folder / "a.npy"), refused(
+        r"a\.npy is an archive of several arrays", "sources.npz"
+    )
 
 
 @cell("npz", "scalar beside an array")
@@ -672,6 +711,16 @@ def _(folder: Path) -> Any:
     return lambda: sk.read(folder / "a.zip"), [("a", b"1"), ("a", b"2")]
 
 
+@cell("zip", "method that Python lacks")
+def _(folder: Path) -> Any:
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "a")
+    data = bytearray((folder / "a.zip").read_bytes())
+    data[data.index(b"PK\1\2") + 10] = 9  # Deflate64, which Windows uses for large files
+    (folder / "a.zip").write_bytes(data)
+    return lambda: sources.zip_members(folder / "a.zip")[:0], refused(r"'a\.txt' in .*a\.zip", "method 9")
+
+
 @cell("zip", "symbolic link")
 def _(folder: Path) -> Any:
     with zipfile.ZipFile(folder / "a.zip", "w") as archive:
@@ -755,6 +804,58 @@ def _(folder: Path) -> Any:
     return hdf5(folder, x=np.arange(3), y=h5py.SoftLink("/gone")), refused(
         "'y' is a link to '/gone'", r"a\.h5"
     )
+
+
+def virtual(folder: Path, file_name: str, key: str, name: str = "a.h5") -> Callable[[], Any]:
+    import h5py
+
+    layout = h5py.VirtualLayout((2,), "i8")
+    layout[:] = h5py.VirtualSource(file_name, key, shape=(2,))
+    with h5py.File(folder / name, "w") as file:
+        file.create_virtual_dataset("x", layout, fillvalue=-1)
+    return lambda: sk.read(folder / name)
+
+
+@cell("hdf5", "virtual data set without its data set", "h5py")
+def _(folder: Path) -> Any:
+    hdf5(folder, y=np.arange(2))
+    os.rename(folder / "a.h5", folder / "b.h5")
+    return virtual(folder, "b.h5", "z"), refused(r"/x is made of z in b\.h5", r"a\.h5")
+
+
+@cell("hdf5", "virtual data set of one without its file", "h5py")
+def _(folder: Path) -> Any:
+    virtual(folder, "gone.h5", "z", "b.h5")
+    return virtual(folder, "b.h5", "x"), refused(r"made of the file gone\.h5", r"a\.h5")
+
+
+@cell("hdf5", "virtual data set of one", "h5py")
+def _(folder: Path) -> Any:
+    hdf5(folder, z=np.arange(2))
+    os.rename(folder / "a.h5", folder / "c.h5")
+    virtual(folder, "c.h5", "z", "b.h5")
+    return virtual(folder, "b.h5", "x"), [0, 1]
+
+
+@cell("hdf5", "references in records", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    opened = hdf5(folder, y=np.arange(2))
+    with h5py.File(folder / "a.h5", "a") as file:
+        rows = file.create_dataset("x", (2,), np.dtype([("i", "i4"), ("r", h5py.ref_dtype)]))
+        rows[0] = (1, file["y"].ref)
+    return opened, refused("'x' holds references", r"a\.h5")
+
+
+@cell("hdf5", "lists of references", "h5py")
+def _(folder: Path) -> Any:
+    import h5py
+
+    opened = hdf5(folder, y=np.arange(2))
+    with h5py.File(folder / "a.h5", "a") as file:
+        file.create_dataset("x", (2,), h5py.vlen_dtype(h5py.ref_dtype))
+    return opened, refused("'x' holds references", r"a\.h5")
 
 
 @cell("hdf5", "dead external link", "h5py")
@@ -871,6 +972,35 @@ def zarr_group(folder: Path, name: Any = None, **items: Any) -> Callable[[], Any
 @cell("zarr", "scalar beside an array", "zarr")
 def _(folder: Path) -> Any:
     return zarr_group(folder, x=np.arange(3), fps=30), [0, 1, 2]
+
+
+def after_consolidation(folder: Path, change: Callable[[Any], Any], **options: Any) -> Callable[[], Any]:
+    import zarr
+
+    group = zarr.create_group(folder / "a.zarr", **options)
+    group.create_array("x", data=np.arange(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # version 3 has no rule for consolidated metadata
+        zarr.consolidate_metadata(folder / "a.zarr")
+    change(zarr.open_group(folder / "a.zarr", mode="a", use_consolidated=False))
+    return lambda: sk.read(folder / "a.zarr")
+
+
+for each in (2, 3):
+
+    @cell("zarr", f"late array, version {each}", "zarr")
+    def _(folder: Path, version: int = each) -> Any:
+        opened = after_consolidation(
+            folder, lambda group: group.create_array("y", data=np.arange(3)), zarr_format=version
+        )
+        return opened, [{"x": np.int64(i), "y": np.int64(i)} for i in range(3)]
+
+    @cell("zarr", f"late rows, version {each}", "zarr")
+    def _(folder: Path, version: int = each) -> Any:
+        opened = after_consolidation(
+            folder, lambda group: group["x"].append(np.arange(3, 5)), zarr_format=version
+        )
+        return opened, [np.int64(i) for i in range(5)]
 
 
 @cell("zarr", "store in a file", "zarr")
@@ -1167,6 +1297,27 @@ def _(folder: Path) -> Any:
     return lambda: sources.parquet(folder), refused("is a Delta table", "deltalake")
 
 
+@cell("parquet", "Hudi table", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]})
+    (folder / ".hoodie").mkdir()
+    return lambda: sources.parquet(folder), refused("is a Hudi table", "library hudi")
+
+
+@cell("parquet", "Iceberg table", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, **{"data/a": {"x": [1]}})
+    (folder / "metadata").mkdir()
+    (folder / "metadata" / "v1.metadata.json").touch()
+    return lambda: sources.parquet(folder), refused("is an Iceberg table", "library pyiceberg")
+
+
+@cell("parquet", "partitions by read", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, **{"y=1/z=/a": {"x": [1]}, "y=2/z=3/a": {"x": [2]}})
+    return lambda: sk.read(folder), [{"x": 1, "y": 1, "z": ""}, {"x": 2, "y": 2, "z": "3"}]
+
+
 @cell("parquet", "name with a dot", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, a={"x": [1], "x.y": [2]})
@@ -1321,6 +1472,15 @@ csv_cell("Latin-1 by its name", "a\né\n".encode("latin-1"), [{"a": "é"}], enco
 csv_cell("mark of UTF-8", "a\né\n".encode("utf-8-sig"), [{"a": "é"}])
 csv_cell("UTF-16", "a,b\n1,é\n".encode("utf-16"), [{"a": 1, "b": "é"}])
 csv_cell("delimiter", "a;b\n1;2\n", [{"a": 1, "b": 2}], delimiter=";")
+csv_cell("other delimiter", "a;b\n1;2\n", refused(r"a\.csv has a single column 'a;b'", "delimiter=';'"))
+csv_cell("tabs", "a\tb\n1\t2\n", refused(r"a\.csv has a single column", r"delimiter='\\t'"))
+csv_cell("semicolon in a name", "a;b\n1\n", [{"a;b": 1}], delimiter=",")
+csv_cell("names without a line end", "a,b", [])
+csv_cell("mark of UTF-8 alone", "\ufeff", refused(r"a\.csv is empty"))
+csv_cell("field of 3 MB", "a,b\n1," + "x" * 3_000_000 + "\n", [{"a": 1, "b": "x" * 3_000_000}])
+csv_cell(
+    "pointer of Git LFS", "version https://git-lfs.github.com/spec/v1\nsize 1\n", refused("git lfs pull")
+)
 csv_cell("Windows", "a,b\r\n1,x\r\n", [{"a": 1, "b": "x"}])
 csv_cell("too few fields", "a,b\n1,2\n3\n", refused(r"a\.csv"))
 
@@ -1389,6 +1549,17 @@ def _(folder: Path) -> Any:
 def _(folder: Path) -> Any:
     path = database(folder, "CREATE TABLE 'my table' (x)", "INSERT INTO 'my table' VALUES (1)")
     return lambda: sources.sqlite(path, "my table"), [{"x": 1}]
+
+
+@cell("sqlite", "column named rowid")
+def _(folder: Path) -> Any:
+    rows = ("CREATE TABLE t (rowid, a)", "INSERT INTO t VALUES ('x', 1), ('x', 2), (NULL, 3)")
+    path = database(folder, *rows)
+    return lambda: sources.sqlite(path, "t"), [
+        {"rowid": "x", "a": 1},
+        {"rowid": "x", "a": 2},
+        {"rowid": None, "a": 3},
+    ]
 
 
 @cell("sqlite", "table without row ids")
@@ -1598,3 +1769,38 @@ SOURCES = [
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_source_has_a_cell_for_broken_files(source: str) -> None:
     assert [oddity for name, oddity in CELLS if name == source and "broken" in oddity]
+
+
+# -------------------------------------------------------------------- ends that may be missing
+
+
+def tar_without_its_end(folder: Path) -> Path:
+    """A program that does not close its archive writes such a file."""
+    path = tar(folder, ("a", b"a" * 512), ("b", b"b" * 512))
+    os.truncate(path, 4 * tarfile.BLOCKSIZE)
+    return path
+
+
+def stream_without_its_end(folder: Path) -> Path:
+    pa = pytest.importorskip("pyarrow")
+    path = folder / "a.arrow"
+    with pa.OSFile(str(path), "wb") as file:
+        writer = pa.ipc.new_stream(file, pa.schema({"x": pa.int64()}))
+        writer.write_table(pa.table({"x": [1, 2]}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "n"), [(tar_without_its_end, 2), (stream_without_its_end, 2)], ids=["tar", "arrow"]
+)
+def test_file_without_the_mark_of_its_end_is_read_with_a_warning(make: Any, n: int, tmp_path: Path) -> None:
+    path = make(tmp_path)
+    with pytest.warns(RuntimeWarning, match=f"{re.escape(str(path))} has no mark at its end"):
+        assert len(sk.read(path)) == n
+
+
+def test_whole_arrow_stream_is_read_without_a_warning(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pa.ipc.new_stream(str(tmp_path / "a.arrow"), pa.schema({"x": pa.int64()})) as writer:
+        writer.write_table(pa.table({"x": [1, 2]}))
+    assert list(sk.read(tmp_path / "a.arrow")) == [{"x": 1}, {"x": 2}]

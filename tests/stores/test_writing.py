@@ -400,6 +400,7 @@ def test_parquet_returns_what_it_was_given(name: str, as_row: Any, tmp_path: Pat
     [
         ([{1, 2}], r"\['x'\]: a set would come back as something else\. Allowed are"),
         ([2**63], r"\['x'\]: 9223372036854775808 does not fit into int64"),
+        ([datetime.time(1, tzinfo=UTC)], r"\['x'\]: Parquet has no time with a zone"),
         ([1, 2.5], r"\['x'\] is float, in the items before int, and would be truncated"),
         ([1, True], r"\['x'\] is bool, in the items before int"),
         ([np.int8(1), 1], r"\['x'\] is int, in the items before numpy.int8"),
