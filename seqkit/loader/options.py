@@ -5,6 +5,7 @@ The error messages use the words of PyTorch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property, partial
@@ -27,7 +28,6 @@ from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
-from .iterable import is_iterable_only
 from .on_error import OnError
 from .orders import chain_of
 
@@ -235,7 +235,9 @@ class Options:
     @cached_property
     def is_iterable(self) -> bool:
         """Whether the data set can only be iterated."""
-        return is_iterable_only(self.dataset)
+        # The iterable data sets of PyTorch have a `__getitem__` that raises.
+        iterable = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ())
+        return isinstance(self.dataset, iterable) or not hasattr(self.dataset, "__getitem__")
 
     @property
     def given_sampler(self) -> Any:
