@@ -63,6 +63,7 @@ CORE: dict[str, set[str]] = {
     "errors": {"tracebacks"},
     "arguments": {"plain", "errors"},
     "randomness": {"indices", "plain"},
+    "processes": {"randomness", "tracebacks"},
     "chaining": {"tracebacks"},
     "progress": {"errors"},
     "error_path": {"errors", "tracebacks"},

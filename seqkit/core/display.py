@@ -7,7 +7,7 @@ from typing import Any
 
 from .tracebacks import hiding_frames
 
-__all__ = ["LoaderDisplay", "as_html", "facts_as_html"]
+__all__ = ["LoaderDisplay", "as_html", "facts_as_html", "structure_as_text"]
 
 
 def as_html(self: Any) -> str:
@@ -50,3 +50,10 @@ def facts_as_html(self: Any) -> str:
     """
     table: str = import_module("seqkit.observe.html").facts(*self._facts())
     return table
+
+
+def structure_as_text(value: Any) -> str:
+    """Return the structure of a value in one line, such as ``{image: uint8[256, 213, 3], label: int}``."""
+    summarise = import_module("seqkit.observe.summary").summarise
+    text: str = import_module("seqkit.observe.structure").structure([summarise(value)], is_part=True)
+    return text

@@ -5,9 +5,11 @@ The error messages use the words of PyTorch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property, partial
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
@@ -26,7 +28,6 @@ from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
-from .iterable import is_iterable_only
 from .on_error import OnError
 from .orders import chain_of
 
@@ -38,8 +39,12 @@ Check = Callable[[Any, str], Any]
 
 def _dataset(value: Any, who: str) -> Any:
     if isinstance(value, type) or not (hasattr(value, "__getitem__") or hasattr(value, "__iter__")):
-        name = value.__name__ if isinstance(value, type) else type(value).__name__
-        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {name}")
+        got = type(value).__name__
+        if isinstance(value, type):
+            got = f"the class {value.__name__}. Pass an instance: {value.__name__}(...)"
+        elif isinstance(value, PurePath):
+            got += ". Read it first: seqkit.read(path)"
+        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {got}")
     if isinstance(value, set | frozenset):
         raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
     return value
@@ -230,7 +235,9 @@ class Options:
     @cached_property
     def is_iterable(self) -> bool:
         """Whether the data set can only be iterated."""
-        return is_iterable_only(self.dataset)
+        # The iterable data sets of PyTorch have a `__getitem__` that raises.
+        iterable = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ())
+        return isinstance(self.dataset, iterable) or not hasattr(self.dataset, "__getitem__")
 
     @property
     def given_sampler(self) -> Any:

@@ -14,7 +14,7 @@ from ...core.errors import EvaluationError, fail, summary
 from ...core.view import View
 from ...core.worker import private_memory
 from ..directory import replace_file
-from .materialize import OnError, tolerating
+from .failed_items import OnError, tolerating
 
 __all__ = ["Ahead", "Target"]
 
