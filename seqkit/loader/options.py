@@ -21,6 +21,7 @@ from ..core.arguments import (
     int_at_least,
     optional_int,
     refuse_async,
+    refuse_set,
 )
 from ..core.randomness import as_seed
 from ..core.source import as_view
@@ -40,8 +41,7 @@ def _dataset(value: Any, who: str) -> Any:
     if isinstance(value, type) or not (hasattr(value, "__getitem__") or hasattr(value, "__iter__")):
         name = value.__name__ if isinstance(value, type) else type(value).__name__
         raise TypeError(f"{who} should be indexable by [i], or iterable, but got {name}")
-    if isinstance(value, set | frozenset):
-        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+    refuse_set(value, who)
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,8 +48,16 @@ class WorkerStart:
         call_hook(self.worker_init_fn, worker)
 
     def introduce(self, info: WorkerInfo) -> None:
-        """Make the information about the worker available to the user's functions."""
+        """Make the information about the worker available to the user's functions.
+
+        Data sets of PyTorch ask PyTorch for it, which has it once per process.
+        """
         set_worker_info(info)
+        torch, worker = map(sys.modules.get, ("torch", "torch.utils.data._utils.worker"))
+        if torch is not None and worker is not None and info.method == "process":
+            worker._worker_info = worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=torch.initial_seed(), dataset=info.dataset
+            )
 
 
 @dataclass(frozen=True, eq=False)

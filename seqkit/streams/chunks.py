@@ -20,7 +20,7 @@ import inspect
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from time import monotonic_ns
@@ -109,8 +109,8 @@ class Opener:
     def open(self, stream: Any, key: Key) -> _OpenPass:
         """Open a stream at `key.chunk`, or before an earlier chunk."""
         if self._resume == "start":
-            return _OpenPass(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
-        opened = self._at_epoch(self.open_fn(stream))
+            return _OpenPass(in_order(self._at_epoch(self._opened(stream, start=key.chunk))), key.chunk)
+        opened = self._at_epoch(self._opened(stream))
         if key.chunk and isinstance(opened, View) and is_measured(opened):
             return _OpenPass(in_order(opened[key.chunk :]), key.chunk)
         if key.chunk and isinstance(opened, Stream):
@@ -121,6 +121,16 @@ class Opener:
             items.seek(key.mark)  # type: ignore[attr-defined]
             return _OpenPass(items, key.base, can_seek)
         return _OpenPass(items, 0, can_seek)
+
+    def _opened(self, stream: Any, **start: int) -> Iterable[Any]:
+        opened = self.open_fn(stream, **start)
+        is_table = hasattr(opened, "columns") and hasattr(opened, "shape")
+        if is_table or isinstance(opened, Mapping):
+            raise TypeError(
+                f"open_fn must return an iterable of chunks, got a {type(opened).__name__}, which gives its"
+                f" {'columns' if is_table else 'keys'}. Return [table], or seqkit.view(table) for its rows."
+            )
+        return opened
 
     def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
         if isinstance(opened, View):
