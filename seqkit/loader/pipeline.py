@@ -53,10 +53,11 @@ class WorkerStart:
         Data sets of PyTorch ask PyTorch for it, which has it once per process.
         """
         set_worker_info(info)
-        torch, worker = map(sys.modules.get, ("torch", "torch.utils.data._utils.worker"))
-        if torch is not None and worker is not None and info.method == "process":
+        worker: Any = sys.modules.get("torch.utils.data._utils.worker")
+        if worker is not None and info.method == "process":
+            seed = sys.modules["torch"].initial_seed()
             worker._worker_info = worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=torch.initial_seed(), dataset=info.dataset
+                id=info.id, num_workers=info.num_workers, seed=seed, dataset=info.dataset
             )
 
 
