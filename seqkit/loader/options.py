@@ -23,6 +23,7 @@ from ..core.arguments import (
     int_at_least,
     optional_int,
     refuse_async,
+    refuse_set,
 )
 from ..core.randomness import as_seed
 from ..core.source import as_view
@@ -45,8 +46,7 @@ def _dataset(value: Any, who: str) -> Any:
         elif isinstance(value, PurePath):
             got += ". Read it first: seqkit.read(path)"
         raise TypeError(f"{who} should be indexable by [i], or iterable, but got {got}")
-    if isinstance(value, set | frozenset):
-        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+    refuse_set(value, who)
     return value
 
 
