@@ -1479,7 +1479,9 @@ csv_cell("names without a line end", "a,b", [])
 csv_cell("mark of UTF-8 alone", "\ufeff", refused(r"a\.csv is empty"))
 csv_cell("field of 3 MB", "a,b\n1," + "x" * 3_000_000 + "\n", [{"a": 1, "b": "x" * 3_000_000}])
 csv_cell(
-    "pointer of Git LFS", "version https://git-lfs.github.com/spec/v1\nsize 1\n", refused("git lfs pull")
+    "pointer of Git LFS",
+    "version https://git-lfs.github.com/spec/v1\nsize 1\n",
+    refused(r"a\.csv is a pointer of Git LFS", "git lfs pull"),
 )
 csv_cell("Windows", "a,b\r\n1,x\r\n", [{"a": 1, "b": "x"}])
 csv_cell("too few fields", "a,b\n1,2\n3\n", refused(r"a\.csv"))
@@ -1804,3 +1806,17 @@ def test_whole_arrow_stream_is_read_without_a_warning(tmp_path: Path) -> None:
     with pa.ipc.new_stream(str(tmp_path / "a.arrow"), pa.schema({"x": pa.int64()})) as writer:
         writer.write_table(pa.table({"x": [1, 2]}))
     assert list(sk.read(tmp_path / "a.arrow")) == [{"x": 1}, {"x": 2}]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.npy", "a.npz", "a.h5", "a.zip", "a.tar", "a.csv", "a.parquet", "a.feather", "a.png", "a.wav"]
+)
+def test_error_of_a_pointer_of_git_lfs_says_what_it_is(name: str, tmp_path: Path) -> None:
+    needs = {".h5": "h5py", ".parquet": "pyarrow", ".feather": "pyarrow", ".png": "PIL", ".wav": "soundfile"}
+    if library := needs.get(Path(name).suffix):
+        pytest.importorskip(library)
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n")
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the text is checked below
+        list(sk.read(tmp_path / name))
+    assert f"{name} is a pointer of Git LFS" in text_of(caught.value)
+    assert "git lfs pull" in text_of(caught.value)
