@@ -16,21 +16,8 @@ __all__ = ["audio", "read_audio"]
 
 # The last line has formats that soundfile may not read. Its error is better than a file left out.
 SUFFIXES = (
-    *(
-        ".aif",
-        ".aifc",
-        ".aiff",
-        ".au",
-        ".caf",
-        ".flac",
-        ".mp3",
-        ".oga",
-        ".ogg",
-        ".opus",
-        ".rf64",
-        ".w64",
-        ".wav",
-    ),
+    *(".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64"),
+    *(".w64", ".wav"),
     *(".aac", ".m4a", ".wma"),
 )
 DTYPES = ("float32", "float64", "int16", "int32")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from glob import has_magic, iglob
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from ..core.arguments import check_callable
@@ -193,22 +195,18 @@ def _walk(folder: str, above: tuple[str, ...]) -> Iterator[str]:
 def _glob(pattern: str) -> Iterator[str]:
     if os.path.exists(pattern):  # a name may contain letters of patterns, such as "a[1].txt"
         return iter([pattern])
-    folders: dict[str, frozenset[str] | None] = {}
-    return (
-        path
-        for path in iglob(pattern, recursive=True)
-        if not os.path.isdir(path) and _around(os.path.dirname(path), folders) is not None
+    in_circle = cache(_in_circle)
+    paths = iglob(pattern, recursive=True)
+    return (path for path in paths if not os.path.isdir(path) and not in_circle(os.path.dirname(path)))
+
+
+def _in_circle(folder: str) -> bool:
+    """Does a link in a path lead to a folder above it?"""
+    path = Path(folder)
+    return any(
+        each.is_symlink() and each.resolve() in map(Path.resolve, each.parents)
+        for each in (path, *path.parents)
     )
-
-
-def _around(folder: str, known: dict[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """Return the real paths of a folder and of those around it, or None if links lead in a circle."""
-    if folder not in known:
-        parent, real = os.path.dirname(folder), os.path.realpath(folder)
-        above = frozenset[str]() if parent == folder else _around(parent, known)
-        is_circle = above is None or (os.path.islink(folder) and real in above)
-        known[folder] = None if above is None or is_circle else above | {real}
-    return known[folder]
 
 
 def natural(path: str) -> list[Any]:

@@ -17,22 +17,8 @@ __all__ = ["images", "read_image"]
 
 # The last line has formats that Pillow may not read. Its error is better than an image left out.
 SUFFIXES = (
-    *(
-        ".apng",
-        ".bmp",
-        ".gif",
-        ".jfif",
-        ".jpe",
-        ".jpeg",
-        ".jpg",
-        ".pbm",
-        ".pgm",
-        ".png",
-        ".pnm",
-        ".ppm",
-        ".tga",
-    ),
-    *(".tif", ".tiff", ".webp"),
+    *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm"),
+    *(".tga", ".tif", ".tiff", ".webp"),
     *(".avif", ".heic", ".heif", ".j2k", ".jp2", ".jxl"),
 )
 # Modes of Pillow with more than 8 bits, and the modes that hold all of their values.

@@ -18,7 +18,7 @@ from ..core.arguments import (
     optional_number,
     positive_int,
 )
-from ..core.display import as_html
+from ..core.display import LoaderDisplay
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
@@ -46,7 +46,7 @@ class _Zero(int):
 ZERO = _Zero()
 
 
-class StreamLoader:
+class StreamLoader(LoaderDisplay):
     """Batches of many streams that can only be read in order, one stream in each row.
 
     Row r of a batch goes on where row r of the batch before ended. A row whose stream ends takes the next
@@ -453,8 +453,6 @@ class StreamLoader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    _repr_html_ = as_html
 
     def __repr__(self) -> str:
         n = "?" if self._epochs.n is None else self._epochs.n

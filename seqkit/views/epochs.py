@@ -15,6 +15,7 @@ from ..core.once import cached
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
 from .bases.one_of_several import IntArray, OneOfSeveral
+from .gather.part_of_shuffle import warn_of_part_of_shuffle
 from .shuffle import shuffle
 
 __all__ = ["Epochs", "epochs"]
@@ -70,6 +71,8 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
         if source._random_count:
             raise ValueError("epochs: seed is for a sequence in which nothing is random. Leave it out here.")
         source = shuffle(source, seed)
+    elif n != 1:
+        warn_of_part_of_shuffle(source, "epochs")
     return sized(Epochs(source, n))
 
 
