@@ -1632,6 +1632,15 @@ def _(folder: Path) -> Any:
     return of_format("numpy", x=[1, 2]), [{"x": 1}, {"x": 2}]
 
 
+@cell("huggingface", "times with nanoseconds", "datasets", "pyarrow")
+def _(folder: Path) -> Any:
+    import datasets
+    import pyarrow as pa
+
+    data = datasets.Dataset(pa.table({"t": pa.array([[1001]], pa.list_(pa.time64("ns")))}))
+    return lambda: sk.view(data), refused("'t' has times with nanoseconds", "cast_column")
+
+
 @cell("huggingface", "saved with a format", "datasets")
 def _(folder: Path) -> Any:
     import datasets
@@ -1651,7 +1660,13 @@ def _(folder: Path) -> Any:
 
 def test_items_and_batches_of_formatted_data_have_the_same_types() -> None:
     datasets = pytest.importorskip("datasets")
-    data = datasets.Dataset.from_dict({"full": [1, 2, 3], "gaps": [1, None, 3], "words": list("abc")})
+    columns = {"full": [1, 2, 3], "gaps": [1, None, 3], "words": list("abc")}
+    columns |= {"lists": [[1, 2], [3], [4]], "gaps_in_lists": [[1, 2], [3, None], [4]]}
+    columns |= {
+        "structs": [{"a": 1}, {"a": 2}, {"a": 3}],
+        "gaps_in_structs": [{"a": 1}, {"a": None}, {"a": 3}],
+    }
+    data = datasets.Dataset.from_dict(columns)
     data = data.cast_column("full", datasets.Value("int8"))
     for kind in ("numpy", "torch", None):
         if kind == "torch":
