@@ -1835,3 +1835,17 @@ def test_error_of_a_pointer_of_git_lfs_says_what_it_is(name: str, tmp_path: Path
         list(sk.read(tmp_path / name))
     assert f"{name} is a pointer of Git LFS" in text_of(caught.value)
     assert "git lfs pull" in text_of(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.ogg", "a.opus", "a.mp3"])
+@pytest.mark.parametrize("dtype", ["int16", "int32"])
+def test_loud_samples_are_clipped_and_do_not_wrap_around(name: str, dtype: str, tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    square = np.sign(np.sin(np.arange(8000) / 7))
+    options = {"format": "OGG", "subtype": "OPUS"} if name == "a.opus" else {}
+    soundfile.write(tmp_path / name, square, 8000, **options)
+    floats, _ = sources.audio(tmp_path)[0]
+    ints, _ = sources.audio(tmp_path, dtype)[0]
+    assert floats.max() > 1
+    assert ints.dtype == dtype
+    assert np.abs(ints / np.iinfo(dtype).max - np.clip(floats, -1, 1)).max() < 1e-4
