@@ -83,9 +83,10 @@ def materialize(
     About 0.1 µs per access to a list. Random items stay as they are: `View.at_epoch` has no effect.
 
     Files are written in the folder ``<to>.partial``. Workers write each item as soon as it is computed. After
-    a crash the same call continues: items that are written are not computed again. If the expression or item
-    0 has changed since, the call raises ValueError. Delete the folder to begin again. Items for Parquet are
-    pickled there first, and need space twice until they are in their files.
+    a crash the same call continues. It computes item 0 and the last item that is written again, and no other
+    written one. If one of the two or the expression has changed, the call raises ValueError. Delete the
+    folder to begin again. Items for Parquet are pickled there first, and need space twice until they are in
+    their files.
 
     See `add_cache` to compute items on demand, `pack` to share them between processes. Known elsewhere as
     ``list``, ``compute``, ``cache``.
