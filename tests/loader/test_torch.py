@@ -1139,3 +1139,7 @@ def test_a_recurrent_state_is_kept_by_lane() -> None:
         state[batch.lane] += (batch.data.image[..., 0] * batch.mask).sum(dim=1)
         totals.update(zip(batch.stream.tolist(), state.tolist(), strict=True))
     assert totals == {0: 3 * 30 + 3 * 31 + 2 * 32, 1: 40, 2: 20 + 2 * 21}
+
+
+def test_dir_lists_the_public_names_alone():
+    assert dir(ours) == sorted(ours.__all__)
