@@ -42,6 +42,10 @@ from .streams.loader import StreamLoader as _StreamLoader
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
 
+def __dir__() -> list[str]:  # noqa: N807
+    return __all__
+
+
 def default_collate(batch: Any) -> Any:
     """Return one batch of many samples by PyTorch's rules: tensors of arrays and numbers, lists of tuples.
 

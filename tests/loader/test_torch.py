@@ -1156,3 +1156,7 @@ def test_counts_of_a_batch_are_not_added_up() -> None:
     ours = pytest.importorskip("seqkit.torch")
     batch = ours.default_collate([collections.Counter(a=1, b=2), collections.Counter(a=3, b=4)])
     assert {key: counts.tolist() for key, counts in batch.items()} == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_dir_lists_the_public_names_alone():
+    assert dir(ours) == sorted(ours.__all__)
