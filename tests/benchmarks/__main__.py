@@ -10,6 +10,7 @@ from .measure import machine, recorded
 
 NAMES = (
     "delivery",
+    "pipelines",
     "start",
     "views",
     "transport",

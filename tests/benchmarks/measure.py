@@ -1,19 +1,23 @@
-"""The little machinery of the benchmarks: rounds in turn, medians, ratios, a table."""
+"""The machinery of the benchmarks: a process for each run, rounds in turn, medians, a table."""
 
 from __future__ import annotations
 
 import gc
 import os
 import platform
+import signal
 import statistics
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
 from time import perf_counter, sleep
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+END_S = 10.0  # seconds in which a run must have ended its workers
 
 
 def consume(items: Iterable[Any]) -> None:
@@ -29,11 +33,12 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def apart(run: Callable[[], T]) -> T:
-    """Run in a forked process and return its result: no thread and no finaliser outlives the run."""
+    """Run in a forked process and return its result. No thread, process or finaliser outlives the run."""
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 
     def work() -> None:
+        os.setsid()
         try:
             sender.send((run(), ""))
         except BaseException:
@@ -45,6 +50,9 @@ def apart(run: Callable[[], T]) -> T:
     sender.close()
     result: Any
     result, error = receiver.recv()
+    process.join(END_S)
+    with suppress(ProcessLookupError):  # processes that some libraries leave
+        os.killpg(process.pid or 0, signal.SIGKILL)
     process.join()
     if error:
         raise RuntimeError(error)
@@ -57,13 +65,25 @@ def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5, pause_s: floa
     Each run returns its own figure. One round before the counted ones warms up. A pause before each run
     keeps the end of the previous run's processes out of the figure.
     """
-    figures: dict[str, list[float]] = {name: [] for name in runs}
-    for number in range(rounds + 1):
+
+    def paused(run: Callable[[], float]) -> float:
+        sleep(pause_s)
+        return run()
+
+    return record(in_rounds({name: partial(paused, run) for name, run in runs.items()}, rounds + 1, skip=1))
+
+
+def in_rounds(runs: dict[str, Callable[[], T]], rounds: int, skip: int = 0) -> dict[str, list[T]]:
+    """Return what every run returned, in turn, without the first `skip` rounds."""
+    found: dict[str, list[T]] = {name: [] for name in runs}
+    for _ in range(rounds):
         for name, run in runs.items():
-            sleep(pause_s)
-            figure = run()
-            if number:
-                figures[name].append(figure)
+            found[name].append(run())
+    return {name: values[skip:] for name, values in found.items()}
+
+
+def record(figures: dict[str, list[float]]) -> dict[str, float]:
+    """Keep figures for the file of results, and return their medians."""
     _figures.append(figures)
     return {name: statistics.median(values) for name, values in figures.items()}
 
