@@ -11,9 +11,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from multiprocessing import get_context
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -59,18 +58,14 @@ def apart(run: Callable[[], T]) -> T:
     return result  # type: ignore[no-any-return]
 
 
-def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5, pause_s: float = 0.0) -> dict[str, float]:
+def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5) -> dict[str, float]:
     """Measure every run `rounds` times, in turn, so that drift affects all alike. Return the medians.
 
-    Each run returns its own figure. One round before the counted ones warms up. A pause before each run
-    keeps the end of the previous run's processes out of the figure.
+    Each run returns its own figure. One round before the counted ones warms up.
     """
-
-    def paused(run: Callable[[], float]) -> float:
-        sleep(pause_s)
-        return run()
-
-    return record(in_rounds({name: partial(paused, run) for name, run in runs.items()}, rounds + 1, skip=1))
+    figures = in_rounds(runs, rounds + 1, skip=1)
+    _figures.append(figures)
+    return {name: statistics.median(values) for name, values in figures.items()}
 
 
 def in_rounds(runs: dict[str, Callable[[], T]], rounds: int, skip: int = 0) -> dict[str, list[T]]:
@@ -82,22 +77,23 @@ def in_rounds(runs: dict[str, Callable[[], T]], rounds: int, skip: int = 0) -> d
     return {name: values[skip:] for name, values in found.items()}
 
 
-def record(figures: dict[str, list[float]]) -> dict[str, float]:
-    """Keep figures for the file of results, and return their medians."""
-    _figures.append(figures)
-    return {name: statistics.median(values) for name, values in figures.items()}
-
-
 # What was measured since `recorded` was last called: tables as printed, and the figures of each round.
 _figures: list[dict[str, list[float]]] = []
 _tables: list[dict[str, Any]] = []
+_compared: dict[str, Any] = {}
+
+
+def keep(title: str, figures: dict[str, dict[str, list[float]]]) -> None:
+    """Keep the figures of each library for the file of results."""
+    _compared[title] = figures
 
 
 def recorded() -> dict[str, Any]:
     """Return what was measured and printed since the last call, for a file of results."""
-    found = {"tables": list(_tables), "figures": list(_figures)}
+    found = {"tables": list(_tables), "figures": list(_figures), "compared": dict(_compared)}
     _tables.clear()
     _figures.clear()
+    _compared.clear()
     return found
 
 

@@ -245,9 +245,7 @@ PEERS: dict[str, tuple[str, Callable[[Work], Iterable[Any]]]] = {
 def installed() -> dict[str, Callable[[Work], Iterable[Any]]]:
     """Import the peers, so that no run has to, and say which are left out."""
     missing = set()
-    sk.DataLoader(
-        range(1), num_workers=1, multiprocessing_context="fork"
-    )  # imports what seqkit imports on use
+    sk.DataLoader(range(1), num_workers=1, multiprocessing_context="fork")  # imports its modules
     logging.disable(logging.WARNING)
     for module, _ in PEERS.values():
         try:
