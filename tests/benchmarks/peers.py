@@ -243,9 +243,10 @@ PEERS: dict[str, tuple[str, Callable[[Work], Iterable[Any]]]] = {
 
 
 def installed() -> dict[str, Callable[[Work], Iterable[Any]]]:
-    """Import the peers, so that no run has to, and say which are left out."""
+    """Import seqkit and the peers, so that no run has to, and say which are left out."""
     missing = set()
-    sk.DataLoader(range(1), num_workers=1, multiprocessing_context="fork")  # imports its modules
+    with sk.DataLoader(range(1), num_workers=1, multiprocessing_context="fork") as loader:
+        list(loader)  # imports seqkit's modules
     logging.disable(logging.WARNING)
     for module, _ in PEERS.values():
         try:
