@@ -26,6 +26,7 @@ NAMES = (
     "auto",
     "profile",
     "bottlenecks",
+    "features",
 )
 
 if __name__ == "__main__":
