@@ -135,7 +135,11 @@ def epochs() -> str:
 
 def resume() -> str:
     runs = results("loader")
-    figures = [{**run["figures"][-1], **run["figures"][-2]} for run in runs]
+    elsewhere = "200,000 shuffled samples, from 50%, "
+    figures = [
+        {**{elsewhere + name: values for name, values in run["figures"][-1].items()}, **run["figures"][-2]}
+        for run in runs
+    ]
     rows = [
         [name.removesuffix(", ms"), f"{spread([one[name] for one in figures])} ms"] for name in figures[0]
     ]

@@ -7,6 +7,7 @@ import os
 import platform
 import signal
 import statistics
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -44,6 +45,7 @@ def apart(run: Callable[[], T]) -> T:
             sender.send((None, traceback.format_exc()))
         gc.collect()
 
+    sys.stdout.flush()
     process = context.Process(target=work)
     process.start()
     sender.close()
