@@ -16,7 +16,8 @@ from typing import Any
 import seqkit as sk
 
 from .measure import apart, table
-from .peers import WORKERS, Unsuited, Work, installed, seqkit
+from .peers import installed, seqkit
+from .work import WORKERS, Unsuited, Work
 
 COUNT, CULPRIT, LIMIT_S = 100, 37, 10
 

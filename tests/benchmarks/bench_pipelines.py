@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .compare import WARM, Endless, compare
-from .peers import WORKERS, Work, stack
+from .work import WORKERS, Work, stack
 
 
 def augmented(picture: Any, i: int) -> Any:

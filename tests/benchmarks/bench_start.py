@@ -22,7 +22,7 @@ import seqkit as sk
 
 from .compare import Endless, Found, compare
 from .measure import table
-from .peers import Work
+from .work import Work
 
 DICTS = 500_000
 GIB = 1 << 30

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .compare import ENDLESS, Endless, compare
-from .peers import Work
+from .work import Work
 
 
 class Images(Endless):

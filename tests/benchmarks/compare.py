@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .measure import apart, in_rounds, keep, table
-from .peers import WORKERS, Unsuited, Work, installed, loop, seqkit
+from .peers import installed, loop, seqkit
+from .work import WORKERS, Unsuited, Work
 
 SECONDS, ROUNDS, WARM, BUFFERS = 0.3, 2, 8, 3
 LIMIT = f"bare processes, {BUFFERS} buffers each"
