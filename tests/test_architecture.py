@@ -58,12 +58,13 @@ CORE: dict[str, set[str]] = {
     "once": set(),
     "units": set(),
     "display": set(),
-    "worker": set(),
+    "worker": {"once"},
     "indices": {"plain"},
     "errors": {"tracebacks"},
     "arguments": {"plain", "errors"},
-    "randomness": {"indices", "plain"},
+    "randomness": {"indices", "once", "plain"},
     "chaining": {"tracebacks"},
+    "renamed": {"tracebacks"},
     "progress": {"errors"},
     "error_path": {"errors", "tracebacks"},
     "iteration": {"errors", "indices", "error_path"},
@@ -209,6 +210,7 @@ def test_parts_of_the_engine_know_no_views(part: str) -> None:
         "core.tracebacks",
         "core.worker",
         "prefetch.culprits",
+        "core.once",
         *(f"prefetch.{other}" for other in SELF_CONTAINED),
     }
     assert {imported for imported, _ in own_imports(f"prefetch.{part}")} <= allowed

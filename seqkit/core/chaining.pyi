@@ -97,7 +97,7 @@ class Chainable(Generic[T_co]):
     ) -> View[T_co | U]: ...
     def filter(
         self,
-        pred: Callable[[T_co], Any],
+        predicate: Callable[[T_co], Any],
         /,
         *,
         eager: bool = False,

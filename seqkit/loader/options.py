@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
@@ -22,6 +22,7 @@ from ..core.arguments import (
     optional_int,
     refuse_async,
 )
+from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
@@ -227,7 +228,7 @@ class Options:
                 f" or torch, or None, but got {self.generator!r}"
             ) from None
 
-    @cached_property
+    @cached
     def is_iterable(self) -> bool:
         """Whether the data set can only be iterated."""
         return is_iterable_only(self.dataset)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import as_flag, int_at_least, positive_int
+from ..core.renamed import renamed
 from ..core.source import view
 from ..core.tracebacks import warn
 from ..core.view import View
@@ -304,11 +305,11 @@ class SplitSampler(SeededSampler):
     length : int or sized
         The number of indices of all parts, or an object with a length. The length is asked for in every
         epoch.
-    num_parts : int
+    num_replicas : int
         Number of parts (1 or more).
-    part_index : int
-        Number of this part, in ``[0, num_parts)``. Parts are runs of indices. The first ``length %
-        num_parts`` parts have one index more.
+    rank : int
+        Number of this part, in ``[0, num_replicas)``. Parts are runs of indices. The first ``length %
+        num_replicas`` parts have one index more.
     even_size : bool
         True: shorter parts get one index of another part, a random one in every pass.
     repeat : int
@@ -338,11 +339,12 @@ class SplitSampler(SeededSampler):
     [6, 6, 6]
     """
 
+    @renamed(num_parts="num_replicas", part_index="rank")
     def __init__(
         self,
         length: Any,
-        num_parts: int = 1,
-        part_index: int = 0,
+        num_replicas: int = 1,
+        rank: int = 0,
         even_size: bool = False,
         repeat: int = 1,
         shuffle: bool = True,
@@ -351,12 +353,10 @@ class SplitSampler(SeededSampler):
         super().__init__(seed)
         sample_count(length, "SplitSampler", "length")
         self.length = length
-        self.num_parts = positive_int(num_parts, "SplitSampler: num_parts")
-        self.part_index = int_at_least(part_index, "SplitSampler: part_index", 0)
-        if self.part_index >= self.num_parts:
-            raise ValueError(
-                f"SplitSampler: part_index must be below num_parts {num_parts}, got {part_index}"
-            )
+        self.num_replicas = positive_int(num_replicas, "SplitSampler: num_replicas")
+        self.rank = int_at_least(rank, "SplitSampler: rank", 0)
+        if self.rank >= self.num_replicas:
+            raise ValueError(f"SplitSampler: rank must be below num_replicas {num_replicas}, got {rank}")
         self.even_size = as_flag(even_size, "SplitSampler: even_size")
         self.repeat = positive_int(repeat, "SplitSampler: repeat")
         self.shuffle = as_flag(shuffle, "SplitSampler: shuffle")
@@ -364,9 +364,9 @@ class SplitSampler(SeededSampler):
     def _part(self) -> tuple[range, bool]:
         """Return the indices of the part, and whether it gets one index more."""
         n = sample_count(self.length, "SplitSampler", "length")
-        size, longer = divmod(n, self.num_parts)
-        start = self.part_index * size + min(self.part_index, longer)
-        is_short = self.part_index >= longer
+        size, longer = divmod(n, self.num_replicas)
+        start = self.rank * size + min(self.rank, longer)
+        is_short = self.rank >= longer
         return range(start, start + size + (not is_short)), self.even_size and longer > 0 and is_short
 
     @property
@@ -374,7 +374,7 @@ class SplitSampler(SeededSampler):
         """The indices of an epoch, as a view."""
         part, lacks_one = self._part()
         indices: View[int] = view(part)
-        name = f"part {self.part_index}"
+        name = f"part {self.rank}"
         if lacks_one:
             indices = concatenate([part, random_map(self._other, [part], self.seed, name=name)])
         if self.shuffle:
