@@ -8,7 +8,7 @@ from functools import partial
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, signature
 from numbers import Real
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from .plain import as_index, plain
 _ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 __all__ = [
+    "WAYS_TO_END",
+    "Last",
     "accepts",
     "as_batch_size",
     "as_bool",
@@ -243,19 +245,38 @@ def check_iterable(value: Any, who: str, what: str = "indices") -> None:
         raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")
 
 
-def as_last(value: Any, drop_last: bool, who: str) -> Any:
-    """Return what to do with a last batch that is short; ``drop_last=True`` is the same as "discard".
+# What to do with a last group of fewer items, and what samplers and loaders may also do.
+Last = Literal["keep", "discard", "pad"]
+WAYS_TO_END = ("keep", "discard", "pad", "rollover")
 
-    >>> as_last(None, True, "DataLoader: last_batch"), as_last("pad", False, "DataLoader: last_batch")
+
+def as_last(
+    value: Any,
+    who: str,
+    *,
+    drop_last: bool = False,
+    pad: Any = None,
+    default: Last = "keep",
+    allowed: tuple[str, ...] = ("keep", "discard", "pad"),
+) -> Any:
+    """Return what to do with a last group that is short, such as a batch.
+
+    Without a value, ``drop_last=True`` means "discard", and a fill value `pad` means "pad".
+
+    >>> as_last(None, "DataLoader: last_batch", drop_last=True), as_last(None, "batch: last", pad=0)
     ('discard', 'pad')
+    >>> as_last("pad", "DataLoader: last_batch", drop_last=True)
+    Traceback (most recent call last):
+    ValueError: DataLoader: drop_last=True means last_batch='discard', got last_batch='pad'
     """
+    function, name = who.split(": ")
+    if drop_last and value not in (None, "discard"):
+        raise ValueError(f"{function}: drop_last=True means {name}='discard', got {name}={value!r}")
     if value is None:
-        return "discard" if drop_last else "keep"
-    if value not in ("keep", "discard", "pad", "rollover"):
-        raise ValueError(f"{who} must be 'keep', 'discard', 'pad' or 'rollover', got {value!r}")
-    if drop_last and value != "discard":
-        name = who.split(": ")[-1]
-        raise ValueError(
-            f"{who.removesuffix(name)}drop_last=True means {name}='discard', got {name}={value!r}"
-        )
+        return "discard" if drop_last else default if pad is None else "pad"
+    if value not in allowed:
+        choices = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
+        raise ValueError(f"{who} must be {choices}, got {value!r}")
+    if pad is not None and value != "pad":
+        raise ValueError(f"{function}: pad needs {name}='pad', got {name}={value!r}")
     return value

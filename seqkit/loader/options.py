@@ -14,6 +14,7 @@ import numpy as np
 
 from ..collation.base import shown
 from ..core.arguments import (
+    WAYS_TO_END,
     as_batch_size,
     as_flag,
     as_last,
@@ -150,7 +151,7 @@ class Options:
             value = getattr(self, name)
             if value is not getattr(Options, name, _REQUIRED):
                 object.__setattr__(self, name, check(value, f"DataLoader: {name}"))
-        as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
+        as_last(self.last_batch, "DataLoader: last_batch", drop_last=self.drop_last, allowed=WAYS_TO_END)
         if isinstance(self.dataset, Mapping) and self.sampler is None and self.batch_sampler is None:
             as_view(self.dataset, "DataLoader without sampler")
         if self.is_iterable:
