@@ -25,9 +25,9 @@ __all__ = [
     "as_bool",
     "as_flag",
     "as_last",
+    "as_sequences",
     "check_callable",
     "check_iterable",
-    "check_separate",
     "check_sequences",
     "int_at_least",
     "number_at_least",
@@ -188,24 +188,21 @@ def check_sequences(value: Any, who: str) -> None:
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
 
 
-def check_separate(sequences: tuple[Any, ...], who: str) -> None:
-    """Raise TypeError for a single list of sequences, where each sequence is an argument of its own.
+def as_sequences(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the sequences that are the arguments of a function, or one list of them.
 
     A list of tuples is taken for the samples of one sequence.
 
-    >>> check_separate(([[1, 2], range(3)],), "interleave")
-    Traceback (most recent call last):
-    TypeError: interleave: got one list of 2 sequences. Pass interleave(*sequences) to join them, or
-        interleave(view(sequences)) to have the sequences as items.
+    >>> as_sequences(("ab", [1, 2])), as_sequences((["ab", [1, 2]],))
+    (('ab', [1, 2]), ('ab', [1, 2]))
+    >>> as_sequences(([(1, "a"), (2, "b")],))
+    ([(1, 'a'), (2, 'b')],)
     """
-    if len(sequences) != 1 or type(sequences[0]) not in (list, tuple):
-        return
-    kinds = set(map(type, sequences[0]))
-    if kinds - {tuple} and all(issubclass(kind, Sequence | np.ndarray) for kind in kinds):
-        raise TypeError(
-            f"{who}: got one {type(sequences[0]).__name__} of {len(sequences[0])} sequences. Pass"
-            f" {who}(*sequences) to join them, or {who}(view(sequences)) to have the sequences as items."
-        )
+    if len(given) != 1 or type(given[0]) not in (list, tuple):
+        return given
+    kinds = set(map(type, given[0]))
+    are_sequences = kinds - {tuple} and all(issubclass(kind, Sequence | np.ndarray) for kind in kinds)
+    return tuple(given[0]) if are_sequences else given
 
 
 def as_flag(value: Any, who: str) -> bool:

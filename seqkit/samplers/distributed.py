@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import as_flag, int_at_least, positive_int
+from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
 from ..core.renamed import renamed
 from ..core.source import view
 from ..core.tracebacks import warn
@@ -17,7 +17,7 @@ from ..core.view import View
 from ..views.concatenate import concatenate
 from ..views.epochs import epochs
 from ..views.random_map import random_map
-from ..views.shard import Even, shard
+from ..views.shard import Even, as_even, shard
 from ..views.shuffle import shuffle
 from .base import NestedSampler, Sampler, SeededSampler, order_of, sample_count
 
@@ -132,7 +132,8 @@ class DistributedSampler(Share, SeededSampler):
     Raises
     ------
     TypeError
-        If `dataset` is neither an int nor sized, a number is not an int, or `seed` is None.
+        If `dataset` is neither an int nor sized, a number is not an int, `contiguous` is not a bool, or
+        `seed` is None.
     ValueError
         If a number is out of range, `even` is unknown or contradicts `drop_last`, a flag is not a bool, or
         PyTorch has no process group.
@@ -177,10 +178,10 @@ class DistributedSampler(Share, SeededSampler):
         self.num_replicas, self.rank = _as_place(num_replicas, rank, "DistributedSampler")
         self.shuffle = as_flag(shuffle, "DistributedSampler: shuffle")
         self.drop_last = as_flag(drop_last, "DistributedSampler: drop_last")
-        self.even = _as_even("drop" if self.drop_last and even == "pad" else even, "DistributedSampler")
+        self.even = as_even("drop" if self.drop_last and even == "pad" else even, "DistributedSampler")
         if self.drop_last and self.even != "drop":
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
-        self.contiguous = as_flag(contiguous, "DistributedSampler: contiguous")
+        self.contiguous = as_bool(contiguous, "DistributedSampler: contiguous")
 
     @property
     def order(self) -> View[int]:
@@ -226,10 +227,9 @@ class ShardedSampler(Share, NestedSampler):
     Raises
     ------
     TypeError
-        If `sampler` is not iterable, or a number is not an int.
+        If `sampler` is not iterable, a number is not an int, or `contiguous` is not a bool.
     ValueError
-        If a number is out of range, `even` is unknown, `contiguous` is not a bool, or PyTorch has no
-        process group.
+        If a number is out of range, `even` is unknown, or PyTorch has no process group.
 
     Notes
     -----
@@ -258,8 +258,8 @@ class ShardedSampler(Share, NestedSampler):
     ) -> None:
         super().__init__(sampler)
         self.num_replicas, self.rank = _as_place(num_replicas, rank, "ShardedSampler")
-        self.even = _as_even(even, "ShardedSampler")
-        self.contiguous = as_flag(contiguous, "ShardedSampler: contiguous")
+        self.even = as_even(even, "ShardedSampler")
+        self.contiguous = as_bool(contiguous, "ShardedSampler: contiguous")
 
     def _shared_at(self, epoch: int) -> View[Any] | None:
         return order_of(self.sampler, epoch)
@@ -416,9 +416,3 @@ def _process_group(who: str) -> Any:
             " give both, or call torch.distributed.init_process_group before"
         )
     return group
-
-
-def _as_even(even: Any, who: str) -> Even | None:
-    if even not in ("pad", "drop", None):
-        raise ValueError(f"{who}: even must be 'pad', 'drop' or None, got {even!r}")
-    return even  # type: ignore[no-any-return]

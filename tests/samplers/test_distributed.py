@@ -122,7 +122,7 @@ def test_a_rank_out_of_range_is_refused_in_the_words_of_torch(make, rank):
         ({"num_replicas": 1.5}, TypeError, "num_replicas must be a positive int, got 1.5"),
         ({"rank": True}, TypeError, "rank must be an int of at least 0, got True"),
         ({"even": "wrap"}, ValueError, "even must be 'pad', 'drop' or None, got 'wrap'"),
-        ({"contiguous": 1}, ValueError, "contiguous should be a boolean value, but got 1"),
+        ({"contiguous": 1}, TypeError, "contiguous must be a bool, got 1"),
     ],
 )
 def test_sharded_sampler_refuses_wrong_arguments(make, options, error, message):
