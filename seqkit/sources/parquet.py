@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from ..core.arguments import check_callable, positive_int
+from ..core.renamed import renamed
 from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
 from .arrow import ArrowRows
@@ -31,11 +32,12 @@ __all__ = ["ParquetRows", "parquet"]
 CACHE_BYTES = 256 * 1024 * 1024
 
 
+@renamed(cache_bytes="max_bytes")
 def parquet(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     columns: Sequence[str] | None = None,
     *,
-    cache_bytes: int = CACHE_BYTES,
+    max_bytes: int = CACHE_BYTES,
     progress: Progress | None = None,
 ) -> View[dict[str, Any]]:
     """Return a view of the rows of Parquet files, each a dict from column to value.
@@ -47,7 +49,7 @@ def parquet(
         and several paths in the order given. Names that begin with ``_`` or ``.`` are left out.
     columns : str or sequence of str, optional
         Names of the columns to read. None (the default): all.
-    cache_bytes : int
+    max_bytes : int
         Bytes of decoded row groups that each process keeps (1 or more). The last group is always kept. The
         default is 256 MiB.
     progress : callable, optional
@@ -83,7 +85,7 @@ def parquet(
     ({'city': 'Rome', 'people': 28}, [{'city': 'Oslo'}, {'city': 'Rome'}])
     """
     check_callable(progress, "parquet: progress", optional=True)
-    cache_bytes = positive_int(cache_bytes, "parquet: cache_bytes")
+    max_bytes = positive_int(max_bytes, "parquet: max_bytes")
     chosen = as_names(columns, "parquet: columns")
     names: list[str] | None = [chosen] if isinstance(chosen, str) else chosen
     paths = _paths(path)
@@ -94,9 +96,7 @@ def parquet(
     ]
     sizes = [groups for groups, _ in files]
     names = _common_columns([name for name, _ in paths], [kinds for _, kinds in files], names)
-    return PerProcess(
-        partial(ParquetRows, [name for name, _ in paths], sizes, names, cache_bytes, partitions)
-    )
+    return PerProcess(partial(ParquetRows, [name for name, _ in paths], sizes, names, max_bytes, partitions))
 
 
 # -------------------------------------------------------------------- files and partitions
