@@ -5,7 +5,8 @@
 #   make test     lint, types, tests and doctests: what CI runs
 #   make stress   the long tests, and those of concurrency 200 times under load; ROUNDS=5 for fewer
 #   make bench    measure seqkit beside its peers; BENCHMARKS=views runs one part
-#   make docs     build the site into build/docs; warnings are errors, LINKS=1 adds links to numpy and others
+#   make docs     build the site into build/docs; warnings are errors, LINKS=1 adds links to numpy and others,
+#                 VERSIONS=https://host/versions.json a switch between versions
 #   make lint     ruff, mypy and pyrefly alone
 #   make clean    remove environments and caches
 #
@@ -83,7 +84,7 @@ bench: $(BENCH)/.bench
 	$(BENCH)/bin/python -m tests.benchmarks $(BENCHMARKS)
 
 docs: $(SITE)/.docs
-	LINKS=$(LINKS) $(SITE)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+	LINKS=$(LINKS) VERSIONS=$(VERSIONS) $(SITE)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
 	@echo 'Open build/docs/index.html.'
 
 clean:

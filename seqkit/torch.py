@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -179,6 +180,11 @@ def _stack_array_likes(batch: Sequence[Any], *, collate_fn_map: Any = None) -> A
     return _stack_arrays([np.asarray(array) for array in arrays], collate_fn_map=collate_fn_map)
 
 
+def _collate_counters(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Return a dict. PyTorch would update the first counter, which adds to its counts."""
+    return _rules.collate([dict(counter) for counter in batch], collate_fn_map=collate_fn_map)
+
+
 def _keeping_ints(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Return a rule of PyTorch for numbers that refuses ints which a tensor of floats does not hold."""
 
@@ -197,6 +203,7 @@ _RULES = {
         kind: _keeping_ints(rule) if rule in _OF_NUMBERS else rule
         for kind, rule in _rules.default_collate_fn_map.items()
     },
+    Counter: _collate_counters,
     np.ndarray: _stack_arrays,
     torch.Tensor: _stack,
     _ArrayLike: _stack_array_likes,

@@ -35,7 +35,7 @@ n               (limit cycle) (times repeat) (num_samples RandomSampler Weighted
 length          (size uniter window shuffle_buffer Stream.shuffle_buffer)
 lengths         (edges split)
 batch_size      (k batch Stream.batch) (last_batch_size unbatch) (batch_sizes FixedBucketSampler)
-pad             (pad_token bptt bptt_rows)
+pad
 last            (drop_last batch Stream.batch BatchSampler DistributedSampler)
 even            (even_size SplitSampler)
 nworkers        (n_parallel uniter)
@@ -60,7 +60,7 @@ on_error        (evaluation errstate seterr) (oversize BudgetBatchSampler TokenB
 # Parameters that only one function or family has.
 OWN = """
 add_cache: cache policy key
-audio, csv, images, archives, …: delimiter encoding library options mode frame pattern patterns
+audio, csv, images, archives, …: delimiter encoding library options mode frame pattern suffixes
     columns query ids storage_options split per_thread items arguments
 collate functions: expand batch_axis collate_fn_map convert_fn_map ret_length round_to to_length mask clip
 debug: max_calls max_rate
@@ -69,7 +69,7 @@ random_split: groups stratify
 samplers of batches: max_tokens max_samples multiple sort last_group num_shards num_buckets bucket_scheme
     bucket_len_step ratio use_average_length mult rollover repeat resume
 shuffle_groups: group_sizes groups_at_once
-streams: streams tokens corpus rows
+streams: streams
 tune: cpus memory
 """
 

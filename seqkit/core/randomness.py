@@ -18,7 +18,20 @@ from .indices import IndexArray, Indices, as_array
 from .once import cached
 from .plain import as_index
 
-__all__ = ["NumpyPermutation", "Permutation", "as_name", "as_seed", "digest", "item_generator", "node_key"]
+__all__ = [
+    "DrawnSeed",
+    "NumpyPermutation",
+    "Permutation",
+    "as_name",
+    "as_seed",
+    "digest",
+    "item_generator",
+    "node_key",
+]
+
+
+class DrawnSeed(int):
+    """A seed that was drawn from the system. Another process draws another one."""
 
 
 def as_seed(seed: Any, who: str) -> int:
@@ -36,7 +49,7 @@ def as_seed(seed: Any, who: str) -> int:
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(1 << 63))
     if seed is None:
-        return int.from_bytes(os.urandom(8), "little") >> 1
+        return DrawnSeed(int.from_bytes(os.urandom(8), "little") >> 1)
     torch = sys.modules.get("torch")  # a generator of torch can only exist if torch was imported
     if torch is not None and isinstance(seed, torch.Generator):
         return int(torch.randint(1 << 62, (), generator=seed))

@@ -29,8 +29,9 @@ Attributes describe a view. ``_length_reads``: finding the length may read items
 works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
 ``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
-``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them. Each
-optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
+``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them.
+``_is_share``: the view is the share of one of several processes, made by `shard`. Each optional hook must
+agree with its default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -189,6 +190,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _selects: Any = False  # or a property
     _reads_groups = False
     _reads_on_demand: Any = False  # or a property
+    _is_share = False
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py

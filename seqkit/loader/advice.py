@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from ..core.processes import process_group
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.resources import usable_cpus
 from ..samplers.base import Sampler
+from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
 from .orders import chain_of, has_slice, is_a_share
 from .state import sample_count
 
-__all__ = ["warn_of_missed_parts", "warn_of_no_batch", "warn_of_ranks", "warn_of_too_many_workers"]
+__all__ = [
+    "warn_of_missed_parts",
+    "warn_of_no_batch",
+    "warn_of_other_samples",
+    "warn_of_ranks",
+    "warn_of_too_many_workers",
+]
 
 
 def warn_of_too_many_workers(options: Options) -> None:
@@ -81,8 +88,8 @@ def warn_of_no_batch(options: Options, sampler: Any) -> bool:
 
 def warn_of_ranks(options: Options, sampler: Any) -> bool:
     """Warn if there are several processes and each reads all samples. Return whether there was a warning."""
-    group: Any = sys.modules.get("torch.distributed")
-    if group is None or not (group.is_available() and group.is_initialized()):
+    group = process_group()
+    if group is None:
         return False
     processes = group.get_world_size()
     # An iterable data set, and indices that the user has chosen, may be a share.
@@ -95,6 +102,11 @@ def warn_of_ranks(options: Options, sampler: Any) -> bool:
         UserWarning,
     )
     return True
+
+
+def warn_of_other_samples(options: Options, sampler: Any) -> bool:
+    """Warn of a data set with other samples in each epoch. Return whether there was a warning."""
+    return warn_of_part_of_shuffle(options.dataset, "DataLoader")
 
 
 def _may_be_a_share(dataset: Any, sampler: Any) -> bool:

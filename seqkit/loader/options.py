@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
@@ -40,8 +41,12 @@ Check = Callable[[Any, str], Any]
 
 def _dataset(value: Any, who: str) -> Any:
     if isinstance(value, type) or not (hasattr(value, "__getitem__") or hasattr(value, "__iter__")):
-        name = value.__name__ if isinstance(value, type) else type(value).__name__
-        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {name}")
+        got = type(value).__name__
+        if isinstance(value, type):
+            got = f"the class {value.__name__}. Pass an instance: {value.__name__}(...)"
+        elif isinstance(value, PurePath):
+            got += ". Read it first: seqkit.read(path)"
+        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {got}")
     if isinstance(value, set | frozenset):
         raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
     return value

@@ -8,10 +8,11 @@ from .monitor_throughput import monitor_throughput
 from .preview import Preview, preview
 from .profile import profile
 from .report import Profile
+from .status import StageShare, Status
 from .trace import Trace, trace
 from .tune import Tuning, tune
 from .verify import Verification, verify
-from .watch import Status, Watch, watch
+from .watch import Watch, watch
 
 __all__ = [
     "Diagnosis",
@@ -19,6 +20,7 @@ __all__ = [
     "Preview",
     "Profile",
     "Stage",
+    "StageShare",
     "Status",
     "Trace",
     "Tuning",

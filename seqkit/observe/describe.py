@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ..core.errors import brief
@@ -12,7 +14,7 @@ from ..core.tracebacks import place
 from ..core.units import size
 from ..core.view import View, name_of
 
-__all__ = ["describe", "file_of", "functions", "place_of"]
+__all__ = ["describe", "file_of", "functions", "is_stale", "place_of"]
 
 # Attributes with the names of columns, of tables and of readers of files.
 _COLUMNS = ("column_names", "columns", "_names", "_columns")
@@ -112,8 +114,28 @@ def place_of(function: Callable[..., Any]) -> str:
     >>> place_of(abs), place_of(describe).rpartition("/")[2].startswith("describe.py:")
     ('', True)
     """
-    for name in ("func", "f", "__wrapped__"):  # of partials, of `starmap` and of decorated functions
+    code = getattr(_inner(function), "__code__", None)
+    return "" if code is None else place(code.co_filename, code.co_firstlineno)
+
+
+def is_stale(function: Callable[..., Any]) -> bool:
+    """Return whether a function was defined again with other code, in its module or notebook.
+
+    >>> is_stale(is_stale), is_stale(abs)
+    (False, False)
+    """
+    old = inspect.unwrap(_inner(function))
+    if not isinstance(old, FunctionType) or old.__qualname__ != old.__name__:
+        return False
+    new = inspect.unwrap(_inner(old.__globals__.get(old.__name__)))
+    if not isinstance(new, FunctionType) or new.__code__ == old.__code__:
+        return False
+    return new.__module__ == old.__module__ and new.__name__ == old.__name__
+
+
+def _inner(function: Any) -> Any:
+    """Return the function of a partial, of `starmap` or of a decorator."""
+    for name in ("func", "f", "__wrapped__"):
         while not hasattr(function, "__code__") and callable(getattr(function, name, None)):
             function = getattr(function, name)
-    code = getattr(function, "__code__", None)
-    return "" if code is None else place(code.co_filename, code.co_firstlineno)
+    return function

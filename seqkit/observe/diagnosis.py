@@ -7,7 +7,7 @@ rule that applies counts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.units import percent, seconds, size
@@ -30,6 +30,7 @@ from .limits import (
     workers_of,
 )
 from .measurement import Measurement
+from .remedy import in_words_of, told
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -37,13 +38,16 @@ __all__ = ["Diagnosis", "diagnose"]
 LITTLE = 0.1
 # An advantage that is worth a change.
 WORTH = 1.15
+MIB = 1 << 20
 # From this size on, a pickled pipeline is worth a remark.
-LARGE_PICKLE = 16 << 20
+LARGE_PICKLE = 16 * MIB
 # A straggler takes so many times the median, and stragglers raise the mean this much above it.
 STRAGGLES = 8
 RAISES = 1.3
 # Items that take longer cost more than handing them over.
 TINY_S = 5e-4
+# Chunks that take less cost more to hand over than to compute.
+SMALL_CHUNK_S = 2e-4
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Diagnosis:
     rate : float or None
         The items per second that are expected after the remedy, or None if it cannot be predicted.
     settings : dict
-        The arguments of `prefetch` that the remedy changes.
+        The arguments that the remedy changes: of the loader that was measured, or of `prefetch`.
     """
 
     cause: str
@@ -82,8 +86,14 @@ def diagnose(m: Measurement) -> Diagnosis:
     """
     for rule in RULES:
         if (found := rule(m)) is not None:
-            return found
+            return _with_code(found, m.subject) if found.settings else found
     return _nothing(m)
+
+
+def _with_code(found: Diagnosis, subject: str) -> Diagnosis:
+    """Return a diagnosis whose settings are in the words of what was measured, with code to paste."""
+    settings = in_words_of(subject, found.settings)
+    return replace(found, settings=settings, remedy=f"{found.remedy} {told(subject, settings)}")
 
 
 # -------------------------------------------------------------------- the consumer
@@ -166,8 +176,9 @@ def _small_slots(m: Measurement) -> Diagnosis | None:
         f"{node.misses} of {node.jobs} results did not fit a slot of {size(node.slot_bytes)} and were sent"
         " through a pipe."
     )
-    need = size(2 * node.slots * max(nbytes, node.slot_bytes))
-    return Diagnosis("small slots", finding, f"Set `shm_size` to at least {need}.")
+    need = -(-2 * node.slots * max(nbytes, node.slot_bytes) // MIB)
+    remedy = f"The workers need at least {need} MiB of shared memory."
+    return Diagnosis("small slots", finding, remedy, settings={"shm_size": need * MIB})
 
 
 # -------------------------------------------------------------------- work done twice
@@ -214,7 +225,7 @@ def _straggler(m: Measurement) -> Diagnosis | None:
         f" {seconds(stage.median_s)}. Workers waited for it and were busy for"
         f" {percent(busy(m, node))} of the time."
     )
-    remedy = f"Use `in_order=False`, or a larger `max_buffered`: {times_faster(m, rate)}."
+    remedy = f"Delivered in the order of completion, or read further ahead: {times_faster(m, rate)}."
     return Diagnosis("straggler", finding, remedy, rate, {"in_order": False})
 
 
@@ -230,30 +241,28 @@ def _large_chunks(m: Measurement) -> Diagnosis | None:
         f"A chunk of {node.chunk} items takes {seconds(node.chunk * each_s)}, and workers were busy for"
         f" {percent(busy(m, node))} of the time."
     )
-    settings = {"chunk_size": "auto"}
-    return Diagnosis(
-        "large chunks", finding, f"Use `chunk_size='auto'`: {times_faster(m, rate)}.", rate, settings
-    )
+    remedy = f"Smaller chunks would be {times_faster(m, rate)}."
+    return Diagnosis("large chunks", finding, remedy, rate, {"chunk_size": "auto"})
 
 
 def _tiny_items(m: Measurement) -> Diagnosis | None:
     node, inline = limiting(m), speed_of(m, "inline")
-    if node is None or inline is None or 1 / inline > TINY_S or in_turn(m, inline) < WORTH * m.rate:
+    if node is None or inline is None or 1 / inline > TINY_S:
         return None
     rate = in_turn(m, inline)
+    if rate < WORTH * m.rate:
+        return None
     others = [speed.items_per_s for speed in m.speeds if speed.method != "inline"]
     if max(others, default=0.0) > WORTH * inline:
         return None
     each_s = 1 / inline
     handing_s = max(0.0, m.waited_s / max(m.counted, 1) - each_s)
     finding = f"An item takes {seconds(each_s)} to compute and {seconds(handing_s)} more to hand over."
-    if node.chunk_size is not None and node.chunk_size * each_s < 2e-4:
-        remedy = f"`chunk_size={node.chunk_size}` is too small: use `chunk_size='auto'`, or no workers"
-        return Diagnosis(
-            "small chunks", finding, f"{remedy}: {times_faster(m, rate)}.", rate, {"nworkers": 0}
-        )
-    remedy = f"Read without `prefetch`, or batch below it: {times_faster(m, rate)}."
-    return Diagnosis("tiny items", finding, remedy, rate, {"nworkers": 0})
+    cause, remedy = "tiny items", "Larger batches help, and no workers would be"
+    if node.chunk_size is not None and node.chunk_size * each_s < SMALL_CHUNK_S:
+        cause = "small chunks"
+        remedy = f"`chunk_size={node.chunk_size}` is too small: 'auto' helps, and no workers would be"
+    return Diagnosis(cause, finding, f"{remedy} {times_faster(m, rate)}.", rate, {"nworkers": 0})
 
 
 # -------------------------------------------------------------------- workers
@@ -278,11 +287,10 @@ def _interpreter_lock(m: Measurement) -> Diagnosis | None:
 
 def _few_workers(m: Measurement) -> Diagnosis | None:
     node = limiting(m)
-    others = [speed for speed in m.speeds if node is None or differs(speed, node)]
-    best = max(others, key=lambda speed: speed.items_per_s, default=None) if m.speeds else modelled(m)
-    if best is None or best.method == "inline":
+    best = m.choice.speed if m.choice is not None else modelled(m)
+    if best is None or best.method == "inline" or (node is not None and not differs(best, node)):
         return None
-    rate = limited(m, hindered(m, best.items_per_s) if m.speeds else best.items_per_s)
+    rate = limited(m, hindered(m, best.items_per_s) if m.choice is not None else best.items_per_s)
     if rate < WORTH * m.rate:
         return None
     stage = costliest_of(m)

@@ -9,8 +9,8 @@ from typing import Any
 from ..core.indices import Unsized
 from ..core.source import Source, as_view
 from ..core.tracebacks import place
-from ..core.view import Indexable, View, is_measured
-from .describe import describe, file_of, functions
+from ..core.view import Indexable, View, is_measured, name_of
+from .describe import describe, file_of, functions, is_stale
 from .html import escape, faint, frame, pre
 from .tree import Branch, branches
 
@@ -74,7 +74,9 @@ class Explanation(str):
 
     def _repr_html_(self) -> str:
         width = _width(self.lines)
-        return frame(pre("\n".join(_html_line(line, width) for line in self.lines)))
+        runs = any(note.endswith(" running") for line in self.lines for note in line.notes)
+        hint = faint("The state of this moment. Iterate sk.watch(…) to see it live.") if runs else ""
+        return frame(pre("\n".join(_html_line(line, width) for line in self.lines)), hint)
 
 
 def explain(sequence: Indexable[Any] | Any) -> Explanation:
@@ -146,7 +148,8 @@ def _line(branch: Branch, indent: str) -> Line:
     found = functions(view)
     lambdas = [f"<lambda> at {os.path.basename(where)}" for name, where in found if name == "<lambda>"]
     about = [f"file {file}" for f in view._functions() if (file := file_of(f))] or describe(view)
-    notes = (*_length(view), *about, *lambdas, *view._remarks())
+    stale = [f"{name_of(f)} was defined again since" for f in view._functions() if is_stale(f)]
+    notes = (*_length(view), *about, *lambdas, *stale, *view._remarks())
     return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes, _origin(view, found))
 
 

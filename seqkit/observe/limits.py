@@ -40,7 +40,17 @@ def costliest_of(m: Measurement) -> Stage:
 
 
 def busy(m: Measurement, node: NodeFigures) -> float:
-    return min(1.0, max(node.worked_s / max(m.elapsed_s * node.workers, 1e-9), 1e-3))
+    """Return the share of the time that the workers of a node are busy."""
+    worked_s = node.worked_s or m.counted * work_s(m, m.nodes.index(node))  # of a node inside processes
+    return min(1.0, max(worked_s / max(m.elapsed_s * node.workers, 1e-9), 1e-3))
+
+
+def work_s(m: Measurement, number: int) -> float:
+    """Return the seconds that the workers of a node compute for an item of the whole expression."""
+    inside = [stage for stage in m.stages if stage.node == number and not stage.waits]
+    # Workers have computed more items than the consumer has read.
+    produced = next((stage.items for stage in m.stages if stage.node == 0), 0)
+    return sum(stage.seconds for stage in inside) / max(m.items, produced, 1)
 
 
 def differs(speed: Speed, node: NodeFigures) -> bool:
@@ -64,7 +74,14 @@ def modelled(m: Measurement) -> Speed | None:
         return None
     wall_s -= min(node.queued_s, wall_s - cpu_s)  # others used the CPUs, which is no sleep
     most = m.cpus if cpu_s > 0.8 * wall_s else min(32, int(m.cpus * wall_s / max(cpu_s, 1e-9)))
-    return Speed(node.method, most, m.rate * most / node.workers) if most > node.workers else None
+    if most <= node.workers:
+        return None
+    # The other nodes are as fast as their own work lets them be, and all together have so many CPUs.
+    others = [number for number in range(len(m.nodes)) if number != number_of_limiting(m)]
+    own = [m.nodes[other].workers / max(work_s(m, other), 1e-9) for other in others]
+    cpu_s = m.cpu_s + sum(each.cpu_s for each in m.nodes)
+    rate = min(m.rate * most / node.workers, m.counted * m.cpus / max(cpu_s, 1e-9), *own)
+    return Speed(node.method, most, rate)
 
 
 def hindered(m: Measurement, speed: float) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..prefetch.figures import Speed
+from ..prefetch.choice import Choice
+from ..prefetch.figures import Measured, Speed
 
 __all__ = ["Measurement", "NodeFigures", "Stage"]
 
@@ -132,17 +133,17 @@ class Measurement:
         The nodes of this process, the outermost first.
     cpus : int
         Number of CPUs that workers may use.
-    speeds : tuple of Speed
-        How fast other workers compute the items of the whole expression, if that was measured.
-    sleeps : float
-        The share of sleep in the time that an item would take on an idle machine, if that was measured.
-    lock_share : float or None
-        The share of their time that two threads wait for the interpreter lock, if that was measured: half of
-        it if the items hold the lock.
+    choice : Choice or None
+        The workers that would suit the whole expression, with the figures of those that were tried. None if
+        others were not tried.
     caches : tuple of str
         Caches that are above a view whose items differ in each epoch.
     queued_s : float
         Seconds that the consumer's thread waited for a CPU, because others used it. 0 if unknown.
+    cpu_s : float
+        Seconds that the consumer's thread computed. 0 if unknown.
+    subject : str
+        What was measured: "view", "prefetch" if it has a node, or the class of a loader.
     """
 
     items: int
@@ -153,11 +154,33 @@ class Measurement:
     step_s: float = 0.0
     nodes: tuple[NodeFigures, ...] = ()
     cpus: int = 1
-    speeds: tuple[Speed, ...] = ()
-    sleeps: float = 0.0
-    lock_share: float | None = None
+    choice: Choice | None = None
     caches: tuple[str, ...] = ()
     queued_s: float = 0.0
+    cpu_s: float = 0.0
+    subject: str = "view"
+
+    @property
+    def speeds(self) -> tuple[Speed, ...]:
+        """How many items per second no workers and others compute, if that was measured."""
+        return () if self._measured is None else self._measured.compared
+
+    @property
+    def sleeps(self) -> float:
+        """The share of sleep in the time that an item would take on an idle machine. 0 if unknown."""
+        return 0.0 if self._measured is None else self._measured.cost.sleep_share
+
+    @property
+    def lock_share(self) -> float | None:
+        """The share of their time that two threads wait for the interpreter lock. None if not measured.
+
+        It is a half if the items hold the lock.
+        """
+        return None if self._measured is None else self._measured.lock_share
+
+    @property
+    def _measured(self) -> Measured | None:
+        return None if self.choice is None else self.choice.measured
 
     @property
     def seconds(self) -> float:

@@ -4,7 +4,8 @@ Guarantees
 ----------
 - A thread of another process writes to a file of its own. A killed worker loses only unfinished items.
 - A thread of this process writes no file, because it could lose the interpreter lock by writing.
-- Quick items are timed in a sample, so that timing costs a few percent. An event may stand for several.
+- Quick items are timed in a sample, so that timing costs a few percent of CPU time. An event may stand for
+  several items.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ from ..prefetch.results import size_of
 
 __all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
 
-# What timing may cost: this share of the time of an item. About so many seconds for a thread and a view.
-SHARE = 0.03
-FLUSH_S, EVENT_S = 1e-5, 3e-6
+# What timing may cost: this share of the CPU time of the items.
+SHARE = 0.02
 # Every item is timed at first, and later at least one of so many. So many values of each view are described.
 SURE = 256
 SPARSEST = 100
@@ -88,7 +88,7 @@ class Recording:
     def of_thread(self) -> _Recorder:
         """Return the recorder of this thread."""
         recorder = _local.recorder
-        if recorder is None or recorder.recording != self or recorder.pid != os.getpid():
+        if recorder is None or recorder.recording is not self or recorder.pid != os.getpid():
             recorder = _local.recorder = _Recorder(self)
         return recorder
 
@@ -141,6 +141,8 @@ class _Recorder:
         Whether the item that is being read is timed.
     below_s, below_cpu_s : float
         Time of the probes below the one that is being read.
+    cost_s : float
+        CPU time of timing the item so far.
     """
 
     recording: Recording
@@ -150,9 +152,9 @@ class _Recorder:
     weight: int = 1
     below_s: float = 0.0
     below_cpu_s: float = 0.0
+    cost_s: float = 0.0
     error: int = 0
     timed: int = 0
-    ended: int = 0
     to_skip: int = 0
     skipped: int = 0
     events: list[Event] = field(default_factory=list)
@@ -175,7 +177,7 @@ class _Recorder:
         self.events.clear()
         self.described.clear()
         self.sums.clear()
-        self.timed = self.ended = self.to_skip = self.skipped = 0
+        self.timed = self.to_skip = self.skipped = 0
 
     def begin(self) -> None:
         """Decide whether to time the next item."""
@@ -183,19 +185,20 @@ class _Recorder:
         self.weight = self.skipped + 1
         self.skipped = 0 if self.is_on else self.skipped + 1
 
-    def end(self, taken_s: float) -> None:
-        """Write the events of an item. Skip items if they are quick."""
-        cost_s = FLUSH_S + EVENT_S * (len(self.events) - self.ended)
+    def write(self) -> None:
+        """Write the events of an item."""
         if not self.recording.keeps_events:
             self._add_up()
         elif self._file is not None:
             self._file.write(pickle.dumps([tuple(event) for event in self.events]))
             self.events.clear()
-        self.ended = len(self.events)
-        self.timed += 1
+
+    def end(self, cpu_s: float) -> None:
+        """Skip items if timing one costs much of its CPU time."""
+        cost_s, self.cost_s, self.timed = self.cost_s, 0.0, self.timed + 1
         if self.timed < SURE:
             return
-        mean = min(SPARSEST, cost_s / (SHARE * max(taken_s, 1e-9)))
+        mean = min(SPARSEST, cost_s / (SHARE * max(cpu_s, 1e-9)))
         # Not every kth item, because items may have a rhythm of their own.
         self.to_skip = 0 if mean < 1 else self._random.randint(0, int(2 * mean))
 
@@ -266,10 +269,14 @@ class Probe(View[Any]):
                 numbers = index, begun_s, taken_s, *own, items, recorder.weight
                 recorder.events.append(Event(self._number, *numbers, failed, *about))
                 if recorder.depth == 1:
-                    recorder.end(taken_s)
+                    recorder.write()
             # The views above do not pay for recording.
+            ended_cpu_s, cost_below_s = thread_time(), recorder.cost_s
             recorder.below_s = before_s + (clock() - begun_s)
-            recorder.below_cpu_s = before_cpu_s + (thread_time() - begun_cpu_s)
+            recorder.below_cpu_s = before_cpu_s + (ended_cpu_s - begun_cpu_s)
+            recorder.cost_s += ended_cpu_s - begun_cpu_s - cpu_s
+            if recorder.depth == 1:
+                recorder.end(cpu_s - cost_below_s)
 
     def _about(self, recorder: _Recorder, value: Any, is_many: bool) -> tuple[int, str]:
         """Return the size of a value, or of many, and their kind. -1 and "" if enough have been described."""

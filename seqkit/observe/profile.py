@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
+from itertools import islice, starmap
+from typing import Any, NamedTuple
 
 from ..core.arguments import check_callable, optional_number, positive_int
 from ..core.errors import EvaluationError
@@ -17,8 +17,7 @@ from ..core.tracebacks import hides_frames
 from ..core.view import Indexable, View
 from ..prefetch.choice import WorkerBudget
 from ..prefetch.choose import choose
-from ..prefetch.figures import Speed
-from ..prefetch.measure import times_s
+from ..prefetch.measure import times_of_workers, times_s
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.resources import usable_cpus
 from ..prefetch.statistics import Statistics
@@ -110,6 +109,7 @@ def profile(
     if read.counted and limit_s and read.elapsed_s < PROBED_S * len(found) * read.counted:
         plainly = _read(_ProbedPipeline.of(source, None), None, limit_s / 2, step)
         read = replace(plainly, items=read.items, failed=read.failed, start_s=read.start_s)
+    cpu_s, queued_s = _spent(read.before.consumer, read.after.consumer)
     profiled = Profile(
         read.items,
         tuple(_stages(source, pipeline, found)),
@@ -121,7 +121,9 @@ def profile(
         usable_cpus(),
         caches=tuple(_stale_caches(source)),
         threads=threads,
-        queued_s=read.queued_s,
+        cpu_s=cpu_s,
+        queued_s=queued_s,
+        subject=_subject(sequence, pipeline),
     )
     if try_workers and read.elapsed_s > WORTH_S:
         return _with_speeds(profiled, source, limit_s or read.elapsed_s)
@@ -132,6 +134,13 @@ def _as_view(sequence: Any) -> View[Any]:
     """Return a view, or the view of a loader."""
     view = getattr(sequence, "view", None)
     return view if isinstance(view, View) and not isinstance(sequence, View) else as_view(sequence, "profile")
+
+
+def _subject(sequence: Any, pipeline: _ProbedPipeline) -> str:
+    """Return what was measured, for the words of the remedy."""
+    if not isinstance(sequence, View) and hasattr(sequence, "view"):
+        return type(sequence).__name__
+    return "prefetch" if pipeline.nodes else "view"
 
 
 # -------------------------------------------------------------------- the pipeline with probes
@@ -187,20 +196,34 @@ class _ProbedPipeline:
 # -------------------------------------------------------------------- reading
 
 
+class _Moment(NamedTuple):
+    """The figures so far: of each node, and the seconds that its workers computed and waited for a CPU."""
+
+    statistics: tuple[Statistics, ...]
+    workers: tuple[tuple[float, float], ...]
+    consumer: tuple[float, float]
+
+    @classmethod
+    def of(cls, nodes: list[Prefetch[Any]]) -> _Moment:
+        return cls(
+            tuple(node.statistics() for node in nodes),
+            tuple(map(times_of_workers, nodes)),
+            times_s("thread-self"),
+        )
+
+
 @dataclass
 class _Read:
-    """What the consumer has seen. The figures of nodes are those of the items that count."""
+    """What the consumer has seen. The items that count are those between two moments."""
 
+    before: _Moment
+    after: _Moment
     items: int = 0
     failed: int = 0
     elapsed_s: float = 0.0
     counted: int = 0
     step_s: float = 0.0
     start_s: float = 0.0
-    queued_s: float = 0.0
-    before: tuple[Statistics, ...] = ()
-    after: tuple[Statistics, ...] = ()
-    spent: tuple[tuple[float, float], ...] = ()  # seconds that workers computed, and waited for a CPU
 
 
 def _read(
@@ -209,12 +232,12 @@ def _read(
     """Read items, and close the nodes. Count those after the first item of each worker."""
     nodes, now = [node for _, node in pipeline.nodes], time.perf_counter
     warm = max((node._engine.settings().workers for node in nodes), default=0)
-    read, begun, is_cold = _Read(), now(), warm > 0
+    moment = _Moment.of(nodes)
+    read, begun, is_cold = _Read(moment, moment), now(), warm > 0
     with ExitStack() as stack:
         for node in nodes:
             stack.callback(node.close)
-        since, done, step_s, queued_s = begun, 0, 0.0, times_s("thread-self")[1]
-        read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
+        since, done, step_s = begun, 0, 0.0
         items = _items(pipeline.view, None if nodes else most)
         while most is None or read.items + read.failed < most:
             try:
@@ -235,29 +258,14 @@ def _read(
             if is_cold and (done == warm or is_late):  # a long start leaves time for items
                 is_cold, warm = False, done
                 read.start_s, since, step_s = now() - begun, now(), 0.0
-                queued_s = times_s("thread-self")[1]
-                read.before, read.spent = tuple(node.statistics() for node in nodes), _spent(nodes)
+                read.before = _Moment.of(nodes)
             elif is_late:
                 break
         read.elapsed_s, read.step_s = now() - since, step_s
-        read.queued_s = times_s("thread-self")[1] - queued_s
         read.counted = done if is_cold else done - warm
-        read.after = tuple(node.statistics() for node in nodes)
-        read.spent = tuple(
-            (cpu_s - old_cpu_s, queued_s - old_queued_s)
-            for (cpu_s, queued_s), (old_cpu_s, old_queued_s) in zip(_spent(nodes), read.spent, strict=True)
-        )
+        read.after = _Moment.of(nodes)
         del items
     return read
-
-
-def _spent(nodes: list[Prefetch[Any]]) -> tuple[tuple[float, float], ...]:
-    """Return how long the workers of each node have computed, and waited for a CPU."""
-    found = []
-    for node in nodes:
-        of_workers = [times_s(task) for task in node._engine.tasks()]
-        found.append((sum(cpu_s for cpu_s, _ in of_workers), sum(queued_s for _, queued_s in of_workers)))
-    return tuple(found)
 
 
 def _items(view: View[Any], most: int | None) -> Iterator[Any]:
@@ -285,9 +293,17 @@ def _stages(
             yield Stage(name, line=line, node=pipeline.owners[id(view)], waits=waits, **figures)
 
 
+def _spent(before: tuple[float, float], after: tuple[float, float]) -> tuple[float, float]:
+    """Return the seconds of computing, and of waiting for a CPU, between two moments."""
+    return max(0.0, after[0] - before[0]), max(0.0, after[1] - before[1])  # a worker may have been replaced
+
+
 def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
-    figures = zip(pipeline.nodes, read.before, read.after, read.spent, strict=True)
-    for (given, node), before, after, (cpu_s, queued_s) in figures:
+    statistics = zip(read.before.statistics, read.after.statistics, strict=True)
+    spent = starmap(_spent, zip(read.before.workers, read.after.workers, strict=True))
+    for (given, node), (before, after), (cpu_s, queued_s) in zip(
+        pipeline.nodes, statistics, spent, strict=True
+    ):
         settings = node._engine.settings()
         counts = {
             name: getattr(after, name) - getattr(before, name)
@@ -307,8 +323,8 @@ def _nodes(pipeline: _ProbedPipeline, read: _Read) -> Iterator[NodeFigures]:
             start_s=read.start_s,
             waited_s=(after.waited_ns - before.waited_ns) / 1e9,
             worked_s=(after.worked_ns - before.worked_ns) / 1e9,
-            cpu_s=max(0.0, cpu_s),
-            queued_s=max(0.0, queued_s),
+            cpu_s=cpu_s,
+            queued_s=queued_s,
             **counts,
             **latest,
         )
@@ -332,9 +348,8 @@ def _with_speeds(found: Profile, source: View[Any], seconds: float) -> Profile:
         return found
     # More workers need more results ahead than the given ones. A loader scales its `prefetch_factor` itself.
     settings = replace(settings, max_buffered=None)
-    measured = choose(below, settings, seconds / 2, WorkerBudget.of_this_process()).measured
+    choice = choose(below, settings, seconds / 2, WorkerBudget.of_this_process())
+    measured = choice.measured
     if measured is None or measured.cost.failed == measured.cost.items:
         return found
-    cost, speeds = measured.cost, measured.speeds
-    inline = Speed("inline", 0, cost.items_per_s)
-    return replace(found, speeds=(inline, *speeds), sleeps=cost.sleep_share, lock_share=measured.lock_share)
+    return replace(found, choice=choice)

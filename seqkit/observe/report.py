@@ -88,7 +88,7 @@ class Profile(Measurement):
         found = {
             name: getattr(self, name) for name in ("items", "failed", "counted", "elapsed_s", "waited_s")
         }
-        found |= {name: getattr(self, name) for name in ("cpus", "sleeps", "lock_share", "rate")}
+        found |= {name: getattr(self, name) for name in ("cpus", "sleeps", "lock_share", "rate", "subject")}
         found |= {"stages": [asdict(stage) for stage in self.stages]}
         found |= {"nodes": [asdict(node) for node in self.nodes]}
         found |= {"speeds": [speed._asdict() for speed in self.speeds], "caches": list(self.caches)}

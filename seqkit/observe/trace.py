@@ -169,8 +169,12 @@ def _lines(root: Step) -> list[tuple[str, Step | None]]:
     rows = list(_branches(root))
     width = max((len(head) for head, _ in rows if len(head) <= _LONGEST), default=0)
     found: list[tuple[str, Step | None]] = []
+    told: set[tuple[str, str]] = set()  # views with their random keys, which all items of a view share
     for head, step in rows:
         notes = "" if step is None else f"   {_taken(step):>8}  {_value(step)}"
+        if step is not None and step.key and (step.view, step.key) not in told:
+            told.add((step.view, step.key))
+            notes += f"{'' if step.is_same else '   '}{step.key[:-24]}…"
         found.append((f"{head:<{width}}{notes}".rstrip(), step))
     return found
 
@@ -201,8 +205,7 @@ def _value(step: Step) -> str:
     if step.value is None:
         return "not computed"
     text = "" if step.is_same else step.value.line()
-    shown = text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
-    return f"{shown}   {step.key[:-24]}…".lstrip() if step.key else shown
+    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
 
 
 def _html(text: str, step: Step | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -10,11 +10,13 @@ from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hides_frames
 from ..core.units import size
-from ..core.view import Indexable
+from ..core.view import Indexable, View
 from ..prefetch.choice import Choice, WorkerBudget, shown
 from ..prefetch.choose import choose
 from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
+from ..prefetch.settings import Settings
+from .remedy import in_words_of, spelled, told
 from .stages import Stages, stages
 
 __all__ = ["Tuning", "tune"]
@@ -24,18 +26,19 @@ DEFAULT_S = 1.0
 
 @hides_frames
 def tune(
-    sequence: Indexable[Any],
+    sequence: Indexable[Any] | Any,
     seconds: float | None = None,
     *,
     cpus: int | None = None,
     memory: int | None = None,
 ) -> Tuning:
-    """Measure items of a view, and return the arguments of `prefetch` that compute them fastest.
+    """Measure items of a view or a loader, and return the workers that compute them fastest.
 
     Parameters
     ----------
-    sequence : View or indexable
-        What `prefetch` will wrap. If it is a `prefetch` view, its source is measured.
+    sequence : View, indexable or DataLoader
+        What `prefetch` will wrap. If it is a `prefetch` view, its source is measured. The answer for a loader
+        is about its own arguments.
     seconds : float, optional
         How long to measure, above 0, without the start of processes. None (the default): 1 second. An item
         should take less than half of it.
@@ -49,7 +52,8 @@ def tune(
     Returns
     -------
     Tuning
-        Print it to see figures, the reason, and the line of code to paste.
+        Print it to see figures, the reason, and the code to paste: a call of `prefetch`, or arguments of the
+        loader.
 
     Raises
     ------
@@ -77,14 +81,26 @@ def tune(
     ('thread', True)
     """
     length_s = optional_number(seconds, "tune: seconds", "seconds") or DEFAULT_S
-    view = as_view(sequence, "tune")
-    settings = (view if isinstance(view, Prefetch) else prefetch(view))._settings
-    view = view._sources[0] if isinstance(view, Prefetch) else view
+    view, settings, subject = _to_measure(sequence)
     usual = WorkerBudget.of_this_process()
     cpus = optional_int(cpus, "tune: cpus") or usual.cpus
     budget = WorkerBudget(cpus, optional_int(memory, "tune: memory") or usual.nbytes)
     choice = choose(view, settings, length_s, budget)
+    if subject != "view":
+        return Tuning(repr(sequence), choice, subject=subject)
     return Tuning(repr(view), choice, stages(view, choice, budget, length_s))
+
+
+def _to_measure(sequence: Any) -> tuple[View[Any], Settings, str]:
+    """Return the view that workers would compute, how they would start, and what was given."""
+    subject = "view"
+    if hasattr(sequence, "with_workers") and hasattr(sequence, "view"):
+        subject = type(sequence).__name__
+        sequence = sequence.with_workers(1).view
+    view = as_view(sequence, "tune")
+    node = view if isinstance(view, Prefetch) else prefetch(view)
+    # `max_buffered` is for the given number of workers.
+    return node._sources[0], replace(node._settings, max_buffered=None), subject
 
 
 @dataclass(frozen=True)
@@ -99,25 +115,29 @@ class Tuning:
         With `method`, `workers`, `max_buffered`, `why` and the figures in `measured`.
     stages : Stages or None
         Two nodes that suit the view better than one, if parts of it differ.
+    subject : str
+        "view", or the class of a loader.
     """
 
     view: str
     choice: Choice
     stages: Stages | None = None
+    subject: str = "view"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of `prefetch`: ``sk.prefetch(view, **found.settings)``."""
-        return self.choice.settings
+        """The arguments of `prefetch` or of the loader: ``sk.prefetch(view, **found.settings)``."""
+        return in_words_of(self.subject, self.choice.settings)
 
     @property
     def code(self) -> str:
-        """The line to paste."""
-        return self.choice.code
+        """The code to paste: a call of `prefetch`, or the arguments of a loader."""
+        return self.choice.code if self.subject == "view" else spelled(self.settings)
 
     def __str__(self) -> str:
         stages = [] if self.stages is None else ["", str(self.stages)]
-        return "\n".join([f"tune: {self.view}", *self._table(), "", self.choice.why, self.code, *stages])
+        code = self.code if self.subject == "view" else told(self.subject, self.settings)
+        return "\n".join([f"tune: {self.view}", *self._table(), "", self.choice.why, code, *stages])
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -127,9 +147,9 @@ class Tuning:
         if measured is None or not measured.cost.items:
             return []
         cost = measured.cost
-        speeds = [Speed("inline", 0, cost.items_per_s), *measured.speeds]
         rows = [
-            (_workers(speed), f"{shown(speed.items_per_s)} items/s", self._note(speed)) for speed in speeds
+            (_workers(speed), f"{shown(speed.items_per_s)} items/s", self._note(speed))
+            for speed in measured.compared
         ]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         table = [f"{name:<{widths[0]}}  {rate:>{widths[1]}}  {note}".rstrip() for name, rate, note in rows]

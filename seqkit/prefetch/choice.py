@@ -52,6 +52,11 @@ class Choice:
         return {"nworkers": self.workers, "method": self.method, **ahead}
 
     @property
+    def speed(self) -> Speed | None:
+        """The items per second of these workers, if they were tried."""
+        return None if self.measured is None else self.measured.of(str(self.method))
+
+    @property
     def code(self) -> str:
         """The call of `prefetch`, as text."""
         return f"sk.prefetch(view, {', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"

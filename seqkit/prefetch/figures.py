@@ -80,9 +80,14 @@ class Measured:
     next_start: int = 0
     is_above_nodes: bool = False
 
+    @property
+    def compared(self) -> tuple[Speed, ...]:
+        """The speed without workers, and those of the workers that were tried."""
+        return Speed("inline", 0, self.cost.items_per_s), *self.speeds
+
     def of(self, method: str) -> Speed | None:
-        """Return the speed of threads or processes, if it was measured."""
-        return next((speed for speed in self.speeds if speed.method == method), None)
+        """Return the speed of "thread", "process" or "inline", if it was measured."""
+        return next((speed for speed in self.compared if speed.method == method), None)
 
     @property
     def holds_lock(self) -> bool:

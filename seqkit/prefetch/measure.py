@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count, islice
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
@@ -30,8 +33,10 @@ from .settings import Settings
 
 # How long it takes until one more process works, on busy CPUs.
 FORK_S = 0.02
-# How many items are sized.
+# How many items are sized. Later ones are read in runs that take about so long, without a look at the clock
+# after each: this look would take longer than a tiny item.
 SIZED = 16
+RUN_S = 1e-3
 
 
 class _Stood:
@@ -57,27 +62,28 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     def now() -> tuple[float, float, float, float]:
         return perf_counter() - stood.seconds, thread_time(), times_s("thread-self")[1], _sleeps()
 
-    failed, sized, nbytes, error = 0, 0, 0, ""
+    sizes, failed, error = list[int](), 0, ""
+
+    def note_size(item: Any) -> None:
+        sizes.append(size_of(item) or 0)
+
     begun = now()
     until = begun[0] + seconds
-    items, done, first = view._iter(plan_from(view, start)), 0, 0
+    items, done, first, size = view._iter(plan_from(view, start)), 0, 0, 1
     set_clock(stood)
     try:
         while not done or perf_counter() < until:
-            try:
-                for item in items:
-                    done += 1
-                    if sized < SIZED:
-                        sized, nbytes = sized + 1, nbytes + (size_of(item) or 0)
-                    del item  # the next one may then have its memory
-                    if done == 1 or perf_counter() >= until:
-                        break
-                else:
-                    break
-            except Exception as raised:
-                failed, error, done = failed + 1, error or summary(raised.__cause__ or raised), done + 1
+            run_begun, run = perf_counter(), islice(items, size)
+            came, raised = _consumed(run if done >= SIZED else map(note_size, run))
+            done += came
+            if raised is not None:
+                failed, done, error = failed + 1, done + 1, error or summary(raised.__cause__ or raised)
+            elif came < size:
+                break
             if done == 1 and perf_counter() < until:
                 begun, first = now(), 1
+            if came == size and done >= SIZED and perf_counter() - run_begun < RUN_S:
+                size *= 2
     finally:
         set_clock(None)
     wall_s, cpu_s, queued_s, sleeps = (
@@ -85,8 +91,18 @@ def cost_of(view: View[Any], start: int, seconds: float) -> tuple[Cost, int]:
     )
     # A virtual machine may lose time to others, which is no sleep.
     asleep_s = max(0.0, wall_s - cpu_s - queued_s) if sleeps > 0.5 else 0.0
-    cost = Cost(done, failed, wall_s, cpu_s, asleep_s, nbytes // max(sized, 1), error)
+    cost = Cost(done, failed, wall_s, cpu_s, asleep_s, sum(sizes) // max(len(sizes), 1), error)
     return cost, next_start(view, start, done)
+
+
+def _consumed(run: Iterator[Any]) -> tuple[int, Exception | None]:
+    """Read a run of items in C. Return how many came, and the error that ended it."""
+    numbers = count()
+    try:
+        deque(zip(run, numbers, strict=False), maxlen=0)
+    except Exception as error:
+        return next(numbers), error
+    return next(numbers), None
 
 
 def lock_share_of(view: View[Any], start: int, seconds: float) -> tuple[float, int]:
@@ -166,15 +182,21 @@ def use_of(
                 first, since = done, _spent(node)
             if last - begun > warm_s + 0.75 * seconds and done >= 2 * workers:
                 break
-        spent, count = _spent(node), max(done - first, 1)
+        spent, counted = _spent(node), max(done - first, 1)
     wall_s, worker_s, consumer_s = (max(new - old, 0.0) for new, old in zip(spent, since, strict=True))
-    return Use(count / max(wall_s, 1e-9), worker_s / count, consumer_s / count), next_start(view, start, done)
+    use = Use(counted / max(wall_s, 1e-9), worker_s / counted, consumer_s / counted)
+    return use, next_start(view, start, done)
 
 
 def _spent(node: Prefetch[Any]) -> tuple[float, float, float]:
     """Return the time, and the CPU times of the workers and of their consumer, so far."""
-    tasks = node._engine.running().backend.tasks()
-    return perf_counter(), sum(times_s(task)[0] for task in tasks), thread_time()
+    return perf_counter(), times_of_workers(node)[0], thread_time()
+
+
+def times_of_workers(node: Prefetch[Any]) -> tuple[float, float]:
+    """Return how long the workers of a node have computed, and waited for a CPU; 0 if that is not known."""
+    times = [times_s(task) for task in node._engine.tasks()]
+    return sum(computed for computed, _ in times), sum(queued for _, queued in times)
 
 
 def plan_from(view: View[Any], start: int) -> Plan:

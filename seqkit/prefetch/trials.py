@@ -6,43 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.view import View
-from .child import in_child, limit_s
 from .figures import SLEEPS, Cost, Measured, Speed
 from .measure import cost_of, lock_share_of, use_of
-from .node import prefetch
 from .settings import Settings
 
 # The share of the measuring time for the cost of items. The rest is for threads, and for processes.
 COST_SHARE = 0.25
 # How long to look for waits for the interpreter lock. A busy machine takes a part of it.
 LEAST_LOCK_S = 0.1
-
-
-def speedup_of_threads(view: View[Any], threads: int, seconds: float = 0.5) -> float:
-    """Return how many times faster so many threads compute the items than one: 1 if they hold the lock.
-
-    Parameters
-    ----------
-    view : View
-    threads : int
-        Number of threads, 2 or more.
-    seconds : float
-        How long to measure, without the start of the process that measures.
-
-    Raises
-    ------
-    ItemTimeout, WorkerDied, EvaluationError
-        If an item hangs, is deadly, or none can be computed.
-
-    Examples
-    --------
-    >>> import seqkit as sk, time
-    >>> waits = sk.smap(lambda i: time.sleep(0.01), range(1000))
-    >>> 2 < speedup_of_threads(waits, 3) < 4
-    True
-    """
-    one, several = in_child(view, _Threads((1, threads), seconds / 2), limit_s(seconds))
-    return several.items_per_s / one.items_per_s  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -67,22 +38,6 @@ class CostAndThreads:
             found = Measured(cost, (), share, start)
         workers = self.workers or cost.useful_workers(self.cpus)
         return tried(view, self.settings, "thread", workers, self.seconds, self.cpus, found)
-
-
-@dataclass(frozen=True)
-class _Threads:
-    """Measure the speed of several numbers of threads. Called with a view in a child."""
-
-    numbers: tuple[int, ...]
-    seconds: float
-
-    def __call__(self, view: View[Any]) -> list[Speed]:
-        start, speeds = 0, []
-        for workers in self.numbers:
-            settings = prefetch(view, workers)._settings
-            use, start = use_of(view, settings, "thread", workers, start, self.seconds)
-            speeds.append(Speed("thread", workers, use.items_per_s))
-        return speeds
 
 
 def tried(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
+from ..core.processes import process_group, warn_of_drawn_seed
 from ..core.renamed import renamed
 from ..core.source import view
 from ..core.tracebacks import warn
@@ -260,6 +260,10 @@ class ShardedSampler(Share, NestedSampler):
         self.num_replicas, self.rank = _as_place(num_replicas, rank, "ShardedSampler")
         self.even = as_even(even, "ShardedSampler")
         self.contiguous = as_bool(contiguous, "ShardedSampler: contiguous")
+        inner = _innermost(sampler)
+        if isinstance(inner, SeededSampler) and getattr(inner, "shuffle", True):
+            name = f"ShardedSampler: {type(inner).__name__}"
+            warn_of_drawn_seed(inner.seed, name, "shares overlap and leave out indices")
 
     def _shared_at(self, epoch: int) -> View[Any] | None:
         return order_of(self.sampler, epoch)
@@ -407,10 +411,17 @@ def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
     return num_replicas, number
 
 
+def _innermost(sampler: Any) -> Any:
+    """Return the sampler that a sampler reads, through samplers in between."""
+    while isinstance(sampler, NestedSampler):
+        sampler = sampler.sampler
+    return sampler
+
+
 def _process_group(who: str) -> Any:
-    """Return PyTorch's module for process groups, if a group is initialised."""
-    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
-    if group is None or not (group.is_available() and group.is_initialized()):
+    """Return PyTorch's module for process groups, or raise ValueError if no group is initialised."""
+    group = process_group()
+    if group is None:
         raise ValueError(
             f"{who}: num_replicas and rank are needed, or a process group of PyTorch's, and there is none:"
             " give both, or call torch.distributed.init_process_group before"

@@ -377,10 +377,18 @@ def as_sort_keys(keys: Order, who: str) -> Order:
     if hasattr(keys, "tolist") and getattr(keys, "ndim", 1) > 1:
         return list(keys.tolist())  # rows compare as lists
     values = values_of(keys, who)
+    kinds = set(map(type, values))
+    if kinds == {float} or (kinds <= {float, int, bool} and any(map(_is_missing, values))):
+        return np.array(values, np.float64)
     for i, value in enumerate(values):
-        if value is None or type(value).__name__ == "NAType":  # of pandas
+        if _is_missing(value):
             raise TypeError(f"{who} must compare, got {value!r} at position {i}. Fill in what is missing.")
-    return np.array(values) if {float}.issuperset(map(type, values)) else values
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    """Is a value None, or a NaN, NaT or NA, which compare with nothing?"""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def sort_order(keys: Order, reverse: bool) -> IndexArray:

@@ -81,15 +81,28 @@ class PolarsRows:
 
 
 def _check_times(series: Any) -> None:
-    """Refuse a column of dates or durations with nanoseconds, which polars would cut off."""
-    if getattr(series.dtype, "time_unit", None) != "ns":
+    """Refuse a column of dates, times or durations with nanoseconds, which polars would cut off."""
+    kinds = [kind for kind in _parts(series.dtype) if kind == "Time" or "time_unit='ns'" in kind]
+    if not kinds:
         return
-    ticks = series.to_numpy().view(np.int64)
-    if np.any((ticks % 1000 != 0) & (ticks != NAT)):
-        raise ValueError(
-            f"the column {series.name!r} has nanoseconds, which objects of Python cannot hold. Cast it to"
-            " microseconds: pl.col(…).dt.cast_time_unit('us')"
-        )
+    if kinds == [str(series.dtype)]:  # within lists and structs, values are not looked at
+        import polars as pl
+
+        ticks = (series.cast(pl.Duration("ns")) if kinds == ["Time"] else series).to_numpy().view(np.int64)
+        if not np.any((ticks % 1000 != 0) & (ticks != NAT)):
+            return
+    raise ValueError(
+        f"the column {series.name!r} of {series.dtype} has nanoseconds, which objects of Python cannot hold."
+        " Cast it to microseconds: pl.col(…).dt.cast_time_unit('us'). Cast times of the day to pl.Int64"
+    )
+
+
+def _parts(dtype: Any) -> list[str]:
+    """Return the names of the types within lists and structs."""
+    inner = (
+        [dtype.inner] if hasattr(dtype, "inner") else [each.dtype for each in getattr(dtype, "fields", ())]
+    )
+    return [kind for part in inner for kind in _parts(part)] or [str(dtype)]
 
 
 def _dtype_of_lists(dtype: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Generic
 
 import numpy as np
@@ -354,8 +355,8 @@ def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
     return restarting(run)
 
 
-def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator[Any]:
-    source, me = iter(items), _Step("smap", f, items, first)
+def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any], name: str = "smap") -> Iterator[Any]:
+    source, me = iter(items), _Step(name, f, items, first)
 
     def run(progress: Progress) -> Iterator[Any]:
         for item in progress.counted(source):
@@ -373,22 +374,8 @@ def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator
 
 
 def _filter(predicate: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    source, me = iter(items), _Step("filter", predicate, items)
-
-    def run(progress: Progress) -> Iterator[Any]:
-        for item in progress.counted(source):
-            try:
-                is_wanted = bool(predicate(item))
-            except Exception as error:
-                fail(me, progress.position - 1, error)
-            except BaseException:
-                progress.again(item)
-                raise
-            if is_wanted:
-                yield item
-        progress.done = True
-
-    return restarting(run)
+    pairs = _smap(lambda item: (bool(predicate(item)), item), 0, items, "filter")
+    return map(itemgetter(1), filter(itemgetter(0), pairs))
 
 
 def _batch(k: int, drop_last: bool, items: Iterable[Any]) -> Iterator[Any]:

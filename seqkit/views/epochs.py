@@ -16,6 +16,7 @@ from ..core.source import as_view
 from ..core.tracebacks import warn
 from ..core.view import Indexable, T, View, sized
 from .bases.one_of_several import IntArray, OneOfSeveral
+from .gather.part_of_shuffle import warn_of_part_of_shuffle
 from .shuffle import shuffle
 
 __all__ = ["Epochs", "epochs"]
@@ -72,6 +73,8 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
             FutureWarning,
         )
         source = shuffle(source, seed)
+    elif n != 1:
+        warn_of_part_of_shuffle(source, "epochs")
     return sized(Epochs(source, n))
 
 

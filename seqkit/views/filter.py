@@ -47,10 +47,10 @@ def filter(  # noqa: A001 - the field's word for it
         May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
         Scan now rather than when the length is first needed.
-    progress : True, callable or bar, optional
-        True shows a bar of tqdm during the scan, or a line of text if tqdm is not installed. A function is
-        called after each item, with the number of items done and the number of all items (None if unknown).
-        An exception that it raises ends the scan. A bar such as ``tqdm(total=n)``, or its class, is moved.
+    progress : True, callable, bar or file, optional
+        True shows the display of `watch` during the scan. A function is called after each item, with the
+        number of items done and the number of all items (None if unknown). An exception that it raises ends
+        the scan. A bar such as ``tqdm(total=n)``, or its class, is moved. A text file gets lines of JSON.
         Copies and pickles of the view do not have it.
 
     Returns
@@ -117,7 +117,7 @@ class FilterScan(Scan):
             self._source = in_order(self.view._sources[0])
             progress = self.view._progress
             if not (progress is None or progress is False):
-                self._report = self._bar.enter_context(reporting(progress, "filter"))
+                self._report = self._bar.enter_context(reporting(progress, "filter", self.view._sources[0]))
         is_wanted, report, in_source = self.view._is_wanted, self._report, True
         try:
             for item in self._source:

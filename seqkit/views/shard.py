@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
 from ..core.indices import Unsized
+from ..core.processes import warn_of_drawn_seed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
+from .bases.random import reorderings
 from .concatenate import concatenate
 
 __all__ = ["Even", "as_even", "shard"]
@@ -67,11 +69,16 @@ def shard(
         raise ValueError(f"shard: rank must be below world_size {world_size}, got {rank}")
     contiguous = as_bool(contiguous, "shard: contiguous")
     even = as_even(even, "shard")
+    for node in reorderings(source) if world_size > 1 else ():
+        warn_of_drawn_seed(node._seed, f"shard: {node._name} below", "shares overlap and leave out items")
     n = source._n
     if isinstance(n, Unsized):
         raise TypeError(f"shard: the sequence needs a length, and has none: {n.reason}")
     parts = [source._take(part) for part in _part(n, rank, world_size, contiguous, even)]
-    return parts[0] if len(parts) == 1 else concatenate(parts)
+    share = parts[0] if len(parts) == 1 else concatenate(parts)
+    if share is not source:
+        share._is_share = True
+    return share
 
 
 def as_even(even: Any, who: str) -> Even | None:

@@ -25,6 +25,7 @@ NAMES = (
     "auto",
     "profile",
     "bottlenecks",
+    "looking",
 )
 
 if __name__ == "__main__":

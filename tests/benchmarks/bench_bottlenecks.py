@@ -68,6 +68,10 @@ def nested(lower: int, upper: int) -> Any:
     return sk.prefetch(sk.smap(python, downloaded), upper, "process")
 
 
+def loader(**settings: Any) -> Any:
+    return sk.DataLoader(sk.smap(waits, range(200_000)), batch_size=8, **settings)
+
+
 # The pipeline, the cause, the consumer's step, and the pipeline after the remedy, if its rate is predicted.
 Case = tuple[Callable[[], Any], str, Callable[[Any], None] | None, Callable[[], Any] | None]
 CASES: dict[str, Case] = {
@@ -84,11 +88,18 @@ CASES: dict[str, Case] = {
         lambda: sk.prefetch(sk.smap(waits, range(N)), 4, max_buffered=400),
     ),
     "nodes, the upper one computes": (lambda: nested(32, 1), "few workers", None, lambda: nested(32, 2)),
-    "a loader that sleeps, 1 worker": (
-        lambda: sk.DataLoader(sk.smap(waits, range(20_000)), batch_size=8, num_workers=1),
+    "nodes, the lower one sleeps": (lambda: nested(4, 2), "few workers", None, lambda: nested(32, 2)),
+    "nodes, the lower one sleeps, then the upper": (
+        lambda: nested(4, 1),
         "few workers",
         None,
+        lambda: nested(32, 1),
+    ),
+    "a loader that sleeps, 1 worker": (
+        lambda: loader(num_workers=1, method="thread"),
+        "few workers",
         None,
+        lambda: loader(num_workers=32, method="thread"),
     ),
     "a loader, and a slow step": (
         lambda: sk.DataLoader(sk.smap(abs, range(200_000)), batch_size=4, num_workers=2),

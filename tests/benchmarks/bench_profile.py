@@ -1,12 +1,12 @@
 """The rate that a diagnosis predicts, against the rate after following its remedy, for real pipelines.
 
 A pipeline is profiled and then measured with the remedy, in turn, each time in a process of its own. The
-table has medians. What timing costs is measured too: the time of an epoch with probes against one without.
+table has medians.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from time import perf_counter, sleep
 from typing import Any
@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 import seqkit as sk
-from seqkit.observe.probe import Recording
-from seqkit.observe.profile import _ProbedPipeline
 
-from .measure import apart, in_turn, table
+from .measure import apart, consume, in_turn, table
 
 N = 10**8
 RUN_S = 1.5
@@ -112,7 +110,7 @@ CASES: dict[str, Case] = {
     ),
     "Python, 2 threads": (prefetched(sk.smap(python, range(N)), nworkers=2), "interpreter lock", None, None),
     "tiny items, 2 processes": (
-        prefetched(sk.smap(abs, range(N)), nworkers=2, method="process", chunk_size=64),
+        prefetched(sk.smap(abs, range(N)), nworkers=2, method="process"),
         "tiny items",
         None,
         None,
@@ -136,42 +134,30 @@ CASES: dict[str, Case] = {
 
 def rate(view: Any, work: Callable[[Any], None] | None) -> float:
     """Return the items per second, without the start."""
-    items, work, begun = iter(view), work or (lambda item: None), perf_counter()
-    if len(view) <= len(FILES):  # a whole epoch
-        return sum(1 for _ in items) / (perf_counter() - begun)
-    for item in islice(items, 4):
-        work(item)
-    while perf_counter() - begun < 0.3:
-        work(next(items))
-    count, since = 0, perf_counter()
-    while (now := perf_counter()) - since < RUN_S:
-        work(next(items))
-        count += 1
-    return count / (now - since)
+    begun = perf_counter()
+    items = iter(view) if work is None else map(work, view)
+    if len(view) <= len(FILES):
+        consume(items)
+        return len(view) / (perf_counter() - begun)
+    consume(islice(items, 4))
+    read_for(items, 0.3)
+    count, taken = read_for(items, RUN_S)
+    return count / taken
+
+
+def read_for(items: Iterator[Any], least_s: float) -> tuple[int, float]:
+    """Read items in C, in ever longer runs. Return how many came, and the seconds that they took."""
+    count, size, begun = 0, 1, perf_counter()
+    while (now := perf_counter()) - begun < least_s:
+        consume(islice(items, size))
+        count, size = count + size, size if perf_counter() - now > 0.01 else 2 * size
+    return count, now - begun
 
 
 def diagnosed(case: Case) -> tuple[str, float, float, dict[str, Any]]:
     """Return the cause, the rates that were measured and predicted, and the settings of the remedy."""
     found = sk.profile(case[0](), step=case[2])
     return found.diagnosis.cause, found.rate, found.diagnosis.rate or found.rate, found.diagnosis.settings
-
-
-def cost(build: Callable[[], Any]) -> str:
-    """Return how much longer an epoch takes with probes, as a percentage."""
-
-    def run(with_probes: bool) -> float:
-        view = build()
-        if with_probes:
-            view = _ProbedPipeline.of(view, Recording("", perf_counter)).view
-        begun = perf_counter()
-        for _ in view:
-            pass
-        return perf_counter() - begun
-
-    found = in_turn(
-        {"without": lambda: apart(lambda: run(False)), "with": lambda: apart(lambda: run(True))}, 10
-    )
-    return f"{100 * (found['with'] / found['without'] - 1):.1f} %"
 
 
 def compared(title: str, case: Case) -> tuple[str, ...]:
@@ -196,9 +182,3 @@ def compared(title: str, case: Case) -> tuple[str, ...]:
 def main() -> None:
     head = ("pipeline", "cause", "found", "predicted items/s", "after", "ratio")
     table("diagnoses of real pipelines", [head, *(compared(title, case) for title, case in CASES.items())])
-    costs = [
-        ("Python, 1 ms", cost(lambda: sk.smap(python, range(1000)))),
-        ("batches of 64 tiny items", cost(lambda: sk.batch(sk.smap(abs, range(10**6)), 64))),
-        ("tiny items", cost(lambda: sk.smap(abs, range(10**6)))),
-    ]
-    table("cost of timing", [("items", "longer"), *costs])

@@ -1139,3 +1139,9 @@ def test_a_recurrent_state_is_kept_by_lane() -> None:
         state[batch.lane] += (batch.data.image[..., 0] * batch.mask).sum(dim=1)
         totals.update(zip(batch.stream.tolist(), state.tolist(), strict=True))
     assert totals == {0: 3 * 30 + 3 * 31 + 2 * 32, 1: 40, 2: 20 + 2 * 21}
+
+
+def test_counts_of_a_batch_are_not_added_up() -> None:
+    ours = pytest.importorskip("seqkit.torch")
+    batch = ours.default_collate([collections.Counter(a=1, b=2), collections.Counter(a=3, b=4)])
+    assert {key: counts.tolist() for key, counts in batch.items()} == {"a": [1, 3], "b": [2, 4]}

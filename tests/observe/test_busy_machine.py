@@ -8,6 +8,8 @@ from seqkit.observe.diagnosis import diagnose
 from seqkit.observe.measurement import Measurement, NodeFigures, Stage
 from seqkit.prefetch.figures import Speed
 
+from .test_diagnosis import choice_of
+
 PYTHON = Stage(
     "smap(decode)", 100, 2.0, node=0, cpu_s=0.5, median_s=0.01, longest_s=0.4, timed=100, indices=100
 )
@@ -19,13 +21,18 @@ BUSY = NodeFigures(
 READ = Measurement(100, (WAITS, PYTHON), elapsed_s=1.0, counted=100, nodes=(BUSY,), cpus=2)
 
 
+def tried(inline, *speeds):
+    """Return what `choose` makes of speeds, and of the speed without workers."""
+    return choice_of([Speed("inline", 0, inline), *speeds])
+
+
 def test_idle_speeds_are_compared_on_the_busy_machine():
-    found = diagnose(replace(READ, speeds=(Speed("process", 2, 400.0), Speed("thread", 2, 200.0))))
+    found = diagnose(replace(READ, choice=tried(100, Speed("process", 2, 400.0), Speed("thread", 2, 200.0))))
     assert found.cause == "slow stage"
 
 
 def test_predicted_rates_are_those_of_the_busy_machine():
-    found = diagnose(replace(READ, speeds=(Speed("process", 4, 800.0),)))
+    found = diagnose(replace(READ, choice=tried(200, Speed("thread", 4, 200.0), Speed("process", 4, 800.0))))
     assert (found.cause, found.rate) == ("few workers", pytest.approx(200))
 
 
@@ -48,14 +55,10 @@ def test_an_item_that_waited_for_a_cpu_is_no_straggler():
 
 
 def test_the_consumer_without_workers_waits_for_a_cpu_too():
-    alone = Measurement(
-        100, (replace(PYTHON, node=-1),), elapsed_s=1.0, counted=100, cpus=2, queued_s=0.75, speeds=()
-    )
-    assert (
-        diagnose(replace(alone, speeds=(Speed("inline", 0, 400.0), Speed("thread", 2, 390.0)))).cause
-        == "slow stage"
-    )
-    assert diagnose(replace(alone, speeds=(Speed("process", 2, 800.0),))).rate == pytest.approx(200)
+    alone = Measurement(100, (replace(PYTHON, node=-1),), elapsed_s=1.0, counted=100, cpus=2, queued_s=0.75)
+    threads, processes = Speed("thread", 2, 390.0), Speed("process", 2, 800.0)
+    assert diagnose(replace(alone, choice=tried(400, threads))).cause == "slow stage"
+    assert diagnose(replace(alone, choice=tried(400, threads, processes))).rate == pytest.approx(200)
 
 
 def test_items_read_ahead_do_not_count_for_the_node_moved_up():

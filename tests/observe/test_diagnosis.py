@@ -6,7 +6,8 @@ import pytest
 
 from seqkit.observe.diagnosis import diagnose
 from seqkit.observe.measurement import Measurement, NodeFigures, Stage
-from seqkit.prefetch.figures import Speed
+from seqkit.prefetch.choice import WorkerBudget, decided
+from seqkit.prefetch.figures import Cost, Measured, Speed
 
 MIB = 1 << 20
 
@@ -24,11 +25,20 @@ def node(method="process", workers=2, items=100, worked=1.95, **more):
     )
 
 
-def measured(*stages, nodes=(), step=0.0, elapsed=1.0, speeds=(), **more):
+def choice_of(speeds, sleeps=0.0, lock_share=None):
+    """Return what `choose` makes of speeds, the first of which is that of no workers."""
+    each = 1 / speeds[0].items_per_s
+    cost = Cost(100, 0, each, (1 - sleeps) * each, sleeps * each, 8)
+    return decided(Measured(cost, tuple(speeds[1:]), lock_share), WorkerBudget(8, 1 << 30))
+
+
+def measured(*stages, nodes=(), step=0.0, elapsed=1.0, speeds=(), sleeps=0.0, lock_share=None, **more):
     """Return the measurement of 100 items. Without stages, the first node has a slow stage."""
+    more = {"subject": "prefetch" if nodes else "view"} | more
+    choice = choice_of(speeds, sleeps, lock_share) if speeds else None
     waits = [Stage("prefetch", 100, elapsed, node=-1, waits=True)] if nodes else []
     stages = stages or (stage(node=0 if nodes else -1),)
-    return Measurement(100, (*waits, *stages), 0, elapsed, 100, step, tuple(nodes), 8, tuple(speeds), **more)
+    return Measurement(100, (*waits, *stages), 0, elapsed, 100, step, tuple(nodes), 8, choice, **more)
 
 
 def speeds(**figures):
@@ -42,7 +52,7 @@ CASES = {
         measured(stage(seconds=1, node=-1, cpu=0.01), speeds=speeds(inline=100, thread=800), sleeps=0.9),
         ("few workers", 800),
         "waited 100 % of the time. `smap(decode)` takes 100 % of it and mostly sleeps: 8 threads would be"
-        " about 8.0 times faster (800 items/s).",
+        " about 8.0 times faster (800 items/s). Write `sk.prefetch(view, nworkers=8, method='thread')`.",
     ),
     "no workers, stage that releases the lock": (
         measured(stage(seconds=1, node=-1), speeds=speeds(inline=100, thread=390), lock_share=0.02),
@@ -69,7 +79,8 @@ CASES = {
     "too few threads that sleep": (
         measured(stage(cpu=0.02), nodes=[node("thread")], speeds=speeds(inline=52, thread=410)),
         ("few workers", 410),
-        "8 threads would be about 4.1 times faster",
+        "8 threads would be about 4.1 times faster (410 items/s). Pass `nworkers=8, method='thread'` to"
+        " `prefetch`.",
     ),
     "threads that wait for the lock": (
         measured(
@@ -88,8 +99,8 @@ CASES = {
             stage("smap(download)", 1.98, node=1, cpu=0.01),
             nodes=[node("process"), node("thread", worked=1.98)],
         ),
-        ("few workers", 1600),
-        "`smap(download)` takes 100 % of worker time: 32 threads would be about 16 times faster",
+        ("few workers", 1000),  # as fast as the upper node can be
+        "`smap(download)` takes 100 % of worker time: 32 threads would be about 10 times faster",
     ),
     "two stages, the upper one computes": (
         measured(
@@ -104,7 +115,7 @@ CASES = {
     "tiny items": (
         measured(stage(seconds=0.02), nodes=[node(worked=0.1)], speeds=speeds(inline=5000, process=120)),
         ("tiny items", 5000),
-        "takes 200 µs to compute and 9.8 ms more to hand over. Read without `prefetch`",
+        "takes 200 µs to compute and 9.8 ms more to hand over. Larger batches help, and no workers would",
     ),
     "tiny items and a step": (
         measured(
@@ -120,12 +131,12 @@ CASES = {
             speeds=speeds(inline=100_000, process=120),
         ),
         ("small chunks", 100_000),
-        "`chunk_size=1` is too small: use `chunk_size='auto'`",
+        "`chunk_size=1` is too small: 'auto' helps, and no workers would be about",
     ),
     "chunks that are too large": (
         measured(nodes=[node(worked=1.0, chunk_size=50, chunk=50)]),
         ("large chunks", 200),
-        "A chunk of 50 items takes 500 ms, and workers were busy for 50 % of the time. Use `chunk_size=",
+        "A chunk of 50 items takes 500 ms, and workers were busy for 50 % of the time. Smaller chunks",
     ),
     "a straggler": (
         measured(stage(median_s=0.01, longest_s=0.8), nodes=[node(worked=1.0)]),
@@ -155,8 +166,8 @@ CASES = {
     "slots that are too small": (
         measured(stage(nbytes=6 * MIB), nodes=[node(misses=99, slots=4, slot_bytes=65536, shm_size=MIB)]),
         ("small slots", None),
-        "99 of 100 results did not fit a slot of 64 KiB and were sent through a pipe. Set `shm_size` to at"
-        " least 48.0 MiB",
+        "99 of 100 results did not fit a slot of 64 KiB and were sent through a pipe. The"
+        " workers need at least 48 MiB of shared memory. Pass `shm_size=48 << 20` to `prefetch`.",
     ),
     "a slow consumer": (
         measured(nodes=[node()], step=0.97),

@@ -192,13 +192,6 @@ def test_a_part_goes_on_after_a_failing_item() -> None:
         assert isinstance(read[2], sk.EvaluationError)
 
 
-def test_text_from_an_iterator_is_read_once() -> None:
-    rows = sk.streams.bptt(iter(range(9)), 4)
-    assert len(list(rows)) == 2
-    with pytest.raises(RuntimeError, match="which an earlier pass has read"):
-        list(rows)
-
-
 # -------------------------------------------------------------------- errors, skip, epochs
 
 

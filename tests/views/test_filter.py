@@ -247,7 +247,7 @@ def test_unfit_arguments_are_refused():
         sk.filter(None, [1])
     with says(
         TypeError,
-        "filter: progress must be True, a function of (done, total) or a bar such as tqdm, got 'yes'",
+        "filter: progress must be True, a function of (done, total), a bar of tqdm or a text file, got 'yes'",
     ):
         sk.filter(is_even, [1], progress="yes")
     with pytest.raises(TypeError, match=r"^filter: a sequence needs \[i\]"):

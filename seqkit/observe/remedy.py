@@ -1,0 +1,49 @@
+"""The arguments of a remedy, in the words of the object that was measured: a view, a node or a loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["in_words_of", "spelled", "told"]
+
+# Arguments of `prefetch` that loaders call otherwise.
+_OF_LOADERS = {"nworkers": "num_workers", "max_buffered": "prefetch_factor"}
+
+
+def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of `prefetch` as those of the object that was measured.
+
+    >>> in_words_of("DataLoader", {"nworkers": 4, "method": "thread", "max_buffered": 8})
+    {'num_workers': 4, 'method': 'thread', 'prefetch_factor': 2}
+    """
+    if subject in ("view", "prefetch"):
+        return settings
+    found = {_OF_LOADERS.get(name, name): value for name, value in settings.items()}
+    if "prefetch_factor" in found:  # counts for each worker
+        found["prefetch_factor"] = max(1, found["prefetch_factor"] // max(settings.get("nworkers", 1), 1))
+    return found
+
+
+def spelled(settings: dict[str, Any]) -> str:
+    """Return arguments as they stand in a call.
+
+    >>> spelled({"nworkers": 4, "method": "thread", "shm_size": 48 << 20})
+    "nworkers=4, method='thread', shm_size=48 << 20"
+    """
+    return ", ".join(
+        f"{name}={value >> 20} << 20" if name == "shm_size" and value else f"{name}={value!r}"
+        for name, value in settings.items()
+    )
+
+
+def told(subject: str, settings: dict[str, Any]) -> str:
+    """Return a sentence with code to paste.
+
+    >>> told("view", {"nworkers": 4})
+    'Write `sk.prefetch(view, nworkers=4)`.'
+    >>> told("DataLoader", {"num_workers": 4})
+    'Pass `num_workers=4` to DataLoader.'
+    """
+    if subject == "view":
+        return f"Write `sk.prefetch(view, {spelled(settings)})`."
+    return f"Pass `{spelled(settings)}` to {'`prefetch`' if subject == 'prefetch' else subject}."
