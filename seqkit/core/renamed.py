@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
-from types import FunctionType
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 from .tracebacks import hiding_frames, warn
@@ -29,7 +28,7 @@ def renamed(**old: str) -> Callable[[F], F]:
 
     Notes
     -----
-    One call more for each call of the function. Signature and doctests stay those of the function.
+    One call more for each call of the function.
 
     Examples
     --------
@@ -43,25 +42,17 @@ def renamed(**old: str) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        code = cast(FunctionType, function)
-        who = code.__qualname__.removesuffix(".__init__").rpartition("<locals>.")[2]
-        call = _with_new_names(function, old, who)
-        # doctest looks for the examples of a module among the functions that have its globals.
-        wrapper = FunctionType(call.__code__, code.__globals__, closure=call.__closure__)
-        return cast(F, update_wrapper(wrapper, function))
+        who = function.__qualname__.removesuffix(".__init__").split("<locals>.")[-1]
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                kwargs = _translated(kwargs, old, who)
+            return function(*args, **kwargs)
+
+        return cast(F, call)
 
     return decorate
-
-
-def _with_new_names(function: Callable[..., Any], old: dict[str, str], who: str) -> FunctionType:
-    translate = _translated
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            kwargs = translate(kwargs, old, who)
-        return function(*args, **kwargs)
-
-    return cast(FunctionType, call)
 
 
 def _translated(given: dict[str, Any], old: dict[str, str], who: str) -> dict[str, Any]:

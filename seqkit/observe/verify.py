@@ -15,7 +15,7 @@ from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.iteration import is_one_shot
 from ..core.renamed import renamed
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames
+from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
 from .differences import Difference, explained
 from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
@@ -27,7 +27,7 @@ LIMIT_S = 30.0
 
 
 @renamed(items="n")
-@hides_frames
+@hiding_frames()
 def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = None) -> Verification:
     """Read a view or loader in several ways, and say whether all give the same items.
 
