@@ -214,7 +214,7 @@ for _function in (
 _attach(gather, name="take")
 for _function in (fallback, filter, random_map, smap, starmap):
     _attach(_function, position=1)
-for _function in (collate, concatenate):
+for _function in (collate, concatenate, mix):
     _attach_joining(_function)
 for _name in (
     "debug",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .indices import IndexArray, Indices, as_array
+from .once import cached
 from .plain import as_index
 
 __all__ = [
@@ -136,12 +136,12 @@ class Permutation:
     def __reduce__(self) -> tuple[Any, ...]:
         return Permutation, (self.n, self.key)  # without the table
 
-    @cached_property
+    @cached
     def _table(self) -> npt.NDArray[np.int64]:
         # Raw bits, not `Generator.shuffle`: numpy guarantees that raw bits never change.
         return np.argsort(np.random.Philox(key=self.key).random_raw(self.n), kind="stable")
 
-    @cached_property
+    @cached
     def _rounds(self) -> list[int]:
         return [int(k) for k in np.random.Philox(key=self.key).random_raw(self.ROUNDS)]
 
@@ -230,7 +230,7 @@ class NumpyPermutation:
     def __reduce__(self) -> tuple[Any, ...]:
         return NumpyPermutation, (self.n, self.seed, self.epoch)  # without the table
 
-    @cached_property
+    @cached
     def _table(self) -> npt.NDArray[np.int64]:
         spawned = (self.epoch,) if self.epoch else ()
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=spawned)).permutation(self.n)

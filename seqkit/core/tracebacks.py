@@ -18,7 +18,6 @@ __all__ = [
     "creation_site",
     "frames_of_others",
     "hide_frames",
-    "hides_frames",
     "hiding_frames",
     "place",
     "warn",
@@ -58,22 +57,22 @@ def hide_frames(error: BaseException) -> None:
         shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
 
 
-def hides_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function of the public interface: `hide_frames` in the errors that leave it."""
-
-    @wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            hide_frames(error)
-            raise
-
-    return wrapper
-
-
 class hiding_frames:  # noqa: N801 - used like `suppress`
-    """A context that calls `hide_frames` for the errors that leave it. For functions with generic types."""
+    """Call `hide_frames` for the errors that leave a block, or a decorated function of the public interface.
+
+    A decorated function is called directly, which is cheaper than a block around the call.
+    """
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                hide_frames(error)
+                raise
+
+        return wrapper
 
     def __enter__(self) -> None:
         pass

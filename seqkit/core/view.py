@@ -60,7 +60,7 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .tracebacks import creation_site, hide_frames, hides_frames
+from .tracebacks import creation_site, hide_frames, hiding_frames
 
 __all__ = [
     "Indexable",
@@ -364,11 +364,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 locate(error, self, key)
             raise
 
-    @hides_frames
+    @hiding_frames()
     def __iter__(self) -> Iterator[T_co]:
         return self._iter(self._plan())
 
-    @hides_frames
+    @hiding_frames()
     def __reversed__(self) -> Iterator[T_co]:
         return self._iter(range(len(self))[::-1])
 
@@ -385,12 +385,12 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 return i
         raise ValueError(f"{self._name}: {value!r} is not in the sequence")
 
-    @hides_frames
+    @hiding_frames()
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
         """Return the items at `indices` with one batched read. PyTorch's loader calls this method."""
         return list(self._getmany([self._wrap_checked(i) for i in indices]))
 
-    @hides_frames
+    @hiding_frames()
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False:
             raise ValueError(f"{self._name}: items are computed, so an array of them is always a copy")

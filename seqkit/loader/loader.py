@@ -17,7 +17,7 @@ from ..core.display import LoaderDisplay
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames, warn
+from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
@@ -255,7 +255,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
 
     # ---------------------------------------------------------------- begin an epoch
 
-    @hides_frames
+    @hiding_frames()
     def __iter__(self) -> Iterator[Batch]:
         iterator = self._begun_iterator()
         self._iterator = ref(iterator)

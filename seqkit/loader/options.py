@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..collation.base import shown
 from ..core.arguments import (
+    WAYS_TO_END,
     as_batch_size,
     as_flag,
     as_last,
@@ -25,6 +26,7 @@ from ..core.arguments import (
     refuse_async,
     refuse_set,
 )
+from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
@@ -154,7 +156,7 @@ class Options:
             value = getattr(self, name)
             if value is not getattr(Options, name, _REQUIRED):
                 object.__setattr__(self, name, check(value, f"DataLoader: {name}"))
-        as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
+        as_last(self.last_batch, "DataLoader: last_batch", drop_last=self.drop_last, allowed=WAYS_TO_END)
         if isinstance(self.dataset, Mapping) and self.sampler is None and self.batch_sampler is None:
             as_view(self.dataset, "DataLoader without sampler")
         if self.is_iterable:
@@ -232,7 +234,7 @@ class Options:
                 f" or torch, or None, but got {self.generator!r}"
             ) from None
 
-    @cached_property
+    @cached
     def is_iterable(self) -> bool:
         """Whether the data set can only be iterated."""
         # The iterable data sets of PyTorch have a `__getitem__` that raises.

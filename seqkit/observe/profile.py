@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..core.arguments import check_callable, optional_number, positive_int
 from ..core.errors import EvaluationError
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames
+from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
 from ..prefetch.choice import WorkerBudget
 from ..prefetch.choose import choose
@@ -36,7 +36,7 @@ WORTH_S = 0.2
 PROBED_S = 2e-5
 
 
-@hides_frames
+@hiding_frames()
 def profile(
     sequence: Indexable[Any],
     n: int | None = None,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..core.once import cached
 from .columns import as_rows, check_names
 from .number_lists import NumberList, are_numbers
 
@@ -23,7 +23,7 @@ class PandasColumn:
     def __init__(self, series: Any) -> None:
         self._series = series
 
-    @cached_property
+    @cached
     def values(self) -> Any:
         kind = self._series.dtype
         is_plain = isinstance(kind, np.dtype) and kind.kind in "biufcO"
@@ -50,7 +50,7 @@ class PandasRows:
         self._names = list(frame.columns)
         check_names(self._names, "a DataFrame")
 
-    @cached_property
+    @cached
     def _columns(self) -> list[Any]:
         return [PandasColumn(self._frame.iloc[:, k]).values for k in range(len(self._names))]
 

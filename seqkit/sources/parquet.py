@@ -19,6 +19,7 @@ import numpy as np
 
 from ..core.arguments import positive_int
 from ..core.progress import Progress, check_progress, reporting
+from ..core.renamed import renamed
 from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
 from .arrow import ArrowRows
@@ -38,11 +39,12 @@ TABLES = {
 }
 
 
+@renamed(cache_bytes="max_bytes")
 def parquet(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     columns: Sequence[str] | None = None,
     *,
-    cache_bytes: int = CACHE_BYTES,
+    max_bytes: int = CACHE_BYTES,
     progress: Progress | None = None,
 ) -> View[dict[str, Any]]:
     """Return a view of the rows of Parquet files, each a dict from column to value.
@@ -54,7 +56,7 @@ def parquet(
         and several paths in the order given. Names that begin with ``_`` or ``.`` are left out.
     columns : str or sequence of str, optional
         Names of the columns to read. None (the default): all.
-    cache_bytes : int
+    max_bytes : int
         Bytes of decoded row groups that each process keeps (1 or more). The last group is always kept. The
         default is 256 MiB.
     progress : True, callable or bar, optional
@@ -91,7 +93,7 @@ def parquet(
     ({'city': 'Rome', 'people': 28}, [{'city': 'Oslo'}, {'city': 'Rome'}])
     """
     check_progress(progress, "parquet: progress")
-    cache_bytes = positive_int(cache_bytes, "parquet: cache_bytes")
+    max_bytes = positive_int(max_bytes, "parquet: max_bytes")
     chosen = as_names(columns, "parquet: columns")
     names: list[str] | None = [chosen] if isinstance(chosen, str) else chosen
     paths, texts = zip(*_paths(path), strict=True)
@@ -103,7 +105,7 @@ def parquet(
             report(len(files), len(paths))
     sizes, kinds = zip(*files, strict=True)
     names = _common_columns(paths, kinds, names)
-    return PerProcess(partial(ParquetRows, paths, sizes, names, cache_bytes, partitions))
+    return PerProcess(partial(ParquetRows, paths, sizes, names, max_bytes, partitions))
 
 
 # -------------------------------------------------------------------- files and partitions

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..core.once import cached
 from .number_lists import dtype_named, number_list
 
 __all__ = ["PolarsColumn", "PolarsRows"]
@@ -30,7 +30,7 @@ class PolarsColumn:
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return self._read(self._series.gather(indices))
 
-    @cached_property
+    @cached
     def _checked(self) -> None:
         _check_times(self._series)
 
@@ -52,7 +52,7 @@ class PolarsRows:
         dtypes = {name: _dtype_of_lists(dtype) for name, dtype in frame.schema.items()}
         self._lists = [(name, dtype) for name, dtype in dtypes.items() if dtype is not None]
 
-    @cached_property
+    @cached
     def _checked(self) -> None:
         for name in self._names:
             _check_times(self._frame.get_column(name))

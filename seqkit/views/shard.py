@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
 from ..core.indices import Unsized
@@ -12,7 +12,7 @@ from ..core.view import Indexable, T, View
 from .bases.random import reorderings
 from .concatenate import concatenate
 
-__all__ = ["shard"]
+__all__ = ["Even", "as_even", "shard"]
 
 Even = Literal["pad", "drop"]
 
@@ -68,10 +68,9 @@ def shard(
     if rank >= world_size:
         raise ValueError(f"shard: rank must be below world_size {world_size}, got {rank}")
     contiguous = as_bool(contiguous, "shard: contiguous")
+    even = as_even(even, "shard")
     for node in reorderings(source) if world_size > 1 else ():
         warn_of_drawn_seed(node._seed, f"shard: {node._name} below", "shares overlap and leave out items")
-    if even not in (None, "pad", "drop"):
-        raise ValueError(f"shard: even must be 'pad', 'drop' or None, got {even!r}")
     n = source._n
     if isinstance(n, Unsized):
         raise TypeError(f"shard: the sequence needs a length, and has none: {n.reason}")
@@ -80,6 +79,17 @@ def shard(
     if share is not source:
         share._is_share = True
     return share
+
+
+def as_even(even: Any, who: str) -> Even | None:
+    """Return an argument `even`, checked.
+
+    >>> as_even("pad", "shard")
+    'pad'
+    """
+    if even not in (None, "pad", "drop"):
+        raise ValueError(f"{who}: even must be 'pad', 'drop' or None, got {even!r}")
+    return even  # type: ignore[no-any-return]
 
 
 def _part(n: int, rank: int, world_size: int, contiguous: bool, even: Even | None) -> list[range]:

@@ -495,7 +495,7 @@ def test_filter_of_nothing_is_empty():
 
 
 def test_filter_sampler_refuses_wrong_arguments():
-    with pytest.raises(TypeError, match="FilterSampler: function must be callable, got 5"):
+    with pytest.raises(TypeError, match="FilterSampler: predicate must be callable, got 5"):
         FilterSampler(5, [1])
     with pytest.raises(TypeError, match="FilterSampler"):
         FilterSampler(bool, 5)

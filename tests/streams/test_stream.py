@@ -134,7 +134,7 @@ def test_a_shuffle_buffer_of_what_never_ends() -> None:
 def test_parts_have_all_items_between_them() -> None:
     parts = [list(Stream(squares).split(part, 3)) for part in range(3)]
     assert sorted(chain.from_iterable(parts)) == list(squares())
-    with pytest.raises(ValueError, match="part must be below parts 3, got 3"):
+    with pytest.raises(ValueError, match="rank must be below world_size 3, got 3"):
         Stream(squares).split(3, 3)
 
 
@@ -259,7 +259,7 @@ def test_skip_leaves_out_the_first_items(make: Callable[[], Any]) -> None:
     whole = list(make())
     for left_out in (0, 1, 4, len(whole), len(whole) + 2):
         assert list(make().skip(left_out)) == whole[left_out:]
-    with pytest.raises(ValueError, match="skip: count must be an int of at least 0"):
+    with pytest.raises(ValueError, match="skip: n must be an int of at least 0"):
         make().skip(-1)
 
 
