@@ -28,8 +28,8 @@ __all__ = [
 
 
 def warn_of_too_many_workers(options: Options) -> None:
-    """Warn if there are more workers than CPUs."""
-    workers = options.num_workers
+    """Warn if there are more worker processes than CPUs. More threads are usual where samples wait."""
+    workers = options.num_workers if options.method == "process" else 0
     cpus = usable_cpus() if workers else 0
     if workers > cpus:
         # In the words of PyTorch, for which programs have warning filters.
