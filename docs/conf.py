@@ -74,5 +74,6 @@ html_theme_options: dict[str, object] = {
 if switcher:
     html_theme_options["switcher"] = {"json_url": switcher, "version_match": version}
     html_theme_options["navbar_start"] = ["navbar-logo", "version-switcher"]
+    html_theme_options["check_switcher"] = False  # the first release adds the file after its build
     html_theme_options["show_version_warning_banner"] = True
 html_sidebars = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}

@@ -31,7 +31,7 @@ def open_file(path):
 
 def batches(num_workers):
     paths = sk.sources.files(Path(sysconfig.get_path("stdlib")) / "[a-d]*.py")
-    paths = [path for path in paths if Path(path).stat().st_size > 1000][:24]
+    paths = [path for path in paths if Path(path).stat().st_size > 1000][:14]
     return sk.streams.StreamLoader(
         paths, open_file, ROWS, num_workers, pad_value=0, time_first=True, shuffle=True, seed=0
     )

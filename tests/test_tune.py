@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import seqkit as sk
 from seqkit.observe import stages as advice
 from seqkit.observe import tune
 from seqkit.observe.stages import stages
-from seqkit.prefetch.choice import WorkerBudget, decided
+from seqkit.prefetch.choice import Choice, WorkerBudget, decided
 from seqkit.prefetch.figures import Cost, Measured, Speed
 
 NUMBERS = range(200)
@@ -46,6 +47,28 @@ def test_a_node_is_measured_without_itself() -> None:
     view = sk.smap(decode, NUMBERS)
     assert tune(sk.prefetch(view, 7), seconds=0.05).view == repr(view)
     assert view.tune(0.05).view == repr(view)
+
+
+def test_a_loader_gets_its_own_arguments() -> None:
+    loader = sk.DataLoader(sk.smap(decode, NUMBERS), 4, worker_init_fn=lambda number: None)
+    found = tune(loader, seconds=0.05)
+    assert found.settings["num_workers"] == found.choice.workers
+    assert found.settings.keys() <= {"num_workers", "method", "prefetch_factor"}
+    assert str(found).endswith(f"Pass `{found.code}` to DataLoader.")
+    assert str(found).startswith("tune: DataLoader(")
+    with sk.DataLoader(sk.smap(decode, NUMBERS), 4, **found.settings) as tuned:
+        assert len(list(tuned)) == 50
+
+
+def test_the_memory_for_batches_is_their_number_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[tune.__module__]
+    monkeypatch.setattr(module, "choose", lambda *_: Choice("process", 4, 10, ""))
+    assert tune(sk.DataLoader(NUMBERS)).settings == {
+        "num_workers": 4,
+        "method": "process",
+        "prefetch_factor": 2,
+    }
+    assert tune(NUMBERS).settings == {"nworkers": 4, "method": "process", "max_buffered": 10}
 
 
 def test_failing_items_are_shown() -> None:

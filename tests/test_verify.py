@@ -22,6 +22,20 @@ import seqkit as sk
 from seqkit.observe import verify
 from seqkit.observe.digest import digest
 
+SPAWNED = "2 spawned processes"
+SHOWN_BY_SPAWNED = {"address"}
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.stress)], ids=["forked", "all ways"])
+def _ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out spawned processes, each of which imports all modules anew. `make stress` has them."""
+    if not request.param and request.node.callspec.params.get("name") not in SHOWN_BY_SPAWNED:
+        module = sys.modules[verify.__module__]
+        for name in ("of_views", "of_loaders"):
+            ways = [way for way in getattr(module, name)() if way.name != SPAWNED]
+            monkeypatch.setattr(module, name, lambda ways=ways: ways)
+
+
 # -------------------------------------------------------------------- digests
 
 
@@ -119,6 +133,7 @@ SAME: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.usefixtures("_ways")
 @pytest.mark.parametrize("name", SAME)
 def test_deterministic_pipelines_are_found_equal(name: str) -> None:
     report = verify(SAME[name](), n=12)
@@ -126,6 +141,17 @@ def test_deterministic_pipelines_are_found_equal(name: str) -> None:
     assert report.difference is None
     assert report.check() is report
     assert "all equal" in str(report)
+
+
+@pytest.mark.parametrize("name", ["random views", "a loader"])
+def test_all_ways_to_read_are_compared_in_two_epochs(name: str) -> None:
+    report = verify(SAME[name](), items=4)
+    assert report.ok, report
+    ways = {check.way for check in report.checks}
+    assert {(check.way, check.epoch) for check in report.checks} == {(way, e) for way in ways for e in (0, 1)}
+    expected = {"no workers", "1 thread", "2 threads", "1 process", "2 processes", SPAWNED, "a pickled copy"}
+    assert ways > expected
+    assert {check.way for check in report.checks if check.note} <= {"a pickled copy"}  # of a lambda
 
 
 # -------------------------------------------------------------------- pipelines that are not
@@ -218,6 +244,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], str, str]] = {  # build, stage, par
 }
 
 
+@pytest.mark.usefixtures("_ways")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_view_and_the_cause_of_a_difference_are_named(name: str) -> None:
     build, stage, cause = VARIANTS[name]
@@ -234,6 +261,7 @@ def test_the_view_and_the_cause_of_a_difference_are_named(name: str) -> None:
         report.check()
 
 
+@pytest.mark.usefixtures("_ways")
 def test_the_first_index_that_differs_is_named() -> None:
     report = verify(sk.batch(sk.smap(lambda x: with_random(x) if x >= 5 else x, NUMBERS), 2), n=8)
     assert report.difference is not None
@@ -248,11 +276,11 @@ def test_a_variable_set_at_run_time_is_missing_in_spawned_processes(monkeypatch:
     assert found is not None
     assert found.stage == "smap(with_a_setting)"
     # Beside threads of other tests, all processes are spawned.
-    assert found.way in ("2 spawned processes", "1 process")
+    assert found.way in (SPAWNED, "1 process")
     assert "set at run time" in found.cause
 
 
-@pytest.mark.parametrize("seed", ["1", "random"])
+@pytest.mark.parametrize("seed", ["1", pytest.param("random", marks=pytest.mark.stress)])
 def test_the_order_of_a_set_differs_between_interpreters(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     if seed != "random":  # all spawned processes have the same order then, another one than this process
@@ -272,6 +300,7 @@ def test_sums_of_several_native_threads_are_told_from_other_differences() -> Non
     assert "native threads" in cause_of(evidence)[0]
 
 
+@pytest.mark.usefixtures("_ways")
 def test_a_race_of_threads_is_told_from_other_differences() -> None:
     turn = threading.Barrier(2)
 
@@ -302,6 +331,7 @@ def test_one_shot_iterators_are_refused_before_they_are_read() -> None:
     assert next(numbers) == 0.0
 
 
+@pytest.mark.usefixtures("_ways")
 def test_an_item_that_kills_its_worker_is_reported() -> None:
     here = os.getpid()
     report = verify(sk.smap(lambda x: os._exit(3) if os.getpid() != here else x, NUMBERS), n=4)
@@ -309,6 +339,7 @@ def test_an_item_that_kills_its_worker_is_reported() -> None:
     assert "exited with status 3" in str(report)
 
 
+@pytest.mark.usefixtures("_ways")
 def test_what_cannot_be_pickled_is_said_and_the_rest_compared() -> None:
     report = verify(sk.smap(lambda x: x, NUMBERS), n=4)
     assert report.ok
@@ -323,6 +354,7 @@ def test_fewer_items_are_compared_if_time_is_short() -> None:
     assert 0 < report.items < 10**8
 
 
+@pytest.mark.usefixtures("_ways")
 def test_a_loader_without_a_seed_is_remarked() -> None:
     assert "Pass `seed`" in str(verify(sk.DataLoader(NUMBERS, 4, shuffle=True), n=2))
     assert "seed" not in "".join(verify(sk.DataLoader(NUMBERS, 4), n=2).remarks)

@@ -35,6 +35,7 @@ __all__ = [
     "optional_number",
     "positive_int",
     "refuse_async",
+    "refuse_set",
 ]
 
 
@@ -236,8 +237,20 @@ def as_batch_size(value: Any, who: str) -> int:
         ) from None
 
 
+def refuse_set(value: Any, who: str) -> None:
+    """Raise TypeError for a set, whose order may be another one in each run of the program.
+
+    >>> refuse_set({3, 1}, "DataLoader: sampler")
+    Traceback (most recent call last):
+    TypeError: DataLoader: sampler: a set has no order, got set. Use sorted(s) or list(s).
+    """
+    if isinstance(value, set | frozenset):
+        raise TypeError(f"{who}: a set has no order, got {type(value).__name__}. Use sorted(s) or list(s).")
+
+
 def check_iterable(value: Any, who: str, what: str = "indices") -> None:
-    """Refuse what cannot be iterated; nothing is read."""
+    """Refuse what cannot be iterated, and sets; nothing is read."""
+    refuse_set(value, who)
     if isinstance(value, type):
         raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):

@@ -12,7 +12,7 @@ __all__ = ["LoaderDisplay", "as_html", "facts_as_html", "structure_as_text"]
 
 def as_html(self: Any) -> str:
     """Return the drawing of an expression. Classes name this function ``_repr_html_``."""
-    drawing: str = import_module("seqkit.observe").notebook(self)
+    drawing: str = import_module("seqkit.observe").explain(self)._repr_html_()
     return drawing
 
 
@@ -48,7 +48,7 @@ def facts_as_html(self: Any) -> str:
 
     ``_facts()`` returns a title, and pairs of a name and a text. Classes name this function ``_repr_html_``.
     """
-    table: str = import_module("seqkit.observe.facts").facts(*self._facts())
+    table: str = import_module("seqkit.observe.html").facts(*self._facts())
     return table
 
 

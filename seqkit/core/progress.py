@@ -46,7 +46,7 @@ def reporting(progress: Progress | None, what: str, sequence: Any = None) -> Ite
     elif callable(progress) and not isinstance(progress, type):
         yield progress
     else:
-        meter = import_module("seqkit.observe.meter").meter_of(progress, what, sequence)
+        meter = import_module("seqkit.observe.progress_meter").meter_of(progress, what, sequence)
         try:
             yield meter.report
         finally:

@@ -7,6 +7,7 @@ from types import CodeType
 from typing import Any
 
 from ..core.processes import process_group
+from ..core.set_epoch import has_method, takes_epoch
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.resources import usable_cpus
@@ -22,12 +23,13 @@ __all__ = [
     "warn_of_other_samples",
     "warn_of_ranks",
     "warn_of_too_many_workers",
+    "warn_of_uncalled_hook",
 ]
 
 
 def warn_of_too_many_workers(options: Options) -> None:
-    """Warn if there are more workers than CPUs."""
-    workers = options.num_workers
+    """Warn if there are more worker processes than CPUs. More threads are usual where samples wait."""
+    workers = options.num_workers if options.method == "process" else 0
     cpus = usable_cpus() if workers else 0
     if workers > cpus:
         # In the words of PyTorch, for which programs have warning filters.
@@ -46,6 +48,17 @@ def warn_of_missed_parts(dataset: Any) -> None:
             f"DataLoader: the data set ({type(dataset).__name__}) chooses its part by get_worker_info().id,"
             " but one worker reads it, with id 0, so the other parts are missed. Set iterable_split to"
             " 'workers', and each worker reads its part",
+            UserWarning,
+        )
+
+
+def warn_of_uncalled_hook(dataset: Any) -> None:
+    """Warn of a data set that changes at the end of each epoch in the way of Keras."""
+    if has_method(dataset, "on_epoch_end") and not takes_epoch(dataset):
+        warn(
+            f"DataLoader: on_epoch_end of the data set ({type(dataset).__name__}) is not called, so what it"
+            " changes, such as the order, stays the same. Give the data set set_epoch(epoch), which is called"
+            " before each epoch, also in workers",
             UserWarning,
         )
 

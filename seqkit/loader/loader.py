@@ -27,6 +27,7 @@ from .advice import (
     warn_of_other_samples,
     warn_of_ranks,
     warn_of_too_many_workers,
+    warn_of_uncalled_hook,
 )
 from .bound import Bound
 from .epoch import Epoch, begun
@@ -221,6 +222,7 @@ class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
         self._build(self._first_pipeline())
         self._followers = Followers(options.dataset, self._sampler)
         warn_of_too_many_workers(options)
+        warn_of_uncalled_hook(options.dataset)
         if self._pipeline.split == "none" and options.num_workers > 1:
             warn_of_missed_parts(options.dataset)
 

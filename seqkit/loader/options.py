@@ -5,6 +5,7 @@ The error messages use the words of PyTorch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
@@ -23,13 +24,13 @@ from ..core.arguments import (
     int_at_least,
     optional_int,
     refuse_async,
+    refuse_set,
 )
 from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
-from .iterable import is_iterable_only
 from .on_error import OnError
 from .orders import chain_of
 
@@ -47,8 +48,7 @@ def _dataset(value: Any, who: str) -> Any:
         elif isinstance(value, PurePath):
             got += ". Read it first: seqkit.read(path)"
         raise TypeError(f"{who} should be indexable by [i], or iterable, but got {got}")
-    if isinstance(value, set | frozenset):
-        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+    refuse_set(value, who)
     return value
 
 
@@ -237,7 +237,9 @@ class Options:
     @cached
     def is_iterable(self) -> bool:
         """Whether the data set can only be iterated."""
-        return is_iterable_only(self.dataset)
+        # The iterable data sets of PyTorch have a `__getitem__` that raises.
+        iterable = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ())
+        return isinstance(self.dataset, iterable) or not hasattr(self.dataset, "__getitem__")
 
     @property
     def given_sampler(self) -> Any:

@@ -2,7 +2,7 @@
 
 from .debug import debug
 from .diagnosis import Diagnosis
-from .explain import Explanation, explain, notebook
+from .explain import Explanation, explain
 from .measurement import Stage
 from .monitor_throughput import monitor_throughput
 from .preview import Preview, preview
@@ -29,7 +29,6 @@ __all__ = [
     "debug",
     "explain",
     "monitor_throughput",
-    "notebook",
     "preview",
     "profile",
     "trace",

@@ -50,7 +50,7 @@ class StagePrinter(LiveStages):
         worked_s = (now.worked_ns - before.worked_ns) / 1e9
         total_s = sum(spent.seconds for _, spent in stages) or 1.0
         shares = (
-            f"{name} {percent(spent.seconds / total_s)} ({seconds(spent.seconds / spent.items)} each)"
+            f"{name} {percent(spent.seconds / total_s)} ({seconds(spent.seconds / max(spent.items, 1))} each)"
             for name, spent in stages[:NAMED]
         )
         line = (

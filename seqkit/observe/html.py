@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape as _escape
 
-__all__ = ["ALARM", "MONO", "bar", "card", "code", "escape", "faint", "frame", "pre", "row", "table"]
+__all__ = ["ALARM", "MONO", "bar", "card", "code", "escape", "facts", "faint", "frame", "pre", "row", "table"]
 
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 LINE = "1px solid rgba(128,128,128,0.35)"
@@ -112,6 +112,16 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterab
     top = f"<thead>{cells('th', head)}</thead>" if head else ""
     style = "border-collapse:collapse;border:0;margin:2px 0;font-size:inherit;color:inherit"
     return f'<table style="{style};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
+
+
+def facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Return a title with a table of names and texts below it.
+
+    >>> "2,000" in facts("Statistics", [("items", "2,000")])
+    True
+    """
+    cells = [[faint(escape(name)), escape(text)] for name, text in rows]
+    return frame(pre(escape(title)), table(cells))
 
 
 def bar(share: float, colour: str = ACCENT) -> str:

@@ -72,7 +72,7 @@ class _TqdmBar:
 
     def __init__(self, bar: Any, title: str) -> None:
         self._make = partial(bar, desc=title or None) if isinstance(bar, type) else None
-        self._bar = None if self._make else bar
+        self._bar: Any = None if self._make else bar
         self._start = 0 if self._make else bar.n
 
     def show(self, status: Status) -> None:

@@ -49,11 +49,11 @@ class LiveStages:
         return probes[id(view)]
 
     def lately(self) -> list[tuple[str, Sums]]:
-        """Return the stages that have computed items since the last call, the costliest first."""
+        """Return what each stage has done since the last call, the costliest first."""
         sums = self._recording.sums()
         spent = [(self._names[stage], now - self._before.get(stage, Sums())) for stage, now in sums.items()]
         self._before = sums
-        return sorted((pair for pair in spent if pair[1].items), key=lambda pair: -pair[1].seconds)
+        return sorted(spent, key=lambda pair: -pair[1].seconds)
 
     def report(self, now: Statistics) -> None:
         """Report on the node. It reports nothing by itself."""

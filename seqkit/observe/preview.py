@@ -16,7 +16,6 @@ from ..core.iteration import is_one_shot
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
-from .budget import Budget
 from .cards import chain, label, path_of, stage_row, step_card
 from .html import escape, faint, frame, pre, row
 from .steps import Step, Steps, viewed
@@ -167,7 +166,7 @@ def preview(
     max_bytes = positive_int(max_bytes, "preview: max_bytes")
     check_callable(clock, "preview: clock")
     chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
-    budget = Budget(clock, max_seconds, max_bytes)
+    budget = _Budget(clock, max_seconds, max_bytes)
     if isinstance(sequence, LoaderDisplay) and not hasattr(sequence, "view"):
         return _of_streams(sequence, n, budget)
     view = viewed(sequence, "preview")
@@ -178,7 +177,7 @@ def preview(
     return Preview(text_of(view), found, budget.spent(), budget.nbytes, budget.is_cut, stages)
 
 
-def _of_streams(loader: Any, n: int, budget: Budget) -> Preview:
+def _of_streams(loader: Any, n: int, budget: _Budget) -> Preview:
     """Show the first batches of a loader of streams, which a copy of it reads without workers."""
     name = type(loader).__name__
     if is_one_shot(loader._streams):
@@ -200,6 +199,35 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
     length = view._n
     for i in range(n if isinstance(length, Unsized) else min(n, length)):
         yield steps.of(view, i)
+
+
+class _Budget:
+    """Counts the time and the bytes of the items of one display."""
+
+    def __init__(self, clock: Callable[[], float], max_seconds: float | None, max_bytes: int) -> None:
+        self._clock, self._max_seconds, self._max_bytes = clock, max_seconds, max_bytes
+        self._begun = clock()
+        self.nbytes = 0
+        self.is_cut = False
+
+    def spent(self) -> float:
+        return self._clock() - self._begun
+
+    def within(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """Yield steps as long as the budget lasts. The first one is always within it."""
+        is_first = self.nbytes == 0
+        while is_first or not self._is_used_up():
+            step = next(steps, None)
+            if step is None:
+                return
+            is_first = False
+            self.nbytes += step.value.nbytes if step.value is not None else 0
+            yield step
+        self.is_cut = True
+
+    def _is_used_up(self) -> bool:
+        late = self._max_seconds is not None and self.spent() >= self._max_seconds
+        return late or self.nbytes >= self._max_bytes
 
 
 def _line(step: Step, item: Step) -> str:

@@ -29,7 +29,7 @@ from ..prefetch.results import size_of
 __all__ = ["Event", "Probe", "Recording", "Sums", "Thread", "forget"]
 
 # What timing may cost: this share of the CPU time of the items.
-SHARE = 0.02
+SHARE = 0.01
 # Every item is timed at first, and later at least one of so many. So many values of each view are described.
 SURE = 256
 SPARSEST = 100
@@ -142,7 +142,7 @@ class _Recorder:
     below_s, below_cpu_s : float
         Time of the probes below the one that is being read.
     cost_s : float
-        CPU time of timing the item so far.
+        Time that timing the item took so far.
     """
 
     recording: Recording
@@ -253,7 +253,7 @@ class Probe(View[Any]):
         clock, value, failed = self._recording.clock, _END, False
         before_s, before_cpu_s = recorder.below_s, recorder.below_cpu_s
         recorder.below_s = recorder.below_cpu_s = 0.0
-        begun_s, begun_cpu_s = clock(), thread_time()
+        entered_s, begun_cpu_s, begun_s = clock(), thread_time(), clock()  # `thread_time` takes a microsecond
         try:
             value = read(*args)
             return value
@@ -262,7 +262,8 @@ class Probe(View[Any]):
             recorder.error = id(error)
             raise
         finally:
-            taken_s, cpu_s = clock() - begun_s, thread_time() - begun_cpu_s
+            taken_s = clock() - begun_s
+            cpu_s = thread_time() - begun_cpu_s
             if value is not _END or failed:
                 own = taken_s - recorder.below_s, max(0.0, cpu_s - recorder.below_cpu_s)
                 about = self._about(recorder, value, index < 0) if value is not _END else (-1, "")
@@ -271,10 +272,10 @@ class Probe(View[Any]):
                 if recorder.depth == 1:
                     recorder.write()
             # The views above do not pay for recording.
-            ended_cpu_s, cost_below_s = thread_time(), recorder.cost_s
-            recorder.below_s = before_s + (clock() - begun_s)
-            recorder.below_cpu_s = before_cpu_s + (ended_cpu_s - begun_cpu_s)
-            recorder.cost_s += ended_cpu_s - begun_cpu_s - cpu_s
+            cost_below_s, all_s = recorder.cost_s, clock() - entered_s
+            recorder.cost_s += all_s - taken_s
+            recorder.below_s = before_s + all_s
+            recorder.below_cpu_s = before_cpu_s + cpu_s + (all_s - taken_s)
             if recorder.depth == 1:
                 recorder.end(cpu_s - cost_below_s)
 

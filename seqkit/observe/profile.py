@@ -78,9 +78,9 @@ def profile(
 
     Notes
     -----
-    Caches start empty. A failing item is counted, and reading goes on. Timing takes about 2 µs per item and
-    view. Each thread times its first 256 items, and then a sample. Quick items are read again without timing,
-    to find their rate, unless `n` is given.
+    Caches start empty. A failing item is counted, and reading goes on. Each thread times its first 256
+    items, and then a sample, which takes about 1 % of the CPU time. An item that is not timed costs about
+    0.6 µs per view. Quick items are read again without timing, to find their rate, unless `n` is given.
 
     Examples
     --------
@@ -132,6 +132,13 @@ def profile(
 
 def _as_view(sequence: Any) -> View[Any]:
     """Return a view, or the view of a loader."""
+    kind = type(sequence)
+    can_be_read = hasattr(kind, "__getitem__") or hasattr(kind, "view")
+    if kind.__module__.startswith("seqkit.") and not can_be_read:
+        raise TypeError(
+            f"profile: {kind.__name__} cannot be read by index. Pass a view or a DataLoader, which is read by"
+            " other workers. To time the workers of an iteration, iterate sk.watch(loader, stages=True)"
+        )
     view = getattr(sequence, "view", None)
     return view if isinstance(view, View) and not isinstance(sequence, View) else as_view(sequence, "profile")
 

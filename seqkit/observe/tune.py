@@ -9,7 +9,7 @@ from typing import Any
 from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.units import size
+from ..core.units import plural, size
 from ..core.view import Indexable, View
 from ..prefetch.choice import Choice, WorkerBudget, shown
 from ..prefetch.choose import choose
@@ -154,7 +154,7 @@ class Tuning:
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         table = [f"{name:<{widths[0]}}  {rate:>{widths[1]}}  {note}".rstrip() for name, rate, note in rows]
         failed = f", {cost.failed} failed: {cost.error}" if cost.failed else ""
-        return [*table, f"({cost.items} items of about {size(cost.nbytes)}{failed})"]
+        return [*table, f"({plural(cost.items, 'item')} of about {size(cost.nbytes)}{failed})"]
 
     def _note(self, speed: Speed) -> str:
         return "chosen" if speed.method == self.choice.method else ""

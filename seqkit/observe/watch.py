@@ -13,7 +13,7 @@ from ..core.view import T
 from ..prefetch.engine import observe_here
 from .live import Display, display_of
 from .live_stages import LiveStages
-from .meter import INTERVAL_S, Meter
+from .progress_meter import INTERVAL_S, ProgressMeter
 from .status import Status
 
 __all__ = ["Watch", "watch"]
@@ -92,7 +92,7 @@ class Watch(Generic[T]):
         self._sequence = sequence
         self._given = display, every_s, clock
         self._stages = stages
-        self._meter: Meter | None = None
+        self._meter: ProgressMeter | None = None
 
     @property
     def status(self) -> Status | None:
@@ -104,7 +104,7 @@ class Watch(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         display, every_s, clock = self._given
-        self._meter = Meter(self._sequence, display(), every_s, clock)
+        self._meter = ProgressMeter(self._sequence, display(), every_s, clock)
         return _Watched(self._sequence, self._meter, clock, self._stages)
 
     def __repr__(self) -> str:
@@ -114,13 +114,13 @@ class Watch(Generic[T]):
 class _Watched(Iterator[T]):
     """One iteration."""
 
-    def __init__(self, sequence: Any, meter: Meter, clock: Callable[[], float], stages: bool) -> None:
+    def __init__(self, sequence: Any, meter: ProgressMeter, clock: Callable[[], float], stages: bool) -> None:
         self._meter = meter
         self._clock = clock
         self._stages = stages
         with _timing_stages(stages):
             self._items: Iterator[T] = iter(sequence)
-        meter.total, meter.waited_s = _length(sequence), 0.0
+        meter.total, meter.has_consumer = _length(sequence), True
 
     def __next__(self) -> T:
         clock, meter = self._clock, self._meter

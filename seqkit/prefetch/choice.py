@@ -14,6 +14,8 @@ from .settings import Method
 MEMORY_SHARE = 0.25
 # Threads are chosen up to this advantage of processes, and workers at all from this advantage on.
 ADVANTAGE = 1.1
+# Speeds of items that sleep are measured as they are. A smaller difference between them is noise.
+NOISE = 1.25
 # Handing over an item takes about as long. No worker makes smaller ones faster.
 SMALLEST_S = 1e-6
 # Items below this cost about as much as handing them over.
@@ -114,17 +116,19 @@ def _best(measured: Measured, budget: WorkerBudget, workers: int | None) -> Spee
         return Speed("thread" if cost.sleep_share > 0.5 else "process", number, 0.0)
     if cost.items_per_s > 1 / SMALLEST_S:
         return Speed("inline", 0, cost.items_per_s)
+    sleeps = cost.sleep_share >= SLEEPS
     # Above nodes the trial is unjust to processes, which read in long jobs. There, threads must use more than
     # one CPU.
-    has_one_cpu = cost.sleep_share < SLEEPS and thread.items_per_s * cost.cpu_s < 1.2
-    advantage = 1 / 1.5 if measured.is_above_nodes and has_one_cpu else ADVANTAGE
+    has_one_cpu = not sleeps and thread.items_per_s * cost.cpu_s < 1.2
+    advantage = NOISE if sleeps else ADVANTAGE
+    if measured.is_above_nodes and has_one_cpu:
+        advantage = 1 / 1.5
     if measured.holds_lock:  # a short trial counts too few items of processes
-        advantage = 1 / 1.25
+        advantage = 1 / NOISE
     best = process if process and process.items_per_s > advantage * thread.items_per_s else thread
     # Workers that are not faster still work while the consumer does. That is not worth it for tiny items.
-    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / 1.25
-    is_alone = not measured.is_above_nodes and cost.sleep_share < SLEEPS
-    if is_alone and best.items_per_s < least * cost.items_per_s:
+    least = ADVANTAGE if cost.cpu_s + cost.asleep_s < TINY_S else 1 / NOISE
+    if not measured.is_above_nodes and not sleeps and best.items_per_s < least * cost.items_per_s:
         return Speed("inline", 0, cost.items_per_s)
     return best
 
@@ -136,8 +140,12 @@ def _why(measured: Measured, best: Speed, budget: WorkerBudget) -> str:
     parts = [f"An item takes {units.seconds(1 / one)} in one thread"]
     parts[0] += f" and sleeps {cost.sleep_share:.0%} of it." if cost.sleep_share >= 0.05 else "."
     if not measured.speeds:
-        kind = "sleep" if best.method == "thread" else "compute"
-        parts.append(f"That is too long to try workers. {best.method.capitalize()}s suit items that {kind}.")
+        suits = (
+            "Threads suit items that sleep"
+            if best.method == "thread"
+            else "Processes suit items that compute"
+        )
+        parts.append(f"That is too long to try workers. {suits}.")
     for speed in measured.speeds:
         what = f"{speed.workers} {'processes' if speed.method == 'process' else 'threads'}"
         if speed.workers == 1:

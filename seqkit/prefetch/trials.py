@@ -30,7 +30,7 @@ class CostAndThreads:
 
     def __call__(self, view: View[Any]) -> Measured:
         cost, start = cost_of(view, 0, COST_SHARE * self.seconds)
-        if cost.failed == cost.items or cost.wall_s > self.seconds / 2:
+        if cost.failed == cost.items or 1 / cost.items_per_s > self.seconds / 2:
             return Measured(cost, (), None, start, view._reads_ahead)
         found = Measured(cost, (), None, start, view._reads_ahead)
         if is_accountable(view, cost):

@@ -161,8 +161,12 @@ def tar_members(
     check_progress(progress, "tar_members: progress")
     archive_path = existing(path, "tar_members")
     _check_pattern(pattern, "tar_members")
-    with reporting(progress, "tar_members") as report:
-        members = list(_tar_directory(archive_path, pattern, report))
+    try:
+        with reporting(progress, "tar_members") as report:
+            members = list(_tar_directory(archive_path, pattern, report))
+    except tarfile.ReadError as error:
+        name_file(error, archive_path)
+        raise
     _check_found(members, pattern, archive_path, "tar_members")
     handles = Handles(partial(_open_tar, archive_path), bounded=True)
     return smap(WithHandle(handles, _read_tar, archive_path), as_view(members, "tar_members"))
@@ -219,8 +223,8 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
                 raise tarfile.ReadError(f"tar_members: {path} is damaged at byte {end}. Make it again.")
         if os.fstat(file.fileno()).st_size < end + tarfile.BLOCKSIZE:
             warn(
-                f"tar_members: {path} has no mark at its end. Members may be missing, because it was cut short"
-                " or not closed.",
+                f"tar_members: {path} has no mark at its end. Members may be missing, because it was cut"
+                " short or not closed.",
                 RuntimeWarning,
             )
 

@@ -8,6 +8,8 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from ..core.progress import Progress
 from ..core.view import View
 from .files import files, name_file
@@ -52,7 +54,8 @@ def audio(
     Notes
     -----
     soundfile decodes. Items that fail are errors that name the file: those of an unknown format, those that
-    were cut short, and floats that are read as ints.
+    were cut short, and floats that are read as ints. Loud samples of MP3, Vorbis and Opus may be larger than
+    1.0. As ints they are clipped.
 
     Examples
     --------
@@ -74,14 +77,21 @@ def read_audio(path: str, dtype: str = "float32") -> tuple[Any, int]:
     _check_dtype(dtype)
     try:
         with soundfile.SoundFile(path) as file:
-            if dtype.startswith("int") and file.subtype in ("FLOAT", "DOUBLE"):
+            is_int = dtype.startswith("int")
+            if is_int and file.subtype in ("FLOAT", "DOUBLE"):
                 raise ValueError(f"the samples are floats. Read them as 'float32', not {dtype!r}")
-            samples = file.read(dtype=dtype)
+            samples = _as_ints(file, dtype) if is_int and file.format == "OGG" else file.read(dtype=dtype)
             _check_complete(file, len(samples))
             return samples, file.samplerate
     except Exception as error:
         name_file(error, str(path))
         raise
+
+
+def _as_ints(file: Any, dtype: str) -> Any:
+    """Return samples of Vorbis or Opus, which are floats. Those beyond the largest int would wrap around."""
+    largest = np.iinfo(dtype).max
+    return np.clip(np.rint(file.read(dtype="float64") * largest), -largest, largest).astype(dtype)
 
 
 def _check_dtype(dtype: Any) -> None:

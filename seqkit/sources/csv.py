@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.view import View
 from .columns import DictRows, check_names
-from .files import existing
+from .files import existing, is_pointer
 from .per_process import PerProcess
 
 __all__ = ["csv"]
@@ -107,8 +107,8 @@ def _read(read: Callable[..., Any], path: str, delimiter: str | None, encoding: 
         names, table = read(path, delimiter or ",", encoding or _encoding(path))
     except UnicodeDecodeError as error:
         raise _not_decoded(path, encoding or "utf-8", str(error)) from None
-    if names[0].startswith("version https://git-lfs"):
-        raise ValueError(f"csv: {path} is a pointer of Git LFS, not the file itself. Run: git lfs pull")
+    if is_pointer(path):
+        raise ValueError("csv: the file holds no table")  # the note that names the file says why
     if delimiter is None and len(names) == 1 and (other := re.search(r"[;|\t]", names[0])):
         raise ValueError(
             f"csv: {path} has a single column {names[0]!r}. Pass delimiter={other[0]!r}, or delimiter=',' if"

@@ -17,7 +17,9 @@ from ..core.source import as_view
 from ..core.view import View, name_of
 from ..views.smap.smap import smap
 
-__all__ = ["as_path", "existing", "files", "found", "name_file", "natural"]
+__all__ = ["as_path", "existing", "files", "found", "is_pointer", "name_file", "natural"]
+
+POINTER = b"version https://git-lfs"
 
 
 def files(
@@ -135,8 +137,19 @@ def name_file(error: Exception, path: str | None) -> None:
         is_named = path in str(error)
     except Exception:
         is_named = False
-    if not is_named:
+    if is_pointer(path):
+        error.add_note(f"file: {path} is a pointer of Git LFS and not the file itself. Run: git lfs pull")
+    elif not is_named:
         error.add_note(f"file: {path}")
+
+
+def is_pointer(path: str) -> bool:
+    """Return whether a file is what Git leaves in place of a large file that was not downloaded."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(POINTER)) == POINTER
+    except (OSError, ValueError):  # a folder, or a URL
+        return False
 
 
 def as_path(path: Any, who: str) -> str:

@@ -66,7 +66,8 @@ def _mapped(path: str) -> Any:
             error.add_note("Too many files are open. Pass a pattern to sources.read, which keeps few open.")
         name_file(error, path)
         raise
-    if getattr(mapped, "offset", 0) and os.path.getsize(path) > mapped.offset + array.nbytes:
+    offset = getattr(mapped, "offset", 0)
+    if offset and os.path.getsize(path) > offset + array.nbytes:
         raise ValueError(f"npy: {path} has more bytes after its array. Read several arrays with numpy.load.")
     if not array.shape:
         raise ValueError(f"npy: {path} is a single {array.dtype}, not an array with rows. Use numpy.load.")

@@ -19,7 +19,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from time import monotonic_ns
@@ -101,13 +101,23 @@ class Opener:
     def open(self, stream: Any, chunk: int) -> _OpenPass:
         """Open a stream at a chunk, or at its beginning."""
         if self._resume == "start":
-            return _OpenPass(in_order(self._at_epoch(self.open_fn(stream, start=chunk))), chunk)
-        opened = self._at_epoch(self.open_fn(stream))
+            return _OpenPass(in_order(self._at_epoch(self._opened(stream, start=chunk))), chunk)
+        opened = self._at_epoch(self._opened(stream))
         if chunk and isinstance(opened, View) and is_measured(opened):
             return _OpenPass(in_order(opened[chunk:]), chunk)
         if chunk and isinstance(opened, Stream):
             return _OpenPass(iter(opened.skip(chunk)), chunk)
         return _OpenPass(in_order(opened), 0)
+
+    def _opened(self, stream: Any, **start: int) -> Iterable[Any]:
+        opened = self.open_fn(stream, **start)
+        is_table = hasattr(opened, "columns") and hasattr(opened, "shape")
+        if is_table or isinstance(opened, Mapping):
+            raise TypeError(
+                f"open_fn must return an iterable of chunks, got a {type(opened).__name__}, which gives its"
+                f" {'columns' if is_table else 'keys'}. Return [table], or seqkit.view(table) for its rows."
+            )
+        return opened
 
     def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
         if isinstance(opened, View):

@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from ..core.arguments import as_bool, check_callable, int_at_least, positive_int, refuse_async
+from ..core.arguments import as_bool, check_callable, int_at_least, positive_int, refuse_async, refuse_set
 from ..core.errors import EvaluationError, fail
 from ..core.iteration import Progress, is_one_shot, restarting
 from ..core.randomness import as_seed, node_key
@@ -56,6 +56,7 @@ class Stream(Generic[T]):
                 f"Stream: source must be an iterable, or a function that returns one, got {source!r}"
             )
         refuse_async(source, "Stream: source")
+        refuse_set(source, "Stream: source")
         self._source = source
         self._is_spent = False
         self._epoch: int | None = None

@@ -274,6 +274,32 @@ def test_a_data_set_that_is_read_whole_is_not_warned_of(dataset: Any, options: A
     assert not warnings_of(lambda: Loader(dataset, 2, **options))
 
 
+# -------------------------------------------------------------------- what Keras calls
+
+
+class Keras:
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+    def on_epoch_end(self) -> None:
+        raise AssertionError("it is not called")
+
+
+class Both(Keras):
+    def set_epoch(self, epoch: int) -> None:
+        self.number = epoch
+
+
+def test_a_data_set_that_waits_for_the_end_of_an_epoch_is_warned_of() -> None:
+    (message,) = warnings_of(lambda: Loader(Keras(), 2))
+    assert "on_epoch_end of the data set (Keras) is not called" in message
+    assert "set_epoch(epoch)" in message
+    assert not warnings_of(lambda: list(Loader(Both(), 2)))
+
+
 # -------------------------------------------------------------------- names
 
 

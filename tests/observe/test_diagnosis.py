@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import seqkit as sk
 from seqkit.observe.diagnosis import diagnose
 from seqkit.observe.measurement import Measurement, NodeFigures, Stage
 from seqkit.prefetch.choice import WorkerBudget, decided
@@ -209,6 +210,21 @@ def test_the_bottleneck_is_found(case):
     found = diagnose(measurement)
     assert (found.cause, found.rate and pytest.approx(found.rate)) == expected
     assert words in str(found)
+
+
+def test_the_remedy_is_in_the_words_of_a_loader():
+    waits = stage(cpu=0.02), speeds(inline=52, thread=410)
+    found = diagnose(measured(waits[0], nodes=[node("thread")], speeds=waits[1], subject="DataLoader"))
+    assert found.remedy.endswith("Pass `num_workers=8, method='thread'` to DataLoader.")
+    assert found.settings == {"num_workers": 8, "method": "thread"}
+    assert sk.DataLoader(range(8), 4, **found.settings).num_workers == 8
+
+
+def test_the_remedy_of_small_slots_is_an_argument_of_loaders_too():
+    misses = node(misses=99, slots=4, slot_bytes=65536, shm_size=MIB)
+    found = diagnose(measured(stage(nbytes=6 * MIB), nodes=[misses], subject="DataLoader"))
+    assert found.settings == {"shm_size": 48 * MIB}
+    assert "Pass `shm_size=48 << 20` to DataLoader." in found.remedy
 
 
 def test_there_are_at_least_20_bottlenecks():

@@ -70,7 +70,7 @@ def spin(i):
 @pytest.mark.parametrize("method", ["thread", "process"])
 def test_stages_are_timed_inside_workers(method):
     view = sk.batch(sk.smap(spin, range(200)), 10)
-    found = profile(sk.prefetch(view, 2, method), try_workers=False)
+    found = profile(sk.prefetch(view, 2, method), n=20, try_workers=False)
     node, batched, spun, leaf = found.stages
     assert (node.waits, node.node, node.items) == (True, -1, 20)
     assert [(stage.node, stage.items) for stage in (batched, spun, leaf)] == [(0, 20), (0, 200), (0, 200)]
@@ -85,7 +85,7 @@ def test_stages_are_timed_inside_workers(method):
 
 def test_stages_below_each_node_are_timed():
     low = sk.prefetch(sk.smap(spin, range(60)), 2, "thread")
-    found = profile(sk.prefetch(sk.smap(str, low), 1, "thread"), try_workers=False)
+    found = profile(sk.prefetch(sk.smap(str, low), 1, "thread"), n=60, try_workers=False)
     assert [stage.node for stage in found.stages] == [-1, 0, 0, 1, 1]
     assert [stage.waits for stage in found.stages] == [True, False, True, False, False]
     assert {stage.items for stage in found.stages} == {60}
@@ -94,13 +94,13 @@ def test_stages_below_each_node_are_timed():
 
 def test_stages_are_timed_in_threads_of_process_workers():
     low = sk.prefetch(sk.smap(spin, range(40)), 2, "process")
-    found = profile(sk.prefetch(sk.smap(str, low), 1, "process"), try_workers=False)
+    found = profile(sk.prefetch(sk.smap(str, low), 1, "process"), n=40, try_workers=False)
     assert {stage.items for stage in found.stages} == {40}
 
 
 def test_the_pipeline_of_a_loader_is_profiled():
     loader = sk.DataLoader(sk.smap(spin, range(64)), batch_size=8, num_workers=2)
-    found = profile(loader, try_workers=False)
+    found = profile(loader, n=8, try_workers=False)
     assert found.items == 8
     assert next(stage for stage in found.stages if stage.view == "smap(spin)").items == 64
     assert len(list(loader)) == 8
@@ -113,14 +113,14 @@ def test_the_nodes_of_bound_batches_are_profiled():
     loader = sk.DataLoader(
         sk.smap(spin, range(64)), batch_size=8, num_workers=2, method="process", worker_init_fn=init
     )
-    found = profile(loader, try_workers=False)
+    found = profile(loader, n=8, try_workers=False)
     assert found.items == 8
     assert len(found.nodes) == 2
     assert next(stage for stage in found.stages if stage.view == "smap(spin)").items == 64
 
 
 def test_the_consumers_own_time_is_separate():
-    found = profile(sk.smap(str, range(50)), step=spin_long, try_workers=False)
+    found = profile(sk.smap(str, range(50)), n=50, step=spin_long, try_workers=False)
     assert found.step_s > 0
     assert found.step_s + found.waited_s <= found.elapsed_s
     assert found.counted == 50
@@ -173,7 +173,7 @@ def test_failures_are_counted_for_the_stage_that_raised():
 
 def test_a_killed_worker_is_a_failed_item():
     mapped = sk.smap(lambda i: os.kill(os.getpid(), 9) if i == 3 else i, range(6))
-    found = profile(sk.prefetch(mapped, 1, "process", retries=0), try_workers=False)
+    found = profile(sk.prefetch(mapped, 1, "process", retries=0), n=6, try_workers=False)
     assert (found.items, found.failed, found.nodes[0].restarts) == (5, 1, 1)
 
 
@@ -212,7 +212,7 @@ def test_the_views_of_all_epochs_are_one_stage_of_a_profile():
 
 @pytest.fixture(scope="module")
 def found():
-    return profile(sk.prefetch(sk.smap(spin, range(40)), 2), try_workers=False)
+    return profile(sk.prefetch(sk.smap(spin, range(40)), 2), n=40, try_workers=False)
 
 
 def test_the_table_has_bars_and_ends_with_the_diagnosis(found):

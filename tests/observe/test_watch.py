@@ -209,6 +209,22 @@ def test_errors_of_timed_stages_name_the_same_views(method):
     assert "probe" not in str(caught.value)
 
 
+def test_profile_refuses_an_iteration_and_names_the_remedy():
+    loader = sk.DataLoader(range(8))
+    for running in (iter(loader), watch(loader), StreamLoader([3], range, 1)):
+        with pytest.raises(TypeError, match=f"profile: {type(running).__name__} cannot be read by index"):
+            sk.profile(running)
+
+
+def test_profile_leaves_the_workers_that_run_alone():
+    with sk.prefetch(range(100), 1) as node:
+        items = iter(node)
+        assert next(items) == 0
+        assert sk.profile(node, 4, try_workers=False).items == 4
+        assert node.is_running()
+        assert list(items) == list(range(1, 100))
+
+
 def test_a_class_of_bars_makes_one_that_is_closed():
     tqdm = pytest.importorskip("tqdm").tqdm
     made = []

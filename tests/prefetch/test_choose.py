@@ -61,6 +61,12 @@ def test_sleeping_items_get_more_workers_than_there_are_cpus() -> None:
     assert chosen(cost(0.02, 0.019), ("thread", 32, 30), ("process", 32, 20)).method == "thread"
 
 
+def test_sleeping_items_get_threads_unless_processes_are_clearly_faster() -> None:
+    asleep = cost(0.02, 0.018)
+    assert chosen(asleep, ("thread", 18, 600), ("process", 18, 740)).method == "thread"  # this may be noise
+    assert chosen(asleep, ("thread", 18, 500), ("process", 18, 900)).method == "process"
+
+
 def test_tiny_items_get_no_workers() -> None:
     choice = chosen(cost(1e-7), ("thread", 2, 1e6), ("process", 2, 2e6))
     assert choice.settings == {"nworkers": 0}
@@ -75,6 +81,7 @@ def test_tiny_items_get_no_workers() -> None:
 def test_items_that_are_too_slow_to_try_are_judged_by_their_sleep() -> None:
     assert chosen(cost(3.0, 2.9)).method == "thread"
     assert chosen(cost(3.0)).settings == {"nworkers": 2, "method": "process"}
+    assert "too long to try workers. Processes suit items that compute." in chosen(cost(3.0)).why
 
 
 def test_memory_limits_workers_and_what_is_computed_ahead() -> None:
@@ -130,7 +137,7 @@ def test_a_lock_that_items_hold_is_told_from_one_that_they_release() -> None:
     data = bytes(1 << 22)
     held = in_child(sk.smap(hold, range(10**6)), LockShare(), 10)
     free = in_child(sk.smap(lambda x: hashlib.sha256(data).digest(), range(10**6)), LockShare(), 10)
-    assert 0 <= free < 0.4 < held <= 0.6
+    assert 0 <= free < 0.3 < held <= 0.6  # as `Measured.holds_lock` tells them apart
 
 
 class LockShare:
@@ -140,7 +147,7 @@ class LockShare:
 
 class Work:
     def __call__(self, view: Any) -> Measured:
-        return CostAndThreads(sk.prefetch(view)._settings, 0.05, 2, None)(view)
+        return CostAndThreads(sk.prefetch(view)._settings, 0.4, 2, None)(view)
 
 
 def test_waiting_for_a_node_below_is_no_cost_of_an_item() -> None:

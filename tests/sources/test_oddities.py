@@ -1479,7 +1479,9 @@ csv_cell("names without a line end", "a,b", [])
 csv_cell("mark of UTF-8 alone", "\ufeff", refused(r"a\.csv is empty"))
 csv_cell("field of 3 MB", "a,b\n1," + "x" * 3_000_000 + "\n", [{"a": 1, "b": "x" * 3_000_000}])
 csv_cell(
-    "pointer of Git LFS", "version https://git-lfs.github.com/spec/v1\nsize 1\n", refused("git lfs pull")
+    "pointer of Git LFS",
+    "version https://git-lfs.github.com/spec/v1\nsize 1\n",
+    refused(r"a\.csv is a pointer of Git LFS", "git lfs pull"),
 )
 csv_cell("Windows", "a,b\r\n1,x\r\n", [{"a": 1, "b": "x"}])
 csv_cell("too few fields", "a,b\n1,2\n3\n", refused(r"a\.csv"))
@@ -1630,6 +1632,15 @@ def _(folder: Path) -> Any:
     return of_format("numpy", x=[1, 2]), [{"x": 1}, {"x": 2}]
 
 
+@cell("huggingface", "times with nanoseconds", "datasets", "pyarrow")
+def _(folder: Path) -> Any:
+    import datasets
+    import pyarrow as pa
+
+    data = datasets.Dataset(pa.table({"t": pa.array([[1001]], pa.list_(pa.time64("ns")))}))
+    return lambda: sk.view(data), refused("'t' has times with nanoseconds", "cast_column")
+
+
 @cell("huggingface", "saved with a format", "datasets")
 def _(folder: Path) -> Any:
     import datasets
@@ -1649,7 +1660,13 @@ def _(folder: Path) -> Any:
 
 def test_items_and_batches_of_formatted_data_have_the_same_types() -> None:
     datasets = pytest.importorskip("datasets")
-    data = datasets.Dataset.from_dict({"full": [1, 2, 3], "gaps": [1, None, 3], "words": list("abc")})
+    columns = {"full": [1, 2, 3], "gaps": [1, None, 3], "words": list("abc")}
+    columns |= {"lists": [[1, 2], [3], [4]], "gaps_in_lists": [[1, 2], [3, None], [4]]}
+    columns |= {
+        "structs": [{"a": 1}, {"a": 2}, {"a": 3}],
+        "gaps_in_structs": [{"a": 1}, {"a": None}, {"a": 3}],
+    }
+    data = datasets.Dataset.from_dict(columns)
     data = data.cast_column("full", datasets.Value("int8"))
     for kind in ("numpy", "torch", None):
         if kind == "torch":
@@ -1804,3 +1821,31 @@ def test_whole_arrow_stream_is_read_without_a_warning(tmp_path: Path) -> None:
     with pa.ipc.new_stream(str(tmp_path / "a.arrow"), pa.schema({"x": pa.int64()})) as writer:
         writer.write_table(pa.table({"x": [1, 2]}))
     assert list(sk.read(tmp_path / "a.arrow")) == [{"x": 1}, {"x": 2}]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.npy", "a.npz", "a.h5", "a.zip", "a.tar", "a.csv", "a.parquet", "a.feather", "a.png", "a.wav"]
+)
+def test_error_of_a_pointer_of_git_lfs_says_what_it_is(name: str, tmp_path: Path) -> None:
+    needs = {".h5": "h5py", ".parquet": "pyarrow", ".feather": "pyarrow", ".png": "PIL", ".wav": "soundfile"}
+    if library := needs.get(Path(name).suffix):
+        pytest.importorskip(library)
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n")
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the text is checked below
+        list(sk.read(tmp_path / name))
+    assert f"{name} is a pointer of Git LFS" in text_of(caught.value)
+    assert "git lfs pull" in text_of(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.ogg", "a.opus", "a.mp3"])
+@pytest.mark.parametrize("dtype", ["int16", "int32"])
+def test_loud_samples_are_clipped_and_do_not_wrap_around(name: str, dtype: str, tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    square = np.sign(np.sin(np.arange(8000) / 7))
+    options = {"format": "OGG", "subtype": "OPUS"} if name == "a.opus" else {}
+    soundfile.write(tmp_path / name, square, 8000, **options)
+    floats, _ = sources.audio(tmp_path)[0]
+    ints, _ = sources.audio(tmp_path, dtype)[0]
+    assert floats.max() > 1
+    assert ints.dtype == dtype
+    assert np.abs(ints / np.iinfo(dtype).max - np.clip(floats, -1, 1)).max() < 1e-4

@@ -24,7 +24,7 @@ from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory
 from ...prefetch import prefetch
-from .materialize import OnError, report_failed, tolerating
+from .failed_items import OnError, report_failed, tolerating
 from .npy_writer import NpyWriter
 from .parquet_writer import ParquetWriter
 from .target import Ahead, Target

@@ -1,4 +1,4 @@
-"""`Meter`: measures the rate of an iteration, and shows its `Status` from time to time."""
+"""`ProgressMeter`: measures the rate of an iteration, and shows its `Status` from time to time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .probe import Sums
 from .status import StageShare, Status
 from .tree import outline
 
-__all__ = ["INTERVAL_S", "Meter", "meter_of"]
+__all__ = ["INTERVAL_S", "ProgressMeter", "meter_of"]
 
 INTERVAL_S = 0.5
 # The weight of the latest interval in the rate.
@@ -25,21 +25,23 @@ LATEST = 0.3
 SUMS = ("worked_ns", "restarts", "slots", "leased", "ready", "in_work")
 
 
-def meter_of(progress: Any, what: str, sequence: Any) -> Meter:
+def meter_of(progress: Any, what: str, sequence: Any) -> ProgressMeter:
     """Return a meter for the argument `progress` of a function that takes long."""
     display = display_of(None if progress is True else progress, f"{what}: progress", what)
-    return Meter(sequence, display(), INTERVAL_S, monotonic)
+    return ProgressMeter(sequence, display(), INTERVAL_S, monotonic)
 
 
-class Meter:
+class ProgressMeter:
     """Measures the rate of an iteration.
 
     Attributes
     ----------
     done, total : int, and int or None
         Number of items so far, and of all items.
-    waited_s : float or None
-        How long the consumer has waited for items since the last `show`. None if there is no consumer.
+    has_consumer : bool
+        Whether somebody waits for the items.
+    waited_s : float
+        How long the consumer has waited since the last `show`.
     due_s : float
         When the next status is due.
     status : Status or None
@@ -47,8 +49,10 @@ class Meter:
     """
 
     def __init__(self, sequence: Any, display: Display, every_s: float, clock: Callable[[], float]) -> None:
-        self.done, self.total = 0, None
-        self.waited_s: float | None = None
+        self.done = 0
+        self.total: int | None = None
+        self.has_consumer = False
+        self.waited_s = 0.0
         self.status: Status | None = None
         self._sequence = sequence
         self._display = display
@@ -86,7 +90,7 @@ class Meter:
             now - self._begun,
             self._rate,
             left,
-            None if self.waited_s is None else min(1.0, self.waited_s / taken_s),
+            min(1.0, self.waited_s / taken_s) if self.has_consumer else None,
             workers,
             sums.restarts,
             min(1.0, worked_s / taken_s / max(workers, 1)),
@@ -99,8 +103,7 @@ class Meter:
         )
         self._display.show(self.status)
         self._since, self._shown, self._before = now, self.done, sums
-        self.due_s = now + self._every_s
-        self.waited_s = None if self.waited_s is None else 0.0
+        self.due_s, self.waited_s = now + self._every_s, 0.0
 
     def close(self) -> None:
         """Show the items that were not shown yet, and end the display."""
@@ -127,6 +130,9 @@ def _shares(nodes: list[Prefetch[Any]]) -> tuple[StageShare, ...]:
     for node in nodes:
         if type(observer := node.observer()) is LiveStages:
             found += observer.lately()
-    total_s = sum(spent.seconds for _, spent in found) or 1.0
-    shares = (StageShare(name, spent.seconds / total_s, spent.seconds / spent.items) for name, spent in found)
-    return tuple(sorted(shares, key=lambda stage: -stage.share))
+    total_s = sum(spent.seconds for _, spent in found)
+    return tuple(
+        StageShare(name, spent.seconds / total_s, spent.seconds / spent.items)
+        for name, spent in sorted(found, key=lambda pair: -pair[1].seconds)
+        if spent.items
+    )
