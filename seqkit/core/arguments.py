@@ -149,6 +149,8 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
     Traceback (most recent call last):
     TypeError: smap: f must be callable, got 'abs'
     """
+    if type(value) is FunctionType and not value.__code__.co_flags & _ASYNC:
+        return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}")
     refuse_async(value, who)

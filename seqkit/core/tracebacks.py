@@ -15,10 +15,10 @@ from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 __all__ = [
-    "creation_site",
     "frames_of_others",
     "hide_frames",
     "hiding_frames",
+    "ours",
     "place",
     "warn",
     "with_sources",
@@ -113,7 +113,7 @@ class _Ours(dict[str, bool]):
         return ours
 
 
-_ours = _Ours()
+ours = _Ours()
 
 
 def _cloudpickle() -> str:
@@ -124,7 +124,7 @@ def _cloudpickle() -> str:
 def _user_frame(depth: int) -> FrameType:
     """Return the innermost frame of user code, or the outermost frame if there is none."""
     frame = sys._getframe(depth + 1)
-    while _ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+    while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
         frame = outer
     return frame
 
@@ -142,15 +142,6 @@ def frames_of_others() -> dict[int, FrameType]:
     # A frame that refers to itself would keep the consumer's objects until the next garbage collection.
     del frames[threading.get_ident()]
     return frames
-
-
-def creation_site() -> tuple[str, int, str]:
-    """Return file, line and function of the user's code that is creating a view."""
-    frame = sys._getframe(2)  # `_user_frame` without its call
-    while _ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
-        frame = outer
-    code = frame.f_code
-    return code.co_filename, frame.f_lineno, code.co_name
 
 
 def warn(text: str, category: type[Warning]) -> None:

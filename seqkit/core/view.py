@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
 
@@ -60,7 +61,7 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .tracebacks import creation_site, hide_frames, hiding_frames
+from .tracebacks import hide_frames, hiding_frames, ours
 
 __all__ = [
     "Indexable",
@@ -209,7 +210,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._known = n
         if n is not None:
             self._n = n
-        self._site = creation_site()
+        frame = sys._getframe(1)  # the user's code that creates the view, found without a call
+        while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+            frame = outer
+        self._site = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
         for source in sources:
             if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
