@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,34 @@ from figures import COLOURS, INK, PALE
 FOLDER = Path(__file__).parent
 PAGE, PLOT, RESULTS = FOLDER / "comparison.md", FOLDER / "comparison.svg", FOLDER / "benchmarks"
 
-Figures = dict[str, list[float]]
+# One entry for each figure that a run of `tests/benchmarks/compare.py` measures: is less better?
+LESS = {"per_second": False, "first_ms": True, "consumer_us": True, "worker_mib": True}
 
 
-def results(part: str, number: int = 0) -> list[dict[str, Any]]:
-    """Return the results of the runs that measured the figure `number` of a part of the benchmarks."""
-    runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"*/{part}.json"))]
-    return [run for run in runs if len(run["figures"]) > number]
+def results(part: str) -> list[dict[str, Any]]:
+    """Return the results of a part of the benchmarks, one for each run."""
+    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"*/{part}.json"))]
 
 
-def ratios(figures: Figures, ours: str, theirs: str, less_is_better: bool = False) -> list[float]:
+def compared(part: str, title: str, field: str) -> list[dict[str, list[float]]]:
+    """Return the figures of each library, for each run."""
+    return [{name: fields[field] for name, fields in run["compared"][title].items()} for run in results(part)]
+
+
+def ratios(ours: list[float], theirs: list[float], less_is_better: bool) -> list[float]:
     """Return how many times better ours is, round by round."""
-    pairs = zip(figures[ours], figures[theirs], strict=True)
-    return [b / a if less_is_better else a / b for a, b in pairs]
+    return [b / a if less_is_better else a / b for a, b in zip(ours, theirs, strict=True)]
 
 
-def spread(values: list[float]) -> str:
-    low, middle, high = min(values), statistics.median(values), max(values)
-    return f"{middle:.2g} ({low:.2g} to {high:.2g})"
+def median(values: list[float], pattern: str) -> str:
+    return format(statistics.median(values), pattern)
+
+
+def spread(runs: list[list[float]], pattern: str = ".2g") -> str:
+    """Return the median of each run, then the lowest and the highest round of all."""
+    rounds = [value for run in runs for value in run]
+    medians = " and ".join(median(run, pattern) for run in runs)
+    return f"{medians} ({min(rounds):{pattern}} to {max(rounds):{pattern}})"
 
 
 def lines(header: list[str], rows: list[list[str]]) -> str:
@@ -43,101 +54,114 @@ def lines(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def runs_of(part: str, number: int = 0) -> list[str]:
-    return [f"run {run}" for run, _ in enumerate(results(part, number), 1)]
-
-
-def batches() -> str:
-    found = [run["figures"][0] for run in results("transport")]
-    peers = [name for name in found[0] if name not in ("seqkit", "seqkit DataLoader")]
+def versus(part: str, columns: dict[str, str], field: str = "per_second", pattern: str = ",.0f") -> str:
+    """Return a table: seqkit's own figure, then how many times better seqkit is than each library."""
+    found = {column: compared(part, title, field) for column, title in columns.items()}
+    names = dict.fromkeys(name for runs in found.values() for run in runs for name in run)
     rows = [
-        [name, *(f"{statistics.median(one[name]):.0f}" for one in found)]
-        + [spread(ratios(one, "seqkit", name)) for one in found]
-        for name in peers
-    ]
-    ours = ["**seqkit**", *(f"{statistics.median(one['seqkit']):.0f}" for one in found), *["1"] * len(found)]
-    runs = runs_of("transport")
-    return lines(
-        ["", *(f"per second, {run}" for run in runs), *(f"seqkit is, {run}" for run in runs)], [ours, *rows]
-    )
-
-
-def arrays() -> str:
-    cases = [(size, held) for size in (4, 32) for held in (0, 2, 6)]
-    rows = []
-    for number, (size, held) in enumerate(cases, 1):
-        found = [run["figures"][number] for run in results("transport", number)]
-        peers = [name for name in found[0] if name != "seqkit"]
-        best = max(peers, key=lambda name: statistics.median(found[0][name]))
-        rows.append([f"{size} MiB", str(held), best, *(spread(ratios(one, "seqkit", best)) for one in found)])
-    return lines(
         [
-            "array",
-            "results held",
-            "fastest other library",
-            *(f"seqkit is, {r}" for r in runs_of("transport", 7)),
-        ],
-        rows,
-    )
-
-
-def integers() -> str:
-    found = [run["figures"][7] for run in results("transport", 7)]
-    rows = [
-        [name, *(f"{statistics.median(one[name]):,.0f}" for one in found)]
-        for name in sorted(found[0], key=lambda name: -statistics.median(found[0][name]))
+            "**seqkit**, measured",
+            *(spread([run["seqkit"] for run in runs], pattern) for runs in found.values()),
+        ]
     ]
-    return lines(["one int per item", *(f"per second, {run}" for run in runs_of("transport", 7))], rows)
+    for name in names:
+        if name == "seqkit":
+            continue
+        cells = []
+        for runs in found.values():
+            both = [ratios(run["seqkit"], run[name], LESS[field]) for run in runs if all(run.get(name, ()))]
+            cells.append(spread(both) if both and all(name in run for run in runs) else "")
+        if any(cells):
+            rows.append([name, *cells])
+    return lines(["seqkit is, beside", *columns], rows)
+
+
+TRANSPORT = {
+    "stacked images, 18 MiB": "stacked images, 18 MiB",
+    "arrays of 4 MiB": "arrays of 4 MiB, 0 held",
+    "arrays of 32 MiB, 6 held": "arrays of 32 MiB, 6 held",
+    "one int per item": "one int per item",
+}
+PIPELINES = {name: name for name in ("JPEG, augmented", "token windows", "table rows", "straggler")}
+STARTS = {
+    "fork": "start, fork",
+    "fork, beside a progress bar": "start, fork, beside a progress bar",
+    "spawn": "start, spawn",
+}
+
+
+def processor() -> str:
+    pictures = {name: name for name in ("JPEG, augmented", "token windows", "table rows")}
+    return versus("pipelines", pictures, "consumer_us")
+
+
+def memory() -> str:
+    return versus("start", {name: title for name, title in STARTS.items() if "bar" not in name}, "worker_mib")
+
+
+def stages() -> str:
+    runs = results("stages")
+    titles = [row[0] for row in runs[0]["tables"][0]["rows"][1:]]
+    names = runs[0]["tables"][0]["rows"][0][2:]
+    rows = [
+        [
+            title,
+            *(
+                spread([run["figures"][k][name] for run in runs]) if name in runs[0]["figures"][k] else ""
+                for name in names
+            ),
+        ]
+        for k, title in enumerate(titles)
+    ]
+    return lines(["time, as a multiple of the slowest stage's", *names], rows)
 
 
 def epochs() -> str:
     runs = results("loader")
-    names = [row[:2] for row in runs[0]["tables"][0]["rows"][1:]]
-    rows = []
-    for number, (name, workers) in enumerate(names):
-        cells = [spread(ratios(run["figures"][number], "seqkit.torch", "torch", True)) for run in runs]
-        rows.append([name, workers, *cells])
-    return lines(
-        ["epoch of", "workers", *(f"seqkit.torch is faster than torch by, {r}" for r in runs_of("loader"))],
-        rows,
-    )
-
-
-def moments() -> str:
-    runs = results("loader")
-    first = runs[0]["figures"][-2]
-    ours, torch, again, torch_again = first
-    rows = []
-    for title, one, other in [
-        ("first batch, 2 forked workers", ours, torch),
-        ("next epoch on living workers", again, torch_again),
-    ]:
-        rows.append([title, *(spread(ratios(run["figures"][-2], one, other, True)) for run in runs)])
-    return lines(["", *(f"faster than torch by, {run}" for run in runs_of("loader"))], rows)
+    rows = [
+        [
+            *row[:2],
+            spread(
+                [
+                    ratios(one["seqkit.torch"], one["torch"], True)
+                    for one in (run["figures"][k] for run in runs)
+                ]
+            ),
+        ]
+        for k, row in enumerate(runs[0]["tables"][0]["rows"][1:])
+    ]
+    return lines(["epoch of", "workers", "seqkit.torch is, beside torch"], rows)
 
 
 def resume() -> str:
     runs = results("loader")
-    rows = [
-        [name.removesuffix(", ms"), *(f"{spread(run['figures'][-1][name])} ms" for run in runs)]
-        for name in runs[0]["figures"][-1]
+    elsewhere = "200,000 shuffled samples, from 50%, "
+    figures = [
+        {**{elsewhere + name: values for name, values in run["figures"][-1].items()}, **run["figures"][-2]}
+        for run in runs
     ]
-    return lines(["first batch after a resume in", *runs_of("loader")], rows)
+    rows = [
+        [name.removesuffix(", ms"), f"{spread([one[name] for one in figures])} ms"] for name in figures[0]
+    ]
+    return lines(["first batch after a resume", "takes"], rows)
 
 
 def machines() -> str:
-    found = {f"{run['machine']}, {run['date']}" for part in ("transport", "loader") for run in results(part)}
+    found = {f"{run['machine']}, {run['date']}" for part in PARTS for run in results(part)}
     return "\n".join(f"- {each}" for each in sorted(found))
 
 
+PARTS = ("transport", "pipelines", "start", "stages", "loader")
 TABLES = {
     "machines": machines,
-    "batches": batches,
-    "arrays": arrays,
-    "integers": integers,
-    "epochs": epochs,
-    "moments": moments,
+    "transport": partial(versus, "transport", TRANSPORT),
+    "pipelines": partial(versus, "pipelines", PIPELINES),
+    "processor": processor,
+    "start": partial(versus, "start", STARTS, "first_ms"),
+    "memory": memory,
+    "stages": stages,
     "resume": resume,
+    "epochs": epochs,
 }
 
 
@@ -153,8 +177,8 @@ def page() -> str:
 
 
 def plot() -> str:
-    """Draw the rate of stacked batches: a bar for the median, a line from the lowest to the highest round."""
-    runs = [run["figures"][0] for run in results("transport")]
+    """Draw the rate of stacked images: a bar for the median, a line from the lowest to the highest round."""
+    runs = compared("transport", TRANSPORT["stacked images, 18 MiB"], "per_second")
     rates = {name: [rate for run in runs for rate in run[name]] for name in runs[0]}
     height, left, scale = 26, 290, 290 / max(map(max, rates.values()))
     drawn = []

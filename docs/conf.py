@@ -47,6 +47,11 @@ if os.environ.get("LINKS"):
         "torch": ("https://docs.pytorch.org/docs/stable", None),
     }
 
+# ---------------------------------------------------------------- versions
+
+# A list of published versions that all of them read from one address: docs/developers/release.md.
+switcher = os.environ.get("VERSIONS")
+
 # ---------------------------------------------------------------- looks
 
 html_theme = "pydata_sphinx_theme"
@@ -55,8 +60,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["_extra"]  # the start page sends its reader to docs/
 html_show_sourcelink = False
-html_theme_options = {
-    "logo": {"text": "seqkit"},
+html_theme_options: dict[str, object] = {
+    "logo": {"text": project if switcher else html_title},
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "show_prev_next": False,
@@ -66,4 +71,9 @@ html_theme_options = {
     "pygments_light_style": "friendly",
     "pygments_dark_style": "github-dark",
 }
+if switcher:
+    html_theme_options["switcher"] = {"json_url": switcher, "version_match": version}
+    html_theme_options["navbar_start"] = ["navbar-logo", "version-switcher"]
+    html_theme_options["check_switcher"] = False  # the first release adds the file after its build
+    html_theme_options["show_version_warning_banner"] = True
 html_sidebars = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}

@@ -69,7 +69,7 @@ def tracks(paths, num_workers):
 with tempfile.TemporaryDirectory() as folder:
     rng = np.random.default_rng(0)
     true = [make_animation(Path(folder) / f"square{number}.gif", rng) for number in range(12)]
-    paths = sk.streams.files(Path(folder) / "*.gif")
+    paths = sk.sources.files(Path(folder) / "*.gif")
     alone, shared = tracks(paths, num_workers=0), tracks(paths, num_workers=2)
 
 assert alone == true, "the tracks are wrong"

@@ -22,16 +22,16 @@ threadpool_limits(1)
 ROWS, LENGTH, HIDDEN, CHARACTERS = 16, 32, 64, 128
 
 
-def open_file(path, start=0):
+def open_file(path):
     """Return the chunks of a file: (characters, the same one further on)."""
     with open(path, "rb") as file:
-        text = np.frombuffer(file.read(4000), np.uint8)
-    return sk.streams.bptt(np.minimum(text, CHARACTERS - 1), LENGTH, start=start)
+        text = np.minimum(np.frombuffer(file.read(4000), np.uint8), CHARACTERS - 1)
+    return sk.collate([sk.batch(part, LENGTH, collate_fn=np.asarray) for part in (text[:-1], text[1:])])
 
 
 def batches(num_workers):
-    paths = sk.streams.files(Path(sysconfig.get_path("stdlib")) / "[a-d]*.py")
-    paths = [path for path in paths if Path(path).stat().st_size > 1000][:24]
+    paths = sk.sources.files(Path(sysconfig.get_path("stdlib")) / "[a-d]*.py")
+    paths = [path for path in paths if Path(path).stat().st_size > 1000][:14]
     return sk.streams.StreamLoader(
         paths, open_file, ROWS, num_workers, pad_value=0, time_first=True, shuffle=True, seed=0
     )

@@ -22,6 +22,7 @@ from .collation.default import default_collate
 from .core.chaining import attach as _attach
 from .core.chaining import attach_joining as _attach_joining
 from .core.chaining import attach_lazily as _attach_lazily
+from .core.display import as_html as _as_html
 from .core.errors import EvaluationError, ItemTimeout, WorkerDied, errstate, seterr
 from .core.lazy_imports import lazy_names as _lazy_names
 from .core.source import view
@@ -213,7 +214,7 @@ for _function in (
 _attach(gather, name="take")
 for _function in (fallback, filter, random_map, smap, starmap):
     _attach(_function, position=1)
-for _function in (collate, concatenate):
+for _function in (collate, concatenate, mix):
     _attach_joining(_function)
 for _name in (
     "debug",
@@ -230,13 +231,7 @@ for _name in (
     _attach_lazily(_name, __name__)
 
 
-def _notebook(view: View[_typing.Any]) -> str:
-    from .observe import notebook
-
-    return notebook(view)
-
-
-View._repr_html_ = _notebook  # type: ignore[attr-defined]
+View._repr_html_ = _as_html  # type: ignore[attr-defined]
 
 if _every := _os.environ.get("SEQKIT_PROFILE_EVERY"):
     _import_module(".observe.every", __name__).install(_every)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ try:
     import torch
     import torch.utils.data
     from torch.utils.data._utils import collate as _rules
-    from torch.utils.data._utils import worker as _worker
     from torch.utils.data._utils.pin_memory import pin_memory
 except ImportError as error:  # pragma: no cover
     raise ImportError("seqkit.torch needs PyTorch: pip install 'seqkit[torch]'") from error
@@ -31,7 +31,7 @@ from .collation.base import Place
 from .collation.leaves import as_arrays, check_ints, is_array_like, is_masked, stack_arrays
 from .core.randomness import as_seed
 from .core.view import View
-from .core.worker import WorkerInfo, empty, is_placing
+from .core.worker import empty, is_placing
 from .loader import loader as _loader
 from .loader.loader import Batch
 from .loader.pipeline import WorkerStart
@@ -40,6 +40,10 @@ from .streams.batch import StreamBatch as _StreamBatch
 from .streams.loader import StreamLoader as _StreamLoader
 
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def default_collate(batch: Any) -> Any:
@@ -179,6 +183,11 @@ def _stack_array_likes(batch: Sequence[Any], *, collate_fn_map: Any = None) -> A
     return _stack_arrays([np.asarray(array) for array in arrays], collate_fn_map=collate_fn_map)
 
 
+def _collate_counters(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Return a dict. PyTorch would update the first counter, which adds to its counts."""
+    return _rules.collate([dict(counter) for counter in batch], collate_fn_map=collate_fn_map)
+
+
 def _keeping_ints(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Return a rule of PyTorch for numbers that refuses ints which a tensor of floats does not hold."""
 
@@ -197,6 +206,7 @@ _RULES = {
         kind: _keeping_ints(rule) if rule in _OF_NUMBERS else rule
         for kind, rule in _rules.default_collate_fn_map.items()
     },
+    Counter: _collate_counters,
     np.ndarray: _stack_arrays,
     torch.Tensor: _stack,
     _ArrayLike: _stack_array_likes,
@@ -204,14 +214,7 @@ _RULES = {
 
 
 class _WorkerStart(WorkerStart):
-    """Also set the information about the worker that PyTorch returns. It exists once per process."""
-
-    def introduce(self, info: WorkerInfo) -> None:
-        super().introduce(info)
-        if info.method == "process":
-            _worker._worker_info = _worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=torch.initial_seed(), dataset=info.dataset
-            )
+    """Also imports PyTorch in the worker, because it is defined in this module."""
 
 
 class DataLoader(_loader.DataLoader[Batch]):

@@ -8,6 +8,7 @@ import numpy as np
 
 from .core.arguments import as_bool, positive_int
 from .core.casting import holds
+from .core.renamed import renamed
 
 __all__ = ["ClipSequence", "PadSequence"]
 
@@ -55,7 +56,7 @@ class PadSequence:
     ----------
     length : int
         Number of elements after padding, 1 or more. Arrays are padded along their first axis.
-    pad_val : Any
+    pad : Any
         The value of the new elements. In an array, it is converted to the dtype of the array.
     clip : bool
         Also cut longer items to `length`. False keeps them as they are.
@@ -64,7 +65,7 @@ class PadSequence:
     ------
     TypeError, ValueError
         If `length` is not a positive int, or `clip` not a bool. An item raises one of them if it is not a
-        list, tuple or array with an axis, or if its dtype cannot hold `pad_val`.
+        list, tuple or array with an axis, or if its dtype cannot hold `pad`.
 
     Notes
     -----
@@ -75,13 +76,14 @@ class PadSequence:
     >>> import numpy as np, seqkit as sk
     >>> list(sk.smap(PadSequence(3), [[1], [1, 2, 3, 4]]))
     [[1, 0, 0], [1, 2, 3]]
-    >>> PadSequence(3, pad_val=-1)(np.array([7, 8]))
+    >>> PadSequence(3, pad=-1)(np.array([7, 8]))
     array([ 7,  8, -1])
     """
 
-    def __init__(self, length: int, pad_val: Any = 0, clip: bool = True) -> None:
+    @renamed(pad_val="pad")
+    def __init__(self, length: int, pad: Any = 0, clip: bool = True) -> None:
         self.length = positive_int(length, "PadSequence: length")
-        self.pad_val = pad_val
+        self.pad = pad
         self.clip = as_bool(clip, "PadSequence: clip")
 
     def __call__(self, sequence: S) -> S:
@@ -97,13 +99,13 @@ class PadSequence:
             padded[: len(sequence)] = sequence
             padded[len(sequence) :] = self._as(sequence.dtype)
             return padded
-        return sequence + type(sequence)([self.pad_val]) * missing
+        return sequence + type(sequence)([self.pad]) * missing
 
     def _as(self, dtype: np.dtype[Any]) -> Any:
         """Return the pad value in the type of an array, which must be able to hold it."""
-        if not holds(dtype, self.pad_val):
-            raise ValueError(f"PadSequence: an array of {dtype} cannot hold pad_val={self.pad_val!r}")
-        return np.asarray(self.pad_val).astype(dtype)
+        if not holds(dtype, self.pad):
+            raise ValueError(f"PadSequence: an array of {dtype} cannot hold pad={self.pad!r}")
+        return np.asarray(self.pad).astype(dtype)
 
     def __repr__(self) -> str:
-        return f"PadSequence({self.length}, pad_val={self.pad_val!r}, clip={self.clip})"
+        return f"PadSequence({self.length}, pad={self.pad!r}, clip={self.clip})"

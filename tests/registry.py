@@ -1093,10 +1093,13 @@ PASSES = [
         length_reads=True,
     ),
     Case(
-        "epochs", lambda s: sk.epochs(s, 2, seed=3), lambda x: shuffled(x, 3) + shuffled(x, 3, 1), writes=True
+        "epochs",
+        lambda s: sk.epochs(sk.shuffle(s, 3), 2),
+        lambda x: shuffled(x, 3) + shuffled(x, 3, 1),
+        writes=True,
     ),
     Case("epochs alike", lambda s: sk.epochs(s, 3), lambda x: x * 3, writes=True),
-    Case("epochs none", lambda s: sk.epochs(s, 0, seed=3), lambda x: [], writes=True),
+    Case("epochs none", lambda s: sk.epochs(sk.shuffle(s, 3), 0), lambda x: [], writes=True),
     Case(
         "epochs of a map of a shuffle, batched",
         lambda s: sk.batch(sk.epochs(sk.smap(double, sk.shuffle(s, seed=1)), 2), 3),
@@ -1104,7 +1107,7 @@ PASSES = [
     ),
     Case(
         "epochs slice of an endless one",
-        lambda s: sk.epochs(sk.concatenate([s, [1, 2]]), seed=0)[1:9],
+        lambda s: sk.epochs(sk.shuffle(sk.concatenate([s, [1, 2]]), 0))[1:9],
         lambda x: flat(shuffled([*x, 1, 2], 0, e) for e in range(9))[1:9],
         writes=None,
     ),
@@ -1160,7 +1163,7 @@ PASSES = [
     ),
     ahead(
         "epochs beneath a prefetch",
-        lambda s: sk.prefetch(sk.epochs(s, 2, seed=0), 2),
+        lambda s: sk.prefetch(sk.epochs(sk.shuffle(s, 0), 2), 2),
         lambda x: shuffled(x, 0) + shuffled(x, 0, 1),
     ),
     ahead(

@@ -136,7 +136,7 @@ class ChainOfViews(RuleBasedStateMachine):
     @rule(n=st.integers(0, 3), seed=seeds)
     def epochs(self, n: int, seed: int) -> None:
         passes = [x for e in range(n) for x in shuffled(self.model, seed, e)]
-        self.extend(f"sk.epochs(v, {n}, seed={seed})", passes)
+        self.extend(f"sk.epochs(sk.shuffle(v, {seed}), {n})", passes)
 
     @precondition(lambda self: len(self.model) < 40)
     @rule(seed=seeds)

@@ -42,17 +42,17 @@ def test_items_have_the_length_they_are_given(n: int, length: int) -> None:
 
 def test_arrays_are_filled_along_their_first_axis_in_their_own_type() -> None:
     rows = np.ones((2, 3), np.float32)
-    found = sk.PadSequence(4, pad_val=-1)(rows)
+    found = sk.PadSequence(4, pad=-1)(rows)
     assert found.dtype == np.float32
     assert found.tolist() == [[1, 1, 1], [1, 1, 1], [-1, -1, -1], [-1, -1, -1]]
-    assert np.isnan(sk.PadSequence(3, pad_val=np.nan)(rows)[2]).all()
-    assert sk.PadSequence(2, pad_val="x")(["a"]) == ["a", "x"]
+    assert np.isnan(sk.PadSequence(3, pad=np.nan)(rows)[2]).all()
+    assert sk.PadSequence(2, pad="x")(["a"]) == ["a", "x"]
 
 
 @pytest.mark.parametrize(("dtype", "value"), [(np.uint8, -1), (np.uint8, 256), (int, 0.5), (int, np.nan)])
 def test_a_value_that_the_array_cannot_hold_is_refused(dtype: Any, value: Any) -> None:
-    with pytest.raises(ValueError, match="cannot hold pad_val"):
-        sk.PadSequence(3, pad_val=value)(np.zeros(1, dtype))
+    with pytest.raises(ValueError, match="cannot hold pad"):
+        sk.PadSequence(3, pad=value)(np.zeros(1, dtype))
 
 
 def test_items_of_other_kinds_are_refused() -> None:
@@ -61,10 +61,10 @@ def test_items_of_other_kinds_are_refused() -> None:
 
 
 def test_transforms_pickle_and_have_a_repr() -> None:
-    pad, clip = sk.PadSequence(3, pad_val=7), sk.ClipSequence(2)
+    pad, clip = sk.PadSequence(3, pad=7), sk.ClipSequence(2)
     assert pickle.loads(pickle.dumps(pad))([1]) == [1, 7, 7]
     assert pickle.loads(pickle.dumps(clip))([1, 2, 3]) == [1, 2]
-    assert (repr(pad), repr(clip)) == ("PadSequence(3, pad_val=7, clip=True)", "ClipSequence(2)")
+    assert (repr(pad), repr(clip)) == ("PadSequence(3, pad=7, clip=True)", "ClipSequence(2)")
     with sk.prefetch(sk.smap(pad, [[1], [2, 3]]), 2) as ahead:
         assert list(ahead) == [[1, 7, 7], [2, 3, 7]]
 

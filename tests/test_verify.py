@@ -136,7 +136,7 @@ SAME: dict[str, Callable[[], Any]] = {
 @pytest.mark.usefixtures("_ways")
 @pytest.mark.parametrize("name", SAME)
 def test_deterministic_pipelines_are_found_equal(name: str) -> None:
-    report = verify(SAME[name](), items=12)
+    report = verify(SAME[name](), n=12)
     assert report.ok, report
     assert report.difference is None
     assert report.check() is report
@@ -248,7 +248,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], str, str]] = {  # build, stage, par
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_view_and_the_cause_of_a_difference_are_named(name: str) -> None:
     build, stage, cause = VARIANTS[name]
-    report = verify(build(), items=8)
+    report = verify(build(), n=8)
     found = report.difference
     assert found is not None, report
     assert not report.ok
@@ -263,7 +263,7 @@ def test_the_view_and_the_cause_of_a_difference_are_named(name: str) -> None:
 
 @pytest.mark.usefixtures("_ways")
 def test_the_first_index_that_differs_is_named() -> None:
-    report = verify(sk.batch(sk.smap(lambda x: with_random(x) if x >= 5 else x, NUMBERS), 2), items=8)
+    report = verify(sk.batch(sk.smap(lambda x: with_random(x) if x >= 5 else x, NUMBERS), 2), n=8)
     assert report.difference is not None
     assert report.difference.index == 2
     first = {check.first for check in report.checks if not check.way.startswith(("from the", "no workers"))}
@@ -272,7 +272,7 @@ def test_the_first_index_that_differs_is_named() -> None:
 
 def test_a_variable_set_at_run_time_is_missing_in_spawned_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "scale", 2.0)
-    found = verify(above(with_a_setting), items=8).difference
+    found = verify(above(with_a_setting), n=8).difference
     assert found is not None
     assert found.stage == "smap(with_a_setting)"
     # Beside threads of other tests, all processes are spawned.
@@ -285,7 +285,7 @@ def test_the_order_of_a_set_differs_between_interpreters(seed: str, monkeypatch:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     if seed != "random":  # all spawned processes have the same order then, another one than this process
         monkeypatch.setenv("PYTHONHASHSEED", seed)
-    report = verify(above(with_a_set), items=16)
+    report = verify(above(with_a_set), n=16)
     found = report.difference
     assert found is not None, report
     assert found.stage == "smap(with_a_set)"
@@ -312,7 +312,7 @@ def test_a_race_of_threads_is_told_from_other_differences() -> None:
                 turn.wait(0.2)
         return buffer
 
-    report = verify(sk.smap(reused, NUMBERS), items=8)
+    report = verify(sk.smap(reused, NUMBERS), n=8)
     assert {check.way for check in report.checks if check.first is not None} >= {"2 threads"}
     assert not report.ok
 
@@ -334,14 +334,14 @@ def test_one_shot_iterators_are_refused_before_they_are_read() -> None:
 @pytest.mark.usefixtures("_ways")
 def test_an_item_that_kills_its_worker_is_reported() -> None:
     here = os.getpid()
-    report = verify(sk.smap(lambda x: os._exit(3) if os.getpid() != here else x, NUMBERS), items=4)
+    report = verify(sk.smap(lambda x: os._exit(3) if os.getpid() != here else x, NUMBERS), n=4)
     assert not report.ok
     assert "exited with status 3" in str(report)
 
 
 @pytest.mark.usefixtures("_ways")
 def test_what_cannot_be_pickled_is_said_and_the_rest_compared() -> None:
-    report = verify(sk.smap(lambda x: x, NUMBERS), items=4)
+    report = verify(sk.smap(lambda x: x, NUMBERS), n=4)
     assert report.ok
     notes = {check.way: check.note for check in report.checks if check.note}
     assert notes.keys() == {"a pickled copy"}
@@ -349,19 +349,19 @@ def test_what_cannot_be_pickled_is_said_and_the_rest_compared() -> None:
 
 
 def test_fewer_items_are_compared_if_time_is_short() -> None:
-    report = verify(sk.smap(half, range(10**9)), items=10**8, seconds=1)
+    report = verify(sk.smap(half, range(10**9)), n=10**8, seconds=1)
     assert report.ok
     assert 0 < report.items < 10**8
 
 
 @pytest.mark.usefixtures("_ways")
 def test_a_loader_without_a_seed_is_remarked() -> None:
-    assert "Pass `seed`" in str(verify(sk.DataLoader(NUMBERS, 4, shuffle=True), items=2))
-    assert "seed" not in "".join(verify(sk.DataLoader(NUMBERS, 4), items=2).remarks)
+    assert "Pass `seed`" in str(verify(sk.DataLoader(NUMBERS, 4, shuffle=True), n=2))
+    assert "seed" not in "".join(verify(sk.DataLoader(NUMBERS, 4), n=2).remarks)
 
 
 def test_verify_refuses_bad_arguments() -> None:
-    with pytest.raises(ValueError, match="verify: items must be a positive int, got 0"):
+    with pytest.raises(ValueError, match="verify: n must be a positive int, got 0"):
         verify("abc", 0)
     with pytest.raises(ValueError, match="verify: seconds"):
         verify("abc", seconds=0)

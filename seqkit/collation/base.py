@@ -7,9 +7,10 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..core.errors import as_given
 from ..core.view import name_of
 
-__all__ = ["Collate", "Place", "as_collate", "check_not_empty", "shown"]
+__all__ = ["Collate", "Place", "as_collate", "as_samples", "check_not_empty", "shown"]
 
 
 class Place:
@@ -50,6 +51,22 @@ def check_not_empty(batch: Sequence[Any], place: Place) -> None:
         raise ValueError(f"{place.who}: the {place.batch} is empty, at least one sample is needed")
 
 
+def as_samples(batch: Any, who: str) -> list[Any]:
+    """Return a batch as a list. Refuse text, mappings and tables, whose elements are no samples.
+
+    >>> as_samples({"x": 1}, "Stack")
+    Traceback (most recent call last):
+    TypeError: Stack: a batch must be a list of samples, got {'x': 1}
+    """
+    if isinstance(batch, list):
+        return batch
+    if hasattr(batch, "columns"):
+        raise TypeError(f"{who}: a batch must be a list of samples, got a table. Pass list(view(table)).")
+    if not isinstance(batch, Iterable) or isinstance(batch, Mapping | str | bytes | bytearray):
+        raise TypeError(f"{who}: a batch must be a list of samples, got {as_given(batch)}")
+    return list(batch)
+
+
 class Collate:
     """A function that makes a batch of samples.
 
@@ -67,7 +84,7 @@ class Collate:
 
     def __call__(self, batch: Iterable[Any]) -> Any:
         """Return one batch of samples."""
-        return self.collate_at(batch if isinstance(batch, list) else list(batch), Place(""))
+        return self.collate_at(as_samples(batch, type(self).__name__), Place(""))
 
     def collate_at(self, samples: Sequence[Any], place: Place) -> Any:
         """Return one batch of the parts that lie at a place in samples."""

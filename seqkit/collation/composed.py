@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.arguments import refuse_async
 from ..core.errors import as_given
+from ..core.renamed import renamed
 from .base import Collate, Place, as_collate
 from .default import TEXT, key_differences
 
@@ -228,7 +229,7 @@ class PerShard(Collate):
 
     Parameters
     ----------
-    function : callable
+    f : callable
         Collates the samples of one shard. `Tuple` describes functions.
 
     Returns
@@ -239,9 +240,9 @@ class PerShard(Collate):
     Raises
     ------
     TypeError
-        If `function` is not callable, or a shard is neither a sequence nor an array.
+        If `f` is not callable, or a shard is neither a sequence nor an array.
     ValueError
-        For no shards, and for an empty shard if `function` refuses it.
+        For no shards, and for an empty shard if `f` refuses it.
 
     Notes
     -----
@@ -257,19 +258,19 @@ class PerShard(Collate):
            [5]])]
     """
 
-    def __init__(self, function: Any) -> None:
-        self.function = _as_function(function, "PerShard: function")
+    @renamed(function="f")
+    def __init__(self, f: Any) -> None:
+        self.f = _as_function(f, "PerShard: f")
 
     def _collate(self, samples: Sequence[Any], place: Place) -> list[Any]:
         for i, shard in enumerate(samples):
             _check_kind(shard, (Sequence, np.ndarray), "lists of samples", place, i)
         return [
-            self.function.collate_at(list(shard), Place("", batch=place.at(i)))
-            for i, shard in enumerate(samples)
+            self.f.collate_at(list(shard), Place("", batch=place.at(i))) for i, shard in enumerate(samples)
         ]
 
     def __repr__(self) -> str:
-        return f"PerShard({self.function!r})"
+        return f"PerShard({self.f!r})"
 
 
 # -------------------------------------------------------------------- functions within functions

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..core.errors import as_given
 from ..core.view import View
-from .base import Collate, Place, check_not_empty
+from .base import Collate, Place, as_samples, check_not_empty
 from .leaves import (
     ARRAYS,
     as_arrays,
@@ -83,7 +83,7 @@ class _DefaultCollate(Collate):
         unknown `objects`.
     TypeError
         For None, arrays of objects or text, arrays with a unit, samples of different kinds, dtypes without a
-        common one, and objects of unknown type.
+        common one, and objects of unknown type. For a batch that is a mapping, text or a table.
 
     Notes
     -----
@@ -127,11 +127,9 @@ class _DefaultCollate(Collate):
                 "default_collate: collate_fn_map must be a mapping of types to callables or None, got"
                 f" {as_given(collate_fn_map)}"
             )
-        if not isinstance(batch, Iterable):
-            raise TypeError(f"default_collate: a batch must be an iterable of samples, got {as_given(batch)}")
         if is_array_of_samples(batch) and not collate_fn_map:
             return copied(batch)
-        samples = batch if isinstance(batch, list) else list(batch)
+        samples = as_samples(batch, "default_collate")
         place = Place(self.__name__)
         check_not_empty(samples, place)
         return _collate(samples, place, _Rules(collate_fn_map or {}, objects == "list"))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..core.arguments import as_flag, optional_int, positive_int
 from ..core.casting import holds
 from ..core.errors import as_given
+from ..core.renamed import renamed
 from .base import Collate, Place
 from .leaves import (
     Array,
@@ -38,7 +39,7 @@ class Pad(Collate):
     axis : int or "all"
         Axis of a sample along which lengths may differ (-1 is the last axis), or ``"all"`` for every axis.
         0 by default.
-    pad_val : number
+    pad : number
         Value to fill with, 0 by default. It takes the dtype of the samples.
     ret_length : bool
         True: also return the lengths of the samples, an int64 array of shape ``(n,)``. With ``axis="all"``
@@ -66,7 +67,7 @@ class Pad(Collate):
     TypeError
         For arguments of a wrong type, and for samples that are not arrays or are masked.
     ValueError
-        For arguments out of range, `round_to` together with `to_length`, values or a `pad_val` that the dtype
+        For arguments out of range, `round_to` together with `to_length`, values or a `pad` that the dtype
         cannot hold, an empty batch, numbers of axes or lengths that differ elsewhere, and a sample longer
         than `to_length`.
 
@@ -81,7 +82,7 @@ class Pad(Collate):
     >>> Pad()([[1.5, 2], [3]])
     array([[1.5, 2. ],
            [3. , 0. ]])
-    >>> Pad(pad_val=-1, ret_length=True, to_length=3)([[1, 2], []])
+    >>> Pad(pad=-1, ret_length=True, to_length=3)([[1, 2], []])
     (array([[ 1,  2, -1],
            [-1, -1, -1]]), array([2, 0]))
     >>> Pad(axis="all")([np.ones((1, 2)), np.ones((2, 1))])
@@ -92,10 +93,11 @@ class Pad(Collate):
             [1., 0.]]])
     """
 
+    @renamed(pad_val="pad")
     def __init__(
         self,
         axis: int | Literal["all"] = 0,
-        pad_val: Any = 0,
+        pad: Any = 0,
         ret_length: bool = False,
         dtype: npt.DTypeLike | None = None,
         round_to: int | None = None,
@@ -105,7 +107,7 @@ class Pad(Collate):
     ) -> None:
         self._given = {
             "axis": axis,
-            "pad_val": pad_val,
+            "pad": pad,
             "ret_length": ret_length,
             "dtype": dtype,
             "round_to": round_to,
@@ -114,7 +116,7 @@ class Pad(Collate):
         }
         every = isinstance(axis, str) and axis == "all"
         self.axis = "all" if every else as_axis(axis, "Pad: axis", " or 'all'")
-        self.pad_val = _as_number(pad_val, "Pad: pad_val")
+        self.pad = _as_number(pad, "Pad: pad")
         self.ret_length = as_flag(ret_length, "Pad: ret_length")
         self.dtype = as_dtype(dtype, "Pad")
         self.round_to = optional_int(round_to, "Pad: round_to")
@@ -151,12 +153,12 @@ class Pad(Collate):
 
     def _filler(self, dtype: DType, what: str) -> Array:
         """Return what to fill with, as that dtype."""
-        if not holds(dtype, self.pad_val):
+        if not holds(dtype, self.pad):
             raise ValueError(
-                f"Pad: {what} of dtype {dtype} cannot hold pad_val={self.pad_val}; choose another one, or"
+                f"Pad: {what} of dtype {dtype} cannot hold pad={self.pad}; choose another one, or"
                 " another dtype"
             )
-        return self.pad_val.astype(dtype)
+        return self.pad.astype(dtype)
 
     def _axes(self, dimensions: int, place: Place) -> list[int]:
         """Return the axes to pad along."""

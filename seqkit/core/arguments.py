@@ -8,7 +8,7 @@ from functools import partial
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, signature
 from numbers import Real
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,14 +18,16 @@ from .plain import as_index, plain
 _ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 __all__ = [
+    "WAYS_TO_END",
+    "Last",
     "accepts",
     "as_batch_size",
     "as_bool",
     "as_flag",
     "as_last",
+    "as_sequences",
     "check_callable",
     "check_iterable",
-    "check_separate",
     "check_sequences",
     "int_at_least",
     "number_at_least",
@@ -33,6 +35,7 @@ __all__ = [
     "optional_number",
     "positive_int",
     "refuse_async",
+    "refuse_set",
 ]
 
 
@@ -146,6 +149,8 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
     Traceback (most recent call last):
     TypeError: smap: f must be callable, got 'abs'
     """
+    if type(value) is FunctionType and not value.__code__.co_flags & _ASYNC:
+        return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
         raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}")
     refuse_async(value, who)
@@ -186,24 +191,21 @@ def check_sequences(value: Any, who: str) -> None:
         raise TypeError(f"{who} must be an iterable of sequences, got {value!r}")
 
 
-def check_separate(sequences: tuple[Any, ...], who: str) -> None:
-    """Raise TypeError for a single list of sequences, where each sequence is an argument of its own.
+def as_sequences(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the sequences that are the arguments of a function, or one list of them.
 
     A list of tuples is taken for the samples of one sequence.
 
-    >>> check_separate(([[1, 2], range(3)],), "interleave")
-    Traceback (most recent call last):
-    TypeError: interleave: got one list of 2 sequences. Pass interleave(*sequences) to join them, or
-        interleave(view(sequences)) to have the sequences as items.
+    >>> as_sequences(("ab", [1, 2])), as_sequences((["ab", [1, 2]],))
+    (('ab', [1, 2]), ('ab', [1, 2]))
+    >>> as_sequences(([(1, "a"), (2, "b")],))
+    ([(1, 'a'), (2, 'b')],)
     """
-    if len(sequences) != 1 or type(sequences[0]) not in (list, tuple):
-        return
-    kinds = set(map(type, sequences[0]))
-    if kinds - {tuple} and all(issubclass(kind, Sequence | np.ndarray) for kind in kinds):
-        raise TypeError(
-            f"{who}: got one {type(sequences[0]).__name__} of {len(sequences[0])} sequences. Pass"
-            f" {who}(*sequences) to join them, or {who}(view(sequences)) to have the sequences as items."
-        )
+    if len(given) != 1 or type(given[0]) not in (list, tuple):
+        return given
+    kinds = set(map(type, given[0]))
+    are_sequences = kinds - {tuple} and all(issubclass(kind, Sequence | np.ndarray) for kind in kinds)
+    return tuple(given[0]) if are_sequences else given
 
 
 def as_flag(value: Any, who: str) -> bool:
@@ -235,27 +237,58 @@ def as_batch_size(value: Any, who: str) -> int:
         ) from None
 
 
+def refuse_set(value: Any, who: str) -> None:
+    """Raise TypeError for a set, whose order may be another one in each run of the program.
+
+    >>> refuse_set({3, 1}, "DataLoader: sampler")
+    Traceback (most recent call last):
+    TypeError: DataLoader: sampler: a set has no order, got set. Use sorted(s) or list(s).
+    """
+    if isinstance(value, set | frozenset):
+        raise TypeError(f"{who}: a set has no order, got {type(value).__name__}. Use sorted(s) or list(s).")
+
+
 def check_iterable(value: Any, who: str, what: str = "indices") -> None:
-    """Refuse what cannot be iterated; nothing is read."""
+    """Refuse what cannot be iterated, and sets; nothing is read."""
+    refuse_set(value, who)
     if isinstance(value, type):
         raise TypeError(f"{who} should be an iterable of {what}, but got the class {value.__name__}")
     if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
         raise TypeError(f"{who} should be an iterable of {what}, but got {value!r}")
 
 
-def as_last(value: Any, drop_last: bool, who: str) -> Any:
-    """Return what to do with a last batch that is short; ``drop_last=True`` is the same as "discard".
+# What to do with a last group of fewer items, and what samplers and loaders may also do.
+Last = Literal["keep", "discard", "pad"]
+WAYS_TO_END = ("keep", "discard", "pad", "rollover")
 
-    >>> as_last(None, True, "DataLoader: last_batch"), as_last("pad", False, "DataLoader: last_batch")
+
+def as_last(
+    value: Any,
+    who: str,
+    *,
+    drop_last: bool = False,
+    pad: Any = None,
+    default: Last = "keep",
+    allowed: tuple[str, ...] = ("keep", "discard", "pad"),
+) -> Any:
+    """Return what to do with a last group that is short, such as a batch.
+
+    Without a value, ``drop_last=True`` means "discard", and a fill value `pad` means "pad".
+
+    >>> as_last(None, "DataLoader: last_batch", drop_last=True), as_last(None, "batch: last", pad=0)
     ('discard', 'pad')
+    >>> as_last("pad", "DataLoader: last_batch", drop_last=True)
+    Traceback (most recent call last):
+    ValueError: DataLoader: drop_last=True means last_batch='discard', got last_batch='pad'
     """
+    function, name = who.split(": ")
+    if drop_last and value not in (None, "discard"):
+        raise ValueError(f"{function}: drop_last=True means {name}='discard', got {name}={value!r}")
     if value is None:
-        return "discard" if drop_last else "keep"
-    if value not in ("keep", "discard", "pad", "rollover"):
-        raise ValueError(f"{who} must be 'keep', 'discard', 'pad' or 'rollover', got {value!r}")
-    if drop_last and value != "discard":
-        name = who.split(": ")[-1]
-        raise ValueError(
-            f"{who.removesuffix(name)}drop_last=True means {name}='discard', got {name}={value!r}"
-        )
+        return "discard" if drop_last else default if pad is None else "pad"
+    if value not in allowed:
+        choices = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
+        raise ValueError(f"{who} must be {choices}, got {value!r}")
+    if pad is not None and value != "pad":
+        raise ValueError(f"{function}: pad needs {name}='pad', got {name}={value!r}")
     return value

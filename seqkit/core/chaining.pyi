@@ -31,6 +31,7 @@ from ..views.filter import Filter
 from ..views.flatten import flatten as _flatten
 from ..views.gather.gather import gather as _gather
 from ..views.interleave.interleave import Stop
+from ..views.mix.mix import Stop as MixStop
 from ..views.random_split import random_split as _random_split
 from ..views.shard import shard as _shard
 from ..views.shuffle import shuffle as _shuffle
@@ -97,13 +98,21 @@ class Chainable(Generic[T_co]):
     ) -> View[T_co | U]: ...
     def filter(
         self,
-        pred: Callable[[T_co], Any],
+        predicate: Callable[[T_co], Any],
         /,
         *,
         eager: bool = False,
         progress: Progress | None = None,
     ) -> Filter[T_co]: ...
     def interleave(self, *sequences: Indexable[U], stop: Stop = "longest") -> View[T_co | U]: ...
+    def mix(
+        self,
+        *others: Indexable[U],
+        weights: Iterable[float] | None = None,
+        seed: int | None = None,
+        stop: MixStop = "first",
+        name: str | None = None,
+    ) -> View[T_co | U]: ...
     def random_map(
         self,
         f: Callable[[T_co, np.random.Generator], U],

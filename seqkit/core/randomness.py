@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .indices import IndexArray, Indices, as_array
+from .once import cached
 from .plain import as_index
 
-__all__ = ["NumpyPermutation", "Permutation", "as_name", "as_seed", "digest", "item_generator", "node_key"]
+__all__ = [
+    "DrawnSeed",
+    "NumpyPermutation",
+    "Permutation",
+    "as_name",
+    "as_seed",
+    "digest",
+    "item_generator",
+    "node_key",
+]
+
+
+class DrawnSeed(int):
+    """A seed that was drawn from the system. Another process draws another one."""
 
 
 def as_seed(seed: Any, who: str) -> int:
@@ -36,7 +49,7 @@ def as_seed(seed: Any, who: str) -> int:
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(1 << 63))
     if seed is None:
-        return int.from_bytes(os.urandom(8), "little") >> 1
+        return DrawnSeed(int.from_bytes(os.urandom(8), "little") >> 1)
     torch = sys.modules.get("torch")  # a generator of torch can only exist if torch was imported
     if torch is not None and isinstance(seed, torch.Generator):
         return int(torch.randint(1 << 62, (), generator=seed))
@@ -123,12 +136,12 @@ class Permutation:
     def __reduce__(self) -> tuple[Any, ...]:
         return Permutation, (self.n, self.key)  # without the table
 
-    @cached_property
+    @cached
     def _table(self) -> npt.NDArray[np.int64]:
         # Raw bits, not `Generator.shuffle`: numpy guarantees that raw bits never change.
         return np.argsort(np.random.Philox(key=self.key).random_raw(self.n), kind="stable")
 
-    @cached_property
+    @cached
     def _rounds(self) -> list[int]:
         return [int(k) for k in np.random.Philox(key=self.key).random_raw(self.ROUNDS)]
 
@@ -217,7 +230,7 @@ class NumpyPermutation:
     def __reduce__(self) -> tuple[Any, ...]:
         return NumpyPermutation, (self.n, self.seed, self.epoch)  # without the table
 
-    @cached_property
+    @cached
     def _table(self) -> npt.NDArray[np.int64]:
         spawned = (self.epoch,) if self.epoch else ()
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=spawned)).permutation(self.n)

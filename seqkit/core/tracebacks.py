@@ -15,11 +15,10 @@ from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 __all__ = [
-    "creation_site",
     "frames_of_others",
     "hide_frames",
-    "hides_frames",
     "hiding_frames",
+    "ours",
     "place",
     "warn",
     "with_sources",
@@ -58,22 +57,22 @@ def hide_frames(error: BaseException) -> None:
         shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
 
 
-def hides_frames(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function of the public interface: `hide_frames` in the errors that leave it."""
-
-    @wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            hide_frames(error)
-            raise
-
-    return wrapper
-
-
 class hiding_frames:  # noqa: N801 - used like `suppress`
-    """A context that calls `hide_frames` for the errors that leave it. For functions with generic types."""
+    """Call `hide_frames` for the errors that leave a block, or a decorated function of the public interface.
+
+    A decorated function is called directly, which is cheaper than a block around the call.
+    """
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                hide_frames(error)
+                raise
+
+        return wrapper
 
     def __enter__(self) -> None:
         pass
@@ -114,7 +113,7 @@ class _Ours(dict[str, bool]):
         return ours
 
 
-_ours = _Ours()
+ours = _Ours()
 
 
 def _cloudpickle() -> str:
@@ -125,7 +124,7 @@ def _cloudpickle() -> str:
 def _user_frame(depth: int) -> FrameType:
     """Return the innermost frame of user code, or the outermost frame if there is none."""
     frame = sys._getframe(depth + 1)
-    while _ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+    while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
         frame = outer
     return frame
 
@@ -143,15 +142,6 @@ def frames_of_others() -> dict[int, FrameType]:
     # A frame that refers to itself would keep the consumer's objects until the next garbage collection.
     del frames[threading.get_ident()]
     return frames
-
-
-def creation_site() -> tuple[str, int, str]:
-    """Return file, line and function of the user's code that is creating a view."""
-    frame = sys._getframe(2)  # `_user_frame` without its call
-    while _ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
-        frame = outer
-    code = frame.f_code
-    return code.co_filename, frame.f_lineno, code.co_name
 
 
 def warn(text: str, category: type[Warning]) -> None:

@@ -29,14 +29,16 @@ Attributes describe a view. ``_length_reads``: finding the length may read items
 works ahead of the consumer. ``_streams``: iterating with the plan `Endless` finds the end, and is cheaper now
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
 ``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
-``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them. Each
-optional hook must agree with its default, and `seqkit.testing.check_view` verifies it.
+``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them.
+``_is_share``: the view is the share of one of several processes, made by `shard`. Each optional hook must
+agree with its default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast, overload
 
@@ -59,7 +61,7 @@ from .indices import (
 )
 from .iteration import surviving
 from .plain import as_index, is_flag
-from .tracebacks import creation_site, hide_frames, hides_frames
+from .tracebacks import hide_frames, hiding_frames, ours
 
 __all__ = [
     "Indexable",
@@ -189,6 +191,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _selects: Any = False  # or a property
     _reads_groups = False
     _reads_on_demand: Any = False  # or a property
+    _is_share = False
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py
@@ -207,7 +210,10 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
         self._known = n
         if n is not None:
             self._n = n
-        self._site = creation_site()
+        frame = sys._getframe(1)  # the user's code that creates the view, found without a call
+        while ours[frame.f_code.co_filename] and (outer := frame.f_back) is not None:
+            frame = outer
+        self._site = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         self._random_count: int = 0  # random views in the expression. Salts the seed of the next one
         for source in sources:
             if not isinstance(source, Chainable):  # faster than View, which is an abstract base class
@@ -362,11 +368,11 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 locate(error, self, key)
             raise
 
-    @hides_frames
+    @hiding_frames()
     def __iter__(self) -> Iterator[T_co]:
         return self._iter(self._plan())
 
-    @hides_frames
+    @hiding_frames()
     def __reversed__(self) -> Iterator[T_co]:
         return self._iter(range(len(self))[::-1])
 
@@ -383,12 +389,12 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
                 return i
         raise ValueError(f"{self._name}: {value!r} is not in the sequence")
 
-    @hides_frames
+    @hiding_frames()
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
         """Return the items at `indices` with one batched read. PyTorch's loader calls this method."""
         return list(self._getmany([self._wrap_checked(i) for i in indices]))
 
-    @hides_frames
+    @hiding_frames()
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False:
             raise ValueError(f"{self._name}: items are computed, so an array of them is always a copy")

@@ -12,12 +12,13 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import index
 from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
+
+from .once import cached
 
 __all__ = [
     "MAIN",
@@ -79,7 +80,7 @@ class WorkerInfo:
     method: str
     dataset: Any = None
 
-    @cached_property
+    @cached
     def rng(self) -> np.random.Generator:
         """The random generator of this worker, seeded with `seed`. Its state continues from item to item."""
         return np.random.default_rng(self.seed)

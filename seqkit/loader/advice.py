@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from ..core.processes import process_group
+from ..core.set_epoch import has_method, takes_epoch
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.resources import usable_cpus
 from ..samplers.base import Sampler
+from ..views.gather.part_of_shuffle import warn_of_part_of_shuffle
 from .options import Options
 from .orders import chain_of, has_slice, is_a_share
 from .state import sample_count
 
-__all__ = ["warn_of_missed_parts", "warn_of_no_batch", "warn_of_ranks", "warn_of_too_many_workers"]
+__all__ = [
+    "warn_of_missed_parts",
+    "warn_of_no_batch",
+    "warn_of_other_samples",
+    "warn_of_ranks",
+    "warn_of_too_many_workers",
+    "warn_of_uncalled_hook",
+]
 
 
 def warn_of_too_many_workers(options: Options) -> None:
@@ -39,6 +48,17 @@ def warn_of_missed_parts(dataset: Any) -> None:
             f"DataLoader: the data set ({type(dataset).__name__}) chooses its part by get_worker_info().id,"
             " but one worker reads it, with id 0, so the other parts are missed. Set iterable_split to"
             " 'workers', and each worker reads its part",
+            UserWarning,
+        )
+
+
+def warn_of_uncalled_hook(dataset: Any) -> None:
+    """Warn of a data set that changes at the end of each epoch in the way of Keras."""
+    if has_method(dataset, "on_epoch_end") and not takes_epoch(dataset):
+        warn(
+            f"DataLoader: on_epoch_end of the data set ({type(dataset).__name__}) is not called, so what it"
+            " changes, such as the order, stays the same. Give the data set set_epoch(epoch), which is called"
+            " before each epoch, also in workers",
             UserWarning,
         )
 
@@ -81,8 +101,8 @@ def warn_of_no_batch(options: Options, sampler: Any) -> bool:
 
 def warn_of_ranks(options: Options, sampler: Any) -> bool:
     """Warn if there are several processes and each reads all samples. Return whether there was a warning."""
-    group: Any = sys.modules.get("torch.distributed")
-    if group is None or not (group.is_available() and group.is_initialized()):
+    group = process_group()
+    if group is None:
         return False
     processes = group.get_world_size()
     # An iterable data set, and indices that the user has chosen, may be a share.
@@ -95,6 +115,11 @@ def warn_of_ranks(options: Options, sampler: Any) -> bool:
         UserWarning,
     )
     return True
+
+
+def warn_of_other_samples(options: Options, sampler: Any) -> bool:
+    """Warn of a data set with other samples in each epoch. Return whether there was a warning."""
+    return warn_of_part_of_shuffle(options.dataset, "DataLoader")
 
 
 def _may_be_a_share(dataset: Any, sampler: Any) -> bool:

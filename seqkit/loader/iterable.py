@@ -7,7 +7,6 @@ and workers transform and collate. With ``"parts"`` the data set splits itself; 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -29,18 +28,10 @@ if TYPE_CHECKING:
 __all__ = [
     "IterableReader",
     "WorkerParts",
-    "is_iterable_only",
     "iterable_split",
     "sample_again",
     "samples_of",
 ]
-
-
-def is_iterable_only(dataset: Any) -> bool:
-    """Return whether a data set can be iterated, but not indexed."""
-    # The iterable data sets of PyTorch have a `__getitem__` that raises.
-    iterable = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ())
-    return isinstance(dataset, iterable) or not hasattr(dataset, "__getitem__")
 
 
 def iterable_split(options: Options) -> str:

@@ -13,15 +13,22 @@ from weakref import WeakSet, ref
 
 from ..collation.default import default_collate, default_convert
 from ..core.arguments import int_at_least
-from ..core.display import as_html
+from ..core.display import LoaderDisplay
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot, restarting
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames, warn
+from ..core.tracebacks import hiding_frames, warn
 from ..core.view import View
 from ..prefetch import Prefetch
 from ..samplers.base import Sampler, draw, order_of, state_of, whole_order
-from .advice import warn_of_missed_parts, warn_of_no_batch, warn_of_ranks, warn_of_too_many_workers
+from .advice import (
+    warn_of_missed_parts,
+    warn_of_no_batch,
+    warn_of_other_samples,
+    warn_of_ranks,
+    warn_of_too_many_workers,
+    warn_of_uncalled_hook,
+)
 from .bound import Bound
 from .epoch import Epoch, begun
 from .followers import Followers
@@ -48,7 +55,7 @@ else:
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Resumable, Generic[Batch]):
+class DataLoader(Resumable, LoaderDisplay, Generic[Batch]):
     """Batches of a data set, in a fresh order every epoch, computed ahead by workers.
 
     The arguments become views over the data set. ``loader.view`` is the result, and every `iter` reads one
@@ -215,6 +222,7 @@ class DataLoader(Resumable, Generic[Batch]):
         self._build(self._first_pipeline())
         self._followers = Followers(options.dataset, self._sampler)
         warn_of_too_many_workers(options)
+        warn_of_uncalled_hook(options.dataset)
         if self._pipeline.split == "none" and options.num_workers > 1:
             warn_of_missed_parts(options.dataset)
 
@@ -247,7 +255,7 @@ class DataLoader(Resumable, Generic[Batch]):
 
     # ---------------------------------------------------------------- begin an epoch
 
-    @hides_frames
+    @hiding_frames()
     def __iter__(self) -> Iterator[Batch]:
         iterator = self._begun_iterator()
         self._iterator = ref(iterator)
@@ -267,6 +275,8 @@ class DataLoader(Resumable, Generic[Batch]):
             before = self._latest, self._next
             position, items = self._begin()
         self._warn_once("ranks", warn_of_ranks)
+        if position.epoch:
+            self._warn_once("samples", warn_of_other_samples)
         if position.length == 0:
             self._warn_once("batches", warn_of_no_batch)
         node = None
@@ -337,6 +347,8 @@ class DataLoader(Resumable, Generic[Batch]):
     def _items_of(self, epoch: int, order: View[Any] | None) -> View[Any]:
         """Return the view of the items of an epoch. It is made again only where it may have changed."""
         if self._options.persistent_workers:
+            if self._samples() != self._samples_built_for:
+                self._renew()  # the workers have copies of the data set as it was
             return self._items
         if order is not None and not self._sends_keys():
             makes_batches = self._options.makes_batches
@@ -476,12 +488,16 @@ class DataLoader(Resumable, Generic[Batch]):
             deque(islice(draw(self._sampler, latest.epoch), latest.batch), maxlen=0)
 
     def _set_seed(self, seed: int) -> None:
-        """Change the seed, and end the persistent workers, which have the old one."""
+        """Change the seed."""
         if seed != self.seed:
-            if isinstance(self._persistent, Workers):
-                self._persistent.close()
-            self._build(replace(self._pipeline, seed=seed))
-            self._followers.sampler = self._sampler
+            self._renew(seed)
+
+    def _renew(self, seed: int | None = None) -> None:
+        """Build the view of the items again, and end the persistent workers, which have the old one."""
+        if isinstance(self._persistent, Workers):
+            self._persistent.close()
+        self._build(self._pipeline if seed is None else replace(self._pipeline, seed=seed))
+        self._followers.sampler = self._sampler
 
     # ---------------------------------------------------------------- the object
 
@@ -528,8 +544,6 @@ class DataLoader(Resumable, Generic[Batch]):
         """Call a function that warns if need be, until it has."""
         if name not in self._said and warn(self._options, self._sampler):
             self._said.add(name)
-
-    _repr_html_ = as_html
 
     def __repr__(self) -> str:
         name = f"<{type(self.dataset).__name__}>"

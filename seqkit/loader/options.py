@@ -5,15 +5,18 @@ The error messages use the words of PyTorch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import cached_property, partial
+from functools import partial
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 
 from ..collation.base import shown
 from ..core.arguments import (
+    WAYS_TO_END,
     as_batch_size,
     as_flag,
     as_last,
@@ -21,12 +24,13 @@ from ..core.arguments import (
     int_at_least,
     optional_int,
     refuse_async,
+    refuse_set,
 )
+from ..core.once import cached
 from ..core.randomness import as_seed
 from ..core.source import as_view
 from ..prefetch.settings import CONTEXTS
 from ..samplers.base import Sampler
-from .iterable import is_iterable_only
 from .on_error import OnError
 from .orders import chain_of
 
@@ -38,10 +42,13 @@ Check = Callable[[Any, str], Any]
 
 def _dataset(value: Any, who: str) -> Any:
     if isinstance(value, type) or not (hasattr(value, "__getitem__") or hasattr(value, "__iter__")):
-        name = value.__name__ if isinstance(value, type) else type(value).__name__
-        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {name}")
-    if isinstance(value, set | frozenset):
-        raise TypeError("DataLoader: a set has no order, got a set. Use sorted(s) or list(s)")
+        got = type(value).__name__
+        if isinstance(value, type):
+            got = f"the class {value.__name__}. Pass an instance: {value.__name__}(...)"
+        elif isinstance(value, PurePath):
+            got += ". Read it first: seqkit.read(path)"
+        raise TypeError(f"{who} should be indexable by [i], or iterable, but got {got}")
+    refuse_set(value, who)
     return value
 
 
@@ -154,7 +161,7 @@ class Options:
             value = getattr(self, name)
             if value is not getattr(Options, name, _REQUIRED):
                 object.__setattr__(self, name, check(value, f"DataLoader: {name}"))
-        as_last(self.last_batch, self.drop_last, "DataLoader: last_batch")
+        as_last(self.last_batch, "DataLoader: last_batch", drop_last=self.drop_last, allowed=WAYS_TO_END)
         if isinstance(self.dataset, Mapping) and self.sampler is None and self.batch_sampler is None:
             as_view(self.dataset, "DataLoader without sampler")
         if self.is_iterable:
@@ -232,10 +239,12 @@ class Options:
                 f" or torch, or None, but got {self.generator!r}"
             ) from None
 
-    @cached_property
+    @cached
     def is_iterable(self) -> bool:
         """Whether the data set can only be iterated."""
-        return is_iterable_only(self.dataset)
+        # The iterable data sets of PyTorch have a `__getitem__` that raises.
+        iterable = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ())
+        return isinstance(self.dataset, iterable) or not hasattr(self.dataset, "__getitem__")
 
     @property
     def given_sampler(self) -> Any:

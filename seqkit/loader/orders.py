@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Attributes of samplers that give the share of a process: the number of processes.
-_COUNTS = ("num_replicas", "num_processes", "world_size", "num_parts")
+_COUNTS = ("num_replicas", "num_processes", "world_size")
 
 
 def chain_of(sampler: Any) -> list[Any]:
@@ -100,7 +100,7 @@ def share_of(sampler: Any) -> tuple[str, int] | None:
 
 def is_a_share(sampler: Any) -> bool:
     """Return whether a sampler gives the share of one process, so that each process has other keys."""
-    shares = (*_COUNTS, "rank", "part_index", "process_index")
+    shares = (*_COUNTS, "rank", "process_index")
     return any(
         any(hasattr(one, name) for name in shares) or (isinstance(one, View) and has_slice(one))
         for one in chain_of(sampler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,8 +48,17 @@ class WorkerStart:
         call_hook(self.worker_init_fn, worker)
 
     def introduce(self, info: WorkerInfo) -> None:
-        """Make the information about the worker available to the user's functions."""
+        """Make the information about the worker available to the user's functions.
+
+        Data sets of PyTorch ask PyTorch for it, which has it once per process.
+        """
         set_worker_info(info)
+        worker: Any = sys.modules.get("torch.utils.data._utils.worker")
+        if worker is not None and info.method == "process":
+            seed = sys.modules["torch"].initial_seed()
+            worker._worker_info = worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=seed, dataset=info.dataset
+            )
 
 
 @dataclass(frozen=True, eq=False)

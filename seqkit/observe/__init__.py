@@ -2,16 +2,17 @@
 
 from .debug import debug
 from .diagnosis import Diagnosis
-from .explain import Explanation, explain, notebook
+from .explain import Explanation, explain
 from .measurement import Stage
 from .monitor_throughput import monitor_throughput
 from .preview import Preview, preview
 from .profile import profile
 from .report import Profile
+from .status import StageShare, Status
 from .trace import Trace, trace
 from .tune import Tuning, tune
 from .verify import Verification, verify
-from .watch import Status, Watch, watch
+from .watch import Watch, watch
 
 __all__ = [
     "Diagnosis",
@@ -19,6 +20,7 @@ __all__ = [
     "Preview",
     "Profile",
     "Stage",
+    "StageShare",
     "Status",
     "Trace",
     "Tuning",
@@ -27,7 +29,6 @@ __all__ = [
     "debug",
     "explain",
     "monitor_throughput",
-    "notebook",
     "preview",
     "profile",
     "trace",

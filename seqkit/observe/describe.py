@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from ..core.errors import brief
@@ -12,7 +14,7 @@ from ..core.tracebacks import place
 from ..core.units import size
 from ..core.view import View, name_of
 
-__all__ = ["describe", "file_of", "functions", "place_of"]
+__all__ = ["describe", "file_of", "functions", "is_stale", "place_of"]
 
 # Attributes with the names of columns, of tables and of readers of files.
 _COLUMNS = ("column_names", "columns", "_names", "_columns")
@@ -79,19 +81,19 @@ def file_of(data: Any) -> str:
     ''
     """
     opening = getattr(getattr(data, "_open_fn", None), "args", None)  # of a file that is not open yet
-    if opening and isinstance(opening[0], list):
+    if opening and isinstance(opening[0], list | tuple) and opening[0]:
         return _named(opening[0])
     for owner in (data, *(getattr(data, name, None) for name in ("base", "file", "store_path"))):
         for name in _FILES:
             found = getattr(owner, name, None)
             if isinstance(found, str | os.PathLike) and str(found):
                 return os.path.basename(os.fspath(found).rstrip("/")) or str(found)
-            if isinstance(found, list) and found:
+            if isinstance(found, list | tuple) and found:
                 return _named(found)
     return ""
 
 
-def _named(paths: list[Any]) -> str:
+def _named(paths: Sequence[Any]) -> str:
     more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
     return f"{os.path.basename(str(paths[0]))}{more}"
 
@@ -112,8 +114,28 @@ def place_of(function: Callable[..., Any]) -> str:
     >>> place_of(abs), place_of(describe).rpartition("/")[2].startswith("describe.py:")
     ('', True)
     """
-    for name in ("func", "f", "__wrapped__"):  # of partials, of `starmap` and of decorated functions
+    code = getattr(_inner(function), "__code__", None)
+    return "" if code is None else place(code.co_filename, code.co_firstlineno)
+
+
+def is_stale(function: Callable[..., Any]) -> bool:
+    """Return whether a function was defined again with other code, in its module or notebook.
+
+    >>> is_stale(is_stale), is_stale(abs)
+    (False, False)
+    """
+    old = inspect.unwrap(_inner(function))
+    if not isinstance(old, FunctionType) or old.__qualname__ != old.__name__:
+        return False
+    new = inspect.unwrap(_inner(old.__globals__.get(old.__name__)))
+    if not isinstance(new, FunctionType) or new.__code__ == old.__code__:
+        return False
+    return new.__module__ == old.__module__ and new.__name__ == old.__name__
+
+
+def _inner(function: Any) -> Any:
+    """Return the function of a partial, of `starmap` or of a decorator."""
+    for name in ("func", "f", "__wrapped__"):
         while not hasattr(function, "__code__") and callable(getattr(function, name, None)):
             function = getattr(function, name)
-    code = getattr(function, "__code__", None)
-    return "" if code is None else place(code.co_filename, code.co_firstlineno)
+    return function

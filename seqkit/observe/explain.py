@@ -9,15 +9,14 @@ from typing import Any
 from ..core.indices import Unsized
 from ..core.source import Source, as_view
 from ..core.tracebacks import place
-from ..core.view import Indexable, View, is_measured
-from .describe import describe, file_of, functions
+from ..core.view import Indexable, View, is_measured, name_of
+from .describe import describe, file_of, functions, is_stale
 from .html import escape, faint, frame, pre
-from .tree import Branch, branches
+from .tree import Branch, branches, column
 
-__all__ = ["Explanation", "Line", "explain", "notebook"]
+__all__ = ["Explanation", "Line", "explain"]
 
 _MOST_SOURCES = 10  # drawn of one view
-_LONGEST = 60  # letters of a line before its notes
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,9 @@ class Explanation(str):
 
     def _repr_html_(self) -> str:
         width = _width(self.lines)
-        return frame(pre("\n".join(_html_line(line, width) for line in self.lines)))
+        runs = any(note.endswith(" running") for line in self.lines for note in line.notes)
+        hint = faint("The state of this moment. Iterate sk.watch(…) to see it live.") if runs else ""
+        return frame(pre("\n".join(_html_line(line, width) for line in self.lines)), hint)
 
 
 def explain(sequence: Indexable[Any] | Any) -> Explanation:
@@ -114,17 +115,6 @@ def explain(sequence: Indexable[Any] | Any) -> Explanation:
     return Explanation(tuple(_lines(sequence, "")))
 
 
-def notebook(sequence: View[Any]) -> str:
-    """Return the drawing of an expression in HTML, for notebooks.
-
-    Examples
-    --------
-    >>> "&lt;list of 2&gt;" in notebook(as_view([1, 2], "notebook"))
-    True
-    """
-    return explain(sequence)._repr_html_()
-
-
 def _lines(sequence: Any, indent: str) -> list[Line]:
     """Return the lines of a view, an indexable or a loader. A loader describes itself by `_explained`."""
     if not hasattr(type(sequence), "_explained"):
@@ -146,7 +136,8 @@ def _line(branch: Branch, indent: str) -> Line:
     found = functions(view)
     lambdas = [f"<lambda> at {os.path.basename(where)}" for name, where in found if name == "<lambda>"]
     about = [f"file {file}" for f in view._functions() if (file := file_of(f))] or describe(view)
-    notes = (*_length(view), *about, *lambdas, *view._remarks())
+    stale = [f"{name_of(f)} was defined again since" for f in view._functions() if is_stale(f)]
+    notes = (*_length(view), *about, *lambdas, *stale, *view._remarks())
     return Line(prefix, text + f" [{branch.mark}]" * (branch.mark > 0), notes, _origin(view, found))
 
 
@@ -166,9 +157,7 @@ def _origin(view: View[Any], found: list[tuple[str, str]]) -> str:
 
 
 def _width(lines: tuple[Line, ...]) -> int:
-    """Return the column where notes begin. Lines that are longer do not move it."""
-    widths = [len(line.branch + line.text) for line in lines]
-    return max((width for width in widths if width <= _LONGEST), default=0)
+    return column(line.branch + line.text for line in lines)
 
 
 def _html_line(line: Line, width: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape as _escape
 
-__all__ = ["ALARM", "MONO", "bar", "card", "escape", "faint", "frame", "pre", "row", "table"]
+__all__ = ["ALARM", "MONO", "bar", "card", "code", "escape", "facts", "faint", "frame", "pre", "row", "table"]
 
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 LINE = "1px solid rgba(128,128,128,0.35)"
@@ -45,6 +45,15 @@ def pre(text: str) -> str:
     """
     style = f"{MONO};font-size:12.5px;line-height:1.4;margin:0;padding:4px 0;background:transparent"
     return f'<pre style="{style};color:inherit;border:0;overflow-x:auto;white-space:pre">{text}</pre>'
+
+
+def code(text: object) -> str:
+    """Return a text for HTML in a monospace font. Its spaces count.
+
+    >>> code("<f>").endswith(">&lt;f&gt;</span>")
+    True
+    """
+    return f'<span style="{MONO};font-size:12px;white-space:pre">{escape(text)}</span>'
 
 
 def faint(text: str) -> str:
@@ -94,7 +103,7 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterab
         weight = ";font-weight:600" if tag == "th" else ""
         found = []
         for i, text in enumerate(texts):
-            side = "right" if i in to_the_right else "left"
+            side = "right;white-space:nowrap" if i in to_the_right else "left"
             style = f"padding:2px 14px 2px 0;border:0;background:transparent;vertical-align:top{weight}"
             found.append(f'<{tag} style="{style};text-align:{side}">{text}</{tag}>')
         return f'<tr style="background:transparent">{"".join(found)}</tr>'
@@ -103,6 +112,16 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), right: Iterab
     top = f"<thead>{cells('th', head)}</thead>" if head else ""
     style = "border-collapse:collapse;border:0;margin:2px 0;font-size:inherit;color:inherit"
     return f'<table style="{style};font-variant-numeric:tabular-nums">{top}<tbody>{body}</tbody></table>'
+
+
+def facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Return a title with a table of names and texts below it.
+
+    >>> "2,000" in facts("Statistics", [("items", "2,000")])
+    True
+    """
+    cells = [[faint(escape(name)), escape(text)] for name, text in rows]
+    return frame(pre(escape(title)), table(cells))
 
 
 def bar(share: float, colour: str = ACCENT) -> str:

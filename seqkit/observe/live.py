@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from ..core.errors import as_given
+from ..core.progress import is_bar
+from ..core.units import percent, seconds
 from . import html
-
-if TYPE_CHECKING:
-    from .watch import Status
+from .status import Status
 
 __all__ = ["Display", "display_of"]
+
+_BARS = 8  # stages that are shown
 
 
 class Display(Protocol):
@@ -23,33 +26,32 @@ class Display(Protocol):
     def close(self) -> None: ...
 
 
-def display_of(report: Any) -> Callable[[], Display]:
-    """Return a function that begins a display."""
+def display_of(report: Any, who: str, title: str = "") -> Callable[[], Display]:
+    """Return a function that begins a display. `title` says what is shown."""
     if report is None:
-        return _begun
-    if hasattr(report, "update") and hasattr(report, "n"):
-        return lambda: _TqdmBar(report)
+        return partial(_begun, title)
+    if is_bar(report) or (isinstance(report, type) and hasattr(report, "update")):
+        return partial(_TqdmBar, report, title)
     if hasattr(report, "write"):
-        return lambda: _Callback(lambda status: _write(report, status))
+        return partial(_Callback, partial(_write, report))
     if callable(report):
-        return lambda: _Callback(report)
+        return partial(_Callback, report)
     raise TypeError(
-        f"watch: report must be a function of a Status, a bar such as tqdm or a text file, got"
-        f" {as_given(report)}"
+        f"{who} must be a function of a Status, a bar of tqdm or a text file, got {as_given(report)}"
     )
 
 
-def _begun() -> Display:
+def _begun(title: str) -> Display:
     """Return the display that suits the surroundings."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None and hasattr(shell, "kernel"):
-        return _Notebook()
+        return _Notebook(title)
     if sys.stderr.isatty():
         try:
-            return _Rich()
+            return _Rich(title)
         except ImportError:
             pass
-    return _TextLine()
+    return _TextLine(title)
 
 
 def _write(file: Any, status: Status) -> None:
@@ -66,34 +68,39 @@ class _Callback:
 
 
 class _TqdmBar:
-    """A bar such as that of tqdm, which has the figures as its postfix. It stays open."""
+    """A bar such as that of tqdm, with the figures as its postfix. One that was given stays open."""
 
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-        self._start = bar.n
+    def __init__(self, bar: Any, title: str) -> None:
+        self._make = partial(bar, desc=title or None) if isinstance(bar, type) else None
+        self._bar: Any = None if self._make else bar
+        self._start = 0 if self._make else bar.n
 
     def show(self, status: Status) -> None:
+        if self._bar is None and self._make is not None:
+            self._bar = self._make(total=status.total)
         if getattr(self._bar, "total", 0) is None:
             self._bar.total = status.total
         if hasattr(self._bar, "set_postfix"):
-            shown = ("waited", "workers", "slots", "memory", "replaced")
+            shown = ("waited", "workers", "queue", "slots", "memory", "replaced")
             figures = {name: text for name, text in status.figures.items() if name in shown}
             self._bar.set_postfix(figures, refresh=False)
         self._bar.update(self._start + status.done - self._bar.n)
 
     def close(self) -> None:
-        pass
+        if self._make is not None and self._bar is not None:
+            self._bar.close()
 
 
 class _TextLine:
     """A line on standard error, which is written over in a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
+        self._title = f"{title}: " if title else ""
         self._end = "" if sys.stderr.isatty() else "\n"
         self._width = 0
 
     def show(self, status: Status) -> None:
-        text = str(status)
+        text = f"{self._title}{status}"
         begin = "" if self._end else "\r"
         print(begin + text.ljust(self._width), end=self._end, file=sys.stderr, flush=True)
         self._width = 0 if self._end else len(text)
@@ -104,26 +111,31 @@ class _TextLine:
 
 
 class _Rich:
-    """A bar and a table of figures, drawn by rich without its thread."""
+    """A bar, the figures and bars of the stages, drawn by rich without its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
         from rich.console import Console
         from rich.live import Live
 
+        self._title = title
         self._live = Live(console=Console(stderr=True), auto_refresh=False)
         self._live.start()
 
     def show(self, status: Status) -> None:
+        from rich.columns import Columns
+        from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        table = Table.grid(*[""] * (2 + len(status.figures)), padding=(0, 2))
-        for column in table.columns:
-            column.no_wrap = True
         bar = ProgressBar(status.total, status.done, width=20, pulse=status.total is None)
-        figures = [f"[dim]{name}[/] {text}" for name, text in status.figures.items()]
-        table.add_row(bar, status.position, *figures)
-        self._live.update(table, refresh=True)
+        head = Table.grid(padding=(0, 2))
+        head.add_row(*[self._title] * bool(self._title), bar, status.position)
+        figures = Columns([f"[dim]{name}[/] {text}" for name, text in status.figures.items()], padding=(0, 2))
+        stages = Table.grid(padding=(0, 2))
+        for stage in status.stages[:_BARS]:
+            share = ProgressBar(1.0, stage.share, width=20)
+            stages.add_row(stage.view, share, percent(stage.share), f"[dim]{seconds(stage.each_s)} each[/]")
+        self._live.update(Group(head, figures, stages), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
@@ -132,18 +144,33 @@ class _Rich:
 class _Notebook:
     """The output of a cell, which is replaced."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
         import IPython.display
 
+        self._title = title
         self._display: Any = IPython.display
         self._handle = self._display.display(self._display.HTML(""), display_id=True)
 
     def show(self, status: Status) -> None:
-        share = status.done / status.total if status.total else 0.0
-        names = ["items", *status.figures]
-        texts = [f"{html.bar(share)} {html.escape(status.position)}"]
-        texts += [html.escape(text) for text in status.figures.values()]
-        self._handle.update(self._display.HTML(html.frame(html.table([texts], names))))
+        self._handle.update(self._display.HTML(as_html(status, self._title)))
 
     def close(self) -> None:
         pass
+
+
+def as_html(status: Status, title: str = "") -> str:
+    """Return a status as HTML: a bar, the figures, and a bar for each stage.
+
+    >>> as_html(Status(1, 4, 1.0, 1.0, 3.0, None)).count("width:25.0%")
+    1
+    """
+    share = status.done / status.total if status.total else 0.0
+    texts = [f"{html.bar(share)} {html.escape(status.position)}", *map(html.escape, status.figures.values())]
+    parts = [html.table([texts], [title or "items", *status.figures])]
+    if status.stages:
+        rows = [
+            [html.code(stage.view), html.bar(stage.share), percent(stage.share), seconds(stage.each_s)]
+            for stage in status.stages[:_BARS]
+        ]
+        parts.append(html.table(rows, ["stage", "", "share", "each"], right=[2, 3]))
+    return html.frame(*parts)

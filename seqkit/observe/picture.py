@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 _SIDE = 96  # pixels of a thumbnail, at most
 _MOST_PIXELS = 1024  # of a side that are looked at. Of larger images some rows and columns are left out
 _LEAST = 8  # pixels of the short side of an image
+_LONG = 16  # times its height: longer rows are curves
 _TILES = 9  # images of a batch that are shown
 _POINTS = 160  # of a curve
 _CHANNELS = (1, 3, 4)
@@ -26,7 +27,8 @@ _CHANNELS = (1, 3, 4)
 def picture(array: Array) -> str:
     """Return HTML of a picture of an array, or "" for an array that is no image, batch of images or curve.
 
-    Images are of shape (H, W), (H, W, C) or (C, H, W) with 1, 3 or 4 channels, and at least 8 by 8 pixels.
+    Images are of shape (H, W), (H, W, C) or (C, H, W) with 1, 3 or 4 channels, and at least 8 by 8 pixels. Of
+    several curves, and of rows that are much longer than there are rows, the first is shown.
 
     >>> picture(np.zeros((2, 28, 28, 3), np.uint8))[:32], picture(np.zeros((3, 4)))
     ('<img src="data:image/png;base64,', '')
@@ -34,7 +36,8 @@ def picture(array: Array) -> str:
     if array.dtype.kind not in "biuf" or not array.size:
         return ""
     waves = array.reshape(1, -1) if array.ndim == 1 else array
-    if waves.ndim == 2 and waves.shape[0] < _LEAST <= waves.shape[1]:
+    is_wide = waves.ndim == 2 and (waves.shape[0] < _LEAST or waves.shape[1] > _LONG * waves.shape[0])
+    if is_wide and waves.shape[1] >= _LEAST:
         return curve(waves[0])
     tiles = _images(array)
     if tiles is None:

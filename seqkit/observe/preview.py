@@ -9,12 +9,13 @@ from time import perf_counter
 from typing import Any
 
 from ..core.arguments import as_bool, check_callable, int_at_least, optional_number, positive_int
+from ..core.display import LoaderDisplay
 from ..core.errors import brief
 from ..core.indices import Unsized
+from ..core.iteration import is_one_shot
 from ..core.tracebacks import hiding_frames
 from ..core.units import plural, seconds, size
 from ..core.view import View, is_measured
-from .budget import Budget
 from .cards import chain, label, path_of, stage_row, step_card
 from .html import escape, faint, frame, pre, row
 from .steps import Step, Steps, viewed
@@ -114,7 +115,7 @@ def preview(
 
     Parameters
     ----------
-    sequence : View, indexable or DataLoader
+    sequence : View, indexable, DataLoader or StreamLoader
     n : int
         Number of items (1 or more).
     stages : bool
@@ -144,8 +145,8 @@ def preview(
     Notes
     -----
     Computes the items in this thread, without workers. At least one item is computed. An item that fails is
-    a card with its error. Items that a cache holds are taken from it, unless with `stages`. Nothing is
-    added to a cache.
+    a card with its error. Items that a cache holds are taken from it, unless with `stages`. Nothing is added
+    to a cache. Of a StreamLoader, a copy opens the streams of the first epoch.
 
     Examples
     --------
@@ -165,13 +166,29 @@ def preview(
     max_bytes = positive_int(max_bytes, "preview: max_bytes")
     check_callable(clock, "preview: clock")
     chosen = None if epochs is None else [int_at_least(e, "preview: epochs", 0) for e in epochs]
+    budget = _Budget(clock, max_seconds, max_bytes)
+    if isinstance(sequence, LoaderDisplay) and not hasattr(sequence, "view"):
+        return _of_streams(sequence, n, budget)
     view = viewed(sequence, "preview")
-    budget = Budget(clock, max_seconds, max_bytes)
     steps = Steps(clock, most=int(stages), uses_caches=not stages)
     with hiding_frames():
         rows = [(-1, view)] if chosen is None else [(epoch, view.at_epoch(epoch)) for epoch in chosen]
         found = tuple((epoch, tuple(budget.within(_items(each, n, steps)))) for epoch, each in rows)
     return Preview(text_of(view), found, budget.spent(), budget.nbytes, budget.is_cut, stages)
+
+
+def _of_streams(loader: Any, n: int, budget: _Budget) -> Preview:
+    """Show the first batches of a loader of streams, which a copy of it reads without workers."""
+    name = type(loader).__name__
+    if is_one_shot(loader._streams):
+        raise ValueError(
+            "preview: the streams are an iterator that cannot begin again, so a preview would use them up."
+            " Pass an object that can be iterated again"
+        )
+    with hiding_frames(), loader.with_workers(0) as copy:
+        batches = (Step(name, name, i, value=summarise(item)) for i, item in enumerate(islice(copy, n)))
+        found = tuple(budget.within(batches))
+    return Preview(name, ((-1, found),), budget.spent(), budget.nbytes, budget.is_cut, False)
 
 
 def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
@@ -182,6 +199,35 @@ def _items(view: View[Any], n: int, steps: Steps) -> Iterator[Step]:
     length = view._n
     for i in range(n if isinstance(length, Unsized) else min(n, length)):
         yield steps.of(view, i)
+
+
+class _Budget:
+    """Counts the time and the bytes of the items of one display."""
+
+    def __init__(self, clock: Callable[[], float], max_seconds: float | None, max_bytes: int) -> None:
+        self._clock, self._max_seconds, self._max_bytes = clock, max_seconds, max_bytes
+        self._begun = clock()
+        self.nbytes = 0
+        self.is_cut = False
+
+    def spent(self) -> float:
+        return self._clock() - self._begun
+
+    def within(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """Yield steps as long as the budget lasts. The first one is always within it."""
+        is_first = self.nbytes == 0
+        while is_first or not self._is_used_up():
+            step = next(steps, None)
+            if step is None:
+                return
+            is_first = False
+            self.nbytes += step.value.nbytes if step.value is not None else 0
+            yield step
+        self.is_cut = True
+
+    def _is_used_up(self) -> bool:
+        late = self._max_seconds is not None and self.spent() >= self._max_seconds
+        return late or self.nbytes >= self._max_bytes
 
 
 def _line(step: Step, item: Step) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..core.arguments import check_callable, optional_number, positive_int
 from ..core.errors import EvaluationError
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames
+from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
 from ..prefetch.choice import WorkerBudget
 from ..prefetch.choose import choose
@@ -37,7 +37,7 @@ WORTH_S = 0.2
 PROBED_S = 2e-5
 
 
-@hides_frames
+@hiding_frames()
 def profile(
     sequence: Indexable[Any],
     n: int | None = None,
@@ -134,6 +134,13 @@ def profile(
 def _as_view(sequence: Any) -> View[Any]:
     """Return a view, or the view of a loader."""
     refuse_streams(sequence, "profile")
+    kind = type(sequence)
+    can_be_read = hasattr(kind, "__getitem__") or hasattr(kind, "view")
+    if kind.__module__.startswith("seqkit.") and not can_be_read:
+        raise TypeError(
+            f"profile: {kind.__name__} cannot be read by index. Pass a view or a DataLoader, which is read by"
+            " other workers. To time the workers of an iteration, iterate sk.watch(loader, stages=True)"
+        )
     view = getattr(sequence, "view", None)
     return view if isinstance(view, View) and not isinstance(sequence, View) else as_view(sequence, "profile")
 

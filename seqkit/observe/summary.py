@@ -19,6 +19,7 @@ _MOST_PARTS = 12  # of a dict, tuple or list
 _MOST_ELEMENTS = 1 << 22  # of an array, for its range. Of larger ones a part is looked at
 _MOST_LETTERS = 200
 _MOST_SHOWN = 6  # numbers of a short array
+_MOST_LABELS = 16  # of a batch of integers or flags
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ def _of_array(array: np.ndarray[Any, Any], value: Any) -> Summary:
         dtype = f"{value.mode} image"
     kind = f"{dtype}[{', '.join(map(str, array.shape))}]"
     text, alarm = _range(array)
-    return Summary(kind, tuple(array.shape), array.nbytes, text, alarm, picture=picture(array))
+    drawn = "" if text.startswith("[") else picture(array)  # all values are shown
+    return Summary(kind, tuple(array.shape), array.nbytes, text, alarm, picture=drawn)
 
 
 def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
@@ -159,8 +161,13 @@ def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
             values = values[finite]
     if not values.size:
         return "", alarm
-    if array.size <= _MOST_SHOWN and array.ndim == 1 and not alarm.endswith("masked"):
-        return brief([float(number(x)) if array.dtype.kind == "f" else x for x in array.tolist()]), alarm
+    is_float = array.dtype.kind == "f"
+    if (
+        array.ndim == 1
+        and array.size <= (_MOST_SHOWN if is_float else _MOST_LABELS)
+        and "masked" not in alarm
+    ):
+        return str([float(number(x)) if is_float else x for x in array.tolist()]), alarm
     low, high, mean = (float(x) for x in (values.min(), values.max(), values.mean(dtype=np.float64)))
     return f"{number(low)} … {number(high)}, mean {number(mean)}", alarm
 

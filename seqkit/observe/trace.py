@@ -15,14 +15,13 @@ from ..core.view import Indexable, is_measured
 from .cards import label, path_of, stage_row
 from .html import ALARM, escape, faint, frame, pre
 from .steps import Step, Steps, viewed
-from .tree import text_of
+from .tree import column, drawing, text_of
 
 __all__ = ["Trace", "trace"]
 
 _MOST_PARTS = 8  # of an item, with their values
 _MOST_LETTERS = 70  # of a value
 _MOST_INDICES = 40
-_LONGEST = 60  # letters of a line before its time
 
 
 @dataclass(frozen=True)
@@ -166,29 +165,30 @@ def error_display(error: EvaluationError) -> str:
 
 def _lines(root: Step) -> list[tuple[str, Step | None]]:
     """Return the lines of the tree with their steps. The line that counts further parts has none."""
-    rows = list(_branches(root))
-    width = max((len(head) for head, _ in rows if len(head) <= _LONGEST), default=0)
+    tree: Iterator[tuple[str, Step | str]] = drawing(root, _parts)
+    rows = [(branch + (step if isinstance(step, str) else label(step)), step) for branch, step in tree]
+    width = column(head for head, _ in rows)
     found: list[tuple[str, Step | None]] = []
+    told: set[tuple[str, str]] = set()  # views with their random keys, which all items of a view share
     for head, step in rows:
-        notes = "" if step is None else f"   {_taken(step):>8}  {_value(step)}"
+        if isinstance(step, str):
+            found.append((head, None))
+            continue
+        notes = f"   {_taken(step):>8}  {_value(step)}"
+        if step.key and (step.view, step.key) not in told:
+            told.add((step.view, step.key))
+            notes += f"{'' if step.is_same else '   '}{step.key[:-24]}…"
         found.append((f"{head:<{width}}{notes}".rstrip(), step))
     return found
 
 
-def _branches(root: Step) -> Iterator[tuple[str, Step | None]]:
-    pending: list[tuple[Step | str, str, str]] = [(root, "", "")]
-    while pending:
-        step, before, branch = pending.pop()
-        if isinstance(step, str):
-            yield before + branch + step, None
-            continue
-        yield before + branch + label(step), step
-        before += {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
-        if len(inner) < len(step.parts):
-            inner.append(f"… {len(step.parts) - len(inner):,} more")
-        rows = [(part, before, "├─ ") for part in inner[:-1]] + [(part, before, "└─ ") for part in inner[-1:]]
-        pending.extend(reversed(rows))
+def _parts(step: Step | str) -> list[Step | str]:
+    """Return the parts of a step that were looked at, and a line that counts the others."""
+    if isinstance(step, str):
+        return []
+    inner: list[Step | str] = [part for part in step.parts if part.value is not None or part.failed()]
+    left = len(step.parts) - len(inner)
+    return [*inner, *[f"… {left:,} more"] * (left > 0)]
 
 
 def _taken(step: Step) -> str:
@@ -201,8 +201,7 @@ def _value(step: Step) -> str:
     if step.value is None:
         return "not computed"
     text = "" if step.is_same else step.value.line()
-    shown = text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
-    return f"{shown}   {step.key[:-24]}…".lstrip() if step.key else shown
+    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
 
 
 def _html(text: str, step: Step | None) -> str:

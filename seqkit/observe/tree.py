@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.source import Source
 from ..core.view import View
 from ..views.collate import Collate
 
-__all__ = ["Branch", "branches", "outline", "text_of"]
+__all__ = ["Branch", "branches", "column", "drawing", "outline", "text_of"]
+
+T = TypeVar("T")
+
+_LONGEST = 60  # letters of a line before its notes
 
 
 @dataclass(frozen=True)
@@ -60,20 +64,56 @@ def branches(root: View[Any], most: int | None = None) -> Iterator[Branch]:
     """
     marks = _marks(root)
     drawn: set[int] = set()
-    pending: list[tuple[View[Any] | None, str, str, str]] = [(root, "", "", "")]
-    while pending:
-        view, before, branch, label = pending.pop()
+
+    def below(part: tuple[View[Any] | None, str]) -> list[tuple[View[Any] | None, str]]:
+        view = part[0]
+        if view is None or _identity(view) in drawn:
+            return []
+        drawn.add(_identity(view))
+        return _named_sources(view, most)
+
+    root_part: tuple[View[Any] | None, str] = root, ""
+    for prefix, (view, label) in drawing(root_part, below):
         if view is None:
-            yield Branch(None, before + branch, "", label)
-            continue
-        key = _identity(view)
-        yield Branch(view, before + branch, label, text_of(view), marks.get(key, 0), key not in drawn)
-        if key in drawn:
-            continue
-        drawn.add(key)
+            yield Branch(None, prefix, "", label)
+        else:
+            key = _identity(view)
+            yield Branch(view, prefix, label, text_of(view), marks.get(key, 0), key not in drawn)
+
+
+def drawing(root: T, below: Callable[[T], list[T]]) -> Iterator[tuple[str, T]]:
+    """Yield each node of a tree with the branches before it, the root first.
+
+    `below` is called for each node, after it was yielded.
+
+    >>> for prefix, number in drawing(3, lambda n: list(range(n))):
+    ...     print(prefix + str(number))
+    3
+    ├─ 0
+    ├─ 1
+    │  └─ 0
+    └─ 2
+       ├─ 0
+       └─ 1
+          └─ 0
+    """
+    pending = [(root, "", "")]
+    while pending:
+        node, before, branch = pending.pop()
+        yield before + branch, node
         before += {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        inner = [(source, before, "├─ ", name) for source, name in _named_sources(view, most)]
-        pending.extend([(s, b, "└─ " if i == 0 else t, n) for i, (s, b, t, n) in enumerate(reversed(inner))])
+        inner = [(part, before, "├─ ") for part in below(node)]
+        inner[-1:] = [(part, before, "└─ ") for part, _, _ in inner[-1:]]
+        pending.extend(reversed(inner))
+
+
+def column(heads: Iterable[str]) -> int:
+    """Return where notes to the right of some lines begin. Lines of more than 60 letters do not move it.
+
+    >>> column(["ab", "a" * 99])
+    2
+    """
+    return max((len(head) for head in heads if len(head) <= _LONGEST), default=0)
 
 
 def _named_sources(view: View[Any], most: int | None) -> list[tuple[View[Any] | None, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.arguments import optional_int, optional_number
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames
+from ..core.tracebacks import hiding_frames
 from ..core.units import plural, size
 from ..core.view import Indexable, View
 from ..prefetch.choice import Choice, WorkerBudget, shown
@@ -24,7 +24,7 @@ __all__ = ["Tuning", "tune"]
 DEFAULT_S = 1.0
 
 
-@hides_frames
+@hiding_frames()
 def tune(
     sequence: Indexable[Any] | Any,
     seconds: float | None = None,

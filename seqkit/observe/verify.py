@@ -13,8 +13,9 @@ from typing import Any, Self
 from ..core.arguments import optional_number, positive_int
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.iteration import is_one_shot
+from ..core.renamed import renamed
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames
+from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, View
 from .differences import Difference, explained
 from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
@@ -25,8 +26,9 @@ __all__ = ["Check", "Verification", "verify"]
 LIMIT_S = 30.0
 
 
-@hides_frames
-def verify(sequence: Indexable[Any] | Any, items: int = 64, seconds: float | None = None) -> Verification:
+@renamed(items="n")
+@hiding_frames()
+def verify(sequence: Indexable[Any] | Any, n: int = 64, seconds: float | None = None) -> Verification:
     """Read a view or loader in several ways, and say whether all give the same items.
 
     It is read without workers, with one and two threads and processes, forked and spawned, item by item,
@@ -38,7 +40,7 @@ def verify(sequence: Indexable[Any] | Any, items: int = 64, seconds: float | Non
     ----------
     sequence : View, indexable, DataLoader or StreamLoader
         A view is read without the `prefetch` views in it. A loader is copied with other workers.
-    items : int
+    n : int
         How many items to compare, from the first one on (1 or more).
     seconds : float, optional
         Compare fewer items if all ways would take longer than this. None (the default): 20 seconds.
@@ -71,7 +73,7 @@ def verify(sequence: Indexable[Any] | Any, items: int = 64, seconds: float | Non
     >>> print(report.difference.cause)
     It draws from the global generator of `random`
     """
-    count = positive_int(items, "verify: items")
+    count = positive_int(n, "verify: n")
     until_s = optional_number(seconds, "verify: seconds", "seconds") or 20.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the report says more

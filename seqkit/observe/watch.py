@@ -2,115 +2,43 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
 from typing import Any, Generic
 
-from ..core.arguments import check_callable, optional_number
+from ..core.arguments import as_bool, check_callable, optional_number
 from ..core.errors import as_given
-from ..core.units import count, percent, plural, seconds, size
-from ..core.view import T, View
-from ..prefetch.node import Prefetch
-from ..prefetch.statistics import Statistics
+from ..core.view import T
+from ..prefetch.engine import observe_here
 from .live import Display, display_of
-from .tree import outline
+from .live_stages import LiveStages
+from .progress_meter import INTERVAL_S, ProgressMeter
+from .status import Status
 
-__all__ = ["Status", "Watch", "watch"]
-
-INTERVAL_S = 0.5
-# The weight of the latest interval in the rate.
-LATEST = 0.3
-
-
-@dataclass(frozen=True)
-class Status:
-    """The state of an iteration. Its text is one line.
-
-    Attributes
-    ----------
-    done : int
-        Number of items so far.
-    total : int or None
-        Number of all items, None if unknown.
-    seconds : float
-        Seconds since the first item was asked for.
-    rate : float
-        Items per second lately.
-    remaining_s : float or None
-        Seconds until the end at this rate.
-    waited_share : float
-        The share of the time that the consumer waited for items, lately.
-    workers, restarts : int
-        Number of workers, and of those that were replaced.
-    busy : float
-        The share of the time that workers were busy, lately.
-    slots, leased : int
-        Number of slots of shared memory, and of those that hold arrays of the consumer.
-    memory : int
-        Resident memory of this process in bytes, 0 if unknown.
-    """
-
-    done: int
-    total: int | None
-    seconds: float
-    rate: float
-    remaining_s: float | None
-    waited_share: float
-    workers: int = 0
-    restarts: int = 0
-    busy: float = 0.0
-    slots: int = 0
-    leased: int = 0
-    memory: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.position}, {', '.join(f'{name} {text}' for name, text in self.figures.items())}"
-
-    @property
-    def position(self) -> str:
-        """How far the iteration is, as text."""
-        return count(self.done) + (f" of {count(self.total)}" if self.total is not None else "")
-
-    @property
-    def figures(self) -> dict[str, str]:
-        """The other figures, as texts by name."""
-        found = {"rate": f"{self.rate:,.4g}/s"}
-        if self.remaining_s is not None:
-            found["left"] = seconds(self.remaining_s)
-        found["waited"] = percent(self.waited_share)
-        if self.workers:
-            found["workers"] = f"{self.workers}, busy {percent(self.busy)}"
-        if self.slots:
-            found["slots"] = f"{self.leased} of {self.slots} held"
-        if self.memory:
-            found["memory"] = size(self.memory)
-        if self.restarts:
-            found["replaced"] = plural(self.restarts, "worker")
-        return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures by name, such as for JSON."""
-        return asdict(self)
+__all__ = ["Watch", "watch"]
 
 
 def watch(
     sequence: Any,
     report: Any = None,
     *,
+    stages: bool = False,
     interval: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Watch[Any]:
-    """Return an iterable of the same items, with a display of rate, remaining time and waiting.
+    """Return an iterable of the same items, with a display of rate, remaining time, waiting and queue.
 
     Parameters
     ----------
     sequence : View, DataLoader, StreamLoader or iterable
     report : callable, bar or file, optional
-        A function of a `Status`, a bar such as that of tqdm, or a text file, which gets lines of JSON. None
-        (the default) updates a display in notebooks, a panel in terminals if rich is installed, and otherwise
-        a line on standard error.
+        A function of a `Status`, a bar such as that of tqdm or its class, or a text file, which gets lines of
+        JSON. None (the default) updates a display in notebooks, a panel in terminals if rich is installed,
+        and otherwise a line on standard error.
+    stages : bool
+        True times the views in the workers that the iteration starts, and shows their shares. These workers
+        read a rebuilt pipeline, in which caches start empty. Quick items take longer.
     interval : float, optional
         Seconds between updates, above 0. None (the default): 0.5.
     clock : callable
@@ -146,24 +74,38 @@ def watch(
         raise TypeError(f"watch: the sequence must be iterable, got {as_given(sequence)}")
     check_callable(clock, "watch: clock")
     every_s = optional_number(interval, "watch: interval", "seconds") or INTERVAL_S
-    return Watch(sequence, display_of(report), every_s, clock)
+    display = display_of(report, "watch: report")
+    return Watch(sequence, display, as_bool(stages, "watch: stages"), every_s, clock)
 
 
 class Watch(Generic[T]):
     """What `watch` returns."""
 
     def __init__(
-        self, sequence: Any, display: Callable[[], Display], every_s: float, clock: Callable[[], float]
+        self,
+        sequence: Any,
+        display: Callable[[], Display],
+        stages: bool,
+        every_s: float,
+        clock: Callable[[], float],
     ) -> None:
         self._sequence = sequence
         self._given = display, every_s, clock
-        self.status: Status | None = None
+        self._stages = stages
+        self._meter: ProgressMeter | None = None
+
+    @property
+    def status(self) -> Status | None:
+        """The latest status, or None before the first one."""
+        return None if self._meter is None else self._meter.status
 
     def __len__(self) -> int:
         return len(self._sequence)
 
     def __iter__(self) -> Iterator[T]:
-        return _Watched(self, self._sequence, *self._given)
+        display, every_s, clock = self._given
+        self._meter = ProgressMeter(self._sequence, display(), every_s, clock)
+        return _Watched(self._sequence, self._meter, clock, self._stages)
 
     def __repr__(self) -> str:
         return f"watch({self._sequence!r})" + (f": {self.status}" if self.status else "")
@@ -172,72 +114,48 @@ class Watch(Generic[T]):
 class _Watched(Iterator[T]):
     """One iteration."""
 
-    def __init__(
-        self,
-        watch: Watch[T],
-        sequence: Any,
-        display: Callable[[], Display],
-        every_s: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._watch = watch
-        self._sequence = sequence
-        self._items: Iterator[T] = iter(sequence)
-        self._display = display()
-        self._every_s = every_s
+    def __init__(self, sequence: Any, meter: ProgressMeter, clock: Callable[[], float], stages: bool) -> None:
+        self._meter = meter
         self._clock = clock
-        self._total = _length(sequence)
-        self._done = self._done_before = 0
-        self._waited_s = self._rate = 0.0
-        self._begun = self._since = clock()
-        self._before = Statistics()
+        self._stages = stages
+        with _timing_stages(stages):
+            self._items: Iterator[T] = iter(sequence)
+        meter.total, meter.has_consumer = _length(sequence), True
 
     def __next__(self) -> T:
-        begun = self._clock()
-        if begun - self._since >= self._every_s:
-            self._show(begun)
+        clock, meter = self._clock, self._meter
+        begun = clock()
+        if begun >= meter.due_s:
+            meter.show(begun)
         try:
-            item = next(self._items)
+            item = self._first() if self._stages else next(self._items)
         except StopIteration:
-            now = self._clock()
-            self._waited_s += now - begun
-            if self._done > self._done_before or not self._done:
-                self._show(now)
-            self._display.close()
+            meter.waited_s += clock() - begun
+            meter.close()
             raise
         except Exception:
-            self._count(begun)
+            meter.done += 1
+            meter.waited_s += clock() - begun
             raise
-        self._count(begun)
+        meter.done += 1
+        meter.waited_s += clock() - begun
         return item
 
-    def _count(self, begun: float) -> None:
-        self._done += 1
-        self._waited_s += self._clock() - begun
+    def _first(self) -> T:
+        """Return the first item, for which workers start."""
+        self._stages = False
+        with _timing_stages(True):
+            return next(self._items)
 
-    def _show(self, now: float) -> None:
-        taken_s = max(now - self._since, 1e-9)
-        lately = (self._done - self._done_before) / taken_s
-        self._rate = lately if not self._rate else LATEST * lately + (1 - LATEST) * self._rate
-        left = None if self._total is None or not self._rate else (self._total - self._done) / self._rate
-        figures, workers = _figures(self._sequence)
-        worked_s = max(0, figures.worked_ns - self._before.worked_ns) / 1e9
-        self._watch.status = status = Status(
-            self._done,
-            self._total,
-            now - self._begun,
-            self._rate,
-            left,
-            min(1.0, self._waited_s / taken_s),
-            workers,
-            figures.restarts,
-            min(1.0, worked_s / taken_s / max(workers, 1)),
-            figures.slots,
-            figures.leased,
-            _memory(),
-        )
-        self._display.show(status)
-        self._since, self._done_before, self._waited_s, self._before = now, self._done, 0.0, figures
+
+@contextmanager
+def _timing_stages(stages: bool) -> Iterator[None]:
+    """Time the stages of the nodes that this thread starts."""
+    token = observe_here.set((lambda source, _: LiveStages(source)) if stages else observe_here.get())
+    try:
+        yield
+    finally:
+        observe_here.reset(token)
 
 
 def _length(sequence: Any) -> int | None:
@@ -245,28 +163,3 @@ def _length(sequence: Any) -> int | None:
         return len(sequence)
     except TypeError:
         return None
-
-
-def _figures(sequence: Any) -> tuple[Statistics, int]:
-    """Return the sums of the figures of the nodes that run, and the number of their workers."""
-    found, workers = dict.fromkeys(("worked_ns", "restarts", "slots", "leased"), 0), 0
-    for node in _nodes(sequence):
-        figures, workers = node.statistics(), workers + node.workers()
-        for name in found:
-            found[name] += getattr(figures, name)
-    return Statistics(**found), workers
-
-
-def _nodes(sequence: Any) -> list[Prefetch[Any]]:
-    views = sequence.nodes() if hasattr(sequence, "nodes") else [sequence]
-    nodes = [view for top in views if isinstance(top, View) for _, view in outline(top)]
-    return [node for node in nodes if isinstance(node, Prefetch) and node.is_running()]
-
-
-def _memory() -> int:
-    """Return the resident memory of this process."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0

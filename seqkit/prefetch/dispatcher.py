@@ -117,7 +117,7 @@ class Dispatcher:
         self._dropped: deque[weakref.ref[Reader]] = deque()
         self._latest = Statistics()
         self.counts = dict.fromkeys((field.name for field in fields(Statistics)), 0)
-        self._printer = printer
+        self.printer = printer
         self._print_at = 0 if printer is None else printer.every
         self._life = Life(backend, self._lock)  # no other object may refer to it
         try:
@@ -235,9 +235,9 @@ class Dispatcher:
     def count_items(self, items: int) -> None:
         """Count items that are handed out."""
         self.counts["items"] += items
-        if self._printer is not None and self.counts["items"] >= self._print_at:
-            self._print_at = self.counts["items"] + self._printer.every
-            self._printer.report(self._statistics())
+        if self.printer is not None and self.counts["items"] >= self._print_at:
+            self._print_at = self.counts["items"] + self.printer.every
+            self.printer.report(self._statistics())
 
     # ---------------------------------------------------------------- jobs in flight
 
@@ -419,6 +419,8 @@ class Dispatcher:
     def _statistics(self) -> Statistics:
         self.sweep()
         counts = {**self.counts, "chunk": self.chunking.size, **self.backend.statistics()}
+        counts["ready"] = sum(consumer.window.ready_items() for consumer in self._consumers.values())
+        counts["in_work"] = sum(len(job.chunk.indices) for job in self.in_flight.values())
         self._latest = Statistics(**counts)
         return self._latest
 

@@ -25,12 +25,12 @@ import os
 import stat
 import warnings
 from bisect import bisect_right
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from ..core.once import cached
 from .tensors import as_array
 
 LEAST_TENSOR_BYTES = 4096  # smaller tensors are not looked up
@@ -39,7 +39,7 @@ LEAST_TENSOR_BYTES = 4096  # smaller tensors are not looked up
 class Maps:
     """The mapped files of this process, at the time when an array is first looked up."""
 
-    @cached_property
+    @cached
     def _mappings(self) -> list[_Mapping]:
         return _read_maps()
 
@@ -89,7 +89,7 @@ class _Mapping:
         self.file = " ".join(file)  # device and inode
         self.path = path
 
-    @cached_property
+    @cached
     def identity(self) -> tuple[int, int] | None:
         """Device and inode of the file, as in `os.stat`. None if the path leads to another file or none."""
         try:

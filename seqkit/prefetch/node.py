@@ -26,7 +26,7 @@ from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Plan, each, is_repeatable
 from ..core.iteration import restarting, surviving
 from ..core.source import as_view
-from ..core.tracebacks import hides_frames
+from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View
 from ..core.worker import in_process_worker
 from .borders import Borders
@@ -197,7 +197,7 @@ class Prefetch(LowerNode[T]):
     def _iter(self, plan: Plan) -> Iterator[Any]:
         return self._read(plan)
 
-    @hides_frames
+    @hiding_frames()
     def __iter__(self) -> Iterator[T]:
         # Views that wrap this one use `_iter`. They may pair its items with other sequences, so keep the
         # order.
@@ -296,7 +296,7 @@ class Prefetch(LowerNode[T]):
 
     # ---------------------------------------------------------------- start and close
 
-    @hides_frames
+    @hiding_frames()
     def start(self) -> Self:
         """Start the workers now rather than at the first read. Return the view.
 
@@ -334,6 +334,10 @@ class Prefetch(LowerNode[T]):
     def workers(self) -> int:
         """Return the number of workers. With ``method="auto"``: the number that was chosen."""
         return self._engine.settings().workers
+
+    def observer(self) -> Any:
+        """Return the observer of the running workers, or None (for displays)."""
+        return self._engine.observer()
 
     def statistics(self) -> Statistics:
         """Return the figures of the node since its workers started, as a frozen dataclass."""

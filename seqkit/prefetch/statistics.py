@@ -38,6 +38,8 @@ class Statistics:
         Items per job at present.
     pickled : int
         Bytes of the pipeline that were pickled for process workers. 0 if they were forked.
+    ready, in_work : int
+        Items that wait for the consumer now, and items that were given to workers.
     """
 
     items: int = 0
@@ -54,6 +56,8 @@ class Statistics:
     slot_bytes: int = 0
     chunk: int = 1
     pickled: int = 0
+    ready: int = 0
+    in_work: int = 0
 
     _repr_html_ = facts_as_html
 
@@ -67,6 +71,8 @@ class Statistics:
         found = [("items", count(self.items)), ("jobs", count(self.jobs)), ("chunk", count(self.chunk))]
         found += [("waited", seconds(self.waited_ns / 1e9)), ("worked", seconds(self.worked_ns / 1e9))] * busy
         found += [("received", size(self.nbytes))] * (self.nbytes > 0)
+        if self.ready or self.in_work:
+            found.append(("queue", f"{count(self.ready)} ready, {count(self.in_work)} in work"))
         if self.slots:
             free = self.slots - self.leased - self.retired
             found.append(("slots", f"{count(self.slots)} of {size(self.slot_bytes)}, {count(free)} free"))

@@ -312,6 +312,10 @@ class ChunkWindow:
     def pending_items(self) -> int:
         return self._items
 
+    def ready_items(self) -> int:
+        """Return how many items are finished and not handed out."""
+        return sum(len(chunk.indices) for chunk in self._chunks if chunk.result is not None)
+
     def ended(self) -> bool:
         """Return whether all chunks have been handed out."""
         return self.is_drawn and not self._chunks

@@ -66,8 +66,7 @@ class Sampler(Ordered, Iterable[Any]):
     (True, True, 2)
     """
 
-    def __init__(self) -> None:
-        self._epoch = 0
+    _epoch = 0  # also of a subclass whose `__init__` does not call this class
 
     # A subclass may define a property or, where the order never changes, an attribute.
     @property

@@ -7,7 +7,7 @@ from itertools import chain, count, islice
 from itertools import cycle as endlessly
 from typing import Any, Literal
 
-from ..core.arguments import as_batch_size, as_flag, as_last
+from ..core.arguments import WAYS_TO_END, as_batch_size, as_flag, as_last
 from ..core.indices import batch_count
 from ..core.iteration import is_one_shot
 from ..core.plain import plain
@@ -72,7 +72,7 @@ class BatchSampler(NestedSampler):
         super().__init__(sampler)
         self.batch_size = as_batch_size(batch_size, "BatchSampler")
         self.drop_last = as_flag(drop_last, "BatchSampler: drop_last")
-        self.last = as_last(last, self.drop_last, "BatchSampler: last")
+        self.last = as_last(last, "BatchSampler: last", drop_last=self.drop_last, allowed=WAYS_TO_END)
         self._carried: list[Any] = []  # indices that begin the next epoch
 
     def at_epoch(self, epoch: int) -> View[list[Any]] | None:

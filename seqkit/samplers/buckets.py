@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import as_batch_size, as_flag, check_callable, number_at_least, positive_int
+from ..core.arguments import as_batch_size, as_flag, as_last, check_callable, number_at_least, positive_int
 from ..core.indices import IndexArray, Indices, as_array, as_slice
 from ..core.once import cached
 from ..core.plain import plain
@@ -130,11 +130,7 @@ class FixedBucketSampler(GroupedBatches):
                 " determines the batch sizes",
                 UserWarning,
             )
-        if last not in ("keep", "discard", "rollover"):
-            raise ValueError(
-                f"FixedBucketSampler: last must be 'keep', 'discard' or 'rollover', got {last!r}"
-            )
-        self.last: Last = last
+        self.last: Last = as_last(last, "FixedBucketSampler: last", allowed=("keep", "discard", "rollover"))
         table = as_lengths(lengths, "FixedBucketSampler: lengths")
         if bucket_keys is None:
             scheme = ConstWidthBucket() if bucket_scheme is None else bucket_scheme

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
-from ..core.arguments import as_flag, int_at_least, positive_int
+from ..core.arguments import as_bool, as_flag, int_at_least, positive_int
+from ..core.processes import process_group, warn_of_drawn_seed
+from ..core.renamed import renamed
 from ..core.source import view
 from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.concatenate import concatenate
 from ..views.epochs import epochs
 from ..views.random_map import random_map
-from ..views.shard import Even, shard
+from ..views.shard import Even, as_even, shard
 from ..views.shuffle import shuffle
 from .base import NestedSampler, Sampler, SeededSampler, order_of, sample_count
 
@@ -131,7 +132,8 @@ class DistributedSampler(Share, SeededSampler):
     Raises
     ------
     TypeError
-        If `dataset` is neither an int nor sized, a number is not an int, or `seed` is None.
+        If `dataset` is neither an int nor sized, a number is not an int, `contiguous` is not a bool, or
+        `seed` is None.
     ValueError
         If a number is out of range, `even` is unknown or contradicts `drop_last`, a flag is not a bool, or
         PyTorch has no process group.
@@ -176,10 +178,10 @@ class DistributedSampler(Share, SeededSampler):
         self.num_replicas, self.rank = _as_place(num_replicas, rank, "DistributedSampler")
         self.shuffle = as_flag(shuffle, "DistributedSampler: shuffle")
         self.drop_last = as_flag(drop_last, "DistributedSampler: drop_last")
-        self.even = _as_even("drop" if self.drop_last and even == "pad" else even, "DistributedSampler")
+        self.even = as_even("drop" if self.drop_last and even == "pad" else even, "DistributedSampler")
         if self.drop_last and self.even != "drop":
             raise ValueError(f"DistributedSampler: drop_last=True means even='drop', got even={even!r}")
-        self.contiguous = as_flag(contiguous, "DistributedSampler: contiguous")
+        self.contiguous = as_bool(contiguous, "DistributedSampler: contiguous")
 
     @property
     def order(self) -> View[int]:
@@ -225,10 +227,9 @@ class ShardedSampler(Share, NestedSampler):
     Raises
     ------
     TypeError
-        If `sampler` is not iterable, or a number is not an int.
+        If `sampler` is not iterable, a number is not an int, or `contiguous` is not a bool.
     ValueError
-        If a number is out of range, `even` is unknown, `contiguous` is not a bool, or PyTorch has no
-        process group.
+        If a number is out of range, `even` is unknown, or PyTorch has no process group.
 
     Notes
     -----
@@ -257,8 +258,12 @@ class ShardedSampler(Share, NestedSampler):
     ) -> None:
         super().__init__(sampler)
         self.num_replicas, self.rank = _as_place(num_replicas, rank, "ShardedSampler")
-        self.even = _as_even(even, "ShardedSampler")
-        self.contiguous = as_flag(contiguous, "ShardedSampler: contiguous")
+        self.even = as_even(even, "ShardedSampler")
+        self.contiguous = as_bool(contiguous, "ShardedSampler: contiguous")
+        inner = _innermost(sampler)
+        if isinstance(inner, SeededSampler) and getattr(inner, "shuffle", True):
+            name = f"ShardedSampler: {type(inner).__name__}"
+            warn_of_drawn_seed(inner.seed, name, "shares overlap and leave out indices")
 
     def _shared_at(self, epoch: int) -> View[Any] | None:
         return order_of(self.sampler, epoch)
@@ -304,11 +309,11 @@ class SplitSampler(SeededSampler):
     length : int or sized
         The number of indices of all parts, or an object with a length. The length is asked for in every
         epoch.
-    num_parts : int
+    num_replicas : int
         Number of parts (1 or more).
-    part_index : int
-        Number of this part, in ``[0, num_parts)``. Parts are runs of indices. The first ``length %
-        num_parts`` parts have one index more.
+    rank : int
+        Number of this part, in ``[0, num_replicas)``. Parts are runs of indices. The first ``length %
+        num_replicas`` parts have one index more.
     even_size : bool
         True: shorter parts get one index of another part, a random one in every pass.
     repeat : int
@@ -338,11 +343,12 @@ class SplitSampler(SeededSampler):
     [6, 6, 6]
     """
 
+    @renamed(num_parts="num_replicas", part_index="rank")
     def __init__(
         self,
         length: Any,
-        num_parts: int = 1,
-        part_index: int = 0,
+        num_replicas: int = 1,
+        rank: int = 0,
         even_size: bool = False,
         repeat: int = 1,
         shuffle: bool = True,
@@ -351,12 +357,10 @@ class SplitSampler(SeededSampler):
         super().__init__(seed)
         sample_count(length, "SplitSampler", "length")
         self.length = length
-        self.num_parts = positive_int(num_parts, "SplitSampler: num_parts")
-        self.part_index = int_at_least(part_index, "SplitSampler: part_index", 0)
-        if self.part_index >= self.num_parts:
-            raise ValueError(
-                f"SplitSampler: part_index must be below num_parts {num_parts}, got {part_index}"
-            )
+        self.num_replicas = positive_int(num_replicas, "SplitSampler: num_replicas")
+        self.rank = int_at_least(rank, "SplitSampler: rank", 0)
+        if self.rank >= self.num_replicas:
+            raise ValueError(f"SplitSampler: rank must be below num_replicas {num_replicas}, got {rank}")
         self.even_size = as_flag(even_size, "SplitSampler: even_size")
         self.repeat = positive_int(repeat, "SplitSampler: repeat")
         self.shuffle = as_flag(shuffle, "SplitSampler: shuffle")
@@ -364,9 +368,9 @@ class SplitSampler(SeededSampler):
     def _part(self) -> tuple[range, bool]:
         """Return the indices of the part, and whether it gets one index more."""
         n = sample_count(self.length, "SplitSampler", "length")
-        size, longer = divmod(n, self.num_parts)
-        start = self.part_index * size + min(self.part_index, longer)
-        is_short = self.part_index >= longer
+        size, longer = divmod(n, self.num_replicas)
+        start = self.rank * size + min(self.rank, longer)
+        is_short = self.rank >= longer
         return range(start, start + size + (not is_short)), self.even_size and longer > 0 and is_short
 
     @property
@@ -374,7 +378,7 @@ class SplitSampler(SeededSampler):
         """The indices of an epoch, as a view."""
         part, lacks_one = self._part()
         indices: View[int] = view(part)
-        name = f"part {self.part_index}"
+        name = f"part {self.rank}"
         if lacks_one:
             indices = concatenate([part, random_map(self._other, [part], self.seed, name=name)])
         if self.shuffle:
@@ -407,18 +411,19 @@ def _as_place(num_replicas: Any, rank: Any, who: str) -> tuple[int, int]:
     return num_replicas, number
 
 
+def _innermost(sampler: Any) -> Any:
+    """Return the sampler that a sampler reads, through samplers in between."""
+    while isinstance(sampler, NestedSampler):
+        sampler = sampler.sampler
+    return sampler
+
+
 def _process_group(who: str) -> Any:
-    """Return PyTorch's module for process groups, if a group is initialised."""
-    group: Any = sys.modules.get("torch.distributed")  # a program with a process group has imported it
-    if group is None or not (group.is_available() and group.is_initialized()):
+    """Return PyTorch's module for process groups, or raise ValueError if no group is initialised."""
+    group = process_group()
+    if group is None:
         raise ValueError(
             f"{who}: num_replicas and rank are needed, or a process group of PyTorch's, and there is none:"
             " give both, or call torch.distributed.init_process_group before"
         )
     return group
-
-
-def _as_even(even: Any, who: str) -> Even | None:
-    if even not in ("pad", "drop", None):
-        raise ValueError(f"{who}: even must be 'pad', 'drop' or None, got {even!r}")
-    return even  # type: ignore[no-any-return]

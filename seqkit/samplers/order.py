@@ -11,6 +11,7 @@ import numpy as np
 from ..core.arguments import as_flag, check_callable, int_at_least, optional_int, positive_int
 from ..core.indices import IndexArray
 from ..core.plain import plain
+from ..core.renamed import renamed
 from ..core.source import as_view, view
 from ..core.values import values_of
 from ..core.view import View, in_order
@@ -326,19 +327,19 @@ class FilterSampler(Sampler):
 
     Parameters
     ----------
-    function : callable
+    predicate : callable
         Called once with every sample, at construction.
-    dataset : View or indexable
+    sequence : View or indexable
         Of known length.
 
     Raises
     ------
     TypeError
-        If `function` cannot be called, or `dataset` cannot be indexed or has no length.
+        If `predicate` cannot be called, or `sequence` cannot be indexed or has no length.
 
     Notes
     -----
-    8 bytes per index. ``filter(function, dataset)`` is the view of the samples themselves. Modelled on
+    8 bytes per index. ``filter(predicate, sequence)`` is the view of the samples themselves. Modelled on
     ``FilterSampler`` of Gluon.
 
     Examples
@@ -347,12 +348,13 @@ class FilterSampler(Sampler):
     [1, 3]
     """
 
-    def __init__(self, function: Callable[[Any], object], dataset: Any) -> None:
+    @renamed(function="predicate", dataset="sequence")
+    def __init__(self, predicate: Callable[[Any], object], sequence: Any) -> None:
         super().__init__()
-        check_callable(function, "FilterSampler: function")
-        samples = as_view(dataset, "FilterSampler")
+        check_callable(predicate, "FilterSampler: predicate")
+        samples = as_view(sequence, "FilterSampler")
         flags = np.fromiter(
-            (bool(plain(function(sample))) for sample in in_order(samples)), np.bool_, len(samples)
+            (bool(plain(predicate(sample))) for sample in in_order(samples)), np.bool_, len(samples)
         )
         self._indices = np.flatnonzero(flags)
 
@@ -375,10 +377,18 @@ def as_sort_keys(keys: Order, who: str) -> Order:
     if hasattr(keys, "tolist") and getattr(keys, "ndim", 1) > 1:
         return list(keys.tolist())  # rows compare as lists
     values = values_of(keys, who)
+    kinds = set(map(type, values))
+    if kinds == {float} or (kinds <= {float, int, bool} and any(map(_is_missing, values))):
+        return np.array(values, np.float64)
     for i, value in enumerate(values):
-        if value is None or type(value).__name__ == "NAType":  # of pandas
+        if _is_missing(value):
             raise TypeError(f"{who} must compare, got {value!r} at position {i}. Fill in what is missing.")
-    return np.array(values) if {float}.issuperset(map(type, values)) else values
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    """Is a value None, or a NaN, NaT or NA, which compare with nothing?"""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def sort_order(keys: Order, reverse: bool) -> IndexArray:

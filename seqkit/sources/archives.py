@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import partial
 from os import PathLike
-from posixpath import dirname, join, normpath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
-from ..core.arguments import as_bool, check_callable
+from ..core.arguments import as_bool
+from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
+from ..core.tracebacks import warn
 from ..core.view import View
 from ..views.smap.smap import smap
-from .files import Progress, existing, name_file
+from .files import existing, name_file
 from .handles import Handles
 from .per_process import WithHandle
 
 __all__ = ["tar_members", "zip_members"]
 
 Member = tuple[str, bytes]
-Place = tuple[int, int]  # where the bytes of a member of a tar archive begin, and how many there are
 
 ENCRYPTED = 1  # a bit in the flags of a member of a zip archive
-MOST_LINKS = 40  # from one link to the next, as in Linux
+COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bool = False) -> View[Member]:
@@ -44,8 +45,7 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     Returns
     -------
     View
-        In the order of the archive. A name that occurs twice is in the view twice. A symbolic link has the
-        bytes of its file. Folders are left out.
+        In the order of the archive. A name that occurs twice is in the view twice. Folders are left out.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
     FileNotFoundError
         If no name matches.
     ValueError
-        If a file needs a password, or a link leads to no file of the archive.
+        If a file needs a password, or a name that matches is a symbolic link.
 
     Examples
     --------
@@ -79,19 +79,9 @@ def zip_members(path: str | PathLike[str], pattern: str = "*", *, per_thread: bo
 
 
 def _zip_directory(path: str, pattern: str) -> list[tuple[str, int]]:
-    """Return the name of each file, and the number of the member that has its bytes."""
+    """Return the name of each file, and its number in the archive."""
     with zipfile.ZipFile(path) as archive:
         infos = archive.infolist()
-        places: dict[str, Any] = {normpath(info.filename): number for number, info in enumerate(infos)}
-        links = {
-            number: archive.read(info).decode()
-            for number, info in enumerate(infos)
-            if stat.S_ISLNK(info.external_attr >> 16)
-        }
-    for number, target in links.items():
-        name = normpath(infos[number].filename)
-        if places[name] == number:
-            places[name] = normpath(join(dirname(name), target))
     members = []
     for number, info in enumerate(infos):
         if info.is_dir() or not fnmatch(info.filename, pattern):
@@ -101,33 +91,27 @@ def _zip_directory(path: str, pattern: str) -> list[tuple[str, int]]:
                 f"zip_members: {info.filename!r} in {path} needs a password. Use per_process with a function"
                 " that opens the archive and calls setpassword."
             )
-        if number in links:
-            target = normpath(join(dirname(info.filename), links[number]))
-            number = _followed(info.filename, target, places, path, "zip_members")
-            if infos[number].is_dir():
-                continue
+        if info.compress_type not in COMPRESSION:
+            raise ValueError(
+                f"zip_members: {info.filename!r} in {path} is compressed by method {info.compress_type}, that"
+                " Python cannot read. Unpack the archive, and make it again."
+            )
+        if stat.S_ISLNK(info.external_attr >> 16):
+            _refuse_link(info.filename, path, "zip_members")
         members.append((info.filename, number))
     return members
+
+
+def _refuse_link(name: str, path: str, who: str) -> NoReturn:
+    raise ValueError(
+        f"{who}: {name!r} in {path} is a link, and has no bytes of its own. Pass a pattern that leaves it"
+        " out, or unpack the archive."
+    )
 
 
 def _read_zip(archive: zipfile.ZipFile, member: tuple[str, int]) -> Member:
     name, number = member
     return name, archive.read(archive.filelist[number])  # by its place, because a name may occur twice
-
-
-def _followed(name: str, target: str, places: Mapping[str, Any], path: str, who: str) -> Any:
-    """Return the place of the file that a link leads to. `places` has names in place of links."""
-    place: Any = target
-    for _ in range(MOST_LINKS):
-        if not isinstance(place, str):
-            return place
-        place = places.get(place)
-        if place is None:
-            break
-    raise ValueError(
-        f"{who}: {name!r} in {path} is a link to {target!r}, where there is no file. Pass a pattern that"
-        " leaves it out, or unpack the archive."
-    )
 
 
 def tar_members(
@@ -141,21 +125,22 @@ def tar_members(
         The archive, not compressed. It is scanned once, now. Each process opens it when it first reads.
     pattern : str
         Keep only names that match, such as ``"*.jpg"``; ``*`` matches ``/`` too.
-    progress : callable, optional
-        Called with the number of members scanned so far and None.
+    progress : True, callable or bar, optional
+        True shows a bar. A function is called with the number of members scanned so far and None. A bar of
+        tqdm is moved.
 
     Returns
     -------
     View
-        In the order of the archive. A name that occurs twice is in the view twice. A link has the bytes of
-        its file. Folders and devices are left out.
+        In the order of the archive. A name that occurs twice is in the view twice. A hard link has the bytes
+        of its file. Folders and devices are left out.
 
     Raises
     ------
     OSError, tarfile.ReadError
         If the archive cannot be read, is damaged or compressed.
     ValueError
-        If a link leads to no file of the archive, or a file is sparse.
+        If a name that matches is a symbolic link, or a file is sparse.
     FileNotFoundError
         If no name matches.
 
@@ -173,43 +158,40 @@ def tar_members(
     >>> tar_members(path)[1]
     ('b.txt', b'bbb')
     """
-    check_callable(progress, "tar_members: progress", optional=True)
+    check_progress(progress, "tar_members: progress")
     archive_path = existing(path, "tar_members")
     _check_pattern(pattern, "tar_members")
-    members = [(name, *place) for name, place in _tar_directory(archive_path, pattern, progress)]
+    try:
+        with reporting(progress, "tar_members") as report:
+            members = list(_tar_directory(archive_path, pattern, report))
+    except tarfile.ReadError as error:
+        name_file(error, archive_path)
+        raise
     _check_found(members, pattern, archive_path, "tar_members")
     handles = Handles(partial(_open_tar, archive_path), bounded=True)
     return smap(WithHandle(handles, _read_tar, archive_path), as_view(members, "tar_members"))
 
 
-def _tar_directory(path: str, pattern: str, progress: Progress | None) -> Iterator[tuple[str, Place]]:
-    places: dict[str, Place | str] = {}  # of files; and the names that links lead to
-    folders: set[str] = {"."}
-    listed: list[tuple[str, Place | str]] = []
+def _tar_directory(path: str, pattern: str, report: Report) -> Iterator[tuple[str, int, int]]:
+    """Yield the name of each file, where its bytes begin, and how many there are."""
+    places: dict[str, tuple[int, int]] = {}
     for number, info in enumerate(_scan(path), 1):
-        name = normpath(info.name)
+        report(number, None)
         if info.isreg():
-            places[name] = info.offset_data, info.size
-        elif info.islnk():  # to a file before it
-            places[name] = places.get(normpath(info.linkname), normpath(info.linkname))
-        elif info.issym():
-            places[name] = normpath(join(dirname(name), info.linkname))
-        elif info.isdir():
-            folders.add(name)
-        if name in places and (info.isreg() or info.islnk() or info.issym()) and fnmatch(info.name, pattern):
-            if info.issparse():
-                raise ValueError(
-                    f"tar_members: {info.name!r} in {path} is sparse and cannot be read in place. Unpack the"
-                    " archive."
-                )
-            listed.append((info.name, places[name]))
-        if progress is not None:
-            progress(number, None)
-    for name, place in listed:
-        if isinstance(place, str) and place not in folders:
-            place = _followed(name, place, places, path, "tar_members")
-        if not isinstance(place, str):
-            yield name, place
+            places[info.name] = info.offset_data, info.size
+        elif info.islnk() and info.linkname in places:  # a second name of a file before it
+            places[info.name] = places[info.linkname]
+        if not fnmatch(info.name, pattern):
+            continue
+        if info.issym() or (info.islnk() and info.linkname not in places):
+            _refuse_link(info.name, path, "tar_members")
+        if info.issparse():
+            raise ValueError(
+                f"tar_members: {info.name!r} in {path} is sparse and cannot be read in place. Unpack the"
+                " archive."
+            )
+        if info.isreg() or info.islnk():
+            yield info.name, *places[info.name]
 
 
 def _scan(path: str) -> Iterator[tarfile.TarInfo]:
@@ -239,6 +221,12 @@ def _scan(path: str) -> Iterator[tarfile.TarInfo]:
             start = _next_block(file, end)
             if start == end:
                 raise tarfile.ReadError(f"tar_members: {path} is damaged at byte {end}. Make it again.")
+        if os.fstat(file.fileno()).st_size < end + tarfile.BLOCKSIZE:
+            warn(
+                f"tar_members: {path} has no mark at its end. Members may be missing, because it was cut"
+                " short or not closed.",
+                RuntimeWarning,
+            )
 
 
 def _next_block(file: BinaryIO, start: int) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tracebacks import warn
 from ..core.view import View
 from ..prefetch.arrow import compacted
 from .columns import as_rows, check_names
@@ -130,8 +131,8 @@ def _reader(kind: Any) -> Read | None:
     """Return the function that reads values of a type, or None if Python objects say all."""
     if type(kind).__name__ == "FixedShapeTensorType":
         return _tensors
-    if str(kind) == "time64[ns]":
-        return _times
+    if "time64[ns]" in str(kind):
+        return _times if str(kind) == "time64[ns]" else _no_times
     inner = kind
     while "list" in str(inner).partition("<")[0] and hasattr(inner, "value_type"):
         inner = inner.value_type
@@ -146,6 +147,10 @@ def _number_lists(dtype: Any, column: Any) -> list[Any]:
 def _times(column: Any) -> list[Any]:
     """Return times of Python. Raise ArrowInvalid if one has nanoseconds, which pyarrow would cut off."""
     return column.cast("time64[us]").to_pylist()  # type: ignore[no-any-return]
+
+
+def _no_times(column: Any) -> list[Any]:
+    raise ValueError("Python has no times with nanoseconds. Cast the times in the lists to time64('us')")
 
 
 def _tensors(column: Any) -> list[Any]:
@@ -189,10 +194,25 @@ def _open(path: str) -> Any:
     import pyarrow as pa
 
     with pa.memory_map(path) as file:  # the buffers of the table keep the map
+        is_stream = file.read(6) != b"ARROW1"
+        file.seek(0)
         try:
-            table = pa.ipc.open_file(file).read_all()
-        except pa.ArrowInvalid:
-            file.seek(0)
-            table = pa.ipc.open_stream(file).read_all()
+            table = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(file).read_all()
+        except pa.ArrowInvalid as error:
+            error.add_note("It is no file of Arrow or Feather V2, or it was cut short.")
+            raise
+        if is_stream:
+            _check_end(file, path)
     check_names(table.schema.names, path, "arrow")
     return ArrowRows(table)
+
+
+def _check_end(file: Any, path: str) -> None:
+    """Warn if a stream has no mark at its end. pyarrow writes one when the writer is closed."""
+    file.seek(max(0, file.size() - 8))
+    if file.read() != b"\xff\xff\xff\xff\0\0\0\0":
+        warn(
+            f"arrow: {path} has no mark at its end. Rows may be missing, because the stream was cut short or"
+            " not closed.",
+            RuntimeWarning,
+        )

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import partial
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
+from ..core.progress import Progress
 from ..core.view import View
-from .files import Progress, files, name_file
+from .files import files, name_file
 
 __all__ = ["audio", "read_audio"]
 
 # The last line has formats that soundfile may not read. Its error is better than a file left out.
 SUFFIXES = (
-    *(
-        ".aif",
-        ".aifc",
-        ".aiff",
-        ".au",
-        ".caf",
-        ".flac",
-        ".mp3",
-        ".oga",
-        ".ogg",
-        ".opus",
-        ".rf64",
-        ".w64",
-        ".wav",
-    ),
+    *(".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64"),
+    *(".w64", ".wav"),
     *(".aac", ".m4a", ".wma"),
 )
 DTYPES = ("float32", "float64", "int16", "int32")
@@ -45,7 +36,7 @@ def audio(
         A folder, whose sound files are found at any depth, or a glob pattern.
     dtype : "float32", "float64", "int16" or "int32"
         Type of the samples.
-    progress : callable, optional
+    progress : True, callable or bar, optional
         See `files`.
 
     Returns
@@ -63,7 +54,8 @@ def audio(
     Notes
     -----
     soundfile decodes. Items that fail are errors that name the file: those of an unknown format, those that
-    were cut short, and floats that are read as ints.
+    were cut short, and floats that are read as ints. Loud samples of MP3, Vorbis and Opus may be larger than
+    1.0. As ints they are clipped.
 
     Examples
     --------
@@ -85,14 +77,21 @@ def read_audio(path: str, dtype: str = "float32") -> tuple[Any, int]:
     _check_dtype(dtype)
     try:
         with soundfile.SoundFile(path) as file:
-            if dtype.startswith("int") and file.subtype in ("FLOAT", "DOUBLE"):
+            is_int = dtype.startswith("int")
+            if is_int and file.subtype in ("FLOAT", "DOUBLE"):
                 raise ValueError(f"the samples are floats. Read them as 'float32', not {dtype!r}")
-            samples = file.read(dtype=dtype)
+            samples = _as_ints(file, dtype) if is_int and file.format == "OGG" else file.read(dtype=dtype)
             _check_complete(file, len(samples))
             return samples, file.samplerate
     except Exception as error:
         name_file(error, str(path))
         raise
+
+
+def _as_ints(file: Any, dtype: str) -> Any:
+    """Return samples of Vorbis or Opus, which are floats. Those beyond the largest int would wrap around."""
+    largest = np.iinfo(dtype).max
+    return np.clip(np.rint(file.read(dtype="float64") * largest), -largest, largest).astype(dtype)
 
 
 def _check_dtype(dtype: Any) -> None:
@@ -107,11 +106,32 @@ def _check_complete(file: Any, n: int) -> None:
     for said, there in _SIZES.findall(file.extra_info):
         if int(there) + 8 < int(said) < STREAMED:
             raise EOFError(f"the file has {said} bytes of samples, but ends after {there} of them")
+    if (count := _COUNT.search(file.extra_info)) and n < int(count[1]):
+        raise EOFError(f"the file has {count[1]} frames, but ends after {n} of them")
+    if file.format == "OGG" and not _has_last_page(file.name):
+        raise EOFError(f"the file ends after {n} frames, without the page that marks the end of its stream")
 
 
 # In the log of libsndfile. A program that writes to a pipe says that there is as much as possible.
 _SIZES = re.compile(r"^ *(?:data|riff|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.M)
+_COUNT = re.compile(r"does not match value from 'ds64' chunk of (\d+)")
 STREAMED = 0x7FFF0000
+MOST_PAGE = 65307  # bytes of a page of Ogg
+LAST_PAGE = 4  # a bit in its flags
+
+
+def _has_last_page(path: Any) -> bool:
+    """Does an Ogg file end with the whole page that is marked as the last one?"""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - MOST_PAGE))
+            end = file.read()
+    except (OSError, TypeError):  # it may be an open file
+        return True
+    page = end[end.rfind(b"OggS") :]
+    n_segments = page[26] if len(page) > 26 else 0
+    body = sum(page[27 : 27 + n_segments])
+    return len(page) > 26 and bool(page[5] & LAST_PAGE) and len(page) >= 27 + n_segments + body
 
 
 def _has_count(path: Any) -> bool:

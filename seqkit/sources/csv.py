@@ -1,4 +1,4 @@
-"""`csv`: rows of a CSV file, with the same values for every library that reads it."""
+"""`csv`: rows of a CSV file, with the same values whether pyarrow is installed or not."""
 
 from __future__ import annotations
 
@@ -14,21 +14,13 @@ from importlib.util import find_spec
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
 from ..core.view import View
 from .columns import DictRows, check_names
-from .files import existing
+from .files import existing, is_pointer
 from .per_process import PerProcess
 
 __all__ = ["csv"]
 
-ARROW_OPTIONS = {"convert_options", "memory_pool", "parse_options", "read_options"}
-# With one of these options, pandas decides about types and missing values.
-PANDAS_TYPES = {
-    *("converters", "date_format", "dayfirst", "decimal", "dtype", "dtype_backend", "false_values"),
-    *("index_col", "keep_default_na", "na_filter", "na_values", "parse_dates", "thousands", "true_values"),
-}
 # Fields that are missing values in a column of numbers or bools: those of pyarrow.
 MISSING = frozenset(
     [
@@ -46,16 +38,12 @@ FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|[+-]?nan", re.I
 ).fullmatch
 WIDEST = 2**63
+LARGE_BLOCK = 2**30  # bytes that pyarrow reads at a time if its 1 MiB is too little
 EXACT = 2**53  # larger ints may have no float of their value
 
 
 def csv(
-    path: str | PathLike[str],
-    *,
-    library: str | None = None,
-    delimiter: str = ",",
-    encoding: str | None = None,
-    **options: Any,
+    path: str | PathLike[str], *, delimiter: str | None = None, encoding: str | None = None
 ) -> View[dict[str, Any]]:
     """Return a view of the rows of a CSV file, each a dict from column to value.
 
@@ -68,17 +56,12 @@ def csv(
     path : path-like
         The file, with the names of the columns in its first line. It is read into memory as a whole, when the
         first row or the length is needed.
-    library : "pyarrow" or "pandas", optional
-        The library that `options` are for. None (the default): pyarrow. Values do not depend on the library.
-        Neither needs to be installed if there are no options.
-    delimiter : str
-        One letter between two fields. The default is ``","``.
+    delimiter : str, optional
+        One letter between two fields. None (the default): a comma. A file with one column, whose name
+        contains ``;``, ``|`` or a tab, is refused.
     encoding : str, optional
         Name of the encoding of the text. None (the default): UTF-8, or UTF-16 or UTF-32 if the file begins
         with its mark.
-    **options
-        For `pyarrow.csv.read_csv` or `pandas.read_csv`. With options for types or missing values, the rules
-        of the library apply in place of those above.
 
     Returns
     -------
@@ -86,14 +69,19 @@ def csv(
 
     Raises
     ------
-    ValueError, TypeError
-        If `library` or an option is unknown. When the file is first read: if a line has too few or too many
-        fields, if two columns have one name, or if the text has another encoding.
+    ValueError
+        If `delimiter` is not one letter. When the file is first read: if a line has too few or too many
+        fields, if two columns have one name, or if the text has another encoding or delimiter.
+    LookupError
+        If `encoding` is unknown.
     FileNotFoundError
         If there is no file.
 
     Notes
     -----
+    pyarrow parses if it is installed, else the module `csv` of Python. The values are the same. For other
+    rules pass a table: ``view(pandas.read_csv(path, parse_dates=["day"]))``.
+
     Forked workers share the table if the program has read the length or a row. Others read the file again.
     For tables larger than memory, convert to Parquet: see `materialize`.
 
@@ -104,33 +92,29 @@ def csv(
     >>> csv(path)[0], csv(path)[1]
     ({'city': 'Oslo', 'people': 7}, {'city': 'Rome', 'people': None})
     """
-    if library not in (None, "pyarrow", "pandas"):
-        raise ValueError(f"csv: library must be 'pyarrow', 'pandas' or None, got {library!r}")
-    if library == "pandas":
-        delimiter = options.pop("sep", delimiter)  # the name that pandas has for it
-    elif unknown := sorted(options.keys() - ARROW_OPTIONS):
-        raise TypeError(
-            f"csv: pyarrow has no option {unknown[0]!r}. Pass delimiter= or encoding=, or library='pandas'"
-            " and options of pandas.read_csv."
-        )
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+    is_letter = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter not in '"\r\n'
+    if delimiter is not None and not is_letter:
         raise ValueError(f"csv: delimiter must be one letter, and no quote or line break, got {delimiter!r}")
     if encoding is not None:
         codecs.lookup(encoding)
-    read: Callable[..., Any] = _read_plain
-    if options:
-        read = _read_with_pandas if library == "pandas" else _read_with_arrow
-    elif library != "pandas" and find_spec("pyarrow"):
-        read = _read_with_arrow
+    read = _read_with_arrow if find_spec("pyarrow") else _read_plain
     name = existing(path, "csv")
-    return PerProcess(partial(_read, read, name, delimiter, encoding, **options), inheritable=True, path=name)
+    return PerProcess(partial(_read, read, name, delimiter, encoding), inheritable=True, path=name)
 
 
-def _read(read: Any, path: str, delimiter: str, encoding: str | None, **options: Any) -> Any:
+def _read(read: Callable[..., Any], path: str, delimiter: str | None, encoding: str | None) -> Any:
     try:
-        return read(path, delimiter, encoding or _encoding(path), **options)
+        names, table = read(path, delimiter or ",", encoding or _encoding(path))
     except UnicodeDecodeError as error:
         raise _not_decoded(path, encoding or "utf-8", str(error)) from None
+    if is_pointer(path):
+        raise ValueError("csv: the file holds no table")  # the note that names the file says why
+    if delimiter is None and len(names) == 1 and (other := re.search(r"[;|\t]", names[0])):
+        raise ValueError(
+            f"csv: {path} has a single column {names[0]!r}. Pass delimiter={other[0]!r}, or delimiter=',' if"
+            " its name is meant so."
+        )
+    return table
 
 
 def _not_decoded(path: str, encoding: str, why: str) -> ValueError:
@@ -150,28 +134,34 @@ def _encoding(path: str) -> str:
 # -------------------------------------------------------------------- pyarrow
 
 
-def _read_with_arrow(path: str, delimiter: str, encoding: str, **options: Any) -> Any:
+def _read_with_arrow(path: str, delimiter: str, encoding: str) -> Any:
+    from pyarrow import ArrowInvalid
     from pyarrow import csv as arrow
 
-    # A field in quotes may contain line breaks.
-    plain = {
-        "parse_options": arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        "read_options": arrow.ReadOptions(encoding=encoding),
-    }
-    table = arrow.read_csv(path, **{**plain, **options})
+    # A field in quotes may contain line breaks. A line must fit into a block.
+    parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    read = partial(arrow.read_csv, path, arrow.ReadOptions(encoding=encoding), parse)
+    try:
+        table = read()
+    except ArrowInvalid as error:
+        if "Empty CSV" in str(error):  # or it is a line of names without a line break
+            return _read_plain(path, delimiter, encoding)
+        if "straddl" not in str(error):
+            raise
+        read = partial(
+            arrow.read_csv, path, arrow.ReadOptions(encoding=encoding, block_size=LARGE_BLOCK), parse
+        )
+        table = read()
     check_names(table.schema.names, path, "csv")
-    if "convert_options" in options:
-        return table
     has_odd_ints = cache(lambda: encoding != "utf-8" or _has_odd_ints(path, delimiter))
     if as_text := [name for name in table.column_names if _is_doubtful(table[name], has_odd_ints)]:
-        types = arrow.ConvertOptions(column_types=dict.fromkeys(as_text, "string"))
-        texts = arrow.read_csv(path, **{**plain, **options}, convert_options=types)
+        texts = read(arrow.ConvertOptions(column_types=dict.fromkeys(as_text, "string")))
         for name in as_text:
             k = table.schema.get_field_index(name)
             table = table.set_column(k, name, _as_written(texts[name], table[name]))
     if bad := [field.name for field in table.schema if str(field.type) == "binary"]:
         raise _not_decoded(path, encoding, f"in the column {bad[0]!r}")
-    return table
+    return table.column_names, table
 
 
 def _is_doubtful(values: Any, has_odd_ints: Callable[[], bool]) -> bool:
@@ -213,7 +203,7 @@ def _int_type(values: Sequence[Any]) -> str:
     return "int64" if max(value for value in values if value is not None) < WIDEST else "uint64"
 
 
-# -------------------------------------------------------------------- the module of Python, and pandas
+# -------------------------------------------------------------------- the module of Python
 
 
 def _read_plain(path: str, delimiter: str, encoding: str) -> Any:
@@ -232,46 +222,7 @@ def _read_plain(path: str, delimiter: str, encoding: str) -> Any:
                 f"csv: each line of {path} needs {len(names)} fields, got {len(wrong[0])} in {wrong[0]!r}"
             )
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    return DictRows({name: _column(texts) for name, texts in zip(names, columns, strict=True)}, path)
-
-
-def _read_with_pandas(path: str, delimiter: str, encoding: str, **options: Any) -> Any:
-    from pandas import RangeIndex, read_csv
-
-    if options.keys() & PANDAS_TYPES:
-        return read_csv(path, sep=delimiter, encoding=encoding, **options)
-    options = {"sep": delimiter, "encoding": encoding, "dtype": str, "na_filter": False, **options}
-    frame = read_csv(path, **options)
-    if not isinstance(frame.index, RangeIndex):
-        raise ValueError(f"csv: the lines of {path} have more fields than there are names of columns")
-    if not options.keys() & {"header", "names", "skiprows"}:  # pandas changes names that occur twice
-        first = read_csv(path, **{**options, "usecols": None, "nrows": 1}, header=None)
-        check_names(first.iloc[0].tolist(), path, "csv")
-    return DictRows({name: _column(frame[name].tolist()) for name in frame.columns}, path)
-
-
-class Values:
-    """The values of an array by position, as Python objects."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, i: int) -> Any:
-        return self._array.item(i)
-
-    def __getitems__(self, indices: list[int]) -> Any:
-        return self._array[indices].tolist()
-
-
-def _column(texts: Sequence[str]) -> Any:
-    values = _typed(texts)
-    kinds = {*map(type, values)}
-    if kinds == {int}:
-        return Values(np.array(values, _int_type(values)))
-    return Values(np.array(values)) if kinds in ({bool}, {float}) else values
+    return names, DictRows({name: _typed(texts) for name, texts in zip(names, columns, strict=True)}, path)
 
 
 def _typed(texts: Sequence[str]) -> Sequence[Any]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from glob import has_magic, iglob
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from ..core.arguments import check_callable
+from ..core.progress import Progress, Report, check_progress, reporting
 from ..core.source import as_view
 from ..core.view import View, name_of
 from ..views.smap.smap import smap
 
-__all__ = ["Progress", "as_path", "existing", "files", "found", "name_file", "natural"]
+__all__ = ["as_path", "existing", "files", "found", "is_pointer", "name_file", "natural"]
 
-Progress = Callable[[int, int | None], Any]
+POINTER = b"version https://git-lfs"
 
 
 def files(
@@ -37,8 +40,9 @@ def files(
         Called with a path, returns the item. None (the default): items are the paths.
     suffixes : sequence of str, optional
         Keep only files with one of these suffixes, in any case, such as ``[".jpg", ".png"]``.
-    progress : callable, optional
-        Called with the number of files found so far and None, while the folder is listed.
+    progress : True, callable or bar, optional
+        True shows a bar while the folder is listed. A function is called with the number of files found so
+        far and None. A bar of tqdm is moved.
 
     Returns
     -------
@@ -48,7 +52,7 @@ def files(
     Raises
     ------
     TypeError
-        If `read` or `progress` cannot be called.
+        If `read` or `progress` has the wrong type.
     FileNotFoundError
         If there is no file, or a link leads nowhere.
 
@@ -68,12 +72,13 @@ def files(
     'text 10'
     """
     check_callable(read, "files: read", optional=True)
-    check_callable(progress, "files: progress", optional=True)
-    endings = None if suffixes is None else _endings(suffixes)
+    check_progress(progress, "files: progress")
+    endings = ("",) if suffixes is None else _endings(suffixes)
     name = as_path(path, "files")
-    paths = found(name, "files", endings, progress)
+    with reporting(progress, "files") as report:
+        paths = found(name, "files", endings, report)
     if not paths:
-        kind = f" with a suffix of {list(endings)}" if endings is not None else ""
+        kind = "" if suffixes is None else f" with a suffix of {list(endings)}"
         raise FileNotFoundError(f"files: there is no file{kind} at {name!r}. Check the path or the pattern.")
     view = as_view(paths, "files")
     return view if read is None else smap(ReadFile(read), view)
@@ -86,12 +91,12 @@ def _endings(suffixes: Sequence[str]) -> tuple[str, ...]:
 
 
 def found(
-    path: str, who: str, endings: tuple[str, ...] | None = None, progress: Progress | None = None
+    path: str, who: str, endings: tuple[str, ...], report: Report = lambda done, total: None
 ) -> list[str]:
     """Return the files of a folder or pattern in natural order. Raise FileNotFoundError for a dead link."""
     paths: list[str] = []
     for name in _walk(path, ()) if os.path.isdir(path) else _glob(path):
-        if endings is not None and not name.lower().endswith(endings):
+        if not name.lower().endswith(endings):
             continue
         if os.path.islink(name) and not os.path.exists(name):
             raise FileNotFoundError(
@@ -99,8 +104,7 @@ def found(
                 " remove it, or choose other files with a pattern."
             )
         paths.append(name)
-        if progress is not None:
-            progress(len(paths), None)
+        report(len(paths), None)
     return sorted(paths, key=lambda name: (natural(name), name))
 
 
@@ -133,8 +137,21 @@ def name_file(error: Exception, path: str | None) -> None:
         is_named = path in str(error)
     except Exception:
         is_named = False
-    if not is_named:
+    if is_pointer(path):
+        error.add_note(f"file: {path} is a pointer of Git LFS and not the file itself. Run: git lfs pull")
+    elif not is_named:
         error.add_note(f"file: {path}")
+
+
+def is_pointer(path: str) -> bool:
+    """Return whether a file is what Git leaves in place of a large file that was not downloaded."""
+    if not os.path.isfile(path):  # a folder, a URL, or a pipe, which would wait
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(POINTER)) == POINTER
+    except OSError:
+        return False
 
 
 def as_path(path: Any, who: str) -> str:
@@ -172,7 +189,8 @@ def _walk(folder: str, above: tuple[str, ...]) -> Iterator[str]:
     for entry in shown:
         is_link = entry.is_symlink()
         if not (os.path.isdir(entry.path) if is_link else entry.is_dir()):
-            yield entry.path
+            if is_link or entry.is_file():  # reading a pipe would wait for its writer
+                yield entry.path
         elif not is_link or os.path.realpath(entry.path) not in above:  # or the link leads in a circle
             yield from _walk(entry.path, above)
 
@@ -180,22 +198,19 @@ def _walk(folder: str, above: tuple[str, ...]) -> Iterator[str]:
 def _glob(pattern: str) -> Iterator[str]:
     if os.path.exists(pattern):  # a name may contain letters of patterns, such as "a[1].txt"
         return iter([pattern])
-    folders: dict[str, frozenset[str] | None] = {}
-    return (
-        path
-        for path in iglob(pattern, recursive=True)
-        if not os.path.isdir(path) and _around(os.path.dirname(path), folders) is not None
+    in_circle = cache(_in_circle)
+    paths = iglob(pattern, recursive=True)
+    files = (path for path in paths if os.path.isfile(path) or os.path.islink(path))
+    return (path for path in files if not os.path.isdir(path) and not in_circle(os.path.dirname(path)))
+
+
+def _in_circle(folder: str) -> bool:
+    """Does a link in a path lead to a folder above it?"""
+    path = Path(folder)
+    return any(
+        each.is_symlink() and each.resolve() in map(Path.resolve, each.parents)
+        for each in (path, *path.parents)
     )
-
-
-def _around(folder: str, known: dict[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """Return the real paths of a folder and of those around it, or None if links lead in a circle."""
-    if folder not in known:
-        parent, real = os.path.dirname(folder), os.path.realpath(folder)
-        above = frozenset[str]() if parent == folder else _around(parent, known)
-        is_circle = above is None or (os.path.islink(folder) and real in above)
-        known[folder] = None if above is None or is_circle else above | {real}
-    return known[folder]
 
 
 def natural(path: str) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -66,14 +67,9 @@ def _open(path: str, name: Any) -> Any:
     file = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
     known: list[str] = []
     if name is None:
-        known = [key for key in file if isinstance(_item(file, key), h5py.Dataset | None)]
+        known = [key for key in file if isinstance(_item(file, key), h5py.Dataset | None)] or list(file)
     else:
         file.visititems(lambda key, item: known.append(key) if isinstance(item, h5py.Dataset) else None)
-    if name is None and not known:
-        known = list(file)
-        raise ValueError(
-            f"hdf5: {path} has no data sets at its top, but {known}. Pass a name, such as 'group/images'."
-        )
     return choose("hdf5", path, name, known, partial(_column, file))
 
 
@@ -91,10 +87,12 @@ def _column(file: Any, key: str) -> Any:
         raise ValueError(f"hdf5: {key!r} is a link to {place}, where there is nothing. Choose other names.")
     if not isinstance(dataset, h5py.Dataset):
         kind, names = type(dataset).__name__.lower(), list(getattr(dataset, "keys", list)())
-        raise ValueError(f"hdf5: {key!r} is a {kind} and no data set. It has {names}.")
+        raise ValueError(
+            f"hdf5: {key!r} is a {kind} and no data set. It has {names}. Pass a name such as 'group/images'."
+        )
     if not dataset.shape:  # a scalar, or nothing at all
         return None
-    if h5py.check_ref_dtype(dataset.dtype):
+    if _has_references(dataset.dtype):
         raise ValueError(
             f"hdf5: {key!r} holds references, which mean nothing outside the file. Choose other names."
         )
@@ -110,13 +108,33 @@ def _item(file: Any, key: str) -> Any:
         return None
 
 
+def _has_references(dtype: Any) -> bool:
+    import h5py
+
+    if dtype.names:
+        return any(_has_references(dtype[name]) for name in dtype.names)
+    if (inner := h5py.check_vlen_dtype(dtype)) is not None or dtype.subdtype is not None:
+        return _has_references(np.dtype(dtype.base if inner is None else inner))
+    return h5py.check_ref_dtype(dtype) is not None
+
+
 def _check_sources(dataset: Any) -> None:
-    """Refuse a virtual data set without its files: HDF5 would return fill values."""
+    """Refuse a virtual data set whose sources are missing: HDF5 would return fill values."""
+    import h5py
+
     folder = os.path.dirname(dataset.file.filename)
-    for source in dataset.virtual_sources() if dataset.is_virtual else ():
-        name = source.file_name
-        if name != "." and "%" not in name and not os.path.exists(os.path.join(folder, name)):
+    for source in {source[1:3] for source in dataset.virtual_sources()} if dataset.is_virtual else ():
+        name, key = source
+        if "%" in name + key:  # a pattern of names
+            continue
+        if name != "." and not os.path.exists(path := os.path.join(folder, name)):
             raise FileNotFoundError(f"hdf5: {dataset.name} is made of the file {name}, which is missing")
+        with nullcontext(dataset.file) if name == "." else h5py.File(path, "r") as file:
+            if not isinstance(_item(file, key), h5py.Dataset):
+                raise ValueError(
+                    f"hdf5: {dataset.name} is made of {key} in {name}, where there is no data set"
+                )
+            _check_sources(file[key])
 
 
 class Hdf5Rows:

@@ -23,6 +23,8 @@ def as_rows(data: Any) -> Any:
     ------
     TypeError
         If its items are tables.
+    ValueError
+        If it has times with nanoseconds, which would be cut off.
     """
     kind = data.format["type"]
     if kind in TABLES:
@@ -32,6 +34,12 @@ def as_rows(data: Any) -> Any:
         )
     if kind not in (None, "python", "custom"):
         return Formatted(data)
+    for name in data.format["columns"]:
+        if "time64[ns]" in str(data.features[name]):
+            raise ValueError(
+                f"view: the column {name!r} has times with nanoseconds, which objects of Python cannot hold."
+                f" Cast it: data.cast_column({name!r}, datasets.Value('time64[us]'))"
+            )
     return HuggingFaceRows(data) if kind != "custom" and _lists_of(data) else data
 
 
@@ -104,7 +112,7 @@ class Formatted:
     def _is_full(self) -> bool:
         """Has it no missing value?"""
         table = self._data.data
-        return not any(table.column(name).null_count for name in self._data.format["columns"])
+        return all(map(_has_all, map(table.column, self._data.format["columns"])))
 
     def __reduce__(self) -> Any:
         return type(self), (self._data,)
@@ -135,7 +143,22 @@ class HuggingFaceColumn(Formatted):
         data, name = self._data.source, self._data.column_name
         if not hasattr(data, "data"):  # it is a column of structs
             return False
-        return data.format["type"] in (None, "python") or not data.data.column(name).null_count
+        return data.format["type"] in (None, "python") or _has_all(data.data.column(name))
+
+
+def _has_all(column: Any) -> bool:
+    """Has a column, with the lists and structs in it, no missing value?"""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if column.null_count:
+        return False
+    if isinstance(column.type, pa.BaseExtensionType):
+        chunks = [chunk.storage for chunk in column.chunks]
+        return _has_all(pa.chunked_array(chunks, column.type.storage_type))
+    if pa.types.is_struct(column.type):
+        return all(_has_all(compute.struct_field(column, k)) for k in range(column.type.num_fields))
+    return not pa.types.is_nested(column.type) or _has_all(compute.list_flatten(column))
 
 
 def _types(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
@@ -10,33 +9,24 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.arguments import int_at_least
+from ..core.progress import Progress
 from ..core.view import View
-from .files import Progress, files, name_file
+from .files import files, name_file
 
 __all__ = ["images", "read_image"]
 
 # The last line has formats that Pillow may not read. Its error is better than an image left out.
 SUFFIXES = (
-    *(
-        ".apng",
-        ".bmp",
-        ".gif",
-        ".jfif",
-        ".jpe",
-        ".jpeg",
-        ".jpg",
-        ".pbm",
-        ".pgm",
-        ".png",
-        ".pnm",
-        ".ppm",
-        ".tga",
-    ),
-    *(".tif", ".tiff", ".webp"),
+    *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm"),
+    *(".tga", ".tif", ".tiff", ".webp"),
     *(".avif", ".heic", ".heif", ".j2k", ".jp2", ".jxl"),
 )
 # Modes of Pillow with more than 8 bits, and the modes that hold all of their values.
 DEEP = {"I": ("I",), "F": ("F",), **dict.fromkeys(("I;16", "I;16B", "I;16L", "I;16N"), ("I", "F"))}
+
+OTHER_LIBRARY = "Read it with another library: sources.files(path, read=...)"
+SAMPLE_FORMAT, SIGNED = 339, 2  # a tag of TIFF, and one of its values
+PHOTOMETRIC, WHITE_IS_ZERO = 262, 0
 
 Frame = int | Literal["all"] | None
 
@@ -45,7 +35,6 @@ def images(
     path: str | PathLike[str],
     mode: str | None = "RGB",
     *,
-    library: str = "pillow",
     frame: Frame = None,
     progress: Progress | None = None,
 ) -> View[Any]:
@@ -60,12 +49,10 @@ def images(
     mode : str, optional
         The mode of Pillow that images are converted to: ``"RGB"`` (the default, without alpha), ``"L"``,
         ``"RGBA"``, … None leaves them as they are: 16 bit, floats, indices of a palette.
-    library : "pillow" or "imageio"
-        What decodes the files. With ``"imageio"``, imageio decodes the files that Pillow cannot.
     frame : int, "all" or None
         The frame of an animation, or the page of a TIFF file, from 0. ``"all"``: all frames, as an array with
         one more axis in front. None (the default): files of several frames are refused.
-    progress : callable, optional
+    progress : True, callable or bar, optional
         See `files`.
 
     Returns
@@ -76,8 +63,8 @@ def images(
     Raises
     ------
     TypeError, ValueError
-        If `library`, `mode` or `frame` is unknown. An item raises ValueError, which names the file, if it has
-        several frames, or more than 8 bits that `mode` would clip.
+        If `mode` or `frame` has a wrong type or value. An item raises ValueError, which names the file, if it
+        has several frames, or values that `mode` would clip or that Pillow cannot read.
     FileNotFoundError
         If there is no image.
 
@@ -85,7 +72,8 @@ def images(
     -----
     For the names too, read the files yourself:
     ``files(path, suffixes=[".jpg"], read=lambda name: (name, read_image(name)))``. For labels, read a table:
-    ``smap(lambda row: (read_image(row["path"]), row["label"]), table)``.
+    ``smap(lambda row: (read_image(row["path"]), row["label"]), table)``. For another decoder, pass it to
+    `files`: ``files(path, read=tifffile.imread)``.
 
     Examples
     --------
@@ -96,56 +84,48 @@ def images(
     >>> len(pictures), pictures[2].shape, int(pictures[2].max())
     (3, (4, 8), 2)
     """
-    _check(mode, library, frame)
-    read = partial(read_image, mode=mode, library=library, frame=frame)
-    return files(path, read=read, suffixes=SUFFIXES, progress=progress)
+    _check(mode, frame)
+    return files(path, read=partial(read_image, mode=mode, frame=frame), suffixes=SUFFIXES, progress=progress)
 
 
-def read_image(path: str, mode: str | None = "RGB", library: str = "pillow", *, frame: Frame = None) -> Any:
+def read_image(path: str, mode: str | None = "RGB", *, frame: Frame = None) -> Any:
     """Return an image file as a writable array; see `images`."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
-    _check(mode, library, frame)
+    _check(mode, frame)
     try:
-        try:
-            with Image.open(path) as image:
-                return _frames(image, mode, frame)
-        except (Image.UnidentifiedImageError, _NotByPillow) as error:
-            if library == "imageio":
-                return _with_imageio(path, mode, frame)
-            raise (ValueError(str(error)) if isinstance(error, _NotByPillow) else error) from None
+        with Image.open(path) as image:
+            return _frames(image, mode, frame)
     except Exception as error:
+        if isinstance(error, UnidentifiedImageError):
+            error.add_note(OTHER_LIBRARY)
         name_file(error, str(path))
         raise
 
 
-def _check(mode: Any, library: Any, frame: Any) -> None:
-    if library not in ("pillow", "imageio"):
-        raise ValueError(f"images: library must be 'pillow' or 'imageio', got {library!r}")
+def _check(mode: Any, frame: Any) -> None:
     if mode is not None and not isinstance(mode, str):
         raise TypeError(f"images: mode must be a mode of Pillow such as 'RGB', or None, got {mode!r}")
     if frame is not None and frame != "all":
         int_at_least(frame, "images: frame", 0, " or 'all'")
 
 
-class _NotByPillow(ValueError):
-    """Pillow would change the values of this image."""
-
-
 def _frames(image: Any, mode: str | None, frame: Frame) -> Any:
     # The further images of an MPO file, which phones write, are no frames.
     n = getattr(image, "n_frames", 1) if image.format != "MPO" and getattr(image, "is_animated", False) else 1
     if frame == "all":
-        return np.stack([_frame(image, k, mode) for k in range(n)])
-    _check_frame(frame, n)
-    return _frame(image, frame or 0, mode)
-
-
-def _check_frame(frame: Any, n: int) -> None:
+        frames = [_frame(image, k, mode) for k in range(n)]
+        if len(shapes := {array.shape for array in frames}) > 1:
+            raise ValueError(
+                f"the {n} frames have the shapes {sorted(shapes)}. Read one with frame=, or pass mode='RGB'"
+                " if only their channels differ"
+            )
+        return np.stack(frames)
     if frame is None and n > 1:
         raise ValueError(f"the image has {n} frames. Pass frame=0 for the first one, or frame='all'")
     if frame is not None and frame >= n:
         raise ValueError(f"the image has {n} frames, so there is no frame {frame}")
+    return _frame(image, frame or 0, mode)
 
 
 def _frame(image: Any, k: int, mode: str | None) -> Any:
@@ -183,40 +163,20 @@ def _rawmode(image: Any) -> str:
 def _check_values(image: Any, rawmode: str, mode: str | None) -> None:
     """Refuse values that Pillow reads as others."""
     if mode is None and ";16" in rawmode and not image.mode.startswith("I"):
-        raise _NotByPillow(
-            "Pillow reads the upper 8 of its 16 bits per channel. Pass mode='RGB' if they are enough, or read"
-            " the file with another library: files(path, read=...)"
-        )
-    if image.format == "TIFF" and image.mode == "L" and 2 in image.tag_v2.get(339, ()):
-        raise _NotByPillow("Pillow reads its signed 8 bit ints as unsigned ones")
-
-
-def _with_imageio(path: str, mode: str | None, frame: Frame) -> Any:
-    from imageio.v3 import imread
-
-    with open(path, "rb") as file:  # with a path, imageio leaves a file open for each plugin that fails
-        data = file.read()
-    suffix = os.path.splitext(path)[1]
-    array = np.array(imread(data, extension=suffix) if suffix else imread(data))
-    is_stack = array.ndim > 3 or (array.ndim == 3 and array.shape[-1] > 4)
-    frames = array if is_stack else array[np.newaxis]
-    if frame == "all":
-        return np.stack([_converted(each, mode) for each in frames])
-    _check_frame(frame, len(frames))
-    return _converted(frames[frame or 0], mode)
-
-
-def _converted(array: Any, mode: str | None) -> Any:
-    if mode is None:
-        return _native(array)
-    from PIL import Image
-
-    if array.dtype != np.uint8:
         raise ValueError(
-            f"the image has values of {array.dtype}, which {mode!r} would clip. Pass mode=None and scale the"
-            " array"
+            "Pillow reads the upper 8 of its 16 bits per channel. Pass mode='RGB' if they are enough."
+            f" {OTHER_LIBRARY}"
         )
-    return np.array(Image.fromarray(array).convert(mode))
+    if image.format != "TIFF":
+        return
+    if mode is None and "X" in rawmode:
+        raise ValueError(
+            f"Pillow leaves out channels of {rawmode!r}. Pass mode='RGB' to do so. {OTHER_LIBRARY}"
+        )
+    if image.mode == "L" and SIGNED in image.tag_v2.get(SAMPLE_FORMAT, ()):
+        raise ValueError(f"Pillow reads its signed 8 bit ints as unsigned ones. {OTHER_LIBRARY}")
+    if image.mode in DEEP and image.tag_v2.get(PHOTOMETRIC) == WHITE_IS_ZERO:
+        raise ValueError(f"0 is white in this image, and Pillow reads it as black. {OTHER_LIBRARY}")
 
 
 def _native(array: Any) -> Any:

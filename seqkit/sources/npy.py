@@ -55,6 +55,9 @@ def _mapped(path: str) -> Any:
     try:
         # A plain array over the map: each slice of a `numpy.memmap` runs Python code.
         mapped = np.load(path, mmap_mode="r")
+        if not isinstance(mapped, np.ndarray):
+            mapped.close()
+            raise ValueError(f"npy: {path} is an archive of several arrays. Use sources.npz.")
         array = np.asarray(mapped)
     except Exception as error:
         if "Python objects" in str(error):
@@ -63,7 +66,8 @@ def _mapped(path: str) -> Any:
             error.add_note("Too many files are open. Pass a pattern to sources.read, which keeps few open.")
         name_file(error, path)
         raise
-    if getattr(mapped, "offset", 0) and os.path.getsize(path) > mapped.offset + array.nbytes:
+    offset = getattr(mapped, "offset", 0)
+    if offset and os.path.getsize(path) > offset + array.nbytes:
         raise ValueError(f"npy: {path} has more bytes after its array. Read several arrays with numpy.load.")
     if not array.shape:
         raise ValueError(f"npy: {path} is a single {array.dtype}, not an array with rows. Use numpy.load.")
@@ -170,7 +174,8 @@ def _open(path: str, name: Any) -> Any:
         known = [info.filename.removesuffix(".npy") for info in infos]
         check_names(known, path, "npz")
         members = dict(zip(known, infos, strict=True))
-        mapped = np.memmap(path, np.uint8, "r")  # one map for all arrays, because each map keeps a file open
+        # One map for all arrays, because each map keeps a file open. A plain array, as in `_mapped`.
+        mapped = np.asarray(np.memmap(path, np.uint8, "r"))
         return choose("npz", path, name, known, lambda key: _rows(path, archive, members[key], mapped))
 
 

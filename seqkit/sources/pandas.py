@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..core.once import cached
 from .columns import as_rows, check_names
 from .number_lists import NumberList, are_numbers
 
@@ -23,9 +23,14 @@ class PandasColumn:
     def __init__(self, series: Any) -> None:
         self._series = series
 
-    @cached_property
+    @cached
     def values(self) -> Any:
         kind = self._series.dtype
+        if "time64[ns]" in str(kind):
+            raise ValueError(
+                f"the column {self._series.name!r} has times with nanoseconds, which objects of Python cannot"
+                " hold. Cast it to pandas.ArrowDtype(pyarrow.time64('us'))"
+            )
         is_plain = isinstance(kind, np.dtype) and kind.kind in "biufcO"
         return self._series.to_numpy() if is_plain else self._series.array
 
@@ -50,7 +55,7 @@ class PandasRows:
         self._names = list(frame.columns)
         check_names(self._names, "a DataFrame")
 
-    @cached_property
+    @cached
     def _columns(self) -> list[Any]:
         return [PandasColumn(self._frame.iloc[:, k]).values for k in range(len(self._names))]
 

@@ -17,25 +17,34 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from ..core.arguments import check_callable, positive_int
+from ..core.arguments import positive_int
+from ..core.progress import Progress, check_progress, reporting
+from ..core.renamed import renamed
 from ..core.view import View
 from ..views.bases.one_of_several import read_grouped
 from .arrow import ArrowRows
 from .columns import as_names, check_names, listed
-from .files import Progress, as_path, found, name_file, natural
+from .files import as_path, found, name_file, natural
 from .handles import Handles
 from .per_process import PerProcess
 
 __all__ = ["ParquetRows", "parquet"]
 
 CACHE_BYTES = 256 * 1024 * 1024
+# Tables whose log says which of the files, and which of their rows, are valid; and libraries that read it.
+TABLES = {
+    "_delta_log": ("a Delta table", "deltalake"),
+    ".hoodie": ("a Hudi table", "hudi"),
+    os.path.join("metadata", "*.metadata.json"): ("an Iceberg table", "pyiceberg"),
+}
 
 
+@renamed(cache_bytes="max_bytes")
 def parquet(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     columns: Sequence[str] | None = None,
     *,
-    cache_bytes: int = CACHE_BYTES,
+    max_bytes: int = CACHE_BYTES,
     progress: Progress | None = None,
 ) -> View[dict[str, Any]]:
     """Return a view of the rows of Parquet files, each a dict from column to value.
@@ -47,11 +56,12 @@ def parquet(
         and several paths in the order given. Names that begin with ``_`` or ``.`` are left out.
     columns : str or sequence of str, optional
         Names of the columns to read. None (the default): all.
-    cache_bytes : int
+    max_bytes : int
         Bytes of decoded row groups that each process keeps (1 or more). The last group is always kept. The
         default is 256 MiB.
-    progress : callable, optional
-        Called with the number of files whose size is known and the number of files, while they are scanned.
+    progress : True, callable or bar, optional
+        True shows a bar while the files are scanned. A function is called with the number of files that are
+        scanned and of all files. A bar of tqdm is moved.
 
     Returns
     -------
@@ -65,7 +75,7 @@ def parquet(
         If there is no file.
     ValueError
         If files have different columns, or columns of different types, or if a column does not exist. If two
-        columns have one name. If the folder is a Delta table.
+        columns have one name. If the folder is a Delta, Hudi or Iceberg table.
     pyarrow.ArrowInvalid
         If a file has another format.
 
@@ -82,21 +92,20 @@ def parquet(
     >>> parquet(path)[1], list(parquet(path, ["city"]))
     ({'city': 'Rome', 'people': 28}, [{'city': 'Oslo'}, {'city': 'Rome'}])
     """
-    check_callable(progress, "parquet: progress", optional=True)
-    cache_bytes = positive_int(cache_bytes, "parquet: cache_bytes")
+    check_progress(progress, "parquet: progress")
+    max_bytes = positive_int(max_bytes, "parquet: max_bytes")
     chosen = as_names(columns, "parquet: columns")
     names: list[str] | None = [chosen] if isinstance(chosen, str) else chosen
-    paths = _paths(path)
-    partitions = _typed([values for _, values in paths])
-    files = [
-        _scanned(name, number, len(paths), progress, partition)
-        for number, ((name, _), partition) in enumerate(zip(paths, partitions, strict=True), 1)
-    ]
-    sizes = [groups for groups, _ in files]
-    names = _common_columns([name for name, _ in paths], [kinds for _, kinds in files], names)
-    return PerProcess(
-        partial(ParquetRows, [name for name, _ in paths], sizes, names, cache_bytes, partitions)
-    )
+    paths, texts = zip(*_paths(path), strict=True)
+    partitions = _typed(texts)
+    files = []
+    with reporting(progress, "parquet") as report:
+        for each in zip(paths, partitions, strict=True):
+            files.append(_scanned(*each))
+            report(len(files), len(paths))
+    sizes, kinds = zip(*files, strict=True)
+    names = _common_columns(paths, kinds, names)
+    return PerProcess(partial(ParquetRows, paths, sizes, names, max_bytes, partitions))
 
 
 # -------------------------------------------------------------------- files and partitions
@@ -122,11 +131,12 @@ def _files(path: str) -> list[str]:
                 f"parquet: {partial_folder} is not complete. Call materialize again to finish it, or delete"
                 " it."
             )
-        if os.path.isdir(os.path.join(path, "_delta_log")):
-            raise ValueError(
-                f"parquet: {path} is a Delta table, whose files may hold deleted rows. Read it with the"
-                " library deltalake, for example DeltaTable(path).to_pyarrow_table()."
-            )
+        for mark, (kind, library) in TABLES.items():
+            if next(iglob(os.path.join(escape(path), mark)), None) is not None:
+                raise ValueError(
+                    f"parquet: {path} is {kind}, whose files may hold deleted rows. Read it with the"
+                    f" library {library}, and pass the table of pyarrow to view."
+                )
         return found(path, "parquet", (".parquet",))
     if os.path.exists(path):
         return [path]
@@ -152,13 +162,15 @@ def _partition(path: str) -> dict[str, str | None]:
     return {key: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for key, value in pairs}
 
 
-def _typed(partitions: list[dict[str, str | None]]) -> list[dict[str, Any]]:
+def _typed(partitions: Sequence[dict[str, str | None]]) -> list[dict[str, Any]]:
     """Turn the columns of which all values are ints into ints.
 
     >>> _typed([{"year": "2020", "town": "7"}, {"year": None, "town": "x"}])
     [{'year': 2020, 'town': '7'}, {'year': None, 'town': 'x'}]
     """
-    texts = {key for values in partitions for key, value in values.items() if value and not _INT(value)}
+    texts = {
+        key for values in partitions for key, value in values.items() if value is not None and not _INT(value)
+    }
     return [
         {key: value if value is None or key in texts else int(value) for key, value in values.items()}
         for values in partitions
@@ -170,9 +182,7 @@ _INT = re.compile(r"-?\d{1,18}").fullmatch
 # -------------------------------------------------------------------- columns
 
 
-def _scanned(
-    path: str, number: int, total: int, progress: Progress | None, partition: dict[str, Any]
-) -> tuple[list[int], dict[str, str]]:
+def _scanned(path: str, partition: dict[str, Any]) -> tuple[list[int], dict[str, str]]:
     """Return the rows of each row group of a file, and the kind of each column."""
     from pyarrow.parquet import read_metadata
 
@@ -188,8 +198,6 @@ def _scanned(
             f"parquet: {twice[0]!r} is a column of {path} and in the names of its folders. Pass the path"
             " of each file."
         )
-    if progress is not None:
-        progress(number, total)
     sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
     return sizes, {field.name: _kind(field.type) for field in schema} | dict.fromkeys(partition, "")
 
@@ -210,7 +218,7 @@ def _kind(kind: Any) -> str:
 
 
 def _common_columns(
-    paths: list[str], files: list[dict[str, str]], names: list[str] | None
+    paths: Sequence[str], files: Sequence[dict[str, str]], names: list[str] | None
 ) -> list[str] | None:
     """Return the names of the columns to read; None for all. Raise ValueError unless all files have them."""
     first = files[0]
@@ -244,12 +252,12 @@ class ParquetRows:
 
     Parameters
     ----------
-    paths : list of str
-    sizes : list of list of int
+    paths : sequence of str
+    sizes : sequence of list of int
         ArrowRows of each row group of each file.
     columns : sequence of str or None
     cache_bytes : int
-    partitions : list of dict, optional
+    partitions : sequence of dict
         Further columns of each file, which have one value.
     """
 
@@ -257,14 +265,14 @@ class ParquetRows:
 
     def __init__(
         self,
-        paths: list[str],
-        sizes: list[list[int]],
+        paths: Sequence[str],
+        sizes: Sequence[list[int]],
         columns: Sequence[str] | None,
         cache_bytes: int,
-        partitions: list[dict[str, Any]] | None = None,
+        partitions: Sequence[dict[str, Any]],
     ) -> None:
         self._paths = paths
-        self._partitions = partitions or [{} for _ in paths]
+        self._partitions = partitions
         self._columns = None if columns is None else list(columns)
         self._cache_bytes = cache_bytes
         self._groups = [(file, k) for file, groups in enumerate(sizes) for k in range(len(groups))]

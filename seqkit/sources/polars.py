@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..core.once import cached
 from .number_lists import dtype_named, number_list
 
 __all__ = ["PolarsColumn", "PolarsRows"]
@@ -30,7 +30,7 @@ class PolarsColumn:
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return self._read(self._series.gather(indices))
 
-    @cached_property
+    @cached
     def _checked(self) -> None:
         _check_times(self._series)
 
@@ -52,7 +52,7 @@ class PolarsRows:
         dtypes = {name: _dtype_of_lists(dtype) for name, dtype in frame.schema.items()}
         self._lists = [(name, dtype) for name, dtype in dtypes.items() if dtype is not None]
 
-    @cached_property
+    @cached
     def _checked(self) -> None:
         for name in self._names:
             _check_times(self._frame.get_column(name))
@@ -81,15 +81,28 @@ class PolarsRows:
 
 
 def _check_times(series: Any) -> None:
-    """Refuse a column of dates or durations with nanoseconds, which polars would cut off."""
-    if getattr(series.dtype, "time_unit", None) != "ns":
+    """Refuse a column of dates, times or durations with nanoseconds, which polars would cut off."""
+    kinds = [kind for kind in _parts(series.dtype) if kind == "Time" or "time_unit='ns'" in kind]
+    if not kinds:
         return
-    ticks = series.to_numpy().view(np.int64)
-    if np.any((ticks % 1000 != 0) & (ticks != NAT)):
-        raise ValueError(
-            f"the column {series.name!r} has nanoseconds, which objects of Python cannot hold. Cast it to"
-            " microseconds: pl.col(…).dt.cast_time_unit('us')"
-        )
+    if kinds == [str(series.dtype)]:  # within lists and structs, values are not looked at
+        import polars as pl
+
+        ticks = (series.cast(pl.Duration("ns")) if kinds == ["Time"] else series).to_numpy().view(np.int64)
+        if not np.any((ticks % 1000 != 0) & (ticks != NAT)):
+            return
+    raise ValueError(
+        f"the column {series.name!r} of {series.dtype} has nanoseconds, which objects of Python cannot hold."
+        " Cast it to microseconds: pl.col(…).dt.cast_time_unit('us'). Cast times of the day to pl.Int64"
+    )
+
+
+def _parts(dtype: Any) -> list[str]:
+    """Return the names of the types within lists and structs."""
+    inner = (
+        [dtype.inner] if hasattr(dtype, "inner") else [each.dtype for each in getattr(dtype, "fields", ())]
+    )
+    return [kind for part in inner for kind in _parts(part)] or [str(dtype)]
 
 
 def _dtype_of_lists(dtype: Any) -> Any:

@@ -132,7 +132,11 @@ def _check_arguments(reader: Any, path: str, arguments: Any, options: dict[str, 
 def _holds_only_parquet(folder: str) -> bool:
     """Are all files and folders in a folder of Parquet, such as those that several ranks have written?"""
     names = [name for name in os.listdir(folder) if not name.startswith((".", "_"))]
-    return bool(names) and all(name.endswith((".parquet", ".parquet.partial")) for name in names)
+    return bool(names) and all(
+        name.endswith((".parquet", ".parquet.partial"))
+        or ("=" in name and os.path.isdir(inner := os.path.join(folder, name)) and _holds_only_parquet(inner))
+        for name in names
+    )
 
 
 def _is_pattern(path: str) -> bool:

@@ -24,14 +24,13 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain, repeat
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ..core.casting import holds
 from .number_lists import number_list
 
 __all__ = ["KEY", "decoded", "encoded", "fields_of", "is_complete", "joined", "row_type_in", "type_of"]
@@ -90,6 +89,8 @@ def type_of(value: Any) -> Type:
         return ["datetime", _zone(value)]
     if kind.__name__ == "Timestamp" and kind.__module__.startswith("pandas"):
         return ["timestamp", _zone(value), value.unit]
+    if kind is datetime.time and value.tzinfo is not None:
+        raise TypeError(f"Parquet has no time with a zone, such as {value}. Convert it")
     if kind in (datetime.date, *_WITH_UNIT):
         return kind.__name__
     raise TypeError(f"a {kind.__name__} would come back as something else. {_ALLOWED}")
@@ -196,12 +197,10 @@ def encoded(kind: Type, values: Sequence[Any]) -> Any:
     """Return an array of Arrow with values of a type, or None."""
     import pyarrow as pa
 
+    name = kind[0] if isinstance(kind, list) else None
+    if name in (None, "datetime", "timestamp"):
+        return pa.array(values, _arrow_type(kind))
     nulls = np.fromiter((value is None for value in values), bool, len(values))
-    if kind in ("int", "float", "bool", "str", "bytes"):
-        return _of_python(kind, values, nulls)
-    if not isinstance(kind, list) or kind[0] in ("datetime", "timestamp"):
-        return pa.array(values, type=_arrow_type(kind), from_pandas=False)
-    name = kind[0]
     if name == "scalar" or (name == "array" and kind[2] is None):
         if nulls.any() and np.dtype(kind[1]).kind in "mM":
             raise TypeError("None would come back as NaT among dates of numpy. Use NaT")
@@ -212,18 +211,17 @@ def encoded(kind: Type, values: Sequence[Any]) -> Any:
         inner = _flat(kind[1], np.concatenate(rows) if rows else np.empty(0, kind[1]))
         for size in reversed(kind[2]):
             inner = pa.FixedSizeListArray.from_arrays(inner, size)
-        return _listed(inner, [0 if value is None else len(value) for value in values], nulls)
+        return _listed(inner, values, nulls)
     if name == "list":
         inner = encoded(kind[1], list(chain.from_iterable(value for value in values if value is not None)))
-        return _listed(inner, [0 if value is None else len(value) for value in values], nulls)
+        return _listed(inner, values, nulls)
     parts = fields_of(kind)
     keys = parts if name == "dict" else range(len(parts))
     columns = [
         encoded(part, [None if value is None else value[key] for value in values])
         for key, part in zip(keys, parts.values(), strict=True)
     ]
-    mask = _made(pa.bool_(), nulls) if nulls.any() else None
-    return pa.StructArray.from_arrays(columns, names=list(parts), mask=mask)
+    return pa.StructArray.from_arrays(columns, names=list(parts), mask=pa.array(nulls))
 
 
 def _dtype_of_numbers(kind: Type) -> Any:
@@ -254,65 +252,18 @@ def _arrow_type(kind: Type) -> Any:
 def _flat(dtype: str, values: Any, nulls: Any = None) -> Any:
     import pyarrow as pa
 
-    if np.dtype(dtype).kind == "U":
-        return _texts(pa.string(), values.tolist(), nulls)
-    native = np.dtype(dtype).newbyteorder("=")
-    return _made(pa.from_numpy_dtype(native), values.astype(native, copy=False), nulls)
+    if values.dtype.kind in "mM":  # with a mask, pyarrow takes some NaT for dates
+        nulls = np.isnat(values)
+    return pa.array(values.astype(np.dtype(dtype).newbyteorder("="), copy=False), mask=nulls)
 
 
-def _of_python(kind: str, values: Sequence[Any], nulls: Any) -> Any:
-    """Return an array of Arrow with numbers, text or bytes of Python, or None."""
-    if kind in ("str", "bytes"):
-        return _texts(_arrow_type(kind), values, nulls)
-    numbers = [0 if value is None else value for value in values]
-    if kind == "float":
-        ints = [number for number in numbers if type(number) is int]
-        if not holds(np.dtype("f8"), ints):
-            raise ValueError(f"{max(ints, key=abs)} does not fit into float64, the type of the items before")
-    return _made(_arrow_type(kind), np.array(numbers, PYTHON[_NAMES[kind]]), nulls)
-
-
-def _texts(kind: Any, values: Sequence[Any], nulls: Any) -> Any:
+def _listed(inner: Any, values: Sequence[Any], nulls: Any) -> Any:
+    """Return an array of lists of the lengths of `values`. `inner` has the elements of all."""
     import pyarrow as pa
 
-    data = [b"" if value is None else value.encode() if isinstance(value, str) else value for value in values]
-    buffers = [_offsets(map(len, data), len(data)), b"".join(data)]
-    return pa.Array.from_buffers(kind, len(data), [_validity(nulls), *map(pa.py_buffer, buffers)])
-
-
-def _listed(inner: Any, lengths: list[int], nulls: Any) -> Any:
-    import pyarrow as pa
-
-    offsets = _made(pa.int32(), _offsets(lengths, len(lengths)))
-    mask = _made(pa.bool_(), nulls) if nulls.any() else None
-    return pa.ListArray.from_arrays(offsets, inner, mask=mask)
-
-
-def _offsets(lengths: Iterable[int], n: int) -> Any:
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.fromiter(lengths, np.int64, n), out=offsets[1:])
-    if offsets[-1] >= 2**31:
-        raise ValueError("the rows of a file have more than 2**31 elements. Set a smaller chunk_size")
-    return offsets.astype(np.int32)
-
-
-def _made(kind: Any, values: Any, nulls: Any = None) -> Any:
-    """Return an array of numpy as one of Arrow. `pyarrow.array` would import pandas, which takes long."""
-    import pyarrow as pa
-
-    if values.dtype.kind in "mM":
-        nulls = np.isnat(values) if nulls is None else nulls | np.isnat(values)
-    if values.dtype == "M8[D]":
-        values = values.astype(np.int64).astype(np.int32)
-    data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [_validity(nulls), pa.py_buffer(data)])
-
-
-def _validity(nulls: Any) -> Any:
-    import pyarrow as pa
-
-    is_full = nulls is None or not nulls.any()
-    return None if is_full else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    ends = np.cumsum([0, *(0 if value is None else len(value) for value in values)])
+    offsets = pa.array(ends, pa.int32())  # raises ArrowInvalid for more than 2**31 elements
+    return pa.ListArray.from_arrays(offsets, inner, mask=pa.array(nulls))
 
 
 # -------------------------------------------------------------------- from Arrow

@@ -99,18 +99,16 @@ def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> 
                 f"sqlite: there is no table {query!r} in {path}. It has {listed(known)}."
             )
         table = '"' + query.replace('"', '""') + '"'
+        # A table may have a column rowid of any values. A view may have a column of that name only.
+        rowid = "_rowid_" if _has_ids(database, table, "_rowid_") else "rowid"
         if ids is None:
-            ids = f"SELECT rowid FROM {table} ORDER BY rowid"
-            try:
-                has_ids = database.execute(f"SELECT rowid FROM {table} LIMIT 1").fetchone() != (None,)
-            except sqlite3.OperationalError:
-                has_ids = False
-            if not has_ids:
+            if not _has_ids(database, table, rowid):
                 raise ValueError(
                     f"sqlite: {query!r} in {path} has no row ids. Pass a query with ? for a key, and the"
                     f" keys: 'SELECT * FROM {query} WHERE key = ?', 'SELECT key FROM {query}'."
                 )
-        query = f"SELECT * FROM {table} WHERE rowid = ?"
+            ids = f"SELECT {rowid} FROM {table} ORDER BY {rowid}"
+        query = f"SELECT * FROM {table} WHERE {rowid} = ?"
     if "?" not in query:
         raise ValueError(f"sqlite: query needs a ? for the id of a row, got {query!r}")
     if ids is None:
@@ -118,6 +116,13 @@ def _prepared(database: sqlite3.Connection, path: str, query: str, ids: Any) -> 
     columns = database.execute(query, (None,)).description
     check_names([column[0] for column in columns], "the query", "sqlite")
     return query, [row[0] for row in database.execute(ids)] if isinstance(ids, str) else ids
+
+
+def _has_ids(database: sqlite3.Connection, table: str, name: str) -> bool:
+    try:
+        return bool(database.execute(f"SELECT {name} FROM {table} LIMIT 1").fetchone() != (None,))
+    except sqlite3.OperationalError:
+        return False
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -72,7 +72,8 @@ def _open(store: str, name: Any) -> Any:
         raise ValueError(
             f"zarr: {store} is a file, but a store is a folder. Unpack it, or open it with per_process"
         )
-    node: Any = zarr.open(store, mode="r")
+    # Consolidated metadata do not know what was appended or created since they were written.
+    node: Any = zarr.open(store, mode="r", use_consolidated=False)
     if not hasattr(node, "keys"):
         if name is not None:
             raise ValueError(
@@ -80,9 +81,7 @@ def _open(store: str, name: Any) -> Any:
             )
         return _rows(node) if node.shape else choose("zarr", store, None, [], _rows)
     if name is None:
-        known = [key for key in node if hasattr(node[key], "shape")]
-        if not known:
-            raise ValueError(f"zarr: {store} has no arrays at its top, but {list(node)}. Pass a name.")
+        known = [key for key in node if hasattr(node[key], "shape")] or list(node)
     else:
         known = [key for key, item in node.members(max_depth=None) if hasattr(item, "shape")]
     return choose("zarr", store, name, known, lambda key: _rows(node[key]))
@@ -90,7 +89,7 @@ def _open(store: str, name: Any) -> Any:
 
 def _rows(node: Any) -> Any:
     if not hasattr(node, "shape"):
-        raise ValueError(f"zarr: {node.name!r} is a group and no array. It has {list(node)}.")
+        raise ValueError(f"zarr: {node.name!r} is a group and no array. It has {list(node)}. Pass a name.")
     return ZarrRows(node) if node.shape else None
 
 

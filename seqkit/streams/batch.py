@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.display import facts_as_html
-from .forms import form
+from ..core.display import facts_as_html, structure_as_text
 from .lanes import Row
 from .memory import BatchMemory
 from .padding import FillValue, as_array, fields, filled, full, group_of, like
@@ -91,7 +90,11 @@ class StreamBatch(NamedTuple):
 
     def _facts(self) -> tuple[str, list[tuple[str, str]]]:
         """Return the form of the data, and the streams and chunks of the rows."""
-        found = [("data", form(self.data)), ("stream", _shown(self.stream)), ("chunk", _shown(self.chunk))]
+        found = [
+            ("data", structure_as_text(self.data)),
+            ("stream", _shown(self.stream)),
+            ("chunk", _shown(self.chunk)),
+        ]
         if self.lengths is not None:
             found.append(("lengths", _shown(self.lengths)))
         flags = {"is_first": self.is_first, "is_last": self.is_last, "is_padding": self.is_padding}

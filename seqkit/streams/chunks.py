@@ -17,10 +17,9 @@ Relies on
 from __future__ import annotations
 
 import inspect
-import io
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from time import monotonic_ns
@@ -37,7 +36,7 @@ from .unshared import unshared
 
 __all__ = ["Chunks", "Found", "Key", "Opener", "Resume", "StreamsOfThread", "keys"]
 
-Resume = Literal["start", "seek"] | None
+Resume = Literal["start"] | None
 
 # How many ended streams a worker remembers: more than jobs can be in flight for one worker.
 MOST_OVER = 4096
@@ -47,16 +46,10 @@ MOST_NUMBERED = 1 << (62 - CHUNK_BITS)
 
 
 class Key(NamedTuple):
-    """Which chunk to read.
-
-    `base` and `mark` say where a stream that can seek may begin: `mark` is what its iterator's `tell` gave
-    before chunk `base`. `item` is the stream itself, if the worker does not know it by its number.
-    """
+    """Which chunk to read. `item` is the stream itself, if the worker does not know it by its number."""
 
     number: int
     chunk: int
-    base: int = 0
-    mark: Any = None
     item: Any = None
     has_item: bool = False
 
@@ -67,19 +60,18 @@ def keys(start: Key) -> Iterable[Any]:
     Ranges of ints are the fastest way to a worker.
 
     >>> Key(*divmod(keys(Key(3, 7))[1], 1 << CHUNK_BITS))
-    Key(number=3, chunk=8, base=0, mark=None, item=None, has_item=False)
+    Key(number=3, chunk=8, item=None, has_item=False)
     """
     number, chunk = start.number, start.chunk
-    if start.has_item or start.base or number >= MOST_NUMBERED:
+    if start.has_item or number >= MOST_NUMBERED:
         return (tuple(start._replace(chunk=later)) for later in count(chunk))
     return range((number << CHUNK_BITS) + chunk, (number + 1) << CHUNK_BITS)
 
 
 class Found(NamedTuple):
-    """A chunk. `mark` is where a stream that can seek goes on after it, else None."""
+    """A chunk, and the time that reading it took."""
 
     value: Any
-    mark: Any
     cost_ns: int
 
 
@@ -89,9 +81,9 @@ class Opener:
     Parameters
     ----------
     open_fn : callable
-    resume : "start", "seek" or None
-        What the user said that `open_fn` or its iterators can do. Without it, only views and streams of
-        seqkit, and files, are trusted to go on at a chunk.
+    resume : "start" or None
+        Whether `open_fn` takes the number of the first chunk. Without it, only views and streams of seqkit go
+        on at a chunk.
     epoch : int
         Number of the epoch for views, and for other objects with `set_epoch`, that `open_fn` returns.
     """
@@ -106,21 +98,26 @@ class Opener:
     def at_epoch(self, epoch: int) -> Opener:
         return Opener(self.open_fn, self._resume, epoch)
 
-    def open(self, stream: Any, key: Key) -> _OpenPass:
-        """Open a stream at `key.chunk`, or before an earlier chunk."""
+    def open(self, stream: Any, chunk: int) -> _OpenPass:
+        """Open a stream at a chunk, or at its beginning."""
         if self._resume == "start":
-            return _OpenPass(in_order(self._at_epoch(self.open_fn(stream, start=key.chunk))), key.chunk)
-        opened = self._at_epoch(self.open_fn(stream))
-        if key.chunk and isinstance(opened, View) and is_measured(opened):
-            return _OpenPass(in_order(opened[key.chunk :]), key.chunk)
-        if key.chunk and isinstance(opened, Stream):
-            return _OpenPass(iter(opened.skip(key.chunk)), key.chunk)
-        items = in_order(opened)
-        can_seek = self._can_seek(items)
-        if can_seek and key.base and key.mark is not None:
-            items.seek(key.mark)  # type: ignore[attr-defined]
-            return _OpenPass(items, key.base, can_seek)
-        return _OpenPass(items, 0, can_seek)
+            return _OpenPass(in_order(self._at_epoch(self._opened(stream, start=chunk))), chunk)
+        opened = self._at_epoch(self._opened(stream))
+        if chunk and isinstance(opened, View) and is_measured(opened):
+            return _OpenPass(in_order(opened[chunk:]), chunk)
+        if chunk and isinstance(opened, Stream):
+            return _OpenPass(iter(opened.skip(chunk)), chunk)
+        return _OpenPass(in_order(opened), 0)
+
+    def _opened(self, stream: Any, **start: int) -> Iterable[Any]:
+        opened = self.open_fn(stream, **start)
+        is_table = hasattr(opened, "columns") and hasattr(opened, "shape")
+        if is_table or isinstance(opened, Mapping):
+            raise TypeError(
+                f"open_fn must return an iterable of chunks, got a {type(opened).__name__}, which gives its"
+                f" {'columns' if is_table else 'keys'}. Return [table], or seqkit.view(table) for its rows."
+            )
+        return opened
 
     def _at_epoch(self, opened: Iterable[Any]) -> Iterable[Any]:
         if isinstance(opened, View):
@@ -128,16 +125,6 @@ class Opener:
         for one in listeners(opened):
             one.set_epoch(self._epoch)
         return opened
-
-    def _can_seek(self, items: Any) -> bool:
-        if self._resume != "seek":
-            return _is_file(items)
-        if not (hasattr(items, "tell") and hasattr(items, "seek")):
-            raise TypeError(
-                "StreamLoader: resume='seek' needs an open_fn whose iterators have tell and seek, got"
-                f" {type(items).__name__}"
-            )
-        return True
 
 
 def _check_start(open_fn: Callable[..., Any]) -> None:
@@ -157,36 +144,16 @@ def _check_start(open_fn: Callable[..., Any]) -> None:
         )
 
 
-def _is_file(items: Any) -> bool:
-    """Return whether an iterator is a file of Python, whose `tell` is right after each line.
-
-    >>> _is_file(io.BytesIO()), _is_file(iter("ab"))
-    (True, False)
-    """
-    makers = (kind.__module__ for kind in type(items).__mro__ if "__next__" in vars(kind))
-    return isinstance(items, io.IOBase) and next(makers, "") in ("io", "_io")
-
-
 class _OpenPass:
     """A pass over an open stream.
 
     `position` is the chunk that comes next, `wanted` the one that the pass is being moved on to.
     """
 
-    def __init__(self, items: Iterator[Any], position: int, can_seek: bool = False) -> None:
+    def __init__(self, items: Iterator[Any], position: int) -> None:
         self.items = items
         self.position = position
         self.wanted: int | None = None
-        self.can_seek = can_seek
-
-    def mark(self) -> Any:
-        """Return where the next chunk begins, if the stream can say."""
-        if self.can_seek:
-            try:
-                return self.items.tell()  # type: ignore[attr-defined]
-            except Exception:  # text files refuse while they are iterated
-                self.can_seek = False
-        return None
 
     def close(self) -> None:
         close = getattr(self.items, "close", None)
@@ -248,14 +215,14 @@ class StreamsOfThread:
         drawn = [self._draw(key, stream)]
         stream.wanted = None
         value = unshared(drawn) if self._is_ahead else drawn[0]
-        return Found(value, stream.mark(), monotonic_ns() - began)
+        return Found(value, monotonic_ns() - began)
 
     def _begin(self, key: Key) -> _OpenPass:
         if key.chunk >= self._over.get(key.number, sys.maxsize):
             raise EndOfSequence("the stream has ended")
         try:
             order = None if key.has_item else self._order
-            stream = self._opener.open(key.item if order is None else order.item(key.number), key)
+            stream = self._opener.open(key.item if order is None else order.item(key.number), key.chunk)
         except BaseException as error:
             self._fail(key, key.chunk, error)
         self._open[key.number] = stream

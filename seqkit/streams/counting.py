@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ..core.arguments import check_callable, int_at_least
+from ..core.renamed import renamed
 from ..core.source import as_view
 from ..core.view import in_order
 from ..prefetch import prefetch
@@ -15,10 +16,11 @@ from ..views.smap.smap import smap
 __all__ = ["count_chunks"]
 
 
+@renamed(num_workers="nworkers")
 def count_chunks(
     streams: Any,
     open_fn: Callable[..., Iterable[Any]],
-    num_workers: int = 0,
+    nworkers: int = 0,
     *,
     method: Literal["process", "thread"] = "process",
 ) -> list[int]:
@@ -30,7 +32,7 @@ def count_chunks(
         The streams, in the order in which the loader gets them.
     open_fn : callable
         ``open_fn(stream)`` returns an iterable of chunks.
-    num_workers : int
+    nworkers : int
         Number of workers that count, at least 0. 0 (the default) counts in the consumer's thread.
     method : "process" or "thread"
         Whether workers are processes or threads.
@@ -57,11 +59,11 @@ def count_chunks(
     [3, 1]
     """
     check_callable(open_fn, "count_chunks: open_fn")
-    num_workers = int_at_least(num_workers, "count_chunks: num_workers", 0)
+    nworkers = int_at_least(nworkers, "count_chunks: nworkers", 0)
     counts = smap(partial(_count, open_fn), as_view(streams, "count_chunks"))
-    if not num_workers:
+    if not nworkers:
         return list(counts)
-    with prefetch(counts, num_workers, method) as counted:
+    with prefetch(counts, nworkers, method) as counted:
         return list(counted)
 
 

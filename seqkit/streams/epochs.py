@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..core.arguments import int_at_least, optional_int, positive_int
+from ..core.arguments import int_at_least, optional_int, positive_int, refuse_set
 from ..core.indices import Unsized
 from ..core.iteration import is_one_shot
 from ..core.source import as_view
@@ -159,6 +159,7 @@ def _as_streams(streams: Any) -> tuple[Any, int | None]:
         view = as_view(streams, "StreamLoader: streams")
         if not isinstance(view._n, Unsized):
             return view, len(view)
+    refuse_set(streams, "StreamLoader: streams")
     if not hasattr(streams, "__iter__") or isinstance(streams, type | dict):
         raise TypeError(f"StreamLoader: streams must be a sequence or an iterable, got {streams!r}")
     return streams, None

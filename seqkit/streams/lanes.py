@@ -15,19 +15,20 @@ Guarantees
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import EvaluationError
-from .chunks import Found, Key
+from .chunks import Key
 from .order import Order
-from .workers import StreamFailed, StreamInUse
+from .workers import Here, StreamFailed, StreamInUse, Workers
 
 __all__ = ["Ends", "Lanes", "NoChunk", "Padding", "Row", "Where", "count_batches"]
 
 Padding = str  # one of PADDING
 PADDING = ("value", "restart", "drop_rows", "stop")
+Where: TypeAlias = Here | Workers  # where streams are read
 
 
 class NoChunk(RuntimeError):
@@ -44,8 +45,7 @@ class Row(NamedTuple):
     chunk: int
     is_padding: bool
     value: Any
-    before: Key | None  # how to read this chunk again
-    after: Key | None  # how to read on
+    key: Key | None  # how to read this chunk again
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,6 @@ class Ends:
     lengths: list[int] | None = None
 
 
-class Where(Protocol):
-    """Where streams are read. `nodes` are the nodes that read them."""
-
-    nodes: Sequence[Any]
-
-    def begin(self, stream: StreamInUse, key: Key, needed: int, batch: int) -> None: ...
-    def read(self, stream: StreamInUse, key: Key) -> Found | None: ...
-    def ends(self, batch: int) -> list[int]: ...
-    def interrupt(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class _Lane:
     """One row of all batches: the stream that it reads, and the row that it read last."""
 
@@ -90,7 +78,9 @@ class _Lane:
         """Return the chunk to read next."""
         stream, row = self.stream, self.row
         assert stream is not None
-        return row.after if row is not None and row.number == stream.number and row.after else stream.start
+        if row is None or row.number != stream.number or row.key is None:
+            return stream.start
+        return row.key._replace(chunk=row.chunk + 1)
 
     def has(self, batch: int) -> bool:
         return self.row is not None and self.row.batch == batch
@@ -252,9 +242,6 @@ class Lanes:
             stream.is_over = True
             self._check_length(stream, key.chunk)
             return
-        after = key._replace(chunk=key.chunk + 1)
-        if found.mark is not None:
-            after = after._replace(base=after.chunk, mark=found.mark)
         lane.row = Row(
             self.batch,
             lane.number,
@@ -264,7 +251,6 @@ class Lanes:
             stream.is_padding,
             found.value,
             key,
-            after,
         )
 
     def _lose(self, stream: StreamInUse, key: Key, failure: StreamFailed) -> None:
@@ -276,7 +262,7 @@ class Lanes:
     def _empty(self, lane: _Lane) -> Row | None:
         if self._ends.padding == "drop_rows":
             return None
-        return Row(self.batch, lane.number, -1, -1, -1, True, None, None, None)
+        return Row(self.batch, lane.number, -1, -1, -1, True, None, None)
 
     def first_chunk(self) -> Any:
         """Return the first chunk of any stream, also of other ranks. Rows of the padding value get its form.
@@ -332,7 +318,7 @@ class Lanes:
     # ---------------------------------------------------------------- state
 
     def state(self) -> list[list[Any]]:
-        """Return where each lane reads on: number, chunk, mark, its chunk, and whether the stream is padding.
+        """Return where each lane reads on: number, chunk, and whether the stream is padding.
 
         Chunk -1 says that the stream is over, number -1 that there was none.
         """
@@ -340,24 +326,22 @@ class Lanes:
 
     def _lane_state(self, lane: _Lane) -> list[Any]:
         stream, row = lane.stream, lane.row
-        if row is not None and row.batch == self.batch and row.before is not None:  # it was not delivered
-            key, is_padding = row.before, row.is_padding
+        if row is not None and row.batch == self.batch and row.key is not None:  # it was not delivered
+            key, is_padding = row.key, row.is_padding
         elif stream is None:
-            return [-1, -1, None, 0, False]
+            return [-1, -1, False]
         else:
             key, is_padding = lane.next_key(), stream.is_padding
             if stream.is_over:
-                return [stream.number, -1, None, 0, is_padding]
-        return [key.number, key.chunk, key.mark, key.base, is_padding]
+                return [stream.number, -1, is_padding]
+        return [key.number, key.chunk, is_padding]
 
     def restore(self, batch: int, state: list[list[Any]], lost: list[int]) -> None:
         """Go on from a state."""
         self.batch = batch
         self.lost.update(lost)
-        for number, lane in sorted(
-            zip([saved[0] for saved in state], self._lanes, strict=True), key=_by_number
-        ):
-            _, chunk, mark, base, is_padding = state[lane.number]
+        for lane in sorted(self._lanes, key=lambda lane: state[lane.number][0]):
+            number, chunk, *_, is_padding = state[lane.number]  # states of older versions have more
             if number < 0:
                 continue
             if not self._order.find(number) and not is_padding:
@@ -365,14 +349,10 @@ class Lanes:
                     f"StreamLoader: the state speaks of stream number {number}, which does not exist"
                 )
             stream = self._opened(number, is_padding)
-            stream.start = stream.start._replace(chunk=chunk, mark=mark, base=base)
+            stream.start = stream.start._replace(chunk=chunk)
             stream.is_over = chunk < 0
             lane.stream = stream
             self._order.forget(number)
-
-
-def _by_number(pair: tuple[int, _Lane]) -> int:
-    return pair[0]
 
 
 def count_batches(lengths: Iterable[int], rows: int, padding: Padding) -> int:

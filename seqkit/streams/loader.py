@@ -18,7 +18,7 @@ from ..core.arguments import (
     optional_number,
     positive_int,
 )
-from ..core.display import as_html
+from ..core.display import LoaderDisplay
 from ..core.iteration import is_one_shot
 from ..core.randomness import as_seed, node_key
 from ..core.set_epoch import listeners, tell
@@ -46,7 +46,7 @@ class _Zero(int):
 ZERO = _Zero()
 
 
-class StreamLoader:
+class StreamLoader(LoaderDisplay):
     """Batches of many streams that can only be read in order, one stream in each row.
 
     Row r of a batch goes on where row r of the batch before ended. A row whose stream ends takes the next
@@ -122,11 +122,10 @@ class StreamLoader:
         Most unread streams that are open ahead of need (0 or more). None (the default) is `batch_size`. One
         is opened when a worker has read a stream to its end, which is up to `max_buffered` batches before
         its row needs it.
-    resume : "start" or "seek", optional
+    resume : "start", optional
         How a stream that is opened again gets to its next chunk: after a resume, or when its worker died.
-        "start": `open_fn` takes ``start=chunk``, the number of the first chunk wanted. "seek": its iterators
-        have `tell`, which is kept after each chunk, and `seek`, which goes there. None (the default) reads
-        the chunks before it once more, except in binary files, views and `Stream`, which can go there.
+        "start": `open_fn` takes ``start=chunk``, the number of the first chunk wanted. None (the default)
+        reads the chunks before it once more, except in views and `Stream`, which can go there.
 
     Attributes
     ----------
@@ -212,8 +211,7 @@ class StreamLoader:
         if unequal == "pad" and pad_value is None:
             raise ValueError(f"{who}: unequal='pad' needs pad_value")
         self._streams = streams
-        if resume is not None:
-            _check_choice(resume, ("start", "seek"), f"{who}: resume")
+        _check_choice(resume, ("start", None), f"{who}: resume")
         self._opener = Opener(open_fn, resume)
         self._padding = padding
         time_first = as_bool(time_first, f"{who}: time_first")
@@ -318,7 +316,7 @@ class StreamLoader:
         order = self._epochs.order(epoch, self.seed)
         name = partial(described, self._streams)
         known = order if isinstance(order, Listed) else None
-        where: Here | Workers
+        where: Where
         if self.num_workers:
             where = Workers(self._nodes(known, epoch), self._limits, name)
         else:
@@ -456,8 +454,6 @@ class StreamLoader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    _repr_html_ = as_html
-
     def __repr__(self) -> str:
         n = "?" if self._epochs.n is None else self._epochs.n
         name = name_of(self._opener.open_fn)
@@ -475,6 +471,6 @@ class StreamLoader:
         return text, [size, *state, *["closed"] * self._is_closed], streams
 
 
-def _check_choice(value: Any, choices: tuple[str, ...], who: str) -> None:
+def _check_choice(value: Any, choices: tuple[str | None, ...], who: str) -> None:
     if value not in choices:
         raise ValueError(f"{who} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.errors import brief, fail
 from ..core.randomness import Permutation, node_key
@@ -17,44 +17,7 @@ from ..core.view import View, in_order
 __all__ = ["Drawn", "Listed", "Order"]
 
 
-class Order:
-    """The streams of one epoch."""
-
-    length: int | None  # how many streams there are; None until it is known
-
-    def find(self, number: int) -> bool:
-        """Return whether there is a stream with this number. Raise an error of the streams themselves."""
-        raise NotImplementedError
-
-    def may_find(self, number: int) -> bool:
-        """Return the same, ahead of need. An error is left for `find`."""
-        raise NotImplementedError
-
-    def id(self, number: int) -> int:
-        """Return the id of a stream that was found, or of one that is read again."""
-        raise NotImplementedError
-
-    def item(self, number: int) -> Any:
-        """Return the user's object for a stream."""
-        raise NotImplementedError
-
-    def sent(self, number: int) -> tuple[Any, bool]:
-        """Return the object that is sent along with the number, and whether one is."""
-        return None, False
-
-    def forget(self, number: int) -> None:
-        """Forget the streams up to this number."""
-
-    def ids(self) -> Iterable[int]:
-        """Return the ids of all streams that can be read again: those of this order first."""
-        raise NotImplementedError
-
-    def stream(self, id_: int) -> Any:
-        """Return the user's object for the stream with an id."""
-        raise NotImplementedError
-
-
-class Listed(Order):
+class Listed:
     """Streams that can be indexed: those of one rank, shuffled for an epoch if there is a seed.
 
     >>> from seqkit import view
@@ -74,28 +37,43 @@ class Listed(Order):
         self.length: int = len(range(rank, n, world_size))
 
     def find(self, number: int) -> bool:
+        """Return whether there is a stream with this number. Raise an error of the streams themselves."""
         return number < self.length
 
-    may_find = find
+    may_find = find  # the same, ahead of need. An error is left for `find`
 
     def id(self, number: int) -> int:
+        """Return the id of a stream that was found, or of one that is read again."""
         place = self._rank + number % self.length * self._world_size
         return place if self._permutation is None else self._permutation.one(place)
 
     def item(self, number: int) -> Any:
+        """Return the user's object for a stream."""
         return self.stream(self.id(number))
 
+    def sent(self, number: int) -> tuple[Any, bool]:
+        """Return the object that is sent along with the number, and whether one is."""
+        return None, False
+
+    def forget(self, number: int) -> None:
+        """Forget the streams up to this number."""
+
     def ids(self) -> Iterator[int]:
+        """Return the ids of all streams that can be read again: those of this order first."""
         own = [self.id(number) for number in range(self.length)]
         yield from own
         yield from sorted({*range(len(self._streams))}.difference(own))  # of other ranks
 
     def stream(self, id_: int) -> Any:
+        """Return the user's object for the stream with an id."""
         return self._streams[id_]
 
 
-class Drawn(Order):
-    """Streams that can only be iterated. They are drawn one by one, in the consumer's process."""
+class Drawn:
+    """Streams that can only be iterated. They are drawn one by one, in the consumer's process.
+
+    The methods are those of `Listed`. `length` is None until it is known.
+    """
 
     _name = "streams"  # for error messages
 
@@ -157,6 +135,9 @@ class Drawn(Order):
     def forget(self, number: int) -> None:
         for old in [kept for kept in self._kept if kept <= number]:
             del self._kept[old]
+
+
+Order: TypeAlias = Listed | Drawn  # the streams of one epoch
 
 
 def described(streams: Any, id_: int) -> str:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Generic
 
 import numpy as np
 
-from ..core.arguments import as_bool, check_callable, int_at_least, positive_int, refuse_async
+from ..core.arguments import as_bool, check_callable, int_at_least, positive_int, refuse_async, refuse_set
 from ..core.errors import EvaluationError, fail
 from ..core.iteration import Progress, is_one_shot, restarting
 from ..core.randomness import as_seed, node_key
+from ..core.renamed import renamed
 from ..core.set_epoch import listeners
 from ..core.view import T, U, View, in_order, is_measured, name_of
 
@@ -54,6 +56,7 @@ class Stream(Generic[T]):
                 f"Stream: source must be an iterable, or a function that returns one, got {source!r}"
             )
         refuse_async(source, "Stream: source")
+        refuse_set(source, "Stream: source")
         self._source = source
         self._is_spent = False
         self._epoch: int | None = None
@@ -138,27 +141,29 @@ class Stream(Generic[T]):
         """Return a stream of the items in a random order; see `shuffle_buffer`."""
         return shuffle_buffer(self, size, seed, epoch)
 
-    def split(self, part: int, parts: int) -> Stream[T]:
-        """Return every `parts`-th item, from item number `part` on. Each part reads the whole source.
+    @renamed(part="rank", parts="world_size")
+    def split(self, rank: int, world_size: int) -> Stream[T]:
+        """Return every `world_size`-th item, from item number `rank` on. Each part reads the whole source.
 
         Raises
         ------
         TypeError, ValueError
-            If `part` or `parts` is not an int, or out of range.
+            If `rank` or `world_size` is not an int, or out of range.
 
         Examples
         --------
-        >>> [list(Stream("abcde").split(part, 2)) for part in range(2)]
+        >>> [list(Stream("abcde").split(rank, 2)) for rank in range(2)]
         [['a', 'c', 'e'], ['b', 'd']]
         """
-        parts = positive_int(parts, "split: parts")
-        part = int_at_least(part, "split: part", 0)
-        if part >= parts:
-            raise ValueError(f"split: part must be below parts {parts}, got {part}")
-        return Stream(partial(_split, part, parts, self))
+        world_size = positive_int(world_size, "split: world_size")
+        rank = int_at_least(rank, "split: rank", 0)
+        if rank >= world_size:
+            raise ValueError(f"split: rank must be below world_size {world_size}, got {rank}")
+        return Stream(partial(_split, rank, world_size, self))
 
-    def skip(self, count: int) -> Stream[T]:
-        """Return a stream without the first `count` items.
+    @renamed(count="n")
+    def skip(self, n: int) -> Stream[T]:
+        """Return a stream without the first `n` items.
 
         Functions of `smap` are not called for them, and views are not read. An item that would fail counts,
         too.
@@ -166,28 +171,28 @@ class Stream(Generic[T]):
         Raises
         ------
         TypeError, ValueError
-            If `count` is not an int of at least 0.
+            If `n` is not an int of at least 0.
 
         Examples
         --------
         >>> list(Stream("abcde").smap(str.upper).batch(2).skip(1))
         [['C', 'D'], ['E']]
         """
-        count = int_at_least(count, "skip: count", 0)
+        n = int_at_least(n, "skip: n", 0)
         source, upstream = self._source, self._upstream()
         if isinstance(source, View) and is_measured(source):
-            rest = Stream(source[count:])
+            rest = Stream(source[n:])
             rest._epoch = self._epoch
             return rest
         step, arguments = (source.func, source.args[:-1]) if isinstance(source, partial) else (None, ())
         if upstream is not None and step is _smap:
             f, first = arguments
-            return Stream(partial(_smap, f, first + count, upstream.skip(count)))
+            return Stream(partial(_smap, f, first + n, upstream.skip(n)))
         if upstream is not None and step is _batch:
-            return Stream(partial(_batch, *arguments, upstream.skip(arguments[0] * count)))
+            return Stream(partial(_batch, *arguments, upstream.skip(arguments[0] * n)))
         if upstream is not None and step is _split:
-            return Stream(partial(_split, *arguments, upstream.skip(arguments[1] * count)))
-        return Stream(partial(_skip, count, self))
+            return Stream(partial(_split, *arguments, upstream.skip(arguments[1] * n)))
+        return Stream(partial(_skip, n, self))
 
     def set_epoch(self, epoch: int) -> None:
         """Let the following passes be those of epoch number `epoch` (0 or more).
@@ -351,8 +356,8 @@ def _skip(count: int, items: Iterable[Any]) -> Iterator[Any]:
     return restarting(run)
 
 
-def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator[Any]:
-    source, me = iter(items), _Step("smap", f, items, first)
+def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any], name: str = "smap") -> Iterator[Any]:
+    source, me = iter(items), _Step(name, f, items, first)
 
     def run(progress: Progress) -> Iterator[Any]:
         for item in progress.counted(source):
@@ -370,22 +375,8 @@ def _smap(f: Callable[[Any], Any], first: int, items: Iterable[Any]) -> Iterator
 
 
 def _filter(predicate: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    source, me = iter(items), _Step("filter", predicate, items)
-
-    def run(progress: Progress) -> Iterator[Any]:
-        for item in progress.counted(source):
-            try:
-                is_wanted = bool(predicate(item))
-            except Exception as error:
-                fail(me, progress.position - 1, error)
-            except BaseException:
-                progress.again(item)
-                raise
-            if is_wanted:
-                yield item
-        progress.done = True
-
-    return restarting(run)
+    pairs = _smap(lambda item: (bool(predicate(item)), item), 0, items, "filter")
+    return map(itemgetter(1), filter(itemgetter(0), pairs))
 
 
 def _batch(k: int, drop_last: bool, items: Iterable[Any]) -> Iterator[Any]:

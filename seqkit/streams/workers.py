@@ -48,21 +48,6 @@ class StreamInUse:
         The batch in which its first chunk is needed, as far as known.
     """
 
-    __slots__ = (
-        "cost_ns",
-        "id",
-        "is_over",
-        "is_padding",
-        "items",
-        "limit",
-        "needed",
-        "number",
-        "reader",
-        "reading",
-        "start",
-        "worker",
-    )
-
     def __init__(self, start: Key, id_: int, is_padding: bool = False) -> None:
         self.number = start.number
         self.id = id_

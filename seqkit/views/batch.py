@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, overload
 
-from ..core.arguments import as_bool, check_callable, positive_int
+from ..core.arguments import Last, as_bool, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence, brief
 from ..core.indices import UNBOUNDED, UNKNOWN, Endless, Expanded, Length, Plan, Unsized, batch_count
 from ..core.iteration import draw, first_error, surviving, until_the_end
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, sized
 from .bases.grouped import Grouped
-from .bases.last import Last, check_last
 from .bases.stacked import Stacked
 
 __all__ = ["Batch", "batch"]
@@ -96,11 +95,7 @@ def batch(
     k = positive_int(k, "batch: k")
     drop_last = as_bool(drop_last, "batch: drop_last")
     check_callable(collate_fn, "batch: collate_fn", optional=True)
-    if drop_last and last not in (None, "discard"):
-        raise ValueError(f"batch: drop_last=True means last='discard', got last={last!r}")
-    policy: Last = "discard"
-    if not drop_last or last is not None:
-        policy = check_last(last, pad, "keep", "batch")
+    policy = as_last(last, "batch: last", drop_last=drop_last, pad=pad)
     return sized(Batch(as_view(sequence, "batch"), k, policy, pad, collate_fn))
 
 

@@ -13,8 +13,10 @@ from ..core.errors import fail
 from ..core.indices import UNBOUNDED, Endless, Indices, Length, Plan, Unsized, as_array
 from ..core.once import cached
 from ..core.source import as_view
+from ..core.tracebacks import warn
 from ..core.view import Indexable, T, View, sized
 from .bases.one_of_several import IntArray, OneOfSeveral
+from .gather.part_of_shuffle import warn_of_part_of_shuffle
 from .shuffle import shuffle
 
 __all__ = ["Epochs", "epochs"]
@@ -23,7 +25,8 @@ __all__ = ["Epochs", "epochs"]
 def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None) -> View[T]:
     """Return the view of n passes over a sequence. Pass e is its ``at_epoch(e)``.
 
-    All passes are one sequence, so a `prefetch` above it works ahead across the end of a pass.
+    A shuffle has a new order in each pass. All passes are one sequence, so a `prefetch` above it works ahead
+    across the end of a pass.
 
     Parameters
     ----------
@@ -32,8 +35,7 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     n : int, optional
         Number of passes, 0 or more. None (the default): unbounded.
     seed : int, optional
-        Shuffle each pass with this seed, 0 or more. Only for a sequence without a random view. None (the
-        default) keeps the order of `sequence`. Passes over a sequence without a random view are then equal.
+        Deprecated: shuffle the sequence instead, ``epochs(shuffle(sequence, seed), n)``.
 
     Returns
     -------
@@ -42,10 +44,9 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     Raises
     ------
     TypeError
-        If `sequence` cannot be indexed or has no length, or if `n` or `seed` is not an int.
+        If `sequence` cannot be indexed or has no length, or if `n` is not an int.
     ValueError
-        If `n` or `seed` is negative, if `seed` is given for a random sequence, or if `sequence` is empty and
-        `n` is None.
+        If `n` is negative, or if `sequence` is empty and `n` is None.
 
     Notes
     -----
@@ -55,7 +56,7 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
 
     Examples
     --------
-    >>> passes = epochs("abc", 2, seed=0)
+    >>> passes = epochs(shuffle("abc", seed=0), 2)
     >>> len(passes), sorted(passes[:3]), sorted(passes[3:])
     (6, ['a', 'b', 'c'], ['a', 'b', 'c'])
     >>> order = shuffle(range(100), seed=1)
@@ -67,9 +68,13 @@ def epochs(sequence: Indexable[T], n: int | None = None, seed: int | None = None
     n = optional_int(n, "epochs: n", least=0)
     seed = optional_int(seed, "epochs: seed", least=0)
     if seed is not None:
-        if source._random_count:
-            raise ValueError("epochs: seed is for a sequence in which nothing is random. Leave it out here.")
+        warn(
+            "epochs: the parameter seed will be removed. Write epochs(shuffle(sequence, seed), n).",
+            FutureWarning,
+        )
         source = shuffle(source, seed)
+    elif n != 1:
+        warn_of_part_of_shuffle(source, "epochs")
     return sized(Epochs(source, n))
 
 

@@ -14,19 +14,21 @@ import numpy as np
 from ..core.arguments import as_bool, check_callable
 from ..core.errors import fail
 from ..core.indices import UNBOUNDED, Endless, IndexArray, Indices, Plan, as_slice, compact
+from ..core.once import Deferred
 from ..core.progress import Progress, Report, check_progress, reporting
+from ..core.renamed import renamed
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
 from ..core.view import Indexable, T, View, in_order, name_of
 from .bases.columns import Columns, selected
-from .bases.deferred import Deferred
 from .bases.scanned import END, Scan, Scanned
 
 __all__ = ["Filter", "filter"]
 
 
+@renamed(pred="predicate")
 def filter(  # noqa: A001 - the field's word for it
-    pred: Callable[[T], Any],
+    predicate: Callable[[T], Any],
     sequence: Indexable[T],
     *,
     eager: bool = False,
@@ -39,16 +41,16 @@ def filter(  # noqa: A001 - the field's word for it
 
     Parameters
     ----------
-    pred : callable
-        The predicate. Called once with each item. Its result is taken as true or false.
+    predicate : callable
+        Called once with each item. Its result is taken as true or false.
     sequence : View or indexable
         May be unbounded. The scan iterates it, so the workers of a `prefetch` view do the scan.
     eager : bool
         Scan now rather than when the length is first needed.
-    progress : True, callable or bar, optional
-        True shows a bar of tqdm during the scan, or a line of text if tqdm is not installed. A function is
-        called after each item, with the number of items done and the number of all items (None if unknown).
-        An exception that it raises ends the scan. A bar such as ``tqdm(total=n)``, or its class, is moved.
+    progress : True, callable, bar or file, optional
+        True shows the display of `watch` during the scan. A function is called after each item, with the
+        number of items done and the number of all items (None if unknown). An exception that it raises ends
+        the scan. A bar such as ``tqdm(total=n)``, or its class, is moved. A text file gets lines of JSON.
         Copies and pickles of the view do not have it.
 
     Returns
@@ -59,16 +61,16 @@ def filter(  # noqa: A001 - the field's word for it
     Raises
     ------
     TypeError
-        If `pred` is not callable, if `eager` is not a bool, if `sequence` cannot be indexed, or for another
-        `progress`.
+        If `predicate` is not callable, if `eager` is not a bool, if `sequence` cannot be indexed, or for
+        another `progress`.
 
     Notes
     -----
     Reading costs as much as a `gather` over the indices. They take 1 to 8 bytes each, depending
     on the length of `sequence`. A first loop and ``list`` evaluate each item once. Later reads evaluate the
-    items that they read. tqdm evaluates them twice, because it asks for the length first. If `pred` or an
-    item fails, a loop raises the error and continues, and the scan keeps nothing. After ``filter`` of Gluon;
-    known elsewhere as ``where``, ``filterobs``.
+    items that they read. tqdm evaluates them twice, because it asks for the length first. If `predicate` or
+    an item fails, a loop raises the error and continues, and the scan keeps nothing. After ``filter`` of
+    Gluon; known elsewhere as ``where``, ``filterobs``.
 
     Examples
     --------
@@ -80,10 +82,10 @@ def filter(  # noqa: A001 - the field's word for it
     >>> next(iter(filter(lambda x: x > 5, sk.uniter(count))))
     6
     """
-    check_callable(pred, "filter: pred")
+    check_callable(predicate, "filter: predicate")
     check_progress(progress, "filter: progress")
     is_eager = as_bool(eager, "filter: eager")
-    filtered = Filter(pred, as_view(sequence, "filter"), progress)
+    filtered = Filter(predicate, as_view(sequence, "filter"), progress)
     if is_eager:
         with hiding_frames():
             len(filtered)
@@ -115,7 +117,7 @@ class FilterScan(Scan):
             self._source = in_order(self.view._sources[0])
             progress = self.view._progress
             if not (progress is None or progress is False):
-                self._report = self._bar.enter_context(reporting(progress, "filter"))
+                self._report = self._bar.enter_context(reporting(progress, "filter", self.view._sources[0]))
         is_wanted, report, in_source = self.view._is_wanted, self._report, True
         try:
             for item in self._source:
@@ -155,9 +157,9 @@ class FilterScan(Scan):
 class Filter(Scanned[T], Columns[T]):
     """The view that `filter` returns: a gather whose indices are found when they are needed."""
 
-    def __init__(self, pred: Callable[[Any], Any], source: View[T], progress: Progress | None) -> None:
+    def __init__(self, predicate: Callable[[Any], Any], source: View[T], progress: Progress | None) -> None:
         super().__init__((source,))
-        self._pred = pred
+        self._predicate = predicate
         self._progress = progress
         self._found: Deferred[Chosen] = Deferred()
 
@@ -198,9 +200,9 @@ class Filter(Scanned[T], Columns[T]):
 
     def _is_wanted(self, j: int, item: Any) -> bool:
         try:
-            return bool(self._pred(item))
+            return bool(self._predicate(item))
         except Exception as error:
-            fail(self, j, error, f"in pred, for item {j} of the sequence")
+            fail(self, j, error, f"in predicate, for item {j} of the sequence")
 
     def _get(self, i: int) -> Any:
         return self._read(i) if self._reads_on_demand else self._chosen.view._get(i)
@@ -234,23 +236,23 @@ class Filter(Scanned[T], Columns[T]):
         return source._take(self.indices)
 
     def _rebuild(self, sources: tuple[View[Any], ...]) -> View[Any]:
-        rebuilt = Filter(self._pred, sources[0], self._progress)
+        rebuilt = Filter(self._predicate, sources[0], self._progress)
         if sources[0] is self._sources[0]:
             rebuilt._found = self._found
         return rebuilt
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without `progress`, which often cannot be pickled.
-        return _restored, (self._pred, self._sources[0], self._found)
+        return _restored, (self._predicate, self._sources[0], self._found)
 
     def _functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self._pred,)
+        return (self._predicate,)
 
     def _arguments(self, sources: list[str]) -> list[str]:
-        return [name_of(self._pred), *sources]
+        return [name_of(self._predicate), *sources]
 
 
-def _restored(pred: Callable[[Any], Any], source: View[Any], found: Deferred[Chosen]) -> Filter[Any]:
-    restored = Filter(pred, source, None)
+def _restored(predicate: Callable[[Any], Any], source: View[Any], found: Deferred[Chosen]) -> Filter[Any]:
+    restored = Filter(predicate, source, None)
     restored._found = found
     return restored

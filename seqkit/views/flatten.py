@@ -24,10 +24,10 @@ from ..core.indices import (
     as_list,
 )
 from ..core.iteration import surviving
+from ..core.once import Deferred
 from ..core.source import as_view, owned
 from ..core.values import values_of
 from ..core.view import Indexable, T, View, in_order, is_measured, sized
-from .bases.deferred import Deferred
 from .bases.groups import Group, Kept
 from .bases.scanned import END, Scan, Scanned
 

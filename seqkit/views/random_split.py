@@ -11,10 +11,12 @@ import numpy.typing as npt
 
 from ..core.arguments import int_at_least
 from ..core.indices import Unsized, compact
+from ..core.processes import warn_of_drawn_seed
 from ..core.randomness import Permutation, as_seed, node_key
 from ..core.source import as_view
 from ..core.values import values_of
 from ..core.view import Indexable, T, View
+from .bases.random import is_reordered
 
 __all__ = ["random_split"]
 
@@ -63,7 +65,8 @@ def random_split(
         hashable.
     ValueError
         If `lengths` are negative or have another sum, if `seed` is negative, if both `groups` and `stratify`
-        are given, or if the number of labels is not n.
+        are given, if the number of labels is not n, or if something below is shuffled, so that the parts
+        would change from epoch to epoch.
 
     Notes
     -----
@@ -84,9 +87,16 @@ def random_split(
     n = source._n
     if isinstance(n, Unsized):
         raise TypeError(f"random_split: the sequence needs a length, and has none: {n.reason}")
+    if is_reordered(source):
+        raise ValueError(
+            "random_split: the order of the sequence changes from epoch to epoch, because of a shuffle or mix"
+            " below, so its parts would get other items. Split first, then shuffle or mix the parts."
+        )
     sizes = _sizes(lengths, n)
     # The key contains the length, so splitting a part again with the same seed is independent.
-    key = node_key(f"random_split of {n}", as_seed(seed, "random_split: seed"), 0, 0)
+    number = as_seed(seed, "random_split: seed")
+    warn_of_drawn_seed(number, "random_split", "test data of one are training data of another")
+    key = node_key(f"random_split of {n}", number, 0, 0)
     order = Permutation(n, key).many(range(n))
     if groups is not None and stratify is not None:
         raise ValueError("random_split: pass either groups or stratify, not both")

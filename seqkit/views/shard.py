@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from ..core.arguments import as_bool, int_at_least, positive_int
 from ..core.indices import Unsized
+from ..core.processes import warn_of_drawn_seed
 from ..core.source import as_view
 from ..core.view import Indexable, T, View
+from .bases.random import reorderings
 from .concatenate import concatenate
 
-__all__ = ["shard"]
+__all__ = ["Even", "as_even", "shard"]
 
 Even = Literal["pad", "drop"]
 
@@ -66,13 +68,28 @@ def shard(
     if rank >= world_size:
         raise ValueError(f"shard: rank must be below world_size {world_size}, got {rank}")
     contiguous = as_bool(contiguous, "shard: contiguous")
-    if even not in (None, "pad", "drop"):
-        raise ValueError(f"shard: even must be 'pad', 'drop' or None, got {even!r}")
+    even = as_even(even, "shard")
+    for node in reorderings(source) if world_size > 1 else ():
+        warn_of_drawn_seed(node._seed, f"shard: {node._name} below", "shares overlap and leave out items")
     n = source._n
     if isinstance(n, Unsized):
         raise TypeError(f"shard: the sequence needs a length, and has none: {n.reason}")
     parts = [source._take(part) for part in _part(n, rank, world_size, contiguous, even)]
-    return parts[0] if len(parts) == 1 else concatenate(parts)
+    share = parts[0] if len(parts) == 1 else concatenate(parts)
+    if share is not source:
+        share._is_share = True
+    return share
+
+
+def as_even(even: Any, who: str) -> Even | None:
+    """Return an argument `even`, checked.
+
+    >>> as_even("pad", "shard")
+    'pad'
+    """
+    if even not in (None, "pad", "drop"):
+        raise ValueError(f"{who}: even must be 'pad', 'drop' or None, got {even!r}")
+    return even  # type: ignore[no-any-return]
 
 
 def _part(n: int, rank: int, world_size: int, contiguous: bool, even: Even | None) -> list[range]:

@@ -95,6 +95,8 @@ def shuffle(
 class Shuffle(Selection, Random):
     """The view that `shuffle` returns."""
 
+    _reorders = True
+
     def __init__(
         self, source: View[Any], seed: int, epoch: int, name: str | int | None, order: Order
     ) -> None:

@@ -126,6 +126,8 @@ class _Order(NamedTuple):
 class ShuffleGroups(Selection, Random):
     """The view that `shuffle_groups` returns."""
 
+    _reorders = True
+
     def __init__(
         self,
         source: View[Any],

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, SupportsIndex
 
-from ..core.arguments import check_separate
+from ..core.arguments import as_sequences
 from ..core.errors import EndOfSequence, fail
 from ..core.indices import UNKNOWN, Indices, Length, Plan, Unsized, as_list, ends
 from ..core.iteration import each_with, surviving
@@ -78,7 +78,7 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed, or if `values` is a single list of sequences.
+        If a sequence cannot be indexed.
     ValueError
         Without `values`, or if lengths differ.
     IndexError
@@ -96,8 +96,8 @@ def case(selector: Indexable[SupportsIndex], *values: Indexable[T]) -> View[T]:
     """
     if not values:
         raise ValueError("case: at least one sequence to select from is needed, got none")
-    check_separate(values, "case")
-    return sized(Case(tuple(as_view(s, "case") for s in (selector, *values))))
+    sequences = selector, *as_sequences(values)
+    return sized(Case(tuple(as_view(s, "case") for s in sequences)))
 
 
 class Case(SideBySide):

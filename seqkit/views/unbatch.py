@@ -9,9 +9,9 @@ from ..core.arguments import optional_int, positive_int
 from ..core.errors import EndOfSequence, fail
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list
 from ..core.iteration import surviving
+from ..core.once import Deferred
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
-from .bases.deferred import Deferred
 from .bases.groups import Group, Kept
 
 __all__ = ["Unbatch", "unbatch"]

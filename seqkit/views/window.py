@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from ..core.arguments import check_callable, positive_int
+from ..core.arguments import Last, as_last, check_callable, positive_int
 from ..core.errors import EndOfSequence
 from ..core.indices import UNKNOWN, Endless, Indices, Length, Plan, Unsized, as_list, each
 from ..core.iteration import draw, first_error, surviving, until_the_end
 from ..core.source import as_view
 from ..core.view import Indexable, T, U, View, sized
 from .bases.grouped import Grouped
-from .bases.last import Last, check_last
 
 __all__ = ["Window", "window"]
 
@@ -97,7 +96,7 @@ def window(
     """
     size = positive_int(size, "window: size")
     stride = positive_int(stride, "window: stride")
-    policy = check_last(last, pad, "discard", "window")
+    policy = as_last(last, "window: last", pad=pad, default="discard")
     check_callable(collate_fn, "window: collate_fn", optional=True)
     return sized(Window(as_view(sequence, "window"), size, stride, policy, pad, collate_fn))
 

@@ -10,6 +10,7 @@ from .measure import machine, recorded
 
 NAMES = (
     "delivery",
+    "pipelines",
     "start",
     "views",
     "transport",
@@ -26,6 +27,7 @@ NAMES = (
     "profile",
     "bottlenecks",
     "looking",
+    "features",
 )
 
 if __name__ == "__main__":

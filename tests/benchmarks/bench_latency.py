@@ -1,13 +1,11 @@
-"""How soon: the first item, the next epoch, the end of a straggler, closing, threads."""
+"""How soon: the first item, the next epoch, closing, threads."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from itertools import islice
 from statistics import median
 from time import perf_counter
@@ -25,60 +23,6 @@ def first_item(context: Any) -> float:
     taken = seconds(lambda: next(iter(node)))
     node.close()
     return taken * 1e3
-
-
-class Squares:
-    """A data set, for seqkit and for PyTorch."""
-
-    def __len__(self) -> int:
-        return 4096
-
-    def __getitem__(self, i: int) -> Any:
-        return np.full(8, i, np.float32)
-
-
-def first_batch(make: Any) -> float:
-    """Return how long a loader of two processes takes from `iter` to its first batch."""
-    loader = make(Squares(), 8, num_workers=2)
-    return seconds(lambda: next(iter(loader))) * 1e3
-
-
-def two_forks() -> float:
-    """Return how long two bare forks take to the first byte of one of them."""
-    receive, send = os.pipe()
-    pids = []
-
-    def fork() -> None:
-        for _ in range(2):
-            if not (pid := os.fork()):
-                os.write(send, b"!")
-                os._exit(0)
-            pids.append(pid)
-        os.read(receive, 1)
-
-    taken = seconds(fork)
-    for pid in pids:
-        os.waitpid(pid, 0)
-    for fd in (receive, send):
-        os.close(fd)
-    return taken * 1e3
-
-
-def beside_torch() -> dict[str, Callable[[], float]]:
-    """Return the starts that are compared with PyTorch's, with PyTorch imported."""
-    try:
-        from torch.utils.data import DataLoader
-
-        import seqkit.torch
-    except ImportError:
-        return {}
-    return {
-        "first batch, torch, ms": lambda: first_batch(DataLoader),
-        "first batch, seqkit.torch beside it, ms": lambda: first_batch(seqkit.torch.DataLoader),
-        "first batch, seqkit beside torch, ms": lambda: first_batch(sk.DataLoader),
-        "first item, fork, beside torch, ms": lambda: first_item(None),
-        "two bare forks beside torch, ms": two_forks,
-    }
 
 
 def next_epoch(method: Any) -> float:
@@ -102,16 +46,6 @@ def importing_seqkit() -> float:
     pairs = [(importing("numpy"), importing("numpy, seqkit")) for _ in range(20)]
     alone, both = map(median, zip(*pairs, strict=True))
     return both - alone
-
-
-def straggler() -> float:
-    def work(i: int) -> int:
-        time.sleep(0.05 if i else 1.0)
-        return i
-
-    with sk.prefetch(sk.smap(work, range(24)), 2, "process") as node:
-        node.start()
-        return seconds(lambda: list(node))
 
 
 def threads_tiny() -> float:
@@ -176,12 +110,10 @@ def main() -> None:
             "next epoch's first item, processes, ms": lambda: next_epoch("process"),
             "next epoch's first item, threads, ms": lambda: next_epoch("thread"),
             "closing an idle node, ms": closing,
-            "straggler of 1 s among 24 x 50 ms, s": straggler,
             "thread method, tiny items, us": threads_tiny,
             "64 threads of 1 ms I/O, beside threads that only wait": threads_io,
             "128 small arrays per item, ms": small_arrays,
         },
         rounds=3,
     )
-    found |= in_turn(beside_torch(), rounds=15, pause_s=0.3)
     table("latency", [(name, f"{value:.2f}") for name, value in found.items()])

@@ -1,9 +1,11 @@
-"""Loaders beside torch's: epochs of small samples, the first batch, the next epoch, going on."""
+"""Loaders beside torch's: epochs of small samples, the next epoch, resume; resume beside other libraries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -91,27 +93,16 @@ def epochs() -> None:
     table("a loader's epoch; torch's beside the slower one of ours", rows)
 
 
-def moments() -> None:
-    def first(kind: Callable[..., Any], **options: Any) -> float:
-        loader = kind(range(1000), 10, num_workers=2, **options)
-        return seconds(lambda: next(iter(loader))) * 1e3
-
+def next_epoch() -> None:
     def turn(kind: Callable[..., Any]) -> float:
         loader = kind(range(1000), 10, num_workers=2, shuffle=True, persistent_workers=True)
         consume(loader)
         return seconds(lambda: next(iter(loader))) * 1e3
 
     theirs, ours = torch.utils.data.DataLoader, sk.DataLoader
-    found = in_turn(
-        {
-            "first batch, 2 forked workers, ms: seqkit": lambda: first(ours, multiprocessing_context="fork"),
-            "... torch": lambda: first(theirs, multiprocessing_context="fork"),
-            "next epoch on living workers, ms: seqkit": lambda: turn(ours),
-            "... torch ": lambda: turn(theirs),
-        },
-        rounds=5,
-    )
-    table("a loader's moments", [(name, f"{value:.2f}") for name, value in found.items()])
+    runs = {"seqkit": lambda: turn(ours), "torch": lambda: turn(theirs)}
+    found = in_turn(runs, rounds=5)
+    table("next epoch on living workers, ms", [(name, f"{value:.2f}") for name, value in found.items()])
 
 
 def resuming() -> None:
@@ -131,7 +122,70 @@ def resuming() -> None:
         for share in (0.0, 0.5):
             runs[f"{n:.0e} shuffled samples, from {share:.0%}, ms"] = partial(begin, n, share)
     runs["1e+08 samples of a RandomSampler, from 50%, ms"] = partial(sampled, 10**8, 0.5)
-    table("going on", [(name, f"{value:.2f}") for name, value in in_turn(runs, rounds=5).items()])
+    table("resume", [(name, f"{value:.2f}") for name, value in in_turn(runs, rounds=5).items()])
+
+
+SAMPLES, SIZE = 200_000, 32
+
+
+def seqkit_loader() -> Any:
+    return sk.DataLoader(range(SAMPLES), SIZE, shuffle=True, seed=0)
+
+
+def stateful_loader() -> Any:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    return StatefulDataLoader(range(SAMPLES), SIZE, shuffle=True)  # type: ignore[arg-type]
+
+
+def nodes_loader() -> Any:
+    from torchdata import nodes
+    from torchdata.stateful_dataloader.sampler import RandomSampler
+
+    sampler = RandomSampler(range(SAMPLES), generator=torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    return nodes.Loader(nodes.Batcher(nodes.SamplerWrapper(sampler), SIZE))
+
+
+class GrainLoader:
+    """Grain keeps its state in the iterator."""
+
+    def __init__(self) -> None:
+        import grain
+
+        shuffled = grain.MapDataset.range(SAMPLES).seed(0).shuffle().batch(SIZE)
+        self.iterator = iter(shuffled.to_iter_dataset(grain.ReadOptions(0, 0)))
+        self.state_dict, self.load_state_dict = self.iterator.get_state, self.iterator.set_state
+
+    def __iter__(self) -> Any:
+        return self.iterator
+
+
+def resumed(make: Callable[[], Any]) -> float:
+    """Return how many ms a new loader takes to the first batch after a state in the middle of an epoch."""
+    loader = make()
+    iterator = iter(loader)
+    consume(islice(iterator, SAMPLES // SIZE // 2))
+    state, expected = loader.state_dict(), next(iterator)
+    loader = make()
+    loader.load_state_dict(state)
+    begun = perf_counter()
+    found = next(iter(loader))
+    taken = perf_counter() - begun
+    np.testing.assert_array_equal(found, expected)
+    return taken * 1e3
+
+
+def resuming_elsewhere() -> None:
+    makers = {
+        "seqkit": seqkit_loader,
+        "StatefulDataLoader": stateful_loader,
+        "torchdata.nodes": nodes_loader,
+        "Grain": GrainLoader,
+    }
+    runs = {name: partial(resumed, make) for name, make in makers.items()}
+    found = in_turn(runs, rounds=3)
+    title = "resume in the middle of 200,000 shuffled samples, ms"
+    table(title, [(name, f"{value:.2f}") for name, value in found.items()])
 
 
 def main() -> None:
@@ -140,5 +194,6 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     epochs()
-    moments()
+    next_epoch()
     resuming()
+    resuming_elsewhere()

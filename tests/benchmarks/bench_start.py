@@ -1,8 +1,7 @@
-"""How soon the first batch comes where forking was refused before, and of data that is too large to copy.
+"""How soon the first batch comes: beside other libraries, in a notebook, and of data too large to copy.
 
-python -m tests.benchmarks start
-
-The part about notebooks needs ipykernel and jupyter_client.
+The libraries start on a large data set: with fork, beside the thread of a progress bar, and with spawn. The
+part about notebooks needs ipykernel and jupyter_client.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import resource
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -21,7 +20,9 @@ import numpy as np
 
 import seqkit as sk
 
+from .compare import Endless, Found, compare
 from .measure import table
+from .work import Work
 
 DICTS = 500_000
 GIB = 1 << 30
@@ -51,6 +52,28 @@ def a_progress_bar() -> Iterator[None]:
     else:
         with tqdm(total=1):
             yield
+
+
+class Objects(Endless):
+    """100,000 dicts, a large data set to hand to a new process."""
+
+    def __init__(self) -> None:
+        self.rows = [{"x": i, "y": i / 2, "name": str(i)} for i in range(100_000)]
+
+    def __getitem__(self, i: int) -> Any:
+        return np.full(8, self.rows[i % 100_000]["x"], np.float32)
+
+
+def beside_a_bar(run: Callable[[], Found]) -> Found:
+    with a_progress_bar():
+        return run()
+
+
+def libraries() -> None:
+    forked, spawned = (Work(Objects(), 64, context=context) for context in ("fork", "spawn"))
+    compare("start, fork", forked, limit=False)
+    compare("start, fork, beside a progress bar", forked, limit=False, around=beside_a_bar)
+    compare("start, spawn", spawned, limit=False)
 
 
 def epochs(data: Any, **options: Any) -> list[float]:
@@ -92,11 +115,12 @@ def of_a_memory_map(path: Path, context: str) -> tuple[str, str]:
 
 
 def main() -> None:
+    libraries()
     data = [{"x": i, "y": i / 2, "name": str(i)} for i in range(DICTS)]
     with a_progress_bar():
-        beside_a_bar = epochs(data)
+        threaded = epochs(data)
     rows = [
-        ("500,000 dicts, two workers, beside a progress bar: three epochs, ms", listed(beside_a_bar)),
+        ("500,000 dicts, two workers, beside a progress bar: three epochs, ms", listed(threaded)),
         ("the same in a Jupyter kernel, ms", in_a_kernel()),
         ("the same from a template, ms", listed(epochs(data, multiprocessing_context="forkserver"))),
     ]

@@ -1,58 +1,23 @@
-"""The peers of the transport benchmark: how each is asked for stacked batches, and for single items.
+"""The libraries that are measured beside seqkit: how each is asked for the same work with two workers.
 
-Each function returns an iterable of results, in order. What it starts ends with the process that asked:
-`measure.apart` gives every run one of its own.
+Each function takes a `Work` and returns an iterable of its results, in order, as the documentation of the
+library advises. It raises `Unsuited` for work that the library is not made for. What it starts ends with the
+process that asked: `measure.apart` gives every run one of its own.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
+import seqkit as sk
 
-WORKERS = 2
-AHEAD = 8  # results that a peer may have in its buffers, where it asks
-AHEAD_SMALL = 64  # the same for ints
-BATCH = 32
-SHAPE = (3, 224, 224)
-NBYTES = BATCH * 3 * 224 * 224 * 4
-
-
-class Images:
-    """A data set without work of its own: 64 resident images, over and over."""
-
-    def __init__(self, batches: int, images: list[Any] | None = None) -> None:
-        rng = np.random.default_rng(0)
-        self.batches = batches
-        self.images = images or [rng.random(SHAPE, np.float32) for _ in range(64)]
-
-    def __len__(self) -> int:
-        return BATCH * self.batches
-
-    def __getitem__(self, i: int) -> Any:
-        return self.images[i % 64]
-
-    def stacked(self, k: int, out: Any = None) -> Any:
-        """Return batch `k`."""
-        return np.stack([self[i] for i in range(k * BATCH, (k + 1) * BATCH)], out=out)
-
-
-class Items:
-    """A data set of what `make` returns, for the peers that want an object with a length."""
-
-    def __init__(self, make: Callable[[int], Any], count: int) -> None:
-        self.make, self.count = make, count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, i: int) -> Any:
-        return self.make(i)
+from .work import AHEAD, WORKERS, Unsuited, Work, stack
 
 
 def hush() -> None:
@@ -64,118 +29,191 @@ def hush() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def seqtools_prefetch(view: Any, nbytes: int) -> Iterable[Any]:
-    import seqtools
-
-    hush()
-    if not nbytes:
-        return seqtools.prefetch(view, WORKERS, "process", max_buffered=AHEAD_SMALL)
-    slots = AHEAD * (nbytes + 2**20)
-    return seqtools.prefetch(view, WORKERS, "process", max_buffered=AHEAD, shm_size=slots)
-
-
-def seqtools_batches(images: Images) -> Iterable[Any]:
-    import seqtools
-
-    items = seqtools.smap(images.__getitem__, range(len(images)))
-    return seqtools_prefetch(seqtools.batch(items, BATCH, collate_fn=np.stack), NBYTES)
+def seqkit(work: Work) -> Iterable[Any]:
+    if work.size is None:
+        return sk.prefetch(sk.view(work.dataset), WORKERS, "process", context=work.context)  # type: ignore[arg-type]
+    # A context that is not named is chosen by seqkit: fork, unless the process has other threads.
+    context = None if work.context == "fork" else work.context
+    return sk.DataLoader(
+        work.dataset, work.size, num_workers=WORKERS, drop_last=True, multiprocessing_context=context
+    )
 
 
-def seqtools_items(make: Callable[[int], Any], count: int, nbytes: int) -> Iterable[Any]:
-    import seqtools
-
-    return seqtools_prefetch(seqtools.smap(make, range(count)), nbytes)
+def loop(work: Work) -> Iterable[Any]:
+    return map(work.result, range(len(work)))
 
 
-def torch_batches(images: Images) -> Iterable[Any]:
-    from torch.utils.data import DataLoader
-
-    return DataLoader(images, BATCH, num_workers=WORKERS)  # type: ignore[arg-type]
+kept: Work
 
 
-def torch_items(make: Callable[[int], Any], count: int, nbytes: int) -> Iterable[Any]:
-    from torch.utils.data import DataLoader
-
-    ahead = (AHEAD if nbytes else AHEAD_SMALL) // WORKERS
-    items: Any = Items(make, count)
-    return DataLoader(items, batch_size=None, num_workers=WORKERS, prefetch_factor=ahead)
+def keep(work: Work) -> None:
+    """Keep the work in a process of a pool, so that tasks are numbers."""
+    global kept
+    kept = work
 
 
-def grain_prefetch(dataset: Any, ahead: int) -> Iterable[Any]:
-    """No reading threads, as Grain advises for resident data; by default they keep 500 batches ahead."""
+def of_kept(k: int) -> Any:
+    return kept.result(k)
+
+
+def pool(work: Work) -> Iterable[Any]:
+    processes = multiprocessing.get_context(work.context).Pool(WORKERS, keep, (work,))
+    yield from processes.imap(of_kept, range(len(work)))
+
+
+def torch_loader(work: Work, module: str = "torch.utils.data", name: str = "DataLoader") -> Iterable[Any]:
+    kind = getattr(import_module(module), name)
+    options = {} if work.size else {"prefetch_factor": work.ahead // WORKERS}
+    return kind(  # type: ignore[no-any-return]
+        work.dataset,
+        batch_size=work.size,
+        num_workers=WORKERS,
+        drop_last=work.size is not None,
+        multiprocessing_context=work.context,
+        **options,
+    )
+
+
+class MapAndCollate:
+    """The function of the page "Migrating from torch.utils.data" of torchdata."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __call__(self, indices: Any) -> Any:
+        from torch.utils.data import default_collate, default_convert
+
+        if self.work.size is None:
+            return default_convert(self.work.dataset[indices])
+        return default_collate([self.work.dataset[i] for i in indices])
+
+
+def nodes(work: Work) -> Iterable[Any]:
+    from torch.utils.data import SequentialSampler
+    from torchdata import nodes as tn
+
+    node: Any = tn.SamplerWrapper(SequentialSampler(work.dataset))
+    if work.size is not None:
+        node = tn.Batcher(node, work.size)
+    node = tn.ParallelMapper(
+        node, MapAndCollate(work), WORKERS, method="process", multiprocessing_context=work.context
+    )
+    return tn.Loader(tn.Prefetcher(node, prefetch_factor=2 * WORKERS))  # type: ignore[no-any-return]
+
+
+def grain(work: Work) -> Iterable[Any]:
+    """Without reading threads, which keep 500 batches ahead. Processes are always new interpreters."""
     import grain
 
     hush()
+    dataset = grain.MapDataset.source(work.dataset)
+    if work.size is not None:
+        dataset = dataset.batch(work.size, drop_remainder=True)
     items = dataset.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-    return items.mp_prefetch(grain.MultiprocessingOptions(WORKERS, ahead // WORKERS))
+    return items.mp_prefetch(grain.MultiprocessingOptions(WORKERS, work.ahead // WORKERS))  # type: ignore[no-any-return]
 
 
-def grain_batches(images: Images) -> Iterable[Any]:
-    import grain
-
-    return grain_prefetch(grain.MapDataset.source(images).batch(BATCH), AHEAD)
-
-
-def grain_items(make: Callable[[int], Any], count: int, nbytes: int) -> Iterable[Any]:
-    import grain
-
-    return grain_prefetch(grain.MapDataset.source(Items(make, count)), AHEAD if nbytes else AHEAD_SMALL)
-
-
-def spdl_items(make: Callable[[int], Any], count: int, nbytes: int, processes: int = 1) -> Iterator[Any]:
-    """Large results go through a segment pool. Such a pool has one process that writes; two take turns."""
-    from spdl.pipeline import SharedMemorySegmentPool, iterate_in_subprocess
+def seqtools(work: Work) -> Iterable[Any]:
+    import seqtools as st
 
     hush()
-
-    def source(first: int) -> Iterable[Any]:
-        return iterate_in_subprocess(
-            lambda: map(make, range(first, count, processes)),
-            buffer_size=3 if nbytes else AHEAD_SMALL,
-            mp_context="fork",
-            arena=SharedMemorySegmentPool(nbytes + 4096, AHEAD) if nbytes else None,
-        )
-
-    sources = [source(first) for first in range(processes)]
-
-    def results() -> Iterator[Any]:
-        iterators = [iter(each) for each in sources]
-        for i in range(count):
-            yield next(iterators[i % processes])
-
-    return results()
+    multiprocessing.set_start_method(work.context, force=True)  # it has no argument for this
+    view = st.smap(work.dataset.__getitem__, range(len(work) * (work.size or 1)))
+    if work.size is not None:
+        view = st.batch(view, work.size, drop_last=True, collate_fn=stack)
+    if not work.nbytes:
+        return st.prefetch(view, WORKERS, "process", max_buffered=work.ahead)  # type: ignore[no-any-return]
+    slots = AHEAD * (work.nbytes + 2**20)
+    return st.prefetch(view, WORKERS, "process", max_buffered=AHEAD, shm_size=slots)  # type: ignore[no-any-return]
 
 
-def spdl_batches(images: Images, processes: int = 1) -> Iterator[Any]:
-    return spdl_items(images.stacked, images.batches, NBYTES, processes)
+def arena(work: Work) -> Any:
+    from spdl.pipeline import SharedMemorySegmentPool
+
+    return SharedMemorySegmentPool(work.nbytes + 4096, AHEAD) if work.nbytes else None
 
 
-class Peer(NamedTuple):
-    module: str
-    batches: Callable[[Images], Iterable[Any]]
-    items: Callable[[Callable[[int], Any], int, int], Iterable[Any]]  # make, count, bytes of a large result
+def spdl_threads(work: Work) -> Iterable[Any]:
+    """Threads in one process, which SPDL advises for functions that release the interpreter lock."""
+    from spdl.pipeline import PipelineBuilder, run_pipeline_in_subprocess
+
+    hush()
+    builder: Any = PipelineBuilder().add_source(range(len(work)))
+    builder = builder.pipe(work.result, concurrency=WORKERS, output_order="input").add_sink(3)
+    return run_pipeline_in_subprocess(
+        builder.get_config(), num_threads=WORKERS, mp_context=work.context, buffer_size=3, arena=arena(work)
+    )
 
 
-PEERS = {
-    "SeqTools": Peer("seqtools", seqtools_batches, seqtools_items),
-    "torch DataLoader": Peer("torch", torch_batches, torch_items),
-    "Grain": Peer("grain", grain_batches, grain_items),
-    "SPDL, its 1 process": Peer("spdl.pipeline", spdl_batches, spdl_items),
-    "SPDL, 2 processes": Peer(
-        "spdl.pipeline", partial(spdl_batches, processes=2), partial(spdl_items, processes=2)
-    ),
+def spdl_processes(work: Work) -> Iterator[Any]:
+    """Large results go through a segment pool. Such a pool has one process that writes; two take turns."""
+    from spdl.pipeline import iterate_in_subprocess
+
+    hush()
+    options: Any = {"buffer_size": 3 if work.nbytes else work.ahead, "mp_context": work.context}
+    sources = [
+        iterate_in_subprocess(partial(every, work, first), arena=arena(work), **options)
+        for first in range(WORKERS)
+    ]
+    iterators = [iter(source) for source in sources]
+    for k in range(len(work)):
+        yield next(iterators[k % WORKERS])
+
+
+def every(work: Work, first: int) -> Iterable[Any]:
+    return map(work.result, range(first, len(work), WORKERS))
+
+
+def joblib(work: Work) -> Iterable[Any]:
+    """Processes are always new interpreters."""
+    import joblib as jl
+
+    run = jl.delayed(Work.result)
+    return jl.Parallel(WORKERS, return_as="generator")(run(work, k) for k in range(len(work)))  # type: ignore[no-any-return]
+
+
+def mpire(work: Work) -> Iterable[Any]:
+    from mpire import WorkerPool
+
+    chunk = {"chunk_size": 1} if work.nbytes or work.size else {}
+    with WorkerPool(WORKERS, shared_objects=work, start_method=work.context) as workers:
+        yield from workers.imap(Work.result, range(len(work)), iterable_len=len(work), **chunk)
+
+
+def huggingface(work: Work) -> Iterable[Any]:
+    """A data set of Arrow rows. Its class says how it is read."""
+    if not hasattr(work.dataset, "huggingface"):
+        raise Unsuited
+    return work.dataset.huggingface(work)  # type: ignore[no-any-return]
+
+
+STATEFUL = {"module": "torchdata.stateful_dataloader", "name": "StatefulDataLoader"}
+PEERS: dict[str, tuple[str, Callable[[Work], Iterable[Any]]]] = {
+    "SeqTools": ("seqtools", seqtools),
+    "torch DataLoader": ("torch", torch_loader),
+    "StatefulDataLoader": ("torchdata.stateful_dataloader", partial(torch_loader, **STATEFUL)),
+    "torchdata.nodes": ("torchdata.nodes", nodes),
+    "Grain": ("grain", grain),
+    "SPDL, 2 threads in a process": ("spdl.pipeline", spdl_threads),
+    "SPDL, 2 processes": ("spdl.pipeline", spdl_processes),
+    "joblib": ("joblib", joblib),
+    "mpire": ("mpire", mpire),
+    "Hugging Face datasets": ("datasets", huggingface),
+    "multiprocessing.Pool": ("multiprocessing", pool),
 }
 
 
-def installed() -> dict[str, Peer]:
-    """Import the peers, so that no run has to, and say which are left out."""
+def installed() -> dict[str, Callable[[Work], Iterable[Any]]]:
+    """Import seqkit and the peers, so that no run has to, and say which are left out."""
     missing = set()
+    with sk.DataLoader(range(1), num_workers=1, multiprocessing_context="fork") as loader:
+        list(loader)  # imports seqkit's modules
     logging.disable(logging.WARNING)
-    for module in dict.fromkeys(peer.module for peer in PEERS.values()):
+    for module, _ in PEERS.values():
         try:
             import_module(module)
         except ImportError as error:
             missing.add(module)
-            print(f"left out: {module.partition('.')[0]} ({error})")
+            print(f"left out: {module} ({error})")
     logging.disable(logging.NOTSET)
-    return {name: peer for name, peer in PEERS.items() if peer.module not in missing}
+    return {name: peer for name, (module, peer) in PEERS.items() if module not in missing}

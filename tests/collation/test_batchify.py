@@ -188,12 +188,12 @@ def test_dtypes_are_checked_at_construction(function: Any, dtype: Any) -> None:
 
 def test_pad_fills_up_to_the_longest_of_the_batch() -> None:
     same(Pad()([[1, 2, 3], [4], [5, 6]]), np.array([[1, 2, 3], [4, 0, 0], [5, 6, 0]]))
-    same(Pad(pad_val=-1)([np.array([1], "i1"), np.array([2, 3], "i1")]), np.array([[1, -1], [2, 3]], "i1"))
+    same(Pad(pad=-1)([np.array([1], "i1"), np.array([2, 3], "i1")]), np.array([[1, -1], [2, 3]], "i1"))
 
 
 def test_float_lists_with_an_int_pad_value_stay_float() -> None:
-    same(Pad(pad_val=0)([[1.5, 2.5], [3.5]]), np.array([[1.5, 2.5], [3.5, 0]]))
-    same(Pad(pad_val=np.int32(7))([[1.5], []]), np.array([[1.5], [7.0]]))
+    same(Pad(pad=0)([[1.5, 2.5], [3.5]]), np.array([[1.5, 2.5], [3.5, 0]]))
+    same(Pad(pad=np.int32(7))([[1.5], []]), np.array([[1.5], [7.0]]))
 
 
 @pytest.mark.parametrize("batch", [[[1], [2.5, 3]], [[2.5, 3], [1]], [[True], [2.5]]])
@@ -210,7 +210,7 @@ def test_pad_gives_the_dtype_that_is_asked_for(dtype: str) -> None:
 
 def test_samples_may_be_empty() -> None:
     same(Pad()([[], [1, 2], []]), np.array([[0, 0], [1, 2], [0, 0]]))
-    same(Pad(pad_val=3, ret_length=True)([[], []]), (np.empty((2, 0)), ints(0, 0)))
+    same(Pad(pad=3, ret_length=True)([[], []]), (np.empty((2, 0)), ints(0, 0)))
     same(Pad(to_length=2)([[], ()]), np.zeros((2, 2)))
     same(Pad()([np.empty(0, "f4"), np.ones(1, "i2")]), np.array([[0], [1]], "f4"))
     boxes = Pad()([[], np.ones((2, 4), "f4"), ()])
@@ -222,7 +222,7 @@ def test_samples_may_be_empty() -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
 def test_any_axis_can_be_padded(axis: int) -> None:
     samples = [np.random.default_rng(0).random(np.insert([2, 3], axis % 3, length)) for length in (4, 0, 1)]
-    out, lengths = Pad(axis, pad_val=9, ret_length=True)(samples)
+    out, lengths = Pad(axis, pad=9, ret_length=True)(samples)
     assert out.shape == (3, *samples[0].shape)
     same(lengths, ints(4, 0, 1))
     for row, sample, length in zip(out, samples, (4, 0, 1), strict=True):
@@ -233,7 +233,7 @@ def test_any_axis_can_be_padded(axis: int) -> None:
 
 def test_every_axis_can_be_padded() -> None:
     samples = [np.ones((1, 3)), np.ones((2, 2))]
-    out, lengths, mask = Pad("all", pad_val=-1, ret_length=True, mask=True)(samples)
+    out, lengths, mask = Pad("all", pad=-1, ret_length=True, mask=True)(samples)
     same(out, floats([[1, 1, 1], [-1, -1, -1]], [[1, 1, -1], [1, 1, -1]]))
     same(lengths, ints([1, 3], [2, 2]))
     same(mask, out == 1)
@@ -257,7 +257,7 @@ def test_lengths_may_be_rounded_or_fixed() -> None:
     assert Pad(round_to=2)(batch).shape == (2, 4)
     assert Pad(round_to=3)(batch).shape == (2, 3)
     assert Pad(round_to=1)(batch).shape == (2, 3)
-    same(Pad(to_length=5, pad_val=9)(batch), np.array([[1, 2, 3, 9, 9], [4, 9, 9, 9, 9]]))
+    same(Pad(to_length=5, pad=9)(batch), np.array([[1, 2, 3, 9, 9], [4, 9, 9, 9, 9]]))
     assert Pad(1, to_length=3)([np.ones((2, 1))]).shape == (1, 2, 3)
 
 
@@ -267,7 +267,7 @@ def test_lengths_may_be_rounded_or_fixed() -> None:
     )
 )
 def test_padding_keeps_the_data_and_fills_the_rest(samples: Any) -> None:
-    out, lengths, mask = Pad("all", pad_val=7, ret_length=True, mask=True)(samples)
+    out, lengths, mask = Pad("all", pad=7, ret_length=True, mask=True)(samples)
     same(lengths, np.array([sample.shape for sample in samples]))
     assert out.shape == (len(samples), *np.max([sample.shape for sample in samples], axis=0))
     assert out.dtype == np.int16
@@ -277,7 +277,7 @@ def test_padding_keeps_the_data_and_fills_the_rest(samples: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pad_val", "dtype", "held"),
+    ("pad", "dtype", "held"),
     [
         (0.1, "f4", True),
         (-1e9, "f4", True),
@@ -300,18 +300,18 @@ def test_padding_keeps_the_data_and_fills_the_rest(samples: Any) -> None:
         (0, "M8[s]", False),
     ],
 )
-def test_a_pad_value_that_the_dtype_cannot_hold_is_refused(pad_val: Any, dtype: str, held: bool) -> None:
+def test_a_pad_value_that_the_dtype_cannot_hold_is_refused(pad: Any, dtype: str, held: bool) -> None:
     batch = [np.zeros(2, dtype), np.zeros(1, dtype)]
     if held:
-        out = Pad(pad_val=pad_val)(batch)
-        np.testing.assert_array_equal(out[1, 1], np.asarray(pad_val).astype(dtype))
+        out = Pad(pad=pad)(batch)
+        np.testing.assert_array_equal(out[1, 1], np.asarray(pad).astype(dtype))
         assert out.dtype == dtype
-        Pad(pad_val=pad_val, dtype=dtype)
+        Pad(pad=pad, dtype=dtype)
         return
-    with pytest.raises(ValueError, match=r"Pad: batch\[...\] of dtype .* cannot hold pad_val="):
-        Pad(pad_val=pad_val)(batch)
-    with pytest.raises(ValueError, match=r"Pad: an array of dtype .* cannot hold pad_val="):
-        Pad(pad_val=pad_val, dtype=dtype)
+    with pytest.raises(ValueError, match=r"Pad: batch\[...\] of dtype .* cannot hold pad="):
+        Pad(pad=pad)(batch)
+    with pytest.raises(ValueError, match=r"Pad: an array of dtype .* cannot hold pad="):
+        Pad(pad=pad, dtype=dtype)
 
 
 @pytest.mark.parametrize(
@@ -363,10 +363,10 @@ def test_axes_and_lengths_that_do_not_fit_the_samples_are_refused() -> None:
         ({"axis": "both"}, TypeError, "Pad: axis must be an int or 'all', got 'both'"),
         ({"axis": 1.0}, TypeError, "Pad: axis must be"),
         ({"axis": None}, TypeError, "Pad: axis must be"),
-        ({"pad_val": None}, TypeError, "Pad: pad_val must be a number, got None"),
-        ({"pad_val": "x"}, TypeError, "Pad: pad_val must be a number, got 'x'"),
-        ({"pad_val": [0]}, TypeError, "Pad: pad_val must be a number"),
-        ({"pad_val": 2**70}, TypeError, "Pad: pad_val must be a number"),
+        ({"pad": None}, TypeError, "Pad: pad must be a number, got None"),
+        ({"pad": "x"}, TypeError, "Pad: pad must be a number, got 'x'"),
+        ({"pad": [0]}, TypeError, "Pad: pad must be a number"),
+        ({"pad": 2**70}, TypeError, "Pad: pad must be a number"),
         ({"ret_length": 1}, ValueError, "Pad: ret_length should be a boolean"),
         ({"mask": "yes"}, ValueError, "Pad: mask should be a boolean"),
         ({"round_to": 0}, ValueError, "Pad: round_to must be a positive int or None, got 0"),
@@ -619,7 +619,7 @@ def test_errors_name_shard_and_sample() -> None:
         PerShard(List())([[1], 2])
     with pytest.raises(TypeError, match=r"PerShard: batch\[0\] is of type str"):
         PerShard(List())(["ab"])
-    with pytest.raises(TypeError, match="PerShard: function must be callable"):
+    with pytest.raises(TypeError, match="PerShard: f must be callable"):
         PerShard(None)
 
 

@@ -779,3 +779,21 @@ def test_tables_are_stacked_only_if_their_names_agree() -> None:
         for function in (default_collate, sk.Stack()):
             with pytest.raises(ValueError, match=r"batch\[1\] has the names \['b', 'a'\]"):
                 function(samples)
+
+
+@pytest.mark.parametrize("function", [default_collate, sk.Stack(), sk.Pad()])
+@pytest.mark.parametrize("batch", [{"x": 1}, "ab", b"ab", 3, None])
+def test_batch_that_is_no_list_of_samples_is_refused(function: Any, batch: Any) -> None:
+    with pytest.raises(TypeError, match="a batch must be a list of samples, got"):
+        function(batch)
+
+
+@pytest.mark.parametrize("function", [default_collate, sk.Stack(), sk.Pad()])
+@pytest.mark.parametrize(
+    ("library", "name"), [("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")]
+)
+def test_table_is_no_batch_of_its_columns(function: Any, library: str, name: str) -> None:
+    table = getattr(pytest.importorskip(library), name)({"x": [[1, 2], [3, 4]]})
+    with pytest.raises(TypeError, match=r"got a table\. Pass list\(view\(table\)\)"):
+        function(table)
+    same(default_collate(list(sk.view(table)))["x"], np.array([[1, 2], [3, 4]]))

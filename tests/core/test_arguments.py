@@ -123,7 +123,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "smap batched: f": lambda f: sk.smap(f, [1], batched=True),
     "starmap: f": lambda f: sk.starmap(f, [(1,)]),
     "random_map: f": lambda f: sk.random_map(f, [1]),
-    "filter: pred": lambda f: sk.filter(f, [1]),
+    "filter: predicate": lambda f: sk.filter(f, [1]),
     "batch: collate_fn": lambda f: sk.batch([1], 1, collate_fn=f),
     "debug: func": lambda f: sk.debug([1], f),
     "per_process: open_fn": lambda f: sk.per_process(f),

@@ -95,7 +95,7 @@ CONVERTING: dict[str, Callable[[str, Any], Any]] = {
     "Stack scalars": lambda dtype, value: Stack(dtype)([np.array(value)[()]]),
     "Stack masked": lambda dtype, value: Stack(dtype)([np.ma.array([value], mask=[False])]),
     "Pad": lambda dtype, value: Pad(dtype=dtype)([[value], []]),
-    "Pad pad_val": lambda dtype, value: Pad(pad_val=value, dtype=dtype),
+    "Pad pad": lambda dtype, value: Pad(pad=value, dtype=dtype),
     "PadSequence": lambda dtype, value: sk.PadSequence(2, value)(np.zeros(1, dtype)),
     "StreamLoader": lambda dtype, value: [
         *sk.streams.StreamLoader(
@@ -113,7 +113,7 @@ CONVERTING: dict[str, Callable[[str, Any], Any]] = {
 def test_a_value_that_does_not_fit_is_refused_everywhere(
     convert: Callable[[str, Any], Any], dtype: str, value: Any
 ) -> None:
-    with pytest.raises(ValueError, match=r"does not fit into|cannot hold pad_val"):
+    with pytest.raises(ValueError, match=r"does not fit into|cannot hold pad"):
         convert(dtype, value)
 
 

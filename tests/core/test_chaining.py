@@ -29,6 +29,10 @@ def test_a_pipeline_reads_from_left_to_right() -> None:
 
 def test_further_sequences_follow_the_view() -> None:
     assert list(sk.view([1, 5]).smap(max, [4, 4])) == [4, 5]
+    assert list(sk.view("ab").concatenate("c")) == ["a", "b", "c"]
+    assert list(sk.view("ab").interleave("c")) == ["a", "c", "b"]
+    assert list(sk.view("ab").collate("cd")) == [("a", "c"), ("b", "d")]
+    assert list(sk.view("ab").mix("c", weights=[2, 1], seed=0)) == list(sk.mix(["ab", "c"], [2, 1], 0))
 
 
 @pytest.mark.parametrize("name", ["filter", "random_map", "smap", "starmap"])

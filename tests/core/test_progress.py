@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import io
+import json
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -76,20 +77,28 @@ def test_a_bar_is_moved_and_stays_open(function: Any, tmp_path: Path) -> None:
 
 
 @every_function
-def test_true_shows_a_bar(function: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tqdm")
+def test_true_shows_a_line_outside_of_terminals(
+    function: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     function(True, tmp_path)
-    assert "5/5" in capfd.readouterr().err
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert ": 5 of 5, rate " in last
+    assert "waited" not in last
 
 
 @every_function
-def test_true_writes_a_line_without_tqdm(
-    function: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("tqdm", "tqdm.auto"):
-        monkeypatch.setitem(sys.modules, name, None)
-    function(True, tmp_path)
-    assert capfd.readouterr().err.endswith(": 5 of 5\n")
+def test_a_file_gets_lines_of_json(function: Any, tmp_path: Path) -> None:
+    file = io.StringIO()
+    function(file, tmp_path)
+    last = json.loads(file.getvalue().splitlines()[-1])
+    assert (last["done"], last["total"], last["waited_share"]) == (5, 5, None)
+
+
+def test_the_workers_are_shown() -> None:
+    file = io.StringIO()
+    with sk.prefetch(range(50), 2) as node:
+        sk.pack(node, progress=file)
+    assert json.loads(file.getvalue().splitlines()[-1])["workers"] == 2
 
 
 @every_function

@@ -725,7 +725,7 @@ def test_nothing_built_over_a_filter_scans_it() -> None:
         sk.mix([s, s], seed=0, stop="cycle"),
         sk.cycle(s),
         sk.cycle(s, 3),
-        sk.epochs(s, 2, seed=0),
+        sk.epochs(sk.shuffle(s, 0), 2),
         sk.shuffle(s, seed=0),
         sk.random_map(lambda x, rng: x, s, seed=0),
         sk.split(s, 1),

@@ -199,14 +199,17 @@ def test_data_sets_one_behind_the_other_are_one(way: dict[str, Any]) -> None:
     assert dataset[-9] == 0
 
 
+@every_way
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}], ids=["in order", "shuffled"])
-def test_a_data_set_may_grow_between_epochs(options: dict[str, Any]) -> None:
+def test_a_data_set_may_grow_and_shrink_between_epochs(options: dict[str, Any], way: dict[str, Any]) -> None:
     dataset = list(range(4))
-    loader = Loader(dataset, **options)
-    assert len(loader) == len(list(loader)) == 4
-    dataset.append(4)
-    assert len(loader) == 5
-    assert sorted(plain(list(loader))) == [[0], [1], [2], [3], [4]]
+    with Loader(dataset, **options, **way) as loader:
+        assert len(loader) == len(list(loader)) == 4
+        dataset.append(4)
+        assert len(loader) == 5
+        assert sorted(plain(list(loader))) == [[0], [1], [2], [3], [4]]
+        del dataset[1:]
+        assert plain(list(loader)) == [[0]]
 
 
 @pytest.mark.parametrize(

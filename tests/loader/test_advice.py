@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import seqkit as sk
@@ -110,7 +111,9 @@ SHARED: dict[str, Any] = {
     "shard below views": lambda: Loader(sk.smap(abs, sk.shard(sk.shuffle(range(8), seed=0), 1, 2)), 2),
     "slice": lambda: Loader(sk.view([*range(8)])[1::2], 2),
     "distributed": lambda: Loader(range(8), 2, sampler=samplers.DistributedSampler(8)),
-    "sharded": lambda: Loader(range(8), 2, sampler=samplers.ShardedSampler(samplers.RandomSampler(8))),
+    "sharded": lambda: Loader(
+        range(8), 2, sampler=samplers.ShardedSampler(samplers.RandomSampler(8, seed=0))
+    ),
     "split": lambda: Loader(range(8), 2, sampler=samplers.SplitSampler(8, 2, 1)),
     "view of a share": lambda: Loader(range(8), 2, sampler=sk.shard(sk.shuffle(range(8), seed=0), 1, 2)),
     "indices": lambda: Loader(range(8), 2, sampler=[1, 3, 5, 7]),
@@ -143,6 +146,90 @@ def test_processes_that_start_later_are_noticed_by_the_first_epoch(group: Any) -
     assert len(warnings_of(lambda: list(loader))) == 1
     group.get_world_size = lambda: 1
     assert not warnings_of(lambda: list(Loader(range(8), 2)))
+
+
+WITHOUT_SEED: dict[str, Any] = {
+    "random_split": lambda seed: sk.random_split(range(8), [0.5, 0.5], seed),
+    "shard: shuffle": lambda seed: sk.shard(sk.smap(abs, sk.shuffle(range(8), seed)), 1, 2),
+    "shard: shuffle_groups": lambda seed: sk.shard(sk.shuffle_groups(range(8), 2, seed), 1, 2),
+    "shard: mix": lambda seed: sk.shard(sk.mix([range(4), range(4)], seed=seed), 1, 2),
+    "ShardedSampler: RandomSampler": lambda seed: samplers.ShardedSampler(
+        samplers.BatchSampler(samplers.RandomSampler(8, seed=seed), 2)
+    ),
+    "ShardedSampler: FixedBucketSampler": lambda seed: samplers.ShardedSampler(
+        samplers.FixedBucketSampler([1, 2] * 4, 2, shuffle=True, seed=seed)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_SEED)
+def test_processes_that_each_draw_a_seed_for_what_they_share_are_warned(name: str, group: Any) -> None:
+    (message,) = warnings_of(lambda: WITHOUT_SEED[name](None))
+    assert message.startswith(name)
+    assert "each of the 2 processes of torch.distributed" in message
+    assert "Pass the same seed in all processes" in message
+    assert not warnings_of(lambda: WITHOUT_SEED[name](0))
+    group.get_world_size, group.get_rank = lambda: 1, lambda: 0
+    assert not warnings_of(lambda: WITHOUT_SEED[name](None))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sk.shuffle(sk.shard(range(8), 1, 2)),
+        lambda: sk.shard(sk.random_map(lambda x, rng: x, range(8)), 1, 2),
+        lambda: samplers.ShardedSampler(samplers.FixedBucketSampler([1, 2] * 4, 2)),
+    ],
+)
+def test_a_seed_of_each_process_for_its_own_share_is_right(call: Any, group: Any) -> None:
+    assert not warnings_of(call)
+
+
+# -------------------------------------------------------------------- parts of a shuffle
+
+
+ORDER = sk.shuffle(range(100), seed=0)
+PARTS: dict[str, Any] = {
+    "slice": lambda: ORDER[:80],
+    "head": lambda: ORDER.head(80),
+    "skip": lambda: ORDER.skip(20),
+    "backwards": lambda: ORDER[80:0:-1],
+    "indices": lambda: ORDER[[*range(80)]],
+    "mask": lambda: ORDER[np.arange(100) < 80],
+    "below views": lambda: sk.smap(abs, ORDER[:80]),
+    "of views": lambda: sk.smap(abs, ORDER)[:80],
+    "batches": lambda: sk.batch(ORDER, 10)[:8],
+    "of a filter": lambda: [*(kept := sk.filter(lambda i: i > 3, ORDER))] and kept[:80],
+    "shuffle_groups": lambda: sk.shuffle_groups(range(100), 10, seed=0)[:80],
+    "mix": lambda: sk.mix([range(50), range(50)], seed=0)[:80],
+    "by indices": lambda: sk.gather(range(100), ORDER)[:80],
+}
+WHOLE: dict[str, Any] = {
+    "shuffle": lambda: ORDER,
+    "backwards": lambda: ORDER[::-1],
+    "shard": lambda: sk.smap(abs, sk.shard(ORDER, 0, 2)),
+    "every second": lambda: ORDER[::2],
+    "shuffled part": lambda: sk.shuffle(range(100)[:80], seed=0),
+    "random_split": lambda: sk.shuffle(sk.random_split(range(100), [0.8, 0.2], seed=0)[0], seed=0),
+    "augmented": lambda: sk.random_map(lambda i, rng: i, range(100), seed=0)[:80],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_a_shuffle_is_warned_of_in_its_second_epoch(name: str) -> None:
+    loader = Loader(PARTS[name](), 10, collate_fn=list)
+    assert not warnings_of(lambda: list(loader))
+    (message,) = warnings_of(lambda: (list(loader), list(loader)))
+    assert "a part of a shuffle, which has other items in each epoch" in message
+    assert "Use random_split" in message
+    assert len(warnings_of(lambda: sk.epochs(PARTS[name](), 3))) == 1
+    assert not warnings_of(lambda: sk.epochs(PARTS[name](), 1))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_other_random_data_sets_are_not_warned_of(name: str) -> None:
+    loader = Loader(WHOLE[name](), 10)
+    assert not warnings_of(lambda: (list(loader), list(loader), sk.epochs(WHOLE[name](), 3)))
 
 
 # -------------------------------------------------------------------- parts by the number of a worker
@@ -185,6 +272,32 @@ def test_a_data_set_that_chooses_its_part_by_the_number_of_its_worker_is_warned_
 )
 def test_a_data_set_that_is_read_whole_is_not_warned_of(dataset: Any, options: Any) -> None:
     assert not warnings_of(lambda: Loader(dataset, 2, **options))
+
+
+# -------------------------------------------------------------------- what Keras calls
+
+
+class Keras:
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+    def on_epoch_end(self) -> None:
+        raise AssertionError("it is not called")
+
+
+class Both(Keras):
+    def set_epoch(self, epoch: int) -> None:
+        self.number = epoch
+
+
+def test_a_data_set_that_waits_for_the_end_of_an_epoch_is_warned_of() -> None:
+    (message,) = warnings_of(lambda: Loader(Keras(), 2))
+    assert "on_epoch_end of the data set (Keras) is not called" in message
+    assert "set_epoch(epoch)" in message
+    assert not warnings_of(lambda: list(Loader(Both(), 2)))
 
 
 # -------------------------------------------------------------------- names

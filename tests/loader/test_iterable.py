@@ -627,8 +627,13 @@ def test_no_process_can_iterate_a_generator_and_the_error_says_so() -> None:
 
 @pytest.mark.parametrize("numbers", [{1, 2}, frozenset({1})])
 def test_a_set_is_refused_with_what_to_do(numbers: Any) -> None:
-    with pytest.raises(TypeError, match=r"DataLoader: a set has no order.*sorted\(s\)"):
+    with pytest.raises(TypeError, match=r"DataLoader: dataset: a set has no order.*sorted\(s\)"):
         sk.DataLoader(numbers)
+    for name in ("sampler", "batch_sampler"):
+        with pytest.raises(TypeError, match=f"DataLoader: {name}: a set has no order"):
+            sk.DataLoader(range(3), **{name: numbers})
+    with pytest.raises(TypeError, match="BatchSampler: sampler: a set has no order"):
+        sk.samplers.BatchSampler(numbers, 2)
 
 
 def test_shuffling_needs_a_buffer_and_the_error_says_so() -> None:

@@ -681,6 +681,17 @@ def test_torch_knows_who_the_worker_is() -> None:
     assert len({seed for _, _, seed, *_ in found}) == len({number for number, *_ in found})
 
 
+@pytest.mark.parametrize("loader_class", [sk.DataLoader, Ours])
+def test_a_data_set_of_torch_chooses_its_part_in_loaders_of_both_kinds(loader_class: Any) -> None:
+    class Parts(data.IterableDataset):
+        def __iter__(self) -> Any:
+            info = data.get_worker_info()
+            return iter(range(info.id, 7, info.num_workers))
+
+    with loader_class(Parts(), 2, num_workers=2, iterable_split="workers") as loader:
+        assert sorted(int(i) for batch in loader for i in batch) == list(range(7))
+
+
 def test_worker_init_fn_finds_torchs_worker_info(tmp_path: Any) -> None:
     def begin(number: int) -> None:
         info = data.get_worker_info()
@@ -1139,3 +1150,13 @@ def test_a_recurrent_state_is_kept_by_lane() -> None:
         state[batch.lane] += (batch.data.image[..., 0] * batch.mask).sum(dim=1)
         totals.update(zip(batch.stream.tolist(), state.tolist(), strict=True))
     assert totals == {0: 3 * 30 + 3 * 31 + 2 * 32, 1: 40, 2: 20 + 2 * 21}
+
+
+def test_counts_of_a_batch_are_not_added_up() -> None:
+    ours = pytest.importorskip("seqkit.torch")
+    batch = ours.default_collate([collections.Counter(a=1, b=2), collections.Counter(a=3, b=4)])
+    assert {key: counts.tolist() for key, counts in batch.items()} == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_dir_lists_the_public_names_alone():
+    assert dir(ours) == sorted(ours.__all__)

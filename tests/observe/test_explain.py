@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.observe import explain, notebook
+from seqkit.observe import explain
 from seqkit.streams import StreamLoader
 from seqkit.testing import ExplodingSource
 
@@ -126,6 +126,48 @@ def test_a_node_tells_its_state():
     assert notes(sk.prefetch(range(10), 0)) == ("length 10", "no workers")
 
 
+def test_a_running_node_says_in_notebooks_how_to_see_it_live():
+    with sk.prefetch(range(10), 2, "thread") as node:
+        assert "sk.watch" not in node._repr_html_()
+        node[0]
+        assert "Iterate sk.watch(…) to see it live" in node._repr_html_()
+
+
+def module_of(text):
+    """Return the globals of a module with this text, such as those of a notebook after a cell."""
+    found = {"__name__": "notebook"}
+    exec(text, found)
+    return found
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, lambda f: functools.partial(f)])
+def test_a_function_that_was_defined_again_is_noted(wrapped):
+    notebook = module_of("def decode(x):\n    return x")
+    view = sk.smap(wrapped(notebook["decode"]), range(3))
+    assert notes(view) == ("length 3",)
+    exec("def decode(x):\n    return x", notebook)  # the same cell again
+    assert notes(view) == ("length 3",)
+    exec("def decode(x):\n    return x + 1", notebook)
+    assert notes(view) == ("length 3", "decode was defined again since")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "decode = print",
+        "del decode",
+        "decode = lambda x: x",
+        "def other(x): pass\ndecode = other",
+        "from functools import wraps\ndef d(f):\n    return wraps(f)(lambda x: f(x))\ndecode = d(decode)",
+    ],
+)
+def test_other_uses_of_a_name_are_no_new_definition(edit):
+    notebook = module_of("def decode(x):\n    return x")
+    view = sk.smap(notebook["decode"], range(3))
+    exec(edit, notebook)
+    assert notes(view) == ("length 3",)
+
+
 def test_a_cache_tells_its_hits():
     cache = sk.add_cache(range(10), 3)
     assert notes(cache) == ("length 10", "0 items kept")
@@ -187,7 +229,7 @@ def test_an_explanation_prints_pickles_and_displays():
 
 
 def test_html_has_a_monospace_font_of_its_own():
-    html = notebook(sk.collate({"<b>": "ab", '"q"': [0, 1]}))
+    html = sk.collate({"<b>": "ab", '"q"': [0, 1]})._repr_html_()
     found = page(html)
     assert "<b>: <str of 2>" in found.text
     (style,) = [value for name, value in found.attributes if name == "style" and "monospace" in value]
@@ -196,7 +238,7 @@ def test_html_has_a_monospace_font_of_its_own():
 
 def test_html_of_a_view_is_its_explanation():
     view = sk.batch("abc", 2)
-    assert view._repr_html_() == explain(view)._repr_html_() == notebook(view)
+    assert view._repr_html_() == explain(view)._repr_html_()
 
 
 def test_no_library_is_imported_to_draw():

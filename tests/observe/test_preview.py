@@ -65,6 +65,8 @@ ITEMS = {
     ),
     "all NaN": (np.full(9, np.nan), "float64[9]", "float64[9] (9 NaN)", ""),
     "infinite": (WITH_INF, "float64[8]", "float64[8] 1 … 6, mean 3.5 (2 infinite)", "svg"),
+    "curves": (np.zeros((8, 200)), "float64[8, 200]", "float64[8, 200] 0 … 0, mean 0", "svg"),
+    "labels": (np.arange(9), "int64[9]", "int64[9] [0, 1, 2, 3, 4, 5, 6, 7, 8]", ""),
     "curve": (np.arange(100.0), "float64[100]", "float64[100] 0 … 99, mean 49.5", "svg"),
     "long curve": (np.arange(100_000), "int64[100000]", "int64[100000] 0 … 1e+05, mean 5e+04", "svg"),
     "two channels": (np.zeros((2, 500)), "float64[2, 500]", "float64[2, 500] 0 … 0, mean 0", "svg"),
@@ -308,9 +310,30 @@ def test_a_loader_is_previewed_by_its_view():
     assert preview(in_order, 1).items[0].value.text == "[5, 4]"
 
 
-def test_a_stream_loader_is_refused():
-    with pytest.raises(TypeError, match=r"preview: the batches of a StreamLoader cannot be read by index"):
-        preview(StreamLoader([3], range, 1))
+def test_a_copy_of_a_stream_loader_is_read():
+    loader = StreamLoader([3, 5], range, 2, num_workers=2, method="thread")
+    found = loader.preview(2)
+    assert [step.value.parts[0][1].text for step in found.items] == ["[0, 0]", "[1, 1]"]
+    assert found.items[0].view == "StreamLoader"
+    assert not loader.nodes()
+    assert [batch.data.tolist() for batch in loader][:2] == [[0, 0], [1, 1]]
+
+
+def test_streams_that_cannot_begin_again_are_not_used_up():
+    streams = iter([3])
+    with pytest.raises(ValueError, match="preview: the streams are an iterator that cannot begin again"):
+        StreamLoader(streams, range, 1).preview()
+    assert next(streams) == 3
+
+
+def test_loaders_have_the_methods_of_views():
+    loader = sk.DataLoader(np.arange(6), batch_size=2)
+    assert loader.preview(2).to_dict()["structure"] == "int64[2]"
+    assert loader.trace(1).sources() == {"<ndarray of 6>": [2, 3]}
+    assert loader.explain() == sk.explain(loader)
+    shown = []
+    assert len(list(loader.watch(shown.append))) == 3
+    assert shown[-1].done == 3
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,14 @@ def test_a_sampler_s_keys_are_part_of_the_tree():
     assert trace(loader, 1).sources()["<range of 6>"] == [3, 2]
 
 
+def test_the_key_of_a_random_view_is_told_once():
+    text = str(trace(sk.batch(sk.random_map(lambda x, rng: x, sk.shuffle(range(8), seed=0), seed=0), 4), 0))
+    assert [line.split("(")[0].lstrip(" │├└─") for line in text.splitlines() if ", key " in line] == [
+        "random_map",
+        "shuffle",
+    ]
+
+
 def test_indices_are_checked():
     assert trace("abc", -1).step.index == 2
     with pytest.raises(IndexError, match="index 3 out of range"):

@@ -37,8 +37,9 @@ SLOW_STARTS = ("forkserver", "spawn")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run a test with one of the two slow start methods: half of the tests with either.
 
-    If a test runs with fork too, only its first case runs with the slow start method. The others differ in
-    parameters that have nothing to do with the start.
+    Of the tests that run with fork too, every other one runs with fork alone. In the others only the first
+    case has the slow start method, because the cases differ in parameters that have nothing to do with the
+    start. `make stress` runs all.
     """
     forked = {function_of(item) for item in items if start_method(item) == "fork"}
     begun: set[str] = set()
@@ -46,8 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         start, test = start_method(item), function_of(item)
         if start not in SLOW_STARTS:
             continue
-        its_own = SLOW_STARTS[crc32(item.name.partition("[")[0].encode()) % 2]
-        if start != its_own or test in forked & begun:
+        turn = crc32(item.name.partition("[")[0].encode())
+        is_left_out = test in forked and (turn % 4 > 1 or test in begun)
+        if start != SLOW_STARTS[turn % 2] or is_left_out:
             item.add_marker(pytest.mark.start_methods)
         else:
             begun.add(test)

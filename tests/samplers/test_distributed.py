@@ -122,7 +122,7 @@ def test_a_rank_out_of_range_is_refused_in_the_words_of_torch(make, rank):
         ({"num_replicas": 1.5}, TypeError, "num_replicas must be a positive int, got 1.5"),
         ({"rank": True}, TypeError, "rank must be an int of at least 0, got True"),
         ({"even": "wrap"}, ValueError, "even must be 'pad', 'drop' or None, got 'wrap'"),
-        ({"contiguous": 1}, ValueError, "contiguous should be a boolean value, but got 1"),
+        ({"contiguous": 1}, TypeError, "contiguous must be a bool, got 1"),
     ],
 )
 def test_sharded_sampler_refuses_wrong_arguments(make, options, error, message):
@@ -291,10 +291,10 @@ def test_repeats_are_independent_passes():
     ("options", "error", "message"),
     [
         ({"length": -1}, ValueError, "length .* must be an int of at least 0, got -1"),
-        ({"num_parts": 0}, ValueError, "num_parts must be a positive int, got 0"),
-        ({"part_index": 3}, ValueError, "part_index must be below num_parts 3, got 3"),
-        ({"part_index": -1}, ValueError, "part_index must be an int of at least 0, got -1"),
-        ({"part_index": True}, TypeError, "part_index must be an int of at least 0, got True"),
+        ({"num_replicas": 0}, ValueError, "num_replicas must be a positive int, got 0"),
+        ({"rank": 3}, ValueError, "rank must be below num_replicas 3, got 3"),
+        ({"rank": -1}, ValueError, "rank must be an int of at least 0, got -1"),
+        ({"rank": True}, TypeError, "rank must be an int of at least 0, got True"),
         ({"repeat": 0}, ValueError, "repeat must be a positive int, got 0"),
         ({"even_size": 1}, ValueError, "even_size should be a boolean value, but got 1"),
         ({"shuffle": 1}, ValueError, "shuffle should be a boolean value, but got 1"),
@@ -303,4 +303,4 @@ def test_repeats_are_independent_passes():
 )
 def test_split_sampler_refuses_wrong_arguments(options, error, message):
     with pytest.raises(error, match=f"SplitSampler: {message}"):
-        SplitSampler(**{"length": 10, "num_parts": 3, **options})
+        SplitSampler(**{"length": 10, "num_replicas": 3, **options})

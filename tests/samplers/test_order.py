@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -402,6 +403,40 @@ def test_sorted_takes_keys_of_any_kind():
     assert list(SortedSampler(np.array([3, 1, 2], np.uint8), reverse=True)) == [0, 2, 1]
 
 
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [3, NAN, 1, 2],
+        [3.0, NAN, 1.0, 2.0],
+        [np.int64(3), np.float32(NAN), True, 2.0],
+        np.array([3, NAN, 1, 2], object),
+        np.array(["2020-03-01", "NaT", "2020-01-01", "2020-02-01"], "M8[D]"),
+    ],
+    ids=repr,
+)
+def test_nan_is_the_greatest_key_whatever_the_other_keys_are(keys):
+    assert list(SortedSampler(keys)) == [2, 3, 0, 1]
+    assert list(SortedSampler(keys, reverse=True)) == [1, 0, 3, 2]
+
+
+def test_keys_that_compare_with_nothing_are_refused():
+    pandas = pytest.importorskip("pandas")
+    dates = pandas.to_datetime(["2020-03-01", None, "2020-01-01"])
+    for missing in (
+        list(dates),
+        pandas.Series(dates),
+        [Decimal(3), Decimal("NaN"), Decimal(1)],
+        [1, pandas.NA],
+    ):
+        with pytest.raises(
+            TypeError, match=r"keys must compare, got .* at position 1\. Fill in what is missing"
+        ):
+            SortedSampler(missing)
+
+
 def test_sorted_sampler_refuses_wrong_arguments():
     with pytest.raises(TypeError, match="SortedSampler: keys should be a sequence or an array, but got 5"):
         SortedSampler(5)
@@ -460,7 +495,7 @@ def test_filter_of_nothing_is_empty():
 
 
 def test_filter_sampler_refuses_wrong_arguments():
-    with pytest.raises(TypeError, match="FilterSampler: function must be callable, got 5"):
+    with pytest.raises(TypeError, match="FilterSampler: predicate must be callable, got 5"):
         FilterSampler(5, [1])
     with pytest.raises(TypeError, match="FilterSampler"):
         FilterSampler(bool, 5)

@@ -44,12 +44,12 @@ def read_text(path: str) -> str:
     return Path(path).read_text()
 
 
-def of_images(folder: Path, library: str = "pillow") -> tuple[sk.View[Any], list[Any]]:
+def of_images(folder: Path) -> tuple[sk.View[Any], list[Any]]:
     from PIL import Image
 
     for i, pixels in enumerate(NUMBERS.astype(np.uint8)):
         Image.fromarray(pixels).save(folder / f"{i}.png")
-    return sources.images(folder, "L", library=library), [*NUMBERS.astype(np.uint8)]
+    return sources.images(folder, "L"), [*NUMBERS.astype(np.uint8)]
 
 
 def of_audio(folder: Path) -> tuple[sk.View[Any], list[Any]]:
@@ -183,7 +183,6 @@ def by_hand(folder: Path) -> tuple[sk.View[Any], list[Any]]:
 KINDS = [
     Kind("files", of_files),
     Kind("images, Pillow", of_images, ("PIL",)),
-    Kind("images, imageio", partial(of_images, library="imageio"), ("PIL", "imageio")),
     Kind("audio", of_audio, ("soundfile",)),
     Kind("npy", of_npy),
     Kind("npz", of_npz),

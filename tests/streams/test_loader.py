@@ -71,6 +71,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lengths": [1] * 5, "batches_per_epoch": 2}, ValueError, "contradicts lengths"),
     ({"padding": "stop", "batches_per_epoch": 2}, ValueError, "contradicts padding='stop'"),
     ({"streams": 5}, TypeError, "streams must be a sequence or an iterable, got 5"),
+    ({"streams": {1, 2}}, TypeError, "streams: a set has no order, got set"),
     ({"streams": iter([1]), "padding": "restart"}, ValueError, "these are an iterator"),
     ({"streams": count(), "shuffle": True}, TypeError, "shuffle needs streams with a length"),
     ({"streams": sk.cycle([1]), "shuffle": True}, TypeError, "shuffle needs streams with a length"),
@@ -91,6 +92,16 @@ def test_bad_arguments_are_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(error, match=text):
         StreamLoader(**{"streams": [1] * 5, "open_fn": numbers, "batch_size": 2, "pad_value": 0, **arguments})
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_table_or_dict_is_not_taken_for_an_iterable_of_chunks(library: str) -> None:
+    table = pytest.importorskip(library).DataFrame({"x": [1, 2]})
+    for opened, what in ((table, "columns"), ({"x": 1}, "keys")):
+        with pytest.raises(sk.EvaluationError, match=f"open_fn must return an iterable of chunks, .* {what}"):
+            list(StreamLoader([1], lambda stream, opened=opened: opened, 1))
+    (batch,) = StreamLoader([1], lambda stream: [table], 1, collate_fn=list)
+    assert batch.data[0] is table
 
 
 @every_kind

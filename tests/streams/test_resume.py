@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import seqkit as sk
-from seqkit.streams import Stream, StreamLoader, bptt
+from seqkit.streams import Stream, StreamLoader
 
 from .model import KINDS
 
@@ -38,43 +38,6 @@ def from_number(stream: int, *, start: int) -> Iterator[np.ndarray]:
     return blocks(stream, start=start)
 
 
-class Ahead:
-    """An iterator over lines that reads ahead, and whose `tell` says how far."""
-
-    def __init__(self, path: str) -> None:
-        self.file = open(path, "rb")
-        self.lines: list[bytes] = []
-
-    def __iter__(self) -> Ahead:
-        return self
-
-    def __next__(self) -> bytes:
-        if not self.lines:
-            self.lines = self.file.readlines(40)
-        if not self.lines:
-            raise StopIteration
-        return self.lines.pop(0)
-
-    def __getattr__(self, name: str) -> Any:  # tell, seek, close
-        return getattr(self.file, name)
-
-
-class Counting(io.BytesIO):
-    """A file of Python whose items are not its lines."""
-
-    def __next__(self) -> bytes:
-        piece = self.read(3)
-        if not piece:
-            raise StopIteration
-        return piece
-
-    def tell(self) -> int:
-        return 1000
-
-    def seek(self, *place: int) -> int:  # type: ignore[override]
-        raise AssertionError("not a position")
-
-
 # ruff: noqa: SIM115 - streams are closed by the loader
 OPENED: dict[str, Callable[[Path], Callable[..., Any]]] = {
     "blocks": lambda folder: partial(blocks, blocksize=4),
@@ -94,14 +57,12 @@ OPENED: dict[str, Callable[[Path], Callable[..., Any]]] = {
     "batches": lambda folder: lambda stream: Stream(range(22)).smap(lambda x: x + stream).batch(2),
     "split": lambda folder: lambda stream: Stream(range(22)).split(stream, 2).smap(lambda x: -x),
     "buffer": lambda folder: lambda stream: Stream(range(22)).shuffle_buffer(5, seed=stream),
-    "bptt": lambda folder: lambda stream: bptt(FRAMES + stream, 4),
+    "two views": lambda folder: lambda stream: sk.collate([sk.batch(FRAMES + stream, 4), range(10)]),
     "binary file": lambda folder: lambda stream: open(folder / "lines", "rb"),
     "text file": lambda folder: lambda stream: open(folder / "lines"),
     "gzip": lambda folder: lambda stream: gzip.open(folder / "lines.gz", "rb"),
     "codecs": lambda folder: lambda stream: codecs.open(str(folder / "lines"), encoding="utf-8"),
     "file in memory": lambda folder: lambda stream: io.StringIO((folder / "lines").read_text()),
-    "reads ahead": lambda folder: lambda stream: Ahead(str(folder / "lines")),
-    "no lines": lambda folder: lambda stream: Counting((folder / "lines").read_bytes()),
 }
 
 
@@ -160,19 +121,13 @@ def test_streams_say_that_start_is_the_number_of_a_chunk() -> None:
     ("open_fn", "resume", "text"),
     [
         (partial(blocks, start=20), "start", "resume='start' sets start, but open_fn has start=20 already"),
-        (range, "tell", "resume must be one of 'start', 'seek'"),
+        (range, "seek", "resume must be one of 'start', None, got 'seek'"),
         (lambda stream: [], "start", "needs an open_fn with a parameter start, got <lambda>"),
     ],
 )
 def test_a_resume_that_cannot_work_is_refused(open_fn: Any, resume: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         StreamLoader([1], open_fn, 1, resume=resume)
-
-
-def test_iterators_without_tell_and_seek_cannot_seek() -> None:
-    loader = StreamLoader([3], lambda n: iter(range(n)), 1, resume="seek")
-    with pytest.raises(sk.EvaluationError, match="whose iterators have tell and seek, got range_iterator"):
-        next(iter(loader))
 
 
 @pytest.mark.parametrize("kind", ["view", "stream", "batches", "split"])
@@ -203,26 +158,6 @@ def test_chunks_that_were_read_are_not_transformed_again(kind: str) -> None:
     assert len(calls) <= 2
 
 
-def test_lines_of_a_binary_file_are_not_read_again(folder: Path) -> None:
-    class File(io.BufferedReader):
-        def seek(self, place: int, whence: int = 0) -> int:
-            places.append(place)
-            return super().seek(place, whence)
-
-    places: list[int] = []
-
-    def open_fn(stream: int) -> Any:
-        return File(io.FileIO(folder / "lines"))
-
-    loader = StreamLoader([0], open_fn, 1, 0, list)
-    for _ in islice(loader, 3):
-        pass
-    other = StreamLoader([0], open_fn, 1, 0, list)
-    other.load_state_dict(loader.state_dict())
-    assert next(iter(other)).data == [b"line 3 of a file\n"]
-    assert places == [51]
-
-
 def test_a_state_of_the_version_before_can_be_loaded() -> None:
     loader = StreamLoader([5, 4], lambda n: iter(range(n)), 2, pad_value=0)
     expected = found(loader)[3:]
@@ -230,7 +165,7 @@ def test_a_state_of_the_version_before_can_be_loaded() -> None:
         "version": 1,
         "epoch": 0,
         "batch": 3,
-        "lanes": [[0, 3, None, 0, False], [1, 3, None, 0, False]],
+        "lanes": [[0, 3, None, 0, False], [1, 3, 30, 3, False]],
         "seed": None,
         "streams": 2,
         "batch_size": 2,

@@ -24,35 +24,9 @@ def seekable(length: int, start: int = 0) -> Iterator[int]:
     return islice(numbers(length), start, None)
 
 
-class Seeking:
-    """An iterator with a position of its own."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self.at = 0
-
-    def __iter__(self) -> Seeking:
-        return self
-
-    def __next__(self) -> int:
-        if self.at == 7 * self.length:
-            raise StopIteration
-        self.at += 7
-        return 1000 * self.length + self.at // 7 - 1
-
-    def tell(self) -> int:
-        return self.at
-
-    def seek(self, at: int) -> None:
-        self.at = at
-
-
 @every_kind
 @pytest.mark.parametrize("padding", ["value", "restart", "drop_rows"])
-@pytest.mark.parametrize(
-    ("open_fn", "resume"),
-    [(numbers, None), (seekable, "start"), (Seeking, "seek")],
-)
+@pytest.mark.parametrize(("open_fn", "resume"), [(numbers, None), (seekable, "start")])
 def test_a_state_goes_on_exactly_with_other_workers(
     workers: int, method: Any, padding: Any, open_fn: Any, resume: Any
 ) -> None:
@@ -84,7 +58,7 @@ def test_a_state_of_workers_goes_on_without_them() -> None:
         assert shown(other) == expected[done:]
 
 
-def test_streams_that_can_seek_are_not_read_again() -> None:
+def test_streams_that_begin_at_a_chunk_are_not_read_again() -> None:
     started = []
 
     def open_fn(length: int, start: int = 0) -> Iterator[int]:
@@ -102,7 +76,7 @@ def test_streams_that_can_seek_are_not_read_again() -> None:
 
 
 @every_kind
-def test_lines_of_files_go_on_by_their_position(workers: int, method: Any, tmp_path: Path) -> None:
+def test_lines_of_files_go_on(workers: int, method: Any, tmp_path: Path) -> None:
     for k in range(3):
         (tmp_path / str(k)).write_bytes(b"".join(b"%d %d\n" % (k, line) for line in range(5 + k)))
     paths = sorted(map(str, tmp_path.iterdir()))
@@ -118,7 +92,7 @@ def test_lines_of_files_go_on_by_their_position(workers: int, method: Any, tmp_p
     for _ in islice(loader, 3):
         pass
     state = loader.state_dict()
-    assert state["lanes"][0] == [0, 3, 12, 3, False]
+    assert state["lanes"][0] == [0, 3, False]
     other = StreamLoader(paths, lines, 2, workers, padding="drop_rows", method=method)
     other.load_state_dict(state)
     assert read(other) == whole[3:]

@@ -371,7 +371,7 @@ def test_a_chain_refuses_what_the_functions_refuse() -> None:
     with pytest.raises(TypeError):
         view.batch("2")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
-        view.filter(pred=bool)  # type: ignore[call-arg]
+        view.filter(predicate=bool)  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
         view.smapp(len)  # type: ignore[attr-defined]
 

@@ -43,8 +43,8 @@ def test_without_end_every_epoch_can_be_read_at_once():
         len(view)
 
 
-def test_a_seed_shuffles_every_pass():
-    view = epochs("abcdef", 3, seed=1)
+def test_a_shuffle_has_another_order_in_every_pass():
+    view = epochs(sk.shuffle("abcdef", 1), 3)
     for e in range(3):
         assert list(view[6 * e : 6 * e + 6]) == list(sk.shuffle("abcdef", seed=1, epoch=e))
     assert len({tuple(view[6 * e : 6 * e + 6]) for e in range(3)}) == 3
@@ -96,7 +96,7 @@ def test_workers_compute_the_same_passes(method):
 
 def test_items_are_read_when_they_are_asked_for():
     source = CountingSource(range(5))
-    view = epochs(source, seed=0)
+    view = epochs(sk.shuffle(source, 0))
     assert not source.reads
     view[12], view[3]
     assert sum(source.reads.values()) == 2
@@ -108,7 +108,7 @@ def test_few_views_are_kept():
         view[i]
     assert len(view._recent._views) == view._recent.MOST
     assert view._source(5) is view._source(5)
-    letters = epochs("abc", seed=0)
+    letters = epochs(sk.shuffle("abc", 0))
     assert letters[4] in "abc"
     assert not pickle.loads(pickle.dumps(letters))._recent._views
 
@@ -135,13 +135,13 @@ def test_passes_of_passes_are_all_different():
 
 
 def test_a_failing_item_fails_alone_in_every_pass():
-    view = epochs(FailingSource(range(4), {1}), 3, seed=0)
+    view = epochs(sk.shuffle(FailingSource(range(4), {1}), 0), 3)
     found = agree_after_errors(view)
     assert sum(isinstance(item, Failure) for item in found) == 3
 
 
 def test_errors_name_the_item_of_the_passes():
-    view = epochs(FailingSource(range(4), range(4)), 3, seed=0)
+    view = epochs(sk.shuffle(FailingSource(range(4), range(4)), 0), 3)
     with pytest.raises(sk.EvaluationError, match=r"path: epochs\[9\] → shuffle\[1\] → source\["):
         view[9]
 
@@ -162,17 +162,23 @@ def test_passes_of_unequal_length_are_an_error_and_not_a_shift():
 
 def test_writing_goes_to_the_place_in_that_pass():
     items = [1, 2, 3]
-    view = epochs(items, 2, seed=0)
+    view = epochs(sk.shuffle(items, 0), 2)
     view[4] = "x"
     assert items[sk.shuffle(range(3), 0, 1)[1]] == "x"
 
 
 def test_empty_sequences_are_legal_where_they_end():
     assert list(epochs([], 3)) == []
-    assert list(epochs([], 3, seed=0)) == []
+    assert list(epochs(sk.shuffle([], 0), 3)) == []
     assert epochs([], 0)._getmany([]) == []
     with pytest.raises(ValueError, match="epochs: the sequence is empty, so n must be an int"):
         epochs([])
+
+
+def test_a_seed_still_shuffles_with_a_warning():
+    with pytest.warns(FutureWarning, match=r"Write epochs\(shuffle\(sequence, seed\), n\)"):
+        view = epochs("abc", 2, seed=4)
+    assert list(view) == list(epochs(sk.shuffle("abc", 4), 2))
 
 
 def test_unfit_arguments_are_refused():
@@ -180,12 +186,6 @@ def test_unfit_arguments_are_refused():
         epochs("ab", -1)
     with says(TypeError, "epochs: n must be an int of at least 0 or None, got 2.0"):
         epochs("ab", 2.0)
-    with says(ValueError, "epochs: seed must be an int of at least 0 or None, got -3"):
-        epochs("ab", seed=-3)
-    with says(TypeError, "epochs: seed must be an int of at least 0 or None, got 'x'"):
-        epochs("ab", seed="x")
-    with says(ValueError, "epochs: seed is for a sequence in which nothing is random. Leave it out here."):
-        epochs(sk.shuffle("ab", seed=0), seed=0)
     for source in (UnsizedSource("ab"), epochs("ab")):
         with pytest.raises(TypeError, match="epochs: the sequence needs a length, and has none"):
             epochs(source, 2)

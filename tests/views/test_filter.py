@@ -149,7 +149,7 @@ def test_a_pickle_has_the_indices_once_they_are_known():
     view = sk.filter(is_even, range(6))
     len(view)
     received = pickle.loads(pickle.dumps(view))
-    received._pred = None
+    received._predicate = None
     assert list(received) == [0, 2, 4]
 
 
@@ -198,7 +198,7 @@ def test_a_failing_function_is_reported_with_the_index_in_the_sequence(error):
     view = sk.filter(FailsAt(13, error=error), [11, 12, 13])
     for need in (len, list, lambda v: v[0]):
         with pytest.raises(
-            sk.EvaluationError, match=r"filter\[2\] failed in pred, for item 2 of the sequence"
+            sk.EvaluationError, match=r"filter\[2\] failed in predicate, for item 2 of the sequence"
         ) as caught:
             need(view)
         assert caught.value.view is view
@@ -243,11 +243,11 @@ def test_what_is_random_beneath_is_scanned_anew_in_every_epoch():
 
 
 def test_unfit_arguments_are_refused():
-    with says(TypeError, "filter: pred must be callable, got None"):
+    with says(TypeError, "filter: predicate must be callable, got None"):
         sk.filter(None, [1])
     with says(
         TypeError,
-        "filter: progress must be True, a function of (done, total) or a bar such as tqdm, got 'yes'",
+        "filter: progress must be True, a function of (done, total), a bar of tqdm or a text file, got 'yes'",
     ):
         sk.filter(is_even, [1], progress="yes")
     with pytest.raises(TypeError, match=r"^filter: a sequence needs \[i\]"):
@@ -322,7 +322,7 @@ def test_a_filter_of_an_unbounded_sequence_is_unbounded():
     assert (len(part), source.reads) == (3, {})
     assert (list(part), part[-1]) == ([2, 8, 4], 4)
     failing = sk.filter(FailsAt(4), Naturals())
-    with pytest.raises(sk.EvaluationError, match="in pred, for item 4") as caught:
+    with pytest.raises(sk.EvaluationError, match="in predicate, for item 4") as caught:
         failing[3]
     assert caught.value.inputs() == []
     assert [failing[i] for i in (0, 2, 4)] == [1, 3, 5]  # as in a loop, the item that fails has a place
@@ -399,7 +399,7 @@ def test_a_loop_continues_after_an_error_and_keeps_nothing():
     found = past_errors(iter(view))
     assert [x if isinstance(x, int) else type(x) for x in found] == [1, 2, sk.EvaluationError, 4, 5]
     assert found[2].index == 2
-    with pytest.raises(sk.EvaluationError, match="in pred, for item 2"):
+    with pytest.raises(sk.EvaluationError, match="in predicate, for item 2"):
         len(view)
     broken = sk.filter(is_even, FailingSource(range(6), {0, 2}))
     kinds = [type(x) for x in past_errors(iter(broken))]

@@ -202,15 +202,9 @@ LISTS = [[[1, 2], [3]], ([1, 2], range(2)), [np.arange(2), sk.view("ab")], ["ab"
 
 
 @pytest.mark.parametrize("given", LISTS, ids=repr)
-def test_a_list_of_sequences_is_refused(given):
-    kind = type(given).__name__
-    with pytest.raises(
-        TypeError, match=rf"interleave: got one {kind} of 2 sequences. Pass interleave\(\*seq"
-    ):
-        interleave(given)
-    with pytest.raises(TypeError, match=rf"case: got one {kind} of 2 sequences"):
-        sk.case([0, 0], given)
-    assert len(interleave(*given, [3])) == sum(map(len, given)) + 1
+def test_a_list_of_sequences_is_taken_as_by_other_joining_functions(given):
+    assert list(interleave(given)) == list(interleave(*given))
+    assert len(interleave(given)) == len(sk.concatenate(given))
     assert len(interleave(sk.view(given))) == 2
 
 

@@ -200,6 +200,10 @@ def test_assignment_goes_to_the_selected_sequence():
         switch([1], sk.smap(str, [1]), [2])[0] = 3
 
 
+def test_one_list_of_sequences_is_taken_as_by_concatenate():
+    assert list(case([0, 1], ["ab", [1, 2]])) == list(case([0, 1], "ab", [1, 2])) == ["a", 2]
+
+
 def test_unfit_arguments_are_refused():
     with pytest.raises(ValueError, match="case: at least one sequence to select from is needed, got none"):
         case([])

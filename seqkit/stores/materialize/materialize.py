@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import Any, Literal, TypeAlias
 
 from ...core.arguments import optional_int
-from ...core.errors import EvaluationError, as_given, errstate, summary
+from ...core.errors import EvaluationError, as_given, summary
 from ...core.indices import UNBOUNDED, Unsized
 from ...core.progress import Progress, Report, check_progress, reporting
 from ...core.source import as_view
-from ...core.tracebacks import hiding_frames, warn
+from ...core.tracebacks import hiding_frames
 from ...core.view import Indexable, T, View, in_order
 from ...core.worker import private_memory
+from .failed_items import OnError, report_failed, tolerating
 
-__all__ = ["OnError", "materialize", "report_failed", "tolerating"]
+__all__ = ["materialize"]
 
-OnError: TypeAlias = Literal["raise", "skip"] | Callable[[EvaluationError], Any]
 Method: TypeAlias = Literal["process", "thread", "inline", "dask", "ray"] | Any  # or an executor
 
 
@@ -53,9 +51,9 @@ def materialize(
     chunk_size : int, optional
         Rows of a Parquet file, in one row group (1 or more). None (the default): 8192, or fewer of more than
         64 MiB. Only with `to`.
-    progress : True, callable or bar, optional
-        True shows a bar. A function is called with the number of items that are done and of all items, which
-        is None if it is unknown. A bar of tqdm is moved.
+    progress : True, callable, bar or file, optional
+        True shows the display of `watch`. A function is called with the number of items that are done and of
+        all items, which is None if it is unknown. A bar of tqdm is moved. A text file gets lines of JSON.
     on_error : "raise", "skip" or callable
         What to do if an item fails. "raise" (the default) raises its error. "skip" leaves the item out, and
         warns at the end. A callable gets the `EvaluationError` and returns an item to keep instead.
@@ -85,9 +83,10 @@ def materialize(
     About 0.1 µs per access to a list. Random items stay as they are: `View.at_epoch` has no effect.
 
     Files are written in the folder ``<to>.partial``. Workers write each item as soon as it is computed. After
-    a crash the same call continues: items that are written are not computed again. If the expression or item
-    0 has changed since, the call raises ValueError. Delete the folder to begin again. Items for Parquet are
-    pickled there first, and need space twice until they are in their files.
+    a crash the same call continues. It computes item 0 and the last item that is written again, and no other
+    written one. If one of the two or the expression has changed, the call raises ValueError. Delete the
+    folder to begin again. Items for Parquet are pickled there first, and need space twice until they are in
+    their files.
 
     See `add_cache` to compute items on demand, `pack` to share them between processes. Known elsewhere as
     ``list``, ``compute``, ``cache``.
@@ -123,7 +122,7 @@ def materialize(
             from .writing import write
 
             return write(source, to, nworkers, chunk_size, progress, method, on_error)
-    with hiding_frames(), private_memory(), reporting(progress, "materialize") as report:
+    with hiding_frames(), private_memory(), reporting(progress, "materialize", source) as report:
         return as_view(_as_list(source, report, on_error), "materialize")
 
 
@@ -147,22 +146,3 @@ def _as_list(source: View[T], report: Report, on_error: OnError) -> list[T]:
             report(position, total)
     report_failed(failed, position)
     return items
-
-
-def tolerating(on_error: OnError) -> AbstractContextManager[None]:
-    """Return a context in which each item that fails raises an `EvaluationError`, if it is to be caught."""
-    return nullcontext() if on_error == "raise" else errstate("wrap")
-
-
-def report_failed(failed: dict[int, str], n: int) -> None:
-    """Warn of items that failed and were left out."""
-    if failed and len(failed) == n:
-        raise ValueError(f"materialize: all {n} items failed. The last error was: {failed.popitem()[1]}")
-    if failed:
-        named = [f"item {i}: {failed[i]}" for i in sorted(failed)[:_MOST_NAMED]]
-        more = [f"and {len(failed) - _MOST_NAMED} more"] * (len(failed) > _MOST_NAMED)
-        text = "; ".join([*named, *more])
-        warn(f"materialize: {len(failed)} of {n} items failed and were left out. {text}", RuntimeWarning)
-
-
-_MOST_NAMED = 5

@@ -46,7 +46,9 @@ class ParquetWriter(Target):
         self._kind = kind
 
     def prepare(self) -> None:
-        import pyarrow.parquet  # noqa: F401
+        import pyarrow.parquet
+
+        pyarrow.array([])  # imports pandas, if it is installed
 
     def stored(self, i: int) -> Any:
         return Records.of(self.folder, self.n).read([i])[0]

@@ -14,7 +14,7 @@ from ...core.errors import EvaluationError, fail, summary
 from ...core.view import View
 from ...core.worker import private_memory
 from ..directory import replace_file
-from .materialize import OnError, tolerating
+from .failed_items import OnError, tolerating
 
 __all__ = ["Ahead", "Target"]
 
@@ -52,7 +52,7 @@ class Target(ABC):
                 plan = json.load(file)
         except FileNotFoundError:
             return self._begin(on_error)
-        self._resume(plan)
+        self._resume(plan, on_error)
         return {}
 
     def _begin(self, on_error: OnError) -> dict[int, str]:
@@ -84,7 +84,7 @@ class Target(ABC):
         text = json.dumps(plan).encode()
         replace_file(self.within("plan.json"), lambda file: file.write(text))
 
-    def _resume(self, plan: dict[str, Any]) -> None:
+    def _resume(self, plan: dict[str, Any], on_error: OnError) -> None:
         if plan.get("format") != FORMAT:
             raise ValueError(
                 f"materialize: {self.folder} was begun by another version of seqkit. Delete it to begin"
@@ -99,13 +99,22 @@ class Target(ABC):
             )
         self.chunk_size, self.first = plan["chunk_size"], plan["first"]
         self.resume(plan["type"])
-        with private_memory():
-            found = self.source._get(self.first)
-        if not _alike(self.stored(self.first), self.as_stored(found)):
+        # The first item alone may be equal by chance, such as 0 times any factor.
+        for i in sorted({self.first, *np.flatnonzero(self.done())[-1:].tolist()}):
+            self._check_unchanged(i, on_error)
+
+    def _check_unchanged(self, i: int, on_error: OnError) -> None:
+        try:
+            with private_memory(), tolerating(on_error):
+                found = self.source._get(i)
+        except EvaluationError:
+            if on_error == "raise":
+                raise
+            return  # `on_error` may have made the item that is stored
+        if not _alike(self.stored(i), self.as_stored(found)):
             raise ValueError(
-                f"materialize: item {self.first} differs from the item {self.first} in {self.folder}. The"
-                " function or the data has changed, or items are random without a seed. Delete the folder to"
-                " begin again."
+                f"materialize: item {i} differs from the item {i} in {self.folder}. The function or the data"
+                " has changed, or items are random without a seed. Delete the folder to begin again."
             )
 
     def within(self, name: str) -> str:

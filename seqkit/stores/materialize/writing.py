@@ -20,11 +20,11 @@ import numpy as np
 from ...core.errors import EndOfSequence, EvaluationError, as_given, summary
 from ...core.indices import Plan, Unsized
 from ...core.iteration import surviving
-from ...core.progress import Progress, Report, reporting
+from ...core.progress import Progress, reporting
 from ...core.view import View
 from ...core.worker import private_memory
 from ...prefetch import prefetch
-from .materialize import OnError, report_failed, tolerating
+from .failed_items import OnError, report_failed, tolerating
 from .npy_writer import NpyWriter
 from .parquet_writer import ParquetWriter
 from .target import Ahead, Target
@@ -61,9 +61,8 @@ def write(
     with _alone(f"{path}.partial") as folder:
         target = WRITERS[_suffix(path)](source, path, folder, chunk_size)
         written = Written(source, target)
-        with reporting(progress, "materialize") as report:
-            failed = target.start(on_error)
-            failed |= _write_missing(written, ahead, on_error, report)
+        failed = target.start(on_error)
+        failed |= _write_missing(written, ahead, on_error, progress)
         report_failed(failed, target.n)
         target.complete(np.delete(np.arange(target.n), list(failed)), ahead)
         shutil.rmtree(folder, ignore_errors=True)  # a worker of a killed call may still be writing
@@ -154,13 +153,19 @@ class Written(View[int]):
         return Written(sources[0], self.target)
 
 
-def _write_missing(written: Written, ahead: Ahead, on_error: OnError, report: Report) -> dict[int, str]:
+def _write_missing(
+    written: Written, ahead: Ahead, on_error: OnError, progress: Progress | None
+) -> dict[int, str]:
     """Compute the missing items. Return the errors of items that failed, by index, if they are skipped."""
     target, failed = written.target, dict[int, str]()
     todo = np.flatnonzero(~target.done())
     done = target.n - len(todo)
-    report(done, target.n)
-    with ahead(written._take(todo)) as node, tolerating(on_error):
+    with (
+        ahead(written._take(todo)) as node,
+        reporting(progress, "materialize", node) as report,
+        tolerating(on_error),
+    ):
+        report(done, target.n)
         items = iter(node)
         for k in range(len(todo)):
             if k == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from array import array
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def lay_out(source: View[Any], report: Report | None = None) -> Layout:
             builder.add(item)
         if report is not None:
             report(count + 1, total)
-    return Pickles(np.empty(0, np.uint8), np.zeros(1, np.uint32)) if builder is None else builder.built()
+    return (builder or _BytesBuilder()).built()
 
 
 def _builder(item: Any) -> _Builder:
@@ -47,17 +47,17 @@ def _builder(item: Any) -> _Builder:
     if kind in (int, float, bool):
         return _NumberBuilder(kind)
     if kind in (str, bytes):
-        return _StringBuilder(kind)
+        return _BytesBuilder(kind)
     if _is_plain_array(item):
         return _ArrayBuilder(item)
     if isinstance(item, np.generic) and item.dtype.kind in "biufcmM":
         return _ArrayBuilder(item)
-    return _PickleBuilder()
+    return _BytesBuilder()
 
 
 def _as_pickles(builder: _Builder, count: int) -> _Builder:
     """Return a builder for any items, with the items of another builder."""
-    pickles = _PickleBuilder()
+    pickles = _BytesBuilder()
     if count:
         layout = builder.built()
         for i in range(count):
@@ -70,13 +70,6 @@ def _is_plain_array(value: Any) -> bool:
         return False
     dtype = value.dtype
     return not dtype.hasobject and dtype.itemsize > 0 and dtype.metadata is None  # a pickle keeps metadata
-
-
-class _Builder(Protocol):
-    """Collects items of one kind. `add` returns False for an item of another kind."""
-
-    def add(self, item: Any) -> bool: ...
-    def built(self) -> Layout: ...
 
 
 class _NumberBuilder:
@@ -140,31 +133,26 @@ class _ArrayBuilder:
         return Ragged(values.reshape(int(lengths.sum()), *self._trailing), _starts(lengths.cumsum()))
 
 
-class _StringBuilder:
-    def __init__(self, kind: type[Any]) -> None:
+class _BytesBuilder:
+    """For items that become bytes one by one: those of `kind`, str or bytes, or pickles of any items."""
+
+    def __init__(self, kind: type[Any] | None = None) -> None:
         self._kind = kind
-        self._data = bytearray()
-        self._ends = array("q")
-
-    def add(self, item: Any) -> bool:
-        if type(item) is not self._kind:
-            return False
-        self._data += item.encode("utf-8", "surrogatepass") if self._kind is str else item
-        self._ends.append(len(self._data))
-        return True
-
-    def built(self) -> Layout:
-        layout = Strings if self._kind is str else ByteStrings
-        return layout(_as_bytes(self._data), _starts(np.array(self._ends)))
-
-
-class _PickleBuilder:
-    def __init__(self) -> None:
         self._file = io.BytesIO()
         self._pickler = ClassRecorder(self._file, protocol=5)
         self._ends = array("q")
 
     def add(self, item: Any) -> bool:
+        if self._kind is None:
+            self._pickle(item)
+        elif type(item) is not self._kind:
+            return False
+        else:
+            self._file.write(item.encode("utf-8", "surrogatepass") if self._kind is str else item)
+        self._ends.append(self._file.tell())
+        return True
+
+    def _pickle(self, item: Any) -> None:
         try:
             self._pickler.dump(item)
         except Exception as error:
@@ -172,13 +160,14 @@ class _PickleBuilder:
                 f"pack: item {len(self._ends)}, a {type(item).__name__}, cannot be pickled: {error}"
             ) from error
         self._pickler.clear_memo()  # each item must be readable without the others
-        self._ends.append(self._file.tell())
-        return True
 
     def built(self) -> Layout:
-        layout = Pickles(_as_bytes(self._file.getbuffer()), _starts(np.array(self._ends)))
-        layout.classes = tuple(self._pickler.classes)
-        return layout
+        data = self._file.getbuffer()
+        values = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+        layout = {None: Pickles, str: Strings, bytes: ByteStrings}[self._kind]
+        made = layout(values, _starts(np.array(self._ends)))
+        made.classes = tuple(self._pickler.classes)
+        return made
 
 
 class ClassRecorder(pickle.Pickler):
@@ -194,12 +183,10 @@ class ClassRecorder(pickle.Pickler):
         return NotImplemented
 
 
-def _as_bytes(data: bytearray | memoryview) -> Array:
-    return np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
-
-
 def _starts(ends: Array) -> Array:
     """Return the start of each piece and the end of the last one, in the smaller sufficient dtype."""
-    starts = np.zeros(len(ends) + 1, np.uint32 if ends[-1] < 2**32 else np.int64)
-    starts[1:] = ends
-    return starts
+    starts = np.concatenate([[0], ends])
+    return starts.astype(np.uint32) if starts[-1] < 2**32 else starts
+
+
+_Builder: TypeAlias = _NumberBuilder | _ArrayBuilder | _BytesBuilder

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arguments import Last
 from ...core.errors import fail
 from ...core.indices import UNKNOWN, Length, Unsized
 from ...core.once import cached
 from ...core.view import View, name_of, sized
 from .columns import Columns, selected
-from .last import Last
 from .stacked import borrowed, in_shared_memory
 
 __all__ = ["Grouped"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...core.indices import Length
@@ -9,11 +10,16 @@ from ...core.once import cached
 from ...core.randomness import node_key
 from ...core.view import View
 
-__all__ = ["Random"]
+__all__ = ["Random", "is_reordered", "reorderings"]
 
 
 class Random(View[Any]):
-    """A view that is keyed by seed, epoch, and its name or the number of random views below it."""
+    """A view that is keyed by seed, epoch, and its name or the number of random views below it.
+
+    ``_reorders``: it changes which item stands where, rather than the items.
+    """
+
+    _reorders = False
 
     def __init__(
         self,
@@ -43,3 +49,18 @@ class Random(View[Any]):
     def _key_arguments(self) -> list[str]:
         """Return the arguments of `repr` that tell this view from others with the same sources."""
         return [f"seed={self._seed}", *[f"epoch={self._epoch}"] * (self._epoch > 0)]
+
+
+def reorderings(view: View[Any]) -> Iterator[Random]:
+    """Yield the views below, and the view, that put another item at each position in each epoch."""
+    pending = [view]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Random) and node._reorders:
+            yield node
+        pending.extend(node._sources)
+
+
+def is_reordered(view: View[Any]) -> bool:
+    """Does another item stand at each position in each epoch, because something below is shuffled?"""
+    return next(reorderings(view), None) is not None

@@ -14,9 +14,9 @@ from ...core.error_path import locate
 from ...core.errors import EndOfSequence, fail
 from ...core.indices import UNBOUNDED, Endless, Unsized
 from ...core.iteration import Progress, restarting
+from ...core.once import Deferred
 from ...core.tracebacks import hide_frames
 from ...core.view import T_co, View, is_measured
-from .deferred import Deferred
 from .passes import Passes, Stopped
 
 __all__ = ["END", "Scan", "Scanned"]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from ...core.arguments import check_separate
+from ...core.arguments import as_sequences
 from ...core.errors import EndOfSequence
 from ...core.indices import UNBOUNDED, UNKNOWN, Endless, Indices, Length, Plan, Unsized
 from ...core.iteration import surviving
@@ -27,8 +27,8 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     Parameters
     ----------
     *sequences : View or indexable
-        If one has an unknown length, so has the view. Without sequences, the view is empty. `concatenate`,
-        `collate` and `mix` take a list of sequences in their place.
+        One list of sequences may take their place, as in `concatenate`, `collate` and `mix`. A list of tuples
+        is one sequence. If one has an unknown length, so has the view. Without sequences, the view is empty.
     stop : "longest" or "shortest"
         When one sequence ends, continue with the others (default), or end with the last complete round.
 
@@ -40,8 +40,7 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     Raises
     ------
     TypeError
-        If a sequence cannot be indexed, or has an unknown length with ``"shortest"``, or for a single list of
-        sequences.
+        If a sequence cannot be indexed, or has an unknown length with ``"shortest"``.
     ValueError
         If `stop` is something else.
 
@@ -60,8 +59,8 @@ def interleave(*sequences: Indexable[T], stop: Stop = "longest") -> View[T]:
     """
     if stop not in ("longest", "shortest"):
         raise ValueError(f"interleave: stop must be 'longest' or 'shortest', got {stop!r}")
-    check_separate(sequences, "interleave")
-    return sized(Interleave(tuple(as_view(s, "interleave") for s in sequences), stop))
+    sources = tuple(as_view(s, "interleave") for s in as_sequences(sequences))
+    return sized(Interleave(sources, stop))
 
 
 class Interleave(OneOfSeveral):

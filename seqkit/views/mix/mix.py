@@ -143,6 +143,8 @@ def _starting_anew(
 class Mix(OneOfSeveral, Random):
     """The view that `mix` returns."""
 
+    _reorders = True
+
     def __init__(
         self,
         sources: tuple[View[Any], ...],

@@ -49,19 +49,18 @@ class Chain(NamedTuple):
         return (*steps, (len(self.layers) - 1, itemgetter(0)))
 
 
-def joined(
-    f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip, below: list[Chain | None]
-) -> Chain:
+def joined(f: Callable[..., Any], sources: tuple[View[Any], ...], zip: Zip) -> Chain:
     """Return the chain of a map. It extends the longest chain among its sources.
 
-    `below` has the chain of each source, or None for a source that is no map. Maps of several sequences with
-    different `zip` are not joined: rows have only one rule for their length.
+    Maps of several sequences with different `zip` are not joined: rows have only one rule for their length.
     """
     if len(sources) == 1:
-        chain = below[0]
-        if chain is None:
-            return Chain(((f, 0, 0),), sources, zip)
-        return Chain((*chain.layers, (f, 0, 0)), chain.inputs, chain.zip)
+        chain: Chain | None = getattr(sources[0], "_chain", None)
+        parts: tuple[Any, ...] = (((f, 0, 0),), sources, zip)
+        if chain is not None:
+            parts = ((*chain.layers, (f, 0, 0)), chain.inputs, chain.zip)
+        return tuple.__new__(Chain, parts)  # as `Chain(*parts)`, without a call of a function in Python
+    below: list[Chain | None] = [getattr(source, "_chain", None) for source in sources]
     joinable = [c if c and (len(c.inputs) == 1 or c.zip == zip) else None for c in below]
     lengths = [len(c.layers) if c else 0 for c in joinable]
     at = lengths.index(max(lengths))

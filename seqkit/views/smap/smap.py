@@ -140,7 +140,7 @@ class Smap(View[Any]):
     ) -> None:
         super().__init__(sources, sources[0]._known if len(sources) == 1 else None)
         self._name = name
-        self._chain: Chain = joined(f, sources, zip, [s._chain if type(s) is Smap else None for s in sources])
+        self._chain: Chain = joined(f, sources, zip)
         # The view and the functions of the loop. A `cached` attribute would make each access slower.
         self._loop: tuple[View[Any], tuple[Step, ...]] | None = None
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seqkit.views.bases.deferred import Deferred
+from seqkit.core.once import Deferred
 
 
 def test_threads_that_ask_together_wait_for_one_computation():

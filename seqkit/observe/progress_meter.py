@@ -1,0 +1,138 @@
+"""`ProgressMeter`: measures the rate of an iteration, and shows its `Status` from time to time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from ..core.view import View
+from ..prefetch.node import Prefetch
+from ..prefetch.resources import resident_bytes
+from ..prefetch.statistics import Statistics
+from .live import Display, display_of
+from .live_stages import LiveStages
+from .probe import Sums
+from .status import StageShare, Status
+from .tree import outline
+
+__all__ = ["INTERVAL_S", "ProgressMeter", "meter_of"]
+
+INTERVAL_S = 0.5
+# The weight of the latest interval in the rate.
+LATEST = 0.3
+# Sums over all nodes.
+SUMS = ("worked_ns", "restarts", "slots", "leased", "ready", "in_work")
+
+
+def meter_of(progress: Any, what: str, sequence: Any) -> ProgressMeter:
+    """Return a meter for the argument `progress` of a function that takes long."""
+    display = display_of(None if progress is True else progress, f"{what}: progress", what)
+    return ProgressMeter(sequence, display(), INTERVAL_S, monotonic)
+
+
+class ProgressMeter:
+    """Measures the rate of an iteration.
+
+    Attributes
+    ----------
+    done, total : int, and int or None
+        Number of items so far, and of all items.
+    has_consumer : bool
+        Whether somebody waits for the items.
+    waited_s : float
+        How long the consumer has waited since the last `show`.
+    due_s : float
+        When the next status is due.
+    status : Status or None
+        The latest status.
+    """
+
+    def __init__(self, sequence: Any, display: Display, every_s: float, clock: Callable[[], float]) -> None:
+        self.done = 0
+        self.total: int | None = None
+        self.has_consumer = False
+        self.waited_s = 0.0
+        self.status: Status | None = None
+        self._sequence = sequence
+        self._display = display
+        self._every_s = every_s
+        self._clock = clock
+        self._rate, self._shown = 0.0, 0
+        self._begun = self._since = clock()
+        self.due_s = self._begun + every_s
+        self._before = Statistics()
+        self._stages: tuple[StageShare, ...] = ()
+
+    def report(self, done: int, total: int | None) -> None:
+        """Record how many items are done. The first call says how many were done before."""
+        if self.total is None and not self.done:
+            self._shown = done
+        self.done, self.total = done, total
+        now = self._clock()
+        if now >= self.due_s:
+            self.show(now)
+
+    def show(self, now: float) -> None:
+        """Show the status."""
+        taken_s = max(now - self._since, 1e-9)
+        lately = (self.done - self._shown) / taken_s
+        self._rate = lately if not self._rate else LATEST * lately + (1 - LATEST) * self._rate
+        left = None if self.total is None or not self._rate else (self.total - self.done) / self._rate
+        nodes = _running(self._sequence)
+        sums = _sums(nodes)
+        workers = sum(node.workers() for node in nodes)
+        worked_s = max(0, sums.worked_ns - self._before.worked_ns) / 1e9
+        self._stages = _shares(nodes) or self._stages
+        self.status = Status(
+            self.done,
+            self.total,
+            now - self._begun,
+            self._rate,
+            left,
+            min(1.0, self.waited_s / taken_s) if self.has_consumer else None,
+            workers,
+            sums.restarts,
+            min(1.0, worked_s / taken_s / max(workers, 1)),
+            sums.ready,
+            sums.in_work,
+            sums.slots,
+            sums.leased,
+            resident_bytes(),
+            self._stages,
+        )
+        self._display.show(self.status)
+        self._since, self._shown, self._before = now, self.done, sums
+        self.due_s, self.waited_s = now + self._every_s, 0.0
+
+    def close(self) -> None:
+        """Show the items that were not shown yet, and end the display."""
+        if self.status is None or self.done > self._shown:
+            self.show(self._clock())
+        self._display.close()
+
+
+def _running(sequence: Any) -> list[Prefetch[Any]]:
+    """Return the nodes of a view or loader that run."""
+    views = sequence.nodes() if hasattr(sequence, "nodes") else [sequence]
+    nodes = [view for top in views if isinstance(top, View) for _, view in outline(top)]
+    return [node for node in nodes if isinstance(node, Prefetch) and node.is_running()]
+
+
+def _sums(nodes: list[Prefetch[Any]]) -> Statistics:
+    figures = [node.statistics() for node in nodes]
+    return Statistics(**{name: sum(getattr(each, name) for each in figures) for name in SUMS})
+
+
+def _shares(nodes: list[Prefetch[Any]]) -> tuple[StageShare, ...]:
+    """Return the shares of the stages of all nodes whose stages are timed."""
+    found: list[tuple[str, Sums]] = []
+    for node in nodes:
+        if type(observer := node.observer()) is LiveStages:
+            found += observer.lately()
+    total_s = sum(spent.seconds for _, spent in found)
+    return tuple(
+        StageShare(name, spent.seconds / total_s, spent.seconds / spent.items)
+        for name, spent in sorted(found, key=lambda pair: -pair[1].seconds)
+        if spent.items
+    )

@@ -1,0 +1,165 @@
+"""One word for one parameter: the table of the parameters of public functions, classes and methods.
+
+A parameter of a new function takes the word of the table that means the same. A parameter with a meaning of
+its own is added to the table, where its author sees the words beside it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+import seqkit as sk
+from seqkit import collation, samplers, sources, streams
+from seqkit.core.renamed import renamed
+
+from .helpers import says
+
+# The word of each meaning. A second word in parentheses stands only in the functions after it: those of
+# SeqTools, PyTorch and other libraries, whose programs use it. No other function may have it.
+WORDS = """
+sequence        (arr add_cache) (seq prefetch) (source view Stream) (iterable uniter shuffle_buffer)
+                (dataset DistributedSampler) (data_source RandomSampler SequentialSampler)
+                (selector case) (condition switch) (values case) (x switch) (y switch)
+sequences       (sources View) (named collate)
+f               (func debug SerializableFunc)
+functions
+predicate
+collate_fn
+indices         (indexes gather take)
+i
+n               (limit cycle) (times repeat) (num_samples RandomSampler WeightedRandomSampler)
+length          (size uniter window shuffle_buffer Stream.shuffle_buffer)
+lengths         (edges split)
+batch_size      (k batch Stream.batch) (last_batch_size unbatch) (batch_sizes FixedBucketSampler)
+pad
+last            (drop_last batch Stream.batch BatchSampler DistributedSampler)
+even            (even_size SplitSampler)
+nworkers        (n_parallel uniter)
+rank
+world_size      (num_replicas DistributedSampler ShardedSampler SplitSampler)
+max_bytes       (cache_size add_cache uniter)
+seconds         (max_seconds preview)
+key             (keys SortedSampler) (sort_keys SortedBucketSampler) (bucket_keys FixedBucketSampler)
+value           (item default_convert)
+start stop step (stride window) (interval IntervalSampler watch)
+clock
+seed epoch epochs weights shuffle replacement order name
+method chunk_size context timeout retries in_order max_buffered shm_size start_hook end_hook
+progress        (report watch)
+open_fn read path (url remote) (store zarr add_cache)
+sampler functions container batch axis dtype shape
+check eager first stages batched zip contiguous reverse
+on_error        (evaluation errstate seterr) (oversize BudgetBatchSampler TokenBudgetBatchSampler)
+                (objects default_collate) (extra Dict) (try_workers profile)
+"""
+
+# Parameters that only one function or family has.
+OWN = """
+add_cache: cache policy key
+audio, csv, images, archives, …: delimiter encoding library options mode frame pattern suffixes
+    columns query ids storage_options split per_thread items arguments
+collate functions: expand batch_axis collate_fn_map convert_fn_map ret_length round_to to_length mask clip
+debug: max_calls max_rate
+materialize: to
+random_split: groups stratify
+samplers of batches: max_tokens max_samples multiple sort last_group num_shards num_buckets bucket_scheme
+    bucket_len_step ratio use_average_length mult rollover repeat resume
+shuffle_groups: group_sizes groups_at_once
+streams: streams
+tune: cpus memory
+"""
+
+# Loaders have the words of training scripts. Users do not make results, errors and states.
+LOADERS = {"DataLoader", "StreamLoader"}
+NOT_MADE_BY_USERS = {"EvaluationError", "ItemTimeout", "Prefetch", "StreamBatch", "WorkerDied", "WorkerInfo"}
+OF_STATES = {"state", "read", "index"}
+
+
+def public() -> dict[str, Any]:
+    """Return the public functions and classes, and the methods of these classes."""
+    found: dict[str, Any] = {"filter": sk.filter}
+    for room in (sk, collation, samplers, sources, streams):
+        for name in room.__all__:
+            thing = getattr(room, name)
+            if not callable(thing) or name in LOADERS | NOT_MADE_BY_USERS:
+                continue
+            found[name] = thing
+            if inspect.isclass(thing):
+                methods = {m: f for m, f in vars(thing).items() if m[0] != "_" and inspect.isfunction(f)}
+                found |= {f"{name}.{m}": f for m, f in methods.items()}
+    return found
+
+
+def used() -> dict[str, set[str]]:
+    """Return the functions that have each parameter."""
+    where: dict[str, set[str]] = defaultdict(set)
+    for name, function in public().items():
+        try:
+            parameters = inspect.signature(function).parameters
+        except ValueError:  # written in C
+            continue
+        for parameter in parameters:
+            if parameter != "self" and not ("." in name and parameter in OF_STATES):
+                where[parameter].add(name)
+    return where
+
+
+def table() -> tuple[set[str], dict[str, set[str]]]:
+    """Return the words that any function may have, and the functions that may have each other word."""
+    parts = WORDS.replace(")", "(").split("(")
+    own = [word for line in OWN.strip().splitlines() for word in line.split(": ")[-1].split()]
+    only = {word: set(functions) for word, *functions in map(str.split, parts[1::2])}
+    return {*own, *(word for part in parts[::2] for word in part.split())}, only
+
+
+def test_every_parameter_has_a_word_of_the_table() -> None:
+    everywhere, only = table()
+    others = {word: functions - only.get(word, set()) for word, functions in used().items()}
+    assert {
+        word: functions for word, functions in others.items() if functions and word not in everywhere
+    } == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "old", "now"),
+    [
+        (lambda: collation.Pad(pad_val=7), "Pad: the parameter pad_val", "pad"),
+        (lambda: sk.PadSequence(3, pad_val=7), "PadSequence: the parameter pad_val", "pad"),
+        (lambda: collation.PerShard(function=list), "PerShard: the parameter function", "f"),
+        (lambda: sk.filter(pred=bool, sequence=[1]), "filter: the parameter pred", "predicate"),
+        (
+            lambda: samplers.SplitSampler(9, num_parts=3),
+            "SplitSampler: the parameter num_parts",
+            "num_replicas",
+        ),
+        (
+            lambda: samplers.FilterSampler(bool, dataset=[1]),
+            "FilterSampler: the parameter dataset",
+            "sequence",
+        ),
+        (lambda: streams.Stream("abc").skip(count=1), r"Stream\.skip: the parameter count", "n"),
+    ],
+)
+def test_an_old_name_works_with_a_warning(call: Any, old: str, now: str) -> None:
+    with pytest.warns(FutureWarning, match=f"{old} is called {now} now"):
+        assert call() is not None
+
+
+BOTH = "paint: got colour and color, the same parameter twice. Pass only color."
+
+
+def test_both_names_of_a_parameter_are_refused() -> None:
+    @renamed(colour="color")
+    def paint(color: str) -> str:
+        return color
+
+    with (
+        pytest.warns(FutureWarning),
+        says(TypeError, BOTH),
+    ):
+        paint(color="red", colour="blue")  # type: ignore[call-arg]
+    assert paint("red") == paint(color="red") == "red"
