@@ -145,7 +145,7 @@ def test_deterministic_pipelines_are_found_equal(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["random views", "a loader"])
 def test_all_ways_to_read_are_compared_in_two_epochs(name: str) -> None:
-    report = verify(SAME[name](), items=4)
+    report = verify(SAME[name](), n=4)
     assert report.ok, report
     ways = {check.way for check in report.checks}
     assert {(check.way, check.epoch) for check in report.checks} == {(way, e) for way in ways for e in (0, 1)}
