@@ -61,7 +61,7 @@ html_css_files = ["site.css"]
 html_extra_path = ["_extra"]  # the start page sends its reader to docs/
 html_show_sourcelink = False
 html_theme_options: dict[str, object] = {
-    "logo": {"text": html_title},
+    "logo": {"text": project if switcher else html_title},
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "show_prev_next": False,

@@ -71,6 +71,14 @@ def test_the_memory_for_batches_is_their_number_for_each_worker(monkeypatch: pyt
     assert tune(NUMBERS).settings == {"nworkers": 4, "method": "process", "max_buffered": 10}
 
 
+@pytest.mark.parametrize("measure", [tune, sk.profile])
+def test_loaders_of_streams_are_refused_with_another_way(measure: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"StreamLoader reads streams, which are no sequence. Read it with watch"
+    ):
+        measure(sk.streams.StreamLoader(range(2), lambda stream: [stream], 1))
+
+
 def test_failing_items_are_shown() -> None:
     found = tune(sk.smap(lambda x: 1 / 0, NUMBERS), seconds=0.05)
     assert " failed: ZeroDivisionError" in str(found)

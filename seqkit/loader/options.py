@@ -100,6 +100,12 @@ def _on_error(value: Any, who: str) -> Any:
     return value if callable(value) else _one_of("raise", "skip", "replace", other=" or callable")(value, who)
 
 
+def _method(value: Any, who: str) -> Any:
+    if value == "auto":
+        raise ValueError(f"{who} should be 'process' or 'thread', got 'auto'. Call tune to choose")
+    return _one_of("process", "thread")(value, who)
+
+
 def _start_method(value: Any, who: str) -> Any:
     if not isinstance(value, str) and not hasattr(value, "get_start_method"):
         raise TypeError(
@@ -112,7 +118,6 @@ def _start_method(value: Any, who: str) -> Any:
 _keys = _iterable_of("indices")
 _lists_of_keys = _iterable_of("lists of indices")
 _size = partial(optional_int, least=0)
-_method = _one_of("process", "thread")
 _split = _one_of("none", "parts", "reader", "workers")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -81,19 +81,19 @@ def file_of(data: Any) -> str:
     ''
     """
     opening = getattr(getattr(data, "_open_fn", None), "args", None)  # of a file that is not open yet
-    if opening and isinstance(opening[0], list):
+    if opening and isinstance(opening[0], list | tuple) and opening[0]:
         return _named(opening[0])
     for owner in (data, *(getattr(data, name, None) for name in ("base", "file", "store_path"))):
         for name in _FILES:
             found = getattr(owner, name, None)
             if isinstance(found, str | os.PathLike) and str(found):
                 return os.path.basename(os.fspath(found).rstrip("/")) or str(found)
-            if isinstance(found, list) and found:
+            if isinstance(found, list | tuple) and found:
                 return _named(found)
     return ""
 
 
-def _named(paths: list[Any]) -> str:
+def _named(paths: Sequence[Any]) -> str:
     more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
     return f"{os.path.basename(str(paths[0]))}{more}"
 

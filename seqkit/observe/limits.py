@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..core.units import percent
-from ..prefetch.figures import Speed
+from ..prefetch.figures import SLEEPS, Speed
 from .measurement import Measurement, NodeFigures, Stage
 
 # Workers are busy from this share of the time on.
@@ -86,6 +86,8 @@ def modelled(m: Measurement) -> Speed | None:
 
 def hindered(m: Measurement, speed: float) -> float:
     """Return a speed of an idle machine on this one, where others use the CPUs, too."""
+    if m.sleeps >= SLEEPS:  # it was measured as it is, on this machine
+        return speed
     node = limiting(m)
     if node is None:
         return speed * max(0.05, 1 - m.queued_s / max(m.elapsed_s, 1e-9))

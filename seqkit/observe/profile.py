@@ -23,6 +23,7 @@ from ..prefetch.resources import usable_cpus
 from ..prefetch.statistics import Statistics
 from .measurement import NodeFigures, Stage
 from .probe import Probe, Recording
+from .remedy import refuse_streams
 from .report import Profile
 from .stage_times import stage_times
 from .tree import outline
@@ -132,6 +133,7 @@ def profile(
 
 def _as_view(sequence: Any) -> View[Any]:
     """Return a view, or the view of a loader."""
+    refuse_streams(sequence, "profile")
     kind = type(sequence)
     can_be_read = hasattr(kind, "__getitem__") or hasattr(kind, "view")
     if kind.__module__.startswith("seqkit.") and not can_be_read:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["in_words_of", "spelled", "told"]
+__all__ = ["in_words_of", "refuse_streams", "spelled", "told"]
 
 # Arguments of `prefetch` that loaders call otherwise.
 _OF_LOADERS = {"nworkers": "num_workers", "max_buffered": "prefetch_factor"}
+
+
+def refuse_streams(loader: Any, who: str) -> None:
+    """Raise TypeError for a loader whose items are no view."""
+    if hasattr(loader, "with_workers") and not hasattr(loader, "view"):
+        raise TypeError(
+            f"{who}: {type(loader).__name__} reads streams, which are no sequence. Read it with watch."
+            " If the consumer waits and workers are busy, pass more of them as `num_workers=`, or"
+            " `method='thread'` for streams that sleep"
+        )
 
 
 def in_words_of(subject: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..prefetch.choose import choose
 from ..prefetch.figures import Speed
 from ..prefetch.node import Prefetch, prefetch
 from ..prefetch.settings import Settings
-from .remedy import in_words_of, spelled, told
+from .remedy import in_words_of, refuse_streams, spelled, told
 from .stages import Stages, stages
 
 __all__ = ["Tuning", "tune"]
@@ -93,8 +93,9 @@ def tune(
 
 def _to_measure(sequence: Any) -> tuple[View[Any], Settings, str]:
     """Return the view that workers would compute, how they would start, and what was given."""
+    refuse_streams(sequence, "tune")
     subject = "view"
-    if hasattr(sequence, "with_workers") and hasattr(sequence, "view"):
+    if hasattr(sequence, "with_workers"):
         subject = type(sequence).__name__
         sequence = sequence.with_workers(1).view
     view = as_view(sequence, "tune")

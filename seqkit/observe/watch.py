@@ -37,8 +37,8 @@ def watch(
         JSON. None (the default) updates a display in notebooks, a panel in terminals if rich is installed,
         and otherwise a line on standard error.
     stages : bool
-        True times the views in the workers that start meanwhile, and shows their shares. These workers read a
-        rebuilt pipeline, in which caches start empty. Quick items take longer.
+        True times the views in the workers that the iteration starts, and shows their shares. These workers
+        read a rebuilt pipeline, in which caches start empty. Quick items take longer.
     interval : float, optional
         Seconds between updates, above 0. None (the default): 0.5.
     clock : callable

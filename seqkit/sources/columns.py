@@ -41,6 +41,8 @@ def as_names(names: Any, who: str) -> Any:
         raise TypeError(f"{who} must be a str, a sequence of str or None, got {names!r}")
     if not found:
         raise ValueError(f"{who} must not be empty. Leave it out to read all.")
+    if len(set(found)) < len(found):
+        raise ValueError(f"{who} must not have a name twice, got {found}")
     return found
 
 

@@ -145,10 +145,12 @@ def name_file(error: Exception, path: str | None) -> None:
 
 def is_pointer(path: str) -> bool:
     """Return whether a file is what Git leaves in place of a large file that was not downloaded."""
+    if not os.path.isfile(path):  # a folder, a URL, or a pipe, which would wait
+        return False
     try:
         with open(path, "rb") as file:
             return file.read(len(POINTER)) == POINTER
-    except (OSError, ValueError):  # a folder, or a URL
+    except OSError:
         return False
 
 
@@ -187,7 +189,8 @@ def _walk(folder: str, above: tuple[str, ...]) -> Iterator[str]:
     for entry in shown:
         is_link = entry.is_symlink()
         if not (os.path.isdir(entry.path) if is_link else entry.is_dir()):
-            yield entry.path
+            if is_link or entry.is_file():  # reading a pipe would wait for its writer
+                yield entry.path
         elif not is_link or os.path.realpath(entry.path) not in above:  # or the link leads in a circle
             yield from _walk(entry.path, above)
 
@@ -197,7 +200,8 @@ def _glob(pattern: str) -> Iterator[str]:
         return iter([pattern])
     in_circle = cache(_in_circle)
     paths = iglob(pattern, recursive=True)
-    return (path for path in paths if not os.path.isdir(path) and not in_circle(os.path.dirname(path)))
+    files = (path for path in paths if os.path.isfile(path) or os.path.islink(path))
+    return (path for path in files if not os.path.isdir(path) and not in_circle(os.path.dirname(path)))
 
 
 def _in_circle(folder: str) -> bool:

@@ -26,6 +26,11 @@ class PandasColumn:
     @cached
     def values(self) -> Any:
         kind = self._series.dtype
+        if "time64[ns]" in str(kind):
+            raise ValueError(
+                f"the column {self._series.name!r} has times with nanoseconds, which objects of Python cannot"
+                " hold. Cast it to pandas.ArrowDtype(pyarrow.time64('us'))"
+            )
         is_plain = isinstance(kind, np.dtype) and kind.kind in "biufcO"
         return self._series.to_numpy() if is_plain else self._series.array
 

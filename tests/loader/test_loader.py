@@ -662,6 +662,7 @@ OURS = [
     ({"collate_fn": 5}, TypeError, "collate_fn should be callable or None, but got 5"),
     ({"worker_init_fn": 5}, TypeError, "worker_init_fn should be callable or None, but got 5"),
     ({"method": "fiber"}, ValueError, "method should be 'process' or 'thread', but got 'fiber'"),
+    ({"method": "auto"}, ValueError, "method should be 'process' or 'thread', got 'auto'. Call tune"),
     ({"method": None}, ValueError, "method should be 'process' or 'thread', but got None"),
     ({"shm_size": -1}, ValueError, "shm_size must be an int of at least 0 or None, got -1"),
     ({"shm_size": 1.5}, TypeError, "shm_size must be an int of at least 0 or None, got 1.5"),

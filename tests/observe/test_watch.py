@@ -212,7 +212,7 @@ def test_errors_of_timed_stages_name_the_same_views(method):
 def test_profile_refuses_an_iteration_and_names_the_remedy():
     loader = sk.DataLoader(range(8))
     for running in (iter(loader), watch(loader), StreamLoader([3], range, 1)):
-        with pytest.raises(TypeError, match=f"profile: {type(running).__name__} cannot be read by index"):
+        with pytest.raises(TypeError, match=rf"profile: {type(running).__name__} .*watch\b"):
             sk.profile(running)
 
 

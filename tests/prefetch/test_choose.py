@@ -142,7 +142,7 @@ def test_a_lock_that_items_hold_is_told_from_one_that_they_release() -> None:
 
 class LockShare:
     def __call__(self, view: Any) -> float:
-        return lock_share_of(view, 0, 0.1)[0]
+        return lock_share_of(view, 0, 0.3)[0]
 
 
 class Work:

@@ -92,6 +92,20 @@ def test_cell_is_read_right_or_refused_by_name(source: str, oddity: str, tmp_pat
 # -------------------------------------------------------------------- files
 
 
+@cell("files", "pipe")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").touch()
+    os.mkfifo(folder / "b.txt")
+    return lambda: sources.files(folder), [str(folder / "a.txt")]
+
+
+@cell("files", "pipe, pattern")
+def _(folder: Path) -> Any:
+    (folder / "a.txt").touch()
+    os.mkfifo(folder / "b.txt")
+    return lambda: sources.files(folder / "*.txt"), [str(folder / "a.txt")]
+
+
 @cell("files", "link to a file")
 def _(folder: Path) -> Any:
     (folder / "a.txt").touch()
@@ -1297,6 +1311,12 @@ def _(folder: Path) -> Any:
     return lambda: sources.parquet(folder), refused("is a Delta table", "deltalake")
 
 
+@cell("parquet", "column chosen twice", "pyarrow")
+def _(folder: Path) -> Any:
+    parquet(folder, a={"x": [1]})
+    return lambda: sources.parquet(folder, ["x", "x"])[:0], refused("columns must not have a name twice")
+
+
 @cell("parquet", "Hudi table", "pyarrow")
 def _(folder: Path) -> Any:
     parquet(folder, a={"x": [1]})
@@ -1630,6 +1650,15 @@ for each in ("pandas", "arrow", "polars"):
 @cell("huggingface", "numpy format", "datasets")
 def _(folder: Path) -> Any:
     return of_format("numpy", x=[1, 2]), [{"x": 1}, {"x": 2}]
+
+
+@cell("pandas", "times with nanoseconds", "pandas", "pyarrow")
+def _(folder: Path) -> Any:
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = pd.DataFrame({"t": pd.array([None, 1001], dtype=pd.ArrowDtype(pa.time64("ns")))})
+    return lambda: sk.view(frame), refused("'t' has times with nanoseconds", "time64")
 
 
 @cell("huggingface", "times with nanoseconds", "datasets", "pyarrow")
