@@ -88,7 +88,7 @@ class Recording:
     def of_thread(self) -> _Recorder:
         """Return the recorder of this thread."""
         recorder = _local.recorder
-        if recorder is None or recorder.recording is not self or recorder.pid != os.getpid():
+        if recorder is None or recorder.recording is not self:
             recorder = _local.recorder = _Recorder(self)
         return recorder
 
@@ -224,6 +224,14 @@ class _Local(threading.local):
 _local = _Local()
 
 
+def _after_fork_in_child() -> None:
+    _local.recorder = None  # the child's thread has a recorder of its own
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def forget(directory: str) -> None:
     """Forget what the threads of this process have recorded."""
     _recorders.pop(directory, None)
@@ -241,6 +249,8 @@ class Probe(View[Any]):
         recorder = self._recording.of_thread()
         if not recorder.depth:
             recorder.begin()
+        elif not recorder.is_on:
+            return read(*args)
         recorder.depth += 1
         try:
             return self._event(recorder, index, items, read, *args) if recorder.is_on else read(*args)

@@ -81,7 +81,7 @@ def profile(
     -----
     Caches start empty. A failing item is counted, and reading goes on. Each thread times its first 256
     items, and then a sample, which takes about 1 % of the CPU time. An item that is not timed costs about
-    0.6 µs per view. Quick items are read again without timing, to find their rate, unless `n` is given.
+    0.3 µs per view. Quick items are read again without timing, to find their rate, unless `n` is given.
 
     Examples
     --------

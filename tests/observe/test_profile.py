@@ -142,7 +142,7 @@ def test_profiled_random_views_draw_the_same_numbers():
     noise = sk.random_map(
         lambda x, rng: drawn.append(int(rng.integers(1000))), sk.shuffle(range(9), seed=0), seed=1
     )
-    profile(sk.smap(str, noise), try_workers=False)
+    profile(sk.smap(str, noise), n=9, try_workers=False)
     expected = drawn.copy()
     drawn.clear()
     list(noise)
@@ -153,8 +153,8 @@ def test_caches_start_empty_and_stay_as_they_are():
     source = CountingSource(range(4))
     cached = add_cache(source, 4)
     list(cached)
-    profile(cached)
-    profile(cached)
+    profile(cached, n=4)
+    profile(cached, n=4)
     assert set(source.reads.values()) == {3}
 
 
