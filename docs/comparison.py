@@ -38,15 +38,16 @@ def ratios(ours: list[float], theirs: list[float], less_is_better: bool) -> list
     return [b / a if less_is_better else a / b for a, b in zip(ours, theirs, strict=True)]
 
 
-def median(values: list[float], pattern: str) -> str:
-    return format(statistics.median(values), pattern)
+def number(value: float) -> str:
+    """Return two digits, or all digits before the point."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def spread(runs: list[list[float]], pattern: str = ".2g") -> str:
+def spread(runs: list[list[float]]) -> str:
     """Return the median of each run, then the lowest and the highest round of all."""
     rounds = [value for run in runs for value in run]
-    medians = " and ".join(median(run, pattern) for run in runs)
-    return f"{medians} ({min(rounds):{pattern}} to {max(rounds):{pattern}})"
+    medians = " and ".join(number(statistics.median(run)) for run in runs)
+    return f"{medians} ({number(min(rounds))} to {number(max(rounds))})"
 
 
 def lines(header: list[str], rows: list[list[str]]) -> str:
@@ -54,26 +55,22 @@ def lines(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def versus(part: str, columns: dict[str, str], field: str = "per_second", pattern: str = ",.0f") -> str:
+def versus(part: str, columns: dict[str, str], field: str = "per_second") -> str:
     """Return a table: seqkit's own figure, then how many times better seqkit is than each library."""
-    found = {column: compared(part, title, field) for column, title in columns.items()}
-    names = dict.fromkeys(name for runs in found.values() for run in runs for name in run)
-    rows = [
-        [
-            "**seqkit**, measured",
-            *(spread([run["seqkit"] for run in runs], pattern) for runs in found.values()),
-        ]
-    ]
-    for name in names:
-        if name == "seqkit":
-            continue
-        cells = []
-        for runs in found.values():
-            both = [ratios(run["seqkit"], run[name], LESS[field]) for run in runs if all(run.get(name, ()))]
-            cells.append(spread(both) if both and all(name in run for run in runs) else "")
+    found = [compared(part, title, field) for title in columns.values()]
+    rows = [["**seqkit**, measured", *(spread([run["seqkit"] for run in runs]) for runs in found)]]
+    for name in dict.fromkeys(name for runs in found for run in runs for name in run if name != "seqkit"):
+        cells = [cell(runs, name, LESS[field]) for runs in found]
         if any(cells):
             rows.append([name, *cells])
     return lines(["seqkit is, beside", *columns], rows)
+
+
+def cell(runs: list[dict[str, list[float]]], name: str, less_is_better: bool) -> str:
+    """Return the ratios, or nothing where a run has no figure."""
+    if not all(name in run and all(run[name]) for run in runs):
+        return ""
+    return spread([ratios(run["seqkit"], run[name], less_is_better) for run in runs])
 
 
 TRANSPORT = {

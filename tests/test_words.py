@@ -1,7 +1,7 @@
 """One word for one parameter: the table of the parameters of public functions, classes and methods.
 
-A parameter of a new function takes the word of the table that means the same. A parameter with a meaning of
-its own is added to the table, where its author sees the words beside it.
+A parameter of a new function takes the word of the table that means the same. Add a word to the table only
+for a new meaning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What other libraries do where docs/comparison.md says *run*: index, resume, errors, killed workers.
+"""Features of other libraries, tried out: index, slice, resume, errors, killed workers.
 
 Prints one line for each library and feature: the result, or the first words of the error.
 """
@@ -23,7 +23,7 @@ COUNT, CULPRIT, LIMIT_S = 100, 37, 10
 
 
 class Faulty:
-    """A hundred numbers, one of which fails or kills its process."""
+    """A hundred numbers, and one fails or kills its process."""
 
     def __init__(self, kill: bool) -> None:
         self.kill = kill

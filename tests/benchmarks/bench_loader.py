@@ -1,4 +1,4 @@
-"""Loaders beside torch's: epochs of small samples, the next epoch, resume; resume beside other libraries."""
+"""Loaders beside torch's: epochs of small samples, the next epoch, resume; resume of other libraries."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Rows(Endless):
 
 
 class Straggler:
-    """Items of 10 ms, one of which takes 300 ms."""
+    """Items of 10 ms, and one of 300 ms."""
 
     def __len__(self) -> int:
         return WARM + 60

@@ -1,4 +1,4 @@
-"""How soon the first batch comes: beside other libraries, in a notebook, and of data too large to copy.
+"""Time to the first batch: of other libraries too, in a notebook, and of data too large to copy.
 
 The libraries start on a large data set: with fork, beside the thread of a progress bar, and with spawn. The
 part about notebooks needs ipykernel and jupyter_client.

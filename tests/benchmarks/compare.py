@@ -2,7 +2,7 @@
 
 Every run has a process of its own. It reads for `SECONDS` after the first `WARM` results. In one run are
 measured: results per second, seconds to the first result, CPU time of the consumer's process for a result,
-and memory of a worker. The first result and the last are compared with what they should be.
+and memory of a worker. The first result and the last are checked.
 
 The limit is measured in the same rounds: two processes that compute the same and hand nothing over.
 """
@@ -40,7 +40,7 @@ class Endless:
 
 
 class Found(NamedTuple):
-    """What one run measured."""
+    """The figures of one run."""
 
     per_second: float
     first_ms: float

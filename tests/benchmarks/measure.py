@@ -71,7 +71,7 @@ def in_turn(runs: dict[str, Callable[[], float]], rounds: int = 5) -> dict[str, 
 
 
 def in_rounds(runs: dict[str, Callable[[], T]], rounds: int, skip: int = 0) -> dict[str, list[T]]:
-    """Return what every run returned, in turn, without the first `skip` rounds."""
+    """Return the results of every run, in turn, without the first `skip` rounds."""
     found: dict[str, list[T]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():

@@ -1,8 +1,8 @@
-"""The libraries that are measured beside seqkit: how each is asked for the same work with two workers.
+"""The libraries that are compared with seqkit: how each is asked for the same work with two workers.
 
 Each function takes a `Work` and returns an iterable of its results, in order, as the documentation of the
-library advises. It raises `Unsuited` for work that the library is not made for. What it starts ends with the
-process that asked: `measure.apart` gives every run one of its own.
+library advises. It raises `Unsuited` for work that the library is not made for. Processes end with the one
+that asked: `measure.apart` gives every run a process of its own.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def spdl_threads(work: Work) -> Iterable[Any]:
 
 
 def spdl_processes(work: Work) -> Iterator[Any]:
-    """Large results go through a segment pool. Such a pool has one process that writes; two take turns."""
+    """Large results go through a segment pool. A pool has one process that writes, so two take turns."""
     from spdl.pipeline import iterate_in_subprocess
 
     hush()
