@@ -118,9 +118,8 @@ def resume(samples, size):
     with loader(1) as second:
         second.load_state_dict(state)
         agree = same(list(second), expected)
-    print(
-        f"Resumed after batch 1 of {len(first)} with other workers: {'the same' if agree else 'OTHER'} batches."
-    )
+    found = "the same" if agree else "OTHER"
+    print(f"Resumed after batch 1 of {len(first)} with other workers: {found} batches.")
     return agree
 
 

@@ -42,7 +42,7 @@ from .streams.loader import StreamLoader as _StreamLoader
 __all__ = ["DataLoader", "StreamBatch", "StreamLoader", "default_collate", "default_convert"]
 
 
-def __dir__() -> list[str]:  # noqa: N807
+def __dir__() -> list[str]:
     return __all__
 
 
