@@ -23,7 +23,7 @@ PIP    := -m pip --quiet --disable-pip-version-check
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # The longest first: make runs three parts side by side, and starts the next one when one ends. Two CPUs suffice
 # for three parts, because the tests of the engine wait for a third of their time.
-PARTS  := test-engine test-others test-loaders test-streams lint test-frameworks test-sources
+PARTS  := test-engine test-loaders test-others test-examples test-streams lint test-frameworks test-sources
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_INPUT := 1
@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Rooms whose tests start workers run in processes of their own. Libraries that others load (polars, pandas)
 # have threads, and beside those threads workers are not forked.
 LOADERS := tests/loader tests/samplers tests/collation
-APART   := tests/prefetch $(LOADERS) tests/sources tests/streams
+APART   := tests/prefetch $(LOADERS) tests/sources tests/streams tests/test_examples.py
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -54,6 +54,9 @@ test-engine:
 
 test-others:
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(APART))
+
+test-examples:
+	$(BIN)/python -m pytest tests/test_examples.py
 
 test-loaders:
 	$(BIN)/python -m pytest $(LOADERS)

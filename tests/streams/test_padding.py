@@ -308,5 +308,5 @@ def test_a_stream_that_cannot_be_counted_is_named() -> None:
         count_chunks([1, 99], arrays)
     with pytest.raises(TypeError, match="count_chunks: open_fn must be callable"):
         count_chunks([1], 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="count_chunks: num_workers must be an int of at least 0"):
+    with pytest.raises(ValueError, match="count_chunks: nworkers must be an int of at least 0"):
         count_chunks([1], range, -1)
