@@ -7,6 +7,7 @@ for a new meaning.
 from __future__ import annotations
 
 import inspect
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -163,3 +164,32 @@ def test_both_names_of_a_parameter_are_refused() -> None:
     ):
         paint(color="red", colour="blue")  # type: ignore[call-arg]
     assert paint("red") == paint(color="red") == "red"
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: sk.prefetch([1], num_workers=2),
+            "parameter num_workers. Use nworkers.",
+        ),
+        (lambda: sk.view([1]).batch(batch_size=2), "batch: there is no parameter batch_size. Use k."),
+        (
+            lambda: sk.shuffle([1], buffer_size=9),
+            "parameter buffer_size. Use no buffer:",
+        ),
+        (
+            lambda: sk.smap([1], str),
+            "got [1]. The function comes first: smap(f, sequence)",
+        ),
+    ],
+)
+def test_words_of_other_libraries_are_refused_with_those_of_seqkit(call: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)):
+        call()
+
+
+def test_words_of_other_libraries_are_no_words_of_seqkit() -> None:
+    for function in (sk.batch, sk.prefetch, sk.shuffle):
+        elsewhere = inspect.getclosurevars(function).nonlocals["words"]
+        assert elsewhere.keys().isdisjoint(inspect.signature(function).parameters)

@@ -142,8 +142,8 @@ def accepts(function: Callable[..., Any], *arguments: Any) -> bool:
     return True
 
 
-def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
-    """Raise TypeError unless a value is callable, or None if that is allowed.
+def check_callable(value: Any, who: str, *, optional: bool = False, hint: str = "") -> None:
+    """Raise TypeError unless a value is callable, or None if that is allowed. `hint` ends the message.
 
     >>> check_callable("abs", "smap: f")
     Traceback (most recent call last):
@@ -152,7 +152,7 @@ def check_callable(value: Any, who: str, *, optional: bool = False) -> None:
     if type(value) is FunctionType and not value.__code__.co_flags & _ASYNC:
         return  # the most common case, fast
     if not callable(value) and not (optional and value is None):
-        raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}")
+        raise TypeError(f"{who} must be callable{' or None' * optional}, got {as_given(value)}{hint}")
     refuse_async(value, who)
 
 

@@ -1,4 +1,4 @@
-"""`renamed`: parameters whose old names are accepted for one version, with a warning."""
+"""Other names of parameters: old ones, which are accepted with a warning, and those of other libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from .tracebacks import hiding_frames, warn
 
-__all__ = ["renamed"]
+__all__ = ["named_elsewhere", "renamed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,3 +72,43 @@ def _translated(given: dict[str, Any], old: dict[str, str], who: str) -> dict[st
                 raise TypeError(f"{who}: got {name} and {now}, the same parameter twice. Pass only {now}.")
         found[now] = value
     return found
+
+
+def named_elsewhere(**words: str) -> Callable[[F], F]:
+    """Decorate a function of which other libraries call parameters by other names.
+
+    Parameters
+    ----------
+    **words : str
+        What to use instead, for each name elsewhere.
+
+    Raises
+    ------
+    TypeError
+        By the function, if it is called with one of these names.
+
+    Notes
+    -----
+    One call more for each call of the function.
+
+    Examples
+    --------
+    >>> @named_elsewhere(colour="color")
+    ... def paint(color): return color
+    >>> paint(colour="red")
+    Traceback (most recent call last):
+    TypeError: paint: there is no parameter colour. Use color.
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if kwargs and not words.keys().isdisjoint(kwargs):
+                name = next(name for name in kwargs if name in words)
+                with hiding_frames():
+                    raise TypeError(f"{function.__name__}: there is no parameter {name}. Use {words[name]}.")
+            return function(*args, **kwargs)
+
+        return cast(F, call)
+
+    return decorate

@@ -8,6 +8,7 @@ from ..core.arguments import int_at_least
 from ..core.indices import Indices, Length, Unsized
 from ..core.once import cached
 from ..core.randomness import NumpyPermutation, Permutation, as_name, as_seed
+from ..core.renamed import named_elsewhere
 from ..core.source import as_view
 from ..core.view import Indexable, T, View, sized
 from .bases.columns import selected
@@ -20,6 +21,9 @@ __all__ = ["Shuffle", "shuffle"]
 Order = Literal["keyed", "numpy"]
 
 
+@named_elsewhere(
+    buffer_size="no buffer: all items are shuffled, in constant memory", generator="seed", rng="seed"
+)
 def shuffle(
     sequence: Indexable[T],
     seed: int | None = None,

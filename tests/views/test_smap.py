@@ -21,7 +21,7 @@ errors = pytest.mark.parametrize("error", [ValueError, IndexError, StopIteration
 
 
 def test_a_function_must_be_callable() -> None:
-    with says(TypeError, "smap: f must be callable, got 3"):
+    with says(TypeError, "smap: f must be callable, got 3. The function comes first: smap(f, sequence)"):
         sk.smap(3, [1])  # type: ignore[call-overload]
 
 

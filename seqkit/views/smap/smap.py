@@ -112,7 +112,7 @@ def smap(f: Callable[..., Any], *sequences: Any, zip: Zip = "strict", batched: b
     >>> sk.batch(scaled, 3, collate_fn=np.asarray)[1]
     array([0.3, 0.4, 0.5])
     """
-    check_callable(f, "smap: f")
+    check_callable(f, "smap: f", hint=". The function comes first: smap(f, sequence)")
     if not sequences:
         raise ValueError("smap: at least one sequence is needed, got none")
     if zip not in ("strict", "shortest"):
