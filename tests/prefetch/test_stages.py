@@ -763,6 +763,7 @@ def _applied(steps: list[Callable[[View[Any]], View[Any]]], view: View[Any]) -> 
     return view
 
 
+@pytest.mark.filterwarnings("ignore:epochs. the sequence is a part of a shuffle:UserWarning")
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 9), st.integers(1, 3), st.integers(1, 3), st.booleans())
 def test_random_expressions_of_two_nodes(

@@ -6,7 +6,8 @@ from typing import Any
 
 from ...core.tracebacks import warn
 from ...core.view import View, is_measured
-from ..bases.random import is_reordered
+from ..bases.one_of_several import OneOfSeveral
+from ..bases.random import Random
 from .gather import Gather
 
 __all__ = ["warn_of_part_of_shuffle"]
@@ -28,19 +29,22 @@ def warn_of_part_of_shuffle(view: Any, who: str) -> bool:
 def _has_part_of_shuffle(view: View[Any]) -> bool:
     """Is a view, or a view below it, a part of a shuffle?
 
-    Every k-th item is not meant, nor what `shard` returns: with the other shares it is complete.
+    Every k-th item is not meant, nor what `shard` returns: with the other shares it is complete. Nor is the
+    rest of several epochs, or an epoch of so many items of a mixture.
 
     >>> import seqkit as sk
     >>> order = sk.shuffle(range(10), seed=0)
     >>> [_has_part_of_shuffle(part) for part in (order[:8], order, order[::2], sk.shard(order, 0, 2))]
     [True, False, False, False]
+    >>> _has_part_of_shuffle(sk.epochs(order, 3)[12:])
+    False
     """
     pending = [view]
     while pending:
         node = pending.pop()
         if node._is_share:
             continue
-        if isinstance(node, Gather) and _is_part(node) and is_reordered(node._sources[0]):
+        if isinstance(node, Gather) and _is_part(node) and _is_shuffled(node._sources[0]):
             return True
         pending.extend(node._sources)
     return False
@@ -52,3 +56,16 @@ def _is_part(node: Gather) -> bool:
     if not is_measured(source) or (isinstance(node._map, range) and abs(node._map.step) > 1):
         return False
     return len(node) < source._n
+
+
+def _is_shuffled(view: View[Any]) -> bool:
+    """Is a view shuffled, or does it read one sequence that is?"""
+    pending = [view]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, OneOfSeveral):
+            continue
+        if isinstance(node, Random) and node._reorders:
+            return True
+        pending.extend(node._sources)
+    return False
