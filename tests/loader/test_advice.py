@@ -201,13 +201,14 @@ PARTS: dict[str, Any] = {
     "batches": lambda: sk.batch(ORDER, 10)[:8],
     "of a filter": lambda: [*(kept := sk.filter(lambda i: i > 3, ORDER))] and kept[:80],
     "shuffle_groups": lambda: sk.shuffle_groups(range(100), 10, seed=0)[:80],
-    "mix": lambda: sk.mix([range(50), range(50)], seed=0)[:80],
     "by indices": lambda: sk.gather(range(100), ORDER)[:80],
 }
 WHOLE: dict[str, Any] = {
     "shuffle": lambda: ORDER,
     "backwards": lambda: ORDER[::-1],
     "shard": lambda: sk.smap(abs, sk.shard(ORDER, 0, 2)),
+    "epoch of a mixture": lambda: sk.mix([range(50), range(50)], seed=0)[:80],
+    "rest of epochs": lambda: sk.epochs(ORDER, 3)[120:],
     "every second": lambda: ORDER[::2],
     "shuffled part": lambda: sk.shuffle(range(100)[:80], seed=0),
     "random_split": lambda: sk.shuffle(sk.random_split(range(100), [0.8, 0.2], seed=0)[0], seed=0),
