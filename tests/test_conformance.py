@@ -21,11 +21,16 @@ from seqkit.testing.subject import close, expect, forms
 
 from .registry import CASES, Case
 
-# Reading in spawned workers costs the most, and differs from a fork server only in how workers start.
+
+def slow_start(case: Case) -> bool:
+    return "spawn" in case.name or "forkserver" in case.name
+
+
+# Workers that are not forked cost the most, and differ only in how they start.
 every_case = pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=[pytest.mark.start_methods] * ("spawn" in case.name))
+        pytest.param(case, id=case.name, marks=[pytest.mark.start_methods] * slow_start(case))
         for case in CASES
     ],
 )

@@ -157,7 +157,15 @@ class Drawn(Noise):
         return np.array([*super().__getitem__(i), info.id, info.num_workers])
 
 
-@pytest.mark.parametrize("options", BOUND.values(), ids=BOUND)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(
+            options, id=name, marks=[pytest.mark.stress] * (name == "template")
+        )  # imports torch anew
+        for name, options in BOUND.items()
+    ],
+)
 def test_the_recipe_of_pytorch_gives_the_same_numbers_in_each_run(options: dict[str, Any]) -> None:
     pytest.importorskip("torch")
     from seqkit.torch import DataLoader
