@@ -77,6 +77,7 @@ __all__ = [
     "name_of",
     "only_selects",
     "sized",
+    "walk",
 ]
 
 # The types of items, in the signatures of all combinators.
@@ -139,13 +140,8 @@ class _SourceObject:
     def __get__(self, view: Any, kind: type) -> Any:
         if view is None:
             return self
-        pending, found = [view], {}
-        while pending:
-            node = pending.pop()
-            pending.extend(node._sources)
-            if not node._sources:
-                data = node._wrapped()
-                found[id(data)] = data
+        leaves = [node._wrapped() for node in walk(view) if not node._sources]
+        found = {id(data): data for data in leaves}
         if len(found) > 1:
             raise AttributeError(
                 f"{view._name}: {len(found)} objects lie below this view, so it has no source"
@@ -515,6 +511,27 @@ def is_measured(view: View[Any]) -> bool:
     return True
 
 
+def walk(root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True) -> Iterator[View[Any]]:
+    """Yield a view and the views below it, each once however often it is read.
+
+    `goes_below` says whether to yield the views below a view, too.
+
+    >>> import seqkit as sk
+    >>> pairs = sk.collate([letters := sk.view("ab"), letters])
+    >>> list(walk(pairs)) == [pairs, letters], list(walk(pairs, lambda view: view is not pairs)) == [pairs]
+    (True, True)
+    """
+    seen: set[int] = set()  # without it, each level that reads a view twice would double the time
+    pending = [root]
+    while pending:
+        view = pending.pop()
+        if id(view) not in seen:
+            seen.add(id(view))
+            yield view
+            if goes_below(view):
+                pending.extend(view._sources)
+
+
 def only_selects(view: View[Any]) -> bool:
     """Are the items of a view those of ranges, lists and arrays, in another order or in lists?
 
@@ -523,13 +540,7 @@ def only_selects(view: View[Any]) -> bool:
     >>> only_selects(order), only_selects(sk.smap(abs, order))
     (True, False)
     """
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if not node._selects:
-            return False
-        pending.extend(node._sources)
-    return True
+    return all(node._selects for node in walk(view))
 
 
 def sized(view: _SomeView) -> _SomeView:

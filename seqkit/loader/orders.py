@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.set_epoch import takes_epoch
-from ..core.view import View, is_measured
+from ..core.view import View, is_measured, walk
 from ..samplers.base import Sampler
 from ..samplers.batches import InfiniteSampler
 from ..samplers.distributed import DistributedSampler, ShardedSampler
@@ -109,10 +109,4 @@ def is_a_share(sampler: Any) -> bool:
 
 def has_slice(view: View[Any]) -> bool:
     """Return whether a view contains a slice, as `shard` makes one."""
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Gather) and isinstance(node._map, range):
-            return True
-        pending.extend(node._sources)
-    return False
+    return any(isinstance(node, Gather) and isinstance(node._map, range) for node in walk(view))

@@ -16,7 +16,7 @@ from ..core.iteration import is_one_shot
 from ..core.renamed import renamed
 from ..core.source import as_view
 from ..core.tracebacks import hiding_frames
-from ..core.view import Indexable, View
+from ..core.view import Indexable, View, walk
 from .differences import Difference, explained
 from .ways import REFERENCE, EpochOf, Way, digests, of_loaders, of_views, without_nodes
 
@@ -184,10 +184,7 @@ def _epochs_of_view(view: View[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _refuse_one_shots(view: View[Any]) -> None:
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        pending.extend(node._sources)
+    for node in walk(view):
         if node._name == "uniter":
             _refuse_one_shot(node._wrapped())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import ItemTimeout, WorkerDied, summary
 from ..core.iteration import is_one_shot
-from ..core.view import View
+from ..core.view import View, walk
 from ..core.worker import in_process_worker
 from .child import in_child, limit_s, start_method
 from .choice import Choice, WorkerBudget, affordable, decided
@@ -102,10 +102,7 @@ def _obstacle(source: View[Any], settings: Settings) -> str:
         return "this is a worker process"
     if why := why_not_here():
         return f"worker processes cannot be created here: {why}"
-    pending = [source]
-    while pending:
-        node = pending.pop()
-        pending.extend(node._sources)
+    for node in walk(source):
         if not node._sources and is_one_shot(_data(node)):
             return f"{node!r} reads a one-shot iterator, whose items would be lost"
     if handles := shared_handles(source):
@@ -124,10 +121,4 @@ def _data(leaf: View[Any]) -> Any:
 
 def _is_stream(view: View[Any]) -> bool:
     """Return whether each worker would have to read all items to find its own."""
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        pending.extend(node._sources)
-        if node._name == "uniter":
-            return True
-    return False
+    return any(node._name == "uniter" for node in walk(view))

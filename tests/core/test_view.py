@@ -877,3 +877,19 @@ def test_an_attribute_of_a_data_set_says_where_the_data_set_is(name: str) -> Non
     )
     assert view.source.classes == ("a", "b")
     assert name not in dir(view)
+
+
+SEARCHES: dict[str, Callable[[sk.View[Any]], Any]] = {
+    "shard": lambda view: sk.shard(view, 0, 2),
+    "epochs": lambda view: sk.epochs(view, 2),
+    "random_split": lambda view: sk.random_split(view, [1, 1], seed=0),
+    "source": lambda view: view.source,
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_view_that_is_read_twice_at_each_level_is_searched_once(name: str) -> None:
+    view: Any = sk.view("ab") if name == "random_split" else sk.shuffle("ab", seed=0)
+    for _ in range(100):  # 2**100 ways lead to the source
+        view = sk.collate([view, view])
+    assert SEARCHES[name](view) is not None

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.indices import Length
 from ...core.once import cached
 from ...core.randomness import node_key
-from ...core.view import View
+from ...core.view import View, walk
 
 __all__ = ["Random", "is_reordered", "reorderings"]
 
@@ -52,13 +52,8 @@ class Random(View[Any]):
 
 
 def reorderings(view: View[Any]) -> Iterator[Random]:
-    """Yield the views below, and the view, that put another item at each position in each epoch."""
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Random) and node._reorders:
-            yield node
-        pending.extend(node._sources)
+    """Return the views below, and the view, that put another item at each position in each epoch."""
+    return (node for node in walk(view) if isinstance(node, Random) and node._reorders)
 
 
 def is_reordered(view: View[Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.tracebacks import warn
-from ...core.view import View, is_measured
+from ...core.view import View, is_measured, walk
 from ..bases.one_of_several import OneOfSeveral
 from ..bases.random import Random
 from .gather import Gather
@@ -39,15 +39,10 @@ def _has_part_of_shuffle(view: View[Any]) -> bool:
     >>> _has_part_of_shuffle(sk.epochs(order, 3)[12:])
     False
     """
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if node._is_share:
-            continue
-        if isinstance(node, Gather) and _is_part(node) and _is_shuffled(node._sources[0]):
-            return True
-        pending.extend(node._sources)
-    return False
+    return any(
+        isinstance(node, Gather) and not node._is_share and _is_part(node) and _is_shuffled(node._sources[0])
+        for node in walk(view, lambda node: not node._is_share)
+    )
 
 
 def _is_part(node: Gather) -> bool:
@@ -60,12 +55,10 @@ def _is_part(node: Gather) -> bool:
 
 def _is_shuffled(view: View[Any]) -> bool:
     """Is a view shuffled, or does it read one sequence that is?"""
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, OneOfSeveral):
-            continue
-        if isinstance(node, Random) and node._reorders:
-            return True
-        pending.extend(node._sources)
-    return False
+    return any(
+        isinstance(node, Random) and node._reorders and _reads_one(node) for node in walk(view, _reads_one)
+    )
+
+
+def _reads_one(view: View[Any]) -> bool:
+    return not isinstance(view, OneOfSeveral)
