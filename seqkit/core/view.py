@@ -30,8 +30,9 @@ works ahead of the consumer. ``_streams``: iterating with the plan `Endless` fin
 than to find the length first. ``_reads_on_demand``: `_get` finds the end too, and the length may be infinite.
 ``_has_parts``: `_parts` reads nothing. ``_selects``: the items are those of the sources, found by arithmetic.
 ``_reads_groups``: an item of a source is a group of items, which a worker keeps while it reads them.
-``_is_share``: the view is the share of one of several processes, made by `shard`. Each optional hook must
-agree with its default, and `seqkit.testing.check_view` verifies it.
+``_is_share``: the view is the share of one of several processes, made by `shard`. ``_is_observer``: the view
+reads its only source and changes nothing, so errors do not name it. Each optional hook must agree with its
+default, and `seqkit.testing.check_view` verifies it.
 """
 
 from __future__ import annotations
@@ -188,6 +189,7 @@ class View(Chainable[T_co], Sequence[T_co], Generic[T_co]):
     _reads_groups = False
     _reads_on_demand: Any = False  # or a property
     _is_share = False
+    _is_observer = False
     source: Any = _SourceObject()
     _n: Length = cast(Any, _FoundWhenNeeded())
     _gather: Callable[[View[Any], range | IndexArray], View[Any]]  # set by views/gather/gather.py

@@ -240,6 +240,8 @@ def forget(directory: str) -> None:
 class Probe(View[Any]):
     """A view that times another one. The probes of all epochs of a view have the same number."""
 
+    _is_observer = True
+
     def __init__(self, source: View[Any], number: int, recording: Recording) -> None:
         super().__init__((source,), source._known)
         self._number = number
