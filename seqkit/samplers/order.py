@@ -378,6 +378,8 @@ def as_sort_keys(keys: Order, who: str) -> Order:
         return list(keys.tolist())  # rows compare as lists
     values = values_of(keys, who)
     kinds = set(map(type, values))
+    if kinds <= {int, bool, str}:
+        return values  # nothing is missing, and a look at each takes long
     if kinds == {float} or (kinds <= {float, int, bool} and any(map(_is_missing, values))):
         return np.array(values, np.float64)
     for i, value in enumerate(values):
