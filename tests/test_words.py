@@ -191,5 +191,5 @@ def test_words_of_other_libraries_are_refused_with_those_of_seqkit(call: Any, to
 
 def test_words_of_other_libraries_are_no_words_of_seqkit() -> None:
     for function in (sk.batch, sk.prefetch, sk.shuffle):
-        elsewhere = inspect.getclosurevars(function).nonlocals["words"]
+        (elsewhere,) = inspect.getclosurevars(function).nonlocals["read"].args
         assert elsewhere.keys().isdisjoint(inspect.signature(function).parameters)

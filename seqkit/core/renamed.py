@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 from .tracebacks import hiding_frames, warn
@@ -41,21 +41,10 @@ def renamed(**old: str) -> Callable[[F], F]:
     ('red', 'paint: the parameter colour is called color now. The old name will stop working.')
     """
 
-    def decorate(function: F) -> F:
-        who = function.__qualname__.removesuffix(".__init__").split("<locals>.")[-1]
-
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if kwargs:
-                kwargs = _translated(kwargs, old, who)
-            return function(*args, **kwargs)
-
-        return cast(F, call)
-
-    return decorate
+    return _reading(partial(_translated, old))
 
 
-def _translated(given: dict[str, Any], old: dict[str, str], who: str) -> dict[str, Any]:
+def _translated(old: dict[str, str], given: dict[str, Any], who: str) -> dict[str, Any]:
     """Return arguments by their names of today, with a warning for each old name."""
     if old.keys().isdisjoint(given):
         return given
@@ -100,14 +89,27 @@ def named_elsewhere(**words: str) -> Callable[[F], F]:
     TypeError: paint: there is no parameter colour. Use color.
     """
 
+    return _reading(partial(_refused, words))
+
+
+def _refused(words: dict[str, str], given: dict[str, Any], who: str) -> dict[str, Any]:
+    """Return arguments, none of which has a name of another library."""
+    for name in given:
+        if name in words:
+            with hiding_frames():
+                raise TypeError(f"{who}: there is no parameter {name}. Use {words[name]}.")
+    return given
+
+
+def _reading(read: Callable[..., dict[str, Any]]) -> Callable[[F], F]:
+    """Return a decorator that has the named arguments of a call read by a function, which gets `who` too."""
+
     def decorate(function: F) -> F:
+        who = function.__qualname__.removesuffix(".__init__").split("<locals>.")[-1]
+
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if kwargs and not words.keys().isdisjoint(kwargs):
-                name = next(name for name in kwargs if name in words)
-                with hiding_frames():
-                    raise TypeError(f"{function.__name__}: there is no parameter {name}. Use {words[name]}.")
-            return function(*args, **kwargs)
+            return function(*args, **(read(kwargs, who) if kwargs else kwargs))
 
         return cast(F, call)
 
