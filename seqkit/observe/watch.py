@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Generic
 
 from ..core.arguments import as_bool, check_callable, optional_number
@@ -118,7 +118,7 @@ class _Watched(Iterator[T]):
         self._meter = meter
         self._clock = clock
         self._stages = stages
-        with _timing_stages(stages):
+        with _timing_stages() if stages else nullcontext():
             self._items: Iterator[T] = iter(sequence)
         meter.total, meter.has_consumer = _length(sequence), True
 
@@ -144,14 +144,14 @@ class _Watched(Iterator[T]):
     def _first(self) -> T:
         """Return the first item, for which workers start."""
         self._stages = False
-        with _timing_stages(True):
+        with _timing_stages():
             return next(self._items)
 
 
 @contextmanager
-def _timing_stages(stages: bool) -> Iterator[None]:
+def _timing_stages() -> Iterator[None]:
     """Time the stages of the nodes that this thread starts."""
-    token = observe_here.set((lambda source, _: LiveStages(source)) if stages else observe_here.get())
+    token = observe_here.set(lambda source, _: LiveStages(source))
     try:
         yield
     finally:
