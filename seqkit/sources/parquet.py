@@ -254,9 +254,9 @@ class ParquetRows:
     ----------
     paths : sequence of str
     sizes : sequence of list of int
-        ArrowRows of each row group of each file.
+        The number of rows of each row group, for each file.
     columns : sequence of str or None
-    cache_bytes : int
+    max_bytes : int
     partitions : sequence of dict
         Further columns of each file, which have one value.
     """
@@ -268,13 +268,13 @@ class ParquetRows:
         paths: Sequence[str],
         sizes: Sequence[list[int]],
         columns: Sequence[str] | None,
-        cache_bytes: int,
+        max_bytes: int,
         partitions: Sequence[dict[str, Any]],
     ) -> None:
         self._paths = paths
         self._partitions = partitions
         self._columns = None if columns is None else list(columns)
-        self._cache_bytes = cache_bytes
+        self._max_bytes = max_bytes
         self._groups = [(file, k) for file, groups in enumerate(sizes) for k in range(len(groups))]
         self.group_sizes = [rows for groups in sizes for rows in groups]
         self._ends = list(accumulate(self.group_sizes))
@@ -316,7 +316,7 @@ class ParquetRows:
             self._decoded.move_to_end(group)
             return self._decoded[group]
         self._decoded[group] = rows = ArrowRows(self._decode(*self._groups[group]))
-        while len(self._decoded) > 1 and sum(r.nbytes for r in self._decoded.values()) > self._cache_bytes:
+        while len(self._decoded) > 1 and sum(r.nbytes for r in self._decoded.values()) > self._max_bytes:
             self._decoded.popitem(last=False)
         return rows
 
