@@ -63,7 +63,7 @@ def versus(part: str, columns: dict[str, str], field: str = "per_second") -> str
         cells = [cell(runs, name, LESS[field]) for runs in found]
         if any(cells):
             rows.append([name, *cells])
-    return lines(["seqkit is, beside", *columns], rows)
+    return lines(["seqkit, relative to", *columns], rows)
 
 
 def cell(runs: list[dict[str, list[float]]], name: str, less_is_better: bool) -> str:
@@ -82,7 +82,7 @@ TRANSPORT = {
 PIPELINES = {name: name for name in ("JPEG, augmented", "token windows", "table rows", "straggler")}
 STARTS = {
     "fork": "start, fork",
-    "fork, beside a progress bar": "start, fork, beside a progress bar",
+    "fork, with a progress bar": "start, fork, beside a progress bar",
     "spawn": "start, spawn",
 }
 
@@ -127,7 +127,7 @@ def epochs() -> str:
         ]
         for k, row in enumerate(runs[0]["tables"][0]["rows"][1:])
     ]
-    return lines(["epoch of", "workers", "seqkit.torch is, beside torch"], rows)
+    return lines(["epoch of", "workers", "seqkit.torch, relative to torch"], rows)
 
 
 def resume() -> str:

@@ -52,7 +52,7 @@ def check_not_empty(batch: Sequence[Any], place: Place) -> None:
 
 
 def as_samples(batch: Any, who: str) -> list[Any]:
-    """Return a batch as a list. Refuse text, mappings and tables, whose elements are no samples.
+    """Return a batch as a list. Refuse text, mappings and tables, because their elements are no samples.
 
     >>> as_samples({"x": 1}, "Stack")
     Traceback (most recent call last):
