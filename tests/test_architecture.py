@@ -11,7 +11,8 @@ import subprocess
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,15 @@ def room(module: str) -> str:
     return module.split(".")[0]
 
 
-def imports(module: str, *, nested: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) for what a module imports; from seqkit, module names without ``seqkit.``"""
+@cache
+def imports(module: str, *, nested: bool = True) -> list[tuple[str, str]]:
+    """Return (module, name) for what a module imports; from seqkit, module names without ``seqkit.``"""
     tree = ast.parse(MODULES[module].read_text())
-    for node in ast.walk(tree) if nested else tree.body:
+    return [*_imports(module, ast.walk(tree) if nested else tree.body)]
+
+
+def _imports(module: str, parts: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    for node in parts:
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
