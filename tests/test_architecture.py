@@ -20,7 +20,8 @@ import pytest
 
 import seqkit as sk
 from seqkit import collation, samplers
-from seqkit.testing.subject import close, nodes
+from seqkit.core.view import walk
+from seqkit.testing.subject import close
 
 from .registry import CASES
 
@@ -449,7 +450,7 @@ def test_every_class_of_view_occurs_in_the_registry() -> None:
     seen: set[type] = set()
     for case in CASES:
         view = case.build(case.items(list(range(max(case.sizes)))))
-        seen.update(type(node) for node in nodes(view))
+        seen.update(type(node) for node in walk(view))
         close(view)
     assert set(view_classes()) <= seen
 

@@ -503,14 +503,8 @@ def is_measured(view: View[Any]) -> bool:
     >>> is_measured(sk.batch("abc", 2)), is_measured(sk.batch(odd, 2))
     (True, False)
     """
-    pending = [view]
-    while pending:
-        node = pending.pop()
-        if node._known is None:
-            if node._length_reads:
-                return False
-            pending.extend(node._sources)
-    return True
+    unknown = walk(view, lambda node: node._known is None)
+    return not any(node._known is None and node._length_reads for node in unknown)
 
 
 def walk(root: View[Any], goes_below: Callable[[View[Any]], bool] = lambda view: True) -> Iterator[View[Any]]:
