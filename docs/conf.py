@@ -5,6 +5,10 @@ Cross-links to Python, numpy and PyTorch need their indexes from the network: ``
 """
 
 import os
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
 
 import seqkit
 
@@ -26,7 +30,7 @@ exclude_patterns = ["docs/_*"]
 
 # ---------------------------------------------------------------- pages
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # tests/test_examples.py runs the notebooks and compares their outputs
 suppress_warnings = ["myst.header"]  # a page may begin with a figure
@@ -77,3 +81,20 @@ if switcher:
     html_theme_options["check_switcher"] = False  # the first release adds the file after its build
     html_theme_options["show_version_warning_banner"] = True
 html_sidebars = {"docs/index": [], "docs/tutorial": [], "docs/comparison": []}
+
+
+def show_dark_twin(app: Sphinx, page: str, source: list[str]) -> None:
+    """Let a dark page show ``x-dark.png`` in place of ``x.png``, where there is such a file."""
+
+    def twins(found: re.Match[str]) -> str:
+        text, path = found.groups()
+        dark = f"{path}-dark.png"
+        if not (Path(app.srcdir) / page).parent.joinpath(dark).exists():
+            return found[0]
+        return f"![{text}]({path}.png){{.only-light}} ![{text}]({dark}){{.only-dark}}"
+
+    source[0] = re.sub(r"!\[([^]]*)\]\((\S+)\.png\)", twins, source[0])
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", show_dark_twin)
